@@ -113,7 +113,8 @@ seed:
       "device, seed, model, data, strategy, optimizer, schedule, batch, precision, clip_grad_norm, "
       "stages, checkpoint, export, restart, loss, on_nan, loss_scale, priority, "
       "activation_checkpointing, "
-      "profile, trainable, uneven_inputs, time_limit, when_cut_off, watchdog, threads\n"
+      "profile, trainable, uneven_inputs, time_limit, when_cut_off, watchdog, threads, "
+      "collectives\n"
       "job.yaml:4: model.gpt2.vocab_size: found '-1', which does not fit; allowed: " +
           u32 +
           "\n"

@@ -79,6 +79,12 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   // Whether a plug-in has a loss of its own is not known here.
   if (!spec.has_loss() && !spec.model().has_plugin()) spec.mutable_loss()->mutable_cross_entropy();
   ResolveUnevenInputs(&spec);
+  const bool cuda = spec.device() == v1::JobSpec::CUDA;
+  if ((cuda || spec.has_collectives()) &&
+      spec.collectives().order() == v1::CollectivesSpec::ORDER_UNSPECIFIED) {
+    spec.mutable_collectives()->set_order(cuda ? v1::CollectivesSpec::FAST
+                                               : v1::CollectivesSpec::RANK);
+  }
   FillDefaults(&spec);
   return spec;
 }

@@ -58,6 +58,18 @@ TEST(ResolveDefaults, KeepsWhatIsGivenAndASecondCallChangesNothing) {
   EXPECT_TRUE(Equal(once, ResolveDefaults(once)));
 }
 
+TEST(ResolveDefaults, SumsAreInTheOrderOfTheRanksOnTheCpuAndFastOnGpus) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  spec.mutable_collectives();
+  EXPECT_EQ(ResolveDefaults(spec).collectives().order(), v1::CollectivesSpec::RANK);
+  spec.clear_collectives();
+  spec.set_device(v1::JobSpec::CUDA);
+  EXPECT_EQ(ResolveDefaults(spec).collectives().order(), v1::CollectivesSpec::FAST);
+  spec.mutable_collectives()->set_order(v1::CollectivesSpec::RANK);
+  EXPECT_EQ(ResolveDefaults(spec).collectives().order(), v1::CollectivesSpec::RANK);
+  EXPECT_THAT(ValidateSpec(spec).problems(), IsEmpty());
+}
+
 TEST(ResolveDefaults, KeepsAValidSpecValid) {
   EXPECT_THAT(ValidateSpec(ResolveDefaults(Parse(kGpt2Job))).problems(), IsEmpty());
 }
@@ -111,6 +123,9 @@ v1::WarmupCosineSchedule* Cosine(v1::JobSpec* s) {
 INSTANTIATE_TEST_SUITE_P(
     Table, ValidateSpecFinds,
     testing::Values(
+        Case{"FastSumsOnTheCpu",
+             [](v1::JobSpec* s) { s->mutable_collectives()->set_order(v1::CollectivesSpec::FAST); },
+             "collectives.order", "found fast; allowed: rank, because on the CPU"},
         Case{"NameMissing", [](auto* s) { s->clear_name(); }, "name", "is missing"},
         Case{"NameUpper", [](auto* s) { s->set_name("Tiny"); }, "name", "found 'Tiny'"},
         Case{"NameDash", [](auto* s) { s->set_name("-x"); }, "name", "found '-x'"},

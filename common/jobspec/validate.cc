@@ -34,6 +34,7 @@ class Validator {
     Stages();
     Profile();
     UnevenInputs();
+    Collectives();
     return problems_.problems();
   }
 
@@ -90,6 +91,14 @@ class Validator {
   }
   void Needs(const std::string& path, uint64_t value) {
     if (value == 0) Add(path, "is missing or 0; allowed: 1 or more");
+  }
+
+  void Collectives() {
+    if (spec_.collectives().order() != v1::CollectivesSpec::FAST) return;
+    if (spec_.device() == v1::JobSpec::CUDA) return;
+    Add("collectives.order",
+        "found fast; allowed: rank, because on the CPU gradients are always added in the order of "
+        "the ranks");
   }
 
   void Llama(const v1::LlamaSpec& llama) {

@@ -38,12 +38,11 @@ absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int
                             .watched = std::move(watched),
                             .hostname = welcome.host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
-  const v1::JobSpec::Device device = welcome.spec().device();
   options.name = "gradients";
-  ASSIGN_OR_RETURN(result.gradients, ConnectForModel(device, options, *result.store));
+  ASSIGN_OR_RETURN(result.gradients, ConnectForModel(welcome.spec(), options, *result.store));
   if (welcome.spec().strategy().has_fsdp()) {
     options.name = "parameters";
-    ASSIGN_OR_RETURN(result.parameters, ConnectForModel(device, options, *result.store));
+    ASSIGN_OR_RETURN(result.parameters, ConnectForModel(welcome.spec(), options, *result.store));
   }
   return result;
 }

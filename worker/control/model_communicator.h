@@ -18,11 +18,12 @@ namespace muster::control {
 absl::Status CheckDevice(v1::JobSpec::Device device);
 
 // A communicator for the job's device, which CheckDevice has accepted: over Gloo for the CPU, over
-// NCCL for GPUs, of which a rank uses the first that it sees. Blocks until all ranks are connected.
+// NCCL for GPUs, of which a rank uses the first that it sees; it adds in the job's order. Blocks
+// until all ranks are connected.
 // options: those of Gloo; NCCL gets the same. Errors: those of comm/gloo/gloo_communicator.h and
 // comm/nccl/nccl_communicator.h.
 absl::StatusOr<std::unique_ptr<comm::Communicator>> ConnectForModel(
-    v1::JobSpec::Device device, const comm::GlooOptions& options, comm::RendezvousStore& store);
+    const v1::JobSpec& job, const comm::GlooOptions& options, comm::RendezvousStore& store);
 
 }  // namespace muster::control
 

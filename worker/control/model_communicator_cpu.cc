@@ -10,7 +10,7 @@ absl::Status CheckDevice(v1::JobSpec::Device device) {
 }
 
 absl::StatusOr<std::unique_ptr<comm::Communicator>> ConnectForModel(
-    v1::JobSpec::Device, const comm::GlooOptions& options, comm::RendezvousStore& store) {
+    const v1::JobSpec&, const comm::GlooOptions& options, comm::RendezvousStore& store) {
   return comm::CreateGlooCommunicator(options, store);
 }
 
