@@ -24,9 +24,11 @@ v1::WorkerReport Report(const std::string& text) {
 
 const char kStep1[] = R"(step { step: 1 loss: 2 learning_rate: 0.5 grad_norm: 3 samples: 8
     duration { nanos: 500000000 } perplexity: 7.5 tokens: 256 model_flops_per_second: 4e9
+    model_flops_utilization: 0.4
     loss_scale: 1024 })";
 const char kStep2[] = R"(step { step: 2 loss: 1 learning_rate: 0.25 grad_norm: 1.5 samples: 8
     duration { nanos: 250000000 } perplexity: 2.5 tokens: 256 model_flops_per_second: 1e9
+    model_flops_utilization: 0.1
     skipped: true loss_scale: 1024 })";
 const char kValidated[] =
     "validated { step: 2 loss: 1.5 samples: 30 accuracy: 0.75 perplexity: 4.5 }";
@@ -52,6 +54,7 @@ TEST_F(MetricsTest, EverythingThatIsReportedIsShown) {
   EXPECT_NEAR(job.samples_per_second(), 16 / 0.75, 1e-9);
   EXPECT_NEAR(job.tokens_per_second(), 512 / 0.75, 1e-9);
   EXPECT_NEAR(job.model_flops_per_second(), 2.25e9 / 0.75, 1);
+  EXPECT_NEAR(job.model_flops_utilization(), 0.225 / 0.75, 1e-9);
 
   const std::vector<v1::StepMetrics> entries = Steps("a");
   ASSERT_EQ(entries.size(), 3);
@@ -96,8 +99,8 @@ TEST_F(MetricsTest, WhatAModelDoesNotHaveIsAbsent) {
   job = Get("a");
   EXPECT_EQ(job.samples_per_second(), 16);
   EXPECT_FALSE(job.has_perplexity() || job.has_grad_norm() || job.has_tokens_per_second() ||
-               job.has_model_flops_per_second() || job.has_validation_accuracy() ||
-               job.has_validation_perplexity());
+               job.has_model_flops_per_second() || job.has_model_flops_utilization() ||
+               job.has_validation_accuracy() || job.has_validation_perplexity());
   const auto entries = Steps("a");
   ASSERT_EQ(entries.size(), 2);
   EXPECT_FALSE(entries[0].has_perplexity() || entries[0].has_tokens() ||

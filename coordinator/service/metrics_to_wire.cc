@@ -40,8 +40,8 @@ absl::StatusOr<v1::StepMetrics> Read(const store::MetricsRow& row, bool is_pass,
 }
 
 void SetThroughput(v1::Job* out, const std::deque<std::string>& steps) {
-  double samples = 0, tokens = 0, flops = 0, seconds = 0;
-  bool has_tokens = false, has_flops = false;
+  double samples = 0, tokens = 0, flops = 0, of_peak = 0, seconds = 0;
+  bool has_tokens = false, has_flops = false, has_peak = false;
   for (const std::string& metrics : steps) {
     const std::optional<v1::StepMetrics> step = Parse(metrics);
     if (!step.has_value()) continue;
@@ -50,12 +50,15 @@ void SetThroughput(v1::Job* out, const std::deque<std::string>& steps) {
     has_tokens |= step->has_tokens();
     flops += step->model_flops_per_second() * Seconds(*step);
     has_flops |= step->has_model_flops_per_second();
+    of_peak += step->model_flops_utilization() * Seconds(*step);
+    has_peak |= step->has_model_flops_utilization();
     seconds += Seconds(*step);
   }
   if (seconds <= 0) return;
   out->set_samples_per_second(samples / seconds);
   if (has_tokens) out->set_tokens_per_second(tokens / seconds);
   if (has_flops) out->set_model_flops_per_second(flops / seconds);
+  if (has_peak) out->set_model_flops_utilization(of_peak / seconds);
 }
 
 void SetNewestStep(v1::Job* out, const std::string& metrics) {

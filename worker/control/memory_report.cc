@@ -30,7 +30,8 @@ v1::MemoryUse* Field(memory::Purpose purpose, v1::RankMemory* report) {
 
 }  // namespace
 
-v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes) {
+v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes,
+                            uint64_t reserved_bytes) {
   v1::RankMemory report;
   Set(usage.total, report.mutable_total());
   for (int i = 0; i < memory::kPurposes; ++i) {
@@ -38,6 +39,7 @@ v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes)
     Set(usage.of(purpose), Field(purpose, &report));
   }
   report.set_resident_bytes(resident_bytes);
+  report.set_reserved_bytes(reserved_bytes);
   return report;
 }
 

@@ -9,7 +9,9 @@
 
 namespace muster::control {
 
-v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes);
+// usage: of the job's device. reserved_bytes: of a GPU; 0 on the CPU.
+v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes,
+                            uint64_t reserved_bytes = 0);
 
 }  // namespace muster::control
 

@@ -29,6 +29,7 @@
 #include "worker/control/session_heartbeat.h"
 #include "worker/control/worker_end.h"
 #include "worker/memory/counting_allocator.h"
+#include "worker/memory/device_memory.h"
 #include "worker/memory/resident.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/session.h"
@@ -191,6 +192,7 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
                      checkpoint::Remover& remover, SessionHeartbeat& heartbeat) {
   const auto job = JobFromSpec(stream.welcome().spec());
   if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
+  if (stream.welcome().spec().device() == v1::JobSpec::CUDA) memory::CountDeviceMemory();
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
   auto store = OpenStore(stream, identity.rank, timeout);
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
@@ -239,9 +241,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.pid = getpid();
   stream_options.spool = options.spool;
   stream_options.agents_lease_end = options.agents_lease_end;
-  SessionHeartbeat heartbeat;  // outlives the stream
-  stream_options.measure = [&heartbeat](v1::WorkerHeartbeat* message) {
-    *message->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
+  SessionHeartbeat heartbeat;        // outlives the stream
+  std::atomic<bool> on_gpu = false;  // known once the coordinator has welcomed this worker
+  stream_options.measure = [&heartbeat, &on_gpu](v1::WorkerHeartbeat* message) {
+    const memory::DeviceMemory gpu = memory::DeviceMemoryInUse();
+    *message->mutable_memory() = MemoryReport(on_gpu ? gpu.in_use : memory::MemoryInUse(),
+                                              memory::ResidentBytes(), gpu.reserved_bytes);
     heartbeat.AddTo(message);
   };
   // The coordinator names checkpoints for removal to rank 0; other ranks remove nothing.
@@ -279,6 +284,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
       google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());
   connected = stream->get();
   const activity::Scope scope(heartbeat.activity());
+  on_gpu = (*stream)->welcome().spec().device() == v1::JobSpec::CUDA;
   WorkerEnd end = RunSession(**stream, instance, remover, heartbeat);
   if (end.error.ok()) FinishRemovals(**stream, remover);
   ReportEnd(**stream, end);

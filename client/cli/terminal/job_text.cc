@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -113,16 +116,24 @@ std::string CollectivesTable(const v1::Job& job) {
 }
 
 std::string MemoryTable(const v1::Job& job) {
-  Table table({"RANK", "TOTAL", "PARAMETERS", "GATHERED", "GRADIENTS", "MOMENTS", "BUCKETS",
-               "ACTIVATIONS", "OTHER", "RESIDENT"});
+  std::vector<std::string> columns = {"RANK",    "TOTAL",   "PARAMETERS",  "GATHERED", "GRADIENTS",
+                                      "MOMENTS", "BUCKETS", "ACTIVATIONS", "OTHER",    "RESIDENT"};
+  const bool gpus = std::any_of(job.ranks().begin(), job.ranks().end(), [](const auto& rank) {
+    return rank.memory().reserved_bytes() > 0;
+  });
+  if (gpus) columns.push_back("RESERVED");
+  Table table(columns);
   for (const v1::RankStatus& rank : job.ranks()) {
     if (!rank.has_memory()) continue;
     const v1::RankMemory& memory = rank.memory();
-    table.Add({absl::StrCat(rank.rank()), Mebibytes(memory.total()), Mebibytes(memory.parameters()),
-               Mebibytes(memory.gathered()), Mebibytes(memory.gradients()),
-               Mebibytes(memory.moments()), Mebibytes(memory.buckets()),
-               Mebibytes(memory.activations()), Mebibytes(memory.other()),
-               Mebibytes(memory.resident_bytes())});
+    std::vector<std::string> row = {
+        absl::StrCat(rank.rank()),      Mebibytes(memory.total()),
+        Mebibytes(memory.parameters()), Mebibytes(memory.gathered()),
+        Mebibytes(memory.gradients()),  Mebibytes(memory.moments()),
+        Mebibytes(memory.buckets()),    Mebibytes(memory.activations()),
+        Mebibytes(memory.other()),      Mebibytes(memory.resident_bytes())};
+    if (gpus) row.push_back(Mebibytes(memory.reserved_bytes()));
+    table.Add(row);
   }
   return table.empty() ? "" : absl::StrCat("memory in MiB, now/peak:\n", table.Text());
 }
@@ -195,7 +206,12 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   if (job.has_tokens_per_second()) {
     add("tokens/s", absl::StrFormat("%.1f", job.tokens_per_second()));
   }
-  if (job.has_model_flops_per_second()) add("FLOP/s", WithUnit(job.model_flops_per_second()));
+  if (job.has_model_flops_per_second()) {
+    add("FLOP/s", job.has_model_flops_utilization()
+                      ? absl::StrCat(WithUnit(job.model_flops_per_second()), ", ",
+                                     Percent(job.model_flops_utilization()), " of the GPUs' peak")
+                      : WithUnit(job.model_flops_per_second()));
+  }
   add("ranks", job.joined_ranks() == 0
                    ? absl::StrCat(job.world_size())
                    : absl::StrCat(job.world_size(), ", ", job.joined_ranks(), " joined"));

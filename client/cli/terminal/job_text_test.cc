@@ -138,6 +138,10 @@ TEST(MemoryTable, HasWhatIsInUseAndItsPeakByPurpose) {
             "0.0/1024.0  190.7\n"
             "12    0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    0.0/0.0  0.0/0.0  0.0/0.0      "
             "0.0/0.0     0.0\n");
+  const std::string on_gpu = MemoryTable(
+      Parse("ranks { rank: 0 memory { resident_bytes: 1048576 reserved_bytes: 3145728 } }"));
+  EXPECT_NE(on_gpu.find("RESIDENT  RESERVED\n"), std::string::npos) << on_gpu;
+  EXPECT_NE(on_gpu.find("1.0       3.0\n"), std::string::npos) << on_gpu;
 }
 
 TEST(JobSummary, SaysHowItEnded) {

@@ -50,6 +50,8 @@ Cells CsvCells(const v1::StepMetrics& e) {
       {"validation_accuracy", Exactly(v.has_accuracy(), v.accuracy())},
       {"validation_perplexity", Exactly(v.has_perplexity(), v.perplexity())},
       {"validation_samples", Count(!step, v.samples())},
+      {"model_flops_utilization",
+       Exactly(e.has_model_flops_utilization(), e.model_flops_utilization())},
   };
 }
 
@@ -86,6 +88,9 @@ std::string ValidationNotes(const v1::Validation& validation) {
 std::string StepNotes(const v1::StepMetrics& step) {
   std::vector<std::string> notes;
   if (step.skipped()) notes.push_back("skipped");
+  if (step.has_model_flops_utilization()) {
+    notes.push_back(absl::StrCat(Percent(step.model_flops_utilization()), " of peak"));
+  }
   if (step.has_loss_scale()) notes.push_back(absl::StrCat("loss scale ", step.loss_scale()));
   return absl::StrJoin(notes, ", ");
 }

@@ -19,7 +19,7 @@ v1::StepMetrics Full() {
   return Entry(R"(step: 12 loss: 2.5 learning_rate: 0.1 grad_norm: 1.25 samples: 8
                   duration { seconds: 1 nanos: 500000000 } generation: 3
                   perplexity: 12.182493960703473 tokens: 256 model_flops_per_second: 1.5e12
-                  skipped: true loss_scale: 65536 samples_per_second: 5.25
+                  model_flops_utilization: 0.375 skipped: true loss_scale: 65536 samples_per_second: 5.25
                   tokens_per_second: 170.5)");
 }
 
@@ -34,7 +34,7 @@ TEST(MetricsText, OneLineForEachEntry) {
             "SECONDS    NOTES\n");
   EXPECT_EQ(MetricsLine(Full()),
             "12        2.5000      12.18       0.1         1.2500      170 tokens/s      1.5T     "
-            "1.500      skipped, loss scale 65536\n");
+            "1.500      skipped, 37.50% of peak, loss scale 65536\n");
   EXPECT_EQ(MetricsLine(Pass()),
             "12        2.2500      9.5         -           -           -                 -        "
             "-          validation, 30 samples, accuracy 97.50%\n");
@@ -51,11 +51,12 @@ TEST(MetricsText, CsvHasTheDocumentedColumns) {
   EXPECT_EQ(MetricsCsvHeader(),
             "step,loss,learning_rate,grad_norm,samples,seconds,generation,perplexity,tokens,"
             "samples_per_second,tokens_per_second,model_flops_per_second,skipped,loss_scale,"
-            "validation_loss,validation_accuracy,validation_perplexity,validation_samples\r\n");
+            "validation_loss,validation_accuracy,validation_perplexity,validation_samples,"
+            "model_flops_utilization\r\n");
   EXPECT_EQ(MetricsCsvLine(Full()),
             "12,2.5,0.10000000000000001,1.25,8,1.500000000,3,12.182493960703473,256,5.25,170.5,"
-            "1500000000000,true,65536,,,,\r\n");
-  EXPECT_EQ(MetricsCsvLine(Pass()), "12,,,,,,3,,,,,,,,2.25,0.97499999999999998,9.5,30\r\n");
+            "1500000000000,true,65536,,,,,0.375\r\n");
+  EXPECT_EQ(MetricsCsvLine(Pass()), "12,,,,,,3,,,,,,,,2.25,0.97499999999999998,9.5,30,\r\n");
 }
 
 TEST(MetricsText, NumbersThatAreNotFiniteHaveOneSpelling) {
@@ -63,10 +64,10 @@ TEST(MetricsText, NumbersThatAreNotFiniteHaveOneSpelling) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double value : {nan, -nan}) {
     entry.set_loss(value);
-    EXPECT_EQ(MetricsCsvLine(entry), "1,nan,,,0,0.000000000,0,,,,,,false,,,,,\r\n");
+    EXPECT_EQ(MetricsCsvLine(entry), "1,nan,,,0,0.000000000,0,,,,,,false,,,,,,\r\n");
   }
   entry.set_loss(-std::numeric_limits<double>::infinity());
-  EXPECT_EQ(MetricsCsvLine(entry), "1,-inf,,,0,0.000000000,0,,,,,,false,,,,,\r\n");
+  EXPECT_EQ(MetricsCsvLine(entry), "1,-inf,,,0,0.000000000,0,,,,,,false,,,,,,\r\n");
 }
 
 TEST(LossText, HasFourDecimalsUnlessItIsLarge) {
