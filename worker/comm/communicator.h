@@ -117,6 +117,10 @@ class Communicator {
   // called from any thread.
   virtual int64_t bytes_sent() const = 0;
 
+  // The error that has ended the communicator, if it was found after the Wait of the operation that
+  // failed, as on CUDA it may be; otherwise OK.
+  virtual absl::Status failure() { return absl::OkStatus(); }
+
   // Fails all operations in flight and all later ones with `why` on this rank, and tells the peers,
   // whose operations fail, too. Idempotent: the first cause stays. Never waits long for a peer.
   virtual void Abort(const absl::Status& why) = 0;

@@ -22,6 +22,10 @@ Event Event::Now(at::Device device) {
 
 bool Event::Reached() const { return event_ == nullptr || event_->query(); }
 
+void Event::Await() const {
+  if (event_ != nullptr) event_->synchronize();
+}
+
 void Event::Precede(at::Device device) const {
   if (event_ != nullptr) event_->block(CurrentStream(device));
 }

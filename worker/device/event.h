@@ -25,6 +25,9 @@ class Event {
   // Whether the device has come to this place. The host does not wait.
   bool Reached() const;
 
+  // The host waits until the device has come to this place.
+  void Await() const;
+
   // What the device's current stream is given from now on begins behind this place. The host does
   // not wait.
   void Precede(at::Device device) const;

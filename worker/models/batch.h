@@ -17,6 +17,9 @@ namespace muster::models {
 struct Batch {
   at::Tensor inputs;
   at::Tensor targets;
+  // How many targets are not InputSpec::ignored, if it is known: on a GPU the host would have to
+  // wait for the number.
+  std::optional<int64_t> counted_targets = std::nullopt;
 };
 
 // The data that a model accepts; a data set is checked against it when it is opened.

@@ -44,15 +44,16 @@ bool IsNumbers(const at::Tensor& tensor, int64_t rows, int64_t numbers) {
          tensor.size(0) == rows && tensor.size(1) == numbers;
 }
 
-LossOutput CrossEntropy(const at::Tensor& logits, const at::Tensor& all_targets,
-                        const LossOptions& options, bool training) {
-  const at::Tensor targets = all_targets.flatten();
+LossOutput CrossEntropy(const at::Tensor& logits, const Batch& batch, const LossOptions& options,
+                        bool training) {
+  const at::Tensor targets = batch.targets.flatten();
   const at::Tensor flat = logits.view({targets.numel(), logits.size(-1)});
   LossOutput output{.terms = targets.numel()};
   at::Tensor counts;  // which targets count; undefined: all of them
   if (options.ignore_index.has_value()) {
     counts = targets.ne(*options.ignore_index);
-    output.terms = counts.sum().item<int64_t>();
+    output.terms =
+        batch.counted_targets.has_value() ? *batch.counted_targets : counts.sum().item<int64_t>();
   }
   if (output.terms == 0) {
     output.mean_loss = flat.sum().to(at::kFloat).mul(0);  // cross_entropy_loss would give 0 / 0
@@ -99,7 +100,7 @@ LossOutput Model::Loss(const Batch& batch, ForwardContext& context) {
     return {.mean_loss = at::mse_loss(logits, batch.targets.view(logits.sizes())),
             .terms = logits.numel()};
   }
-  return CrossEntropy(logits, batch.targets, loss_, context.training());
+  return CrossEntropy(logits, batch, loss_, context.training());
 }
 
 absl::Status Model::CheckBatch(const Batch& batch) const {

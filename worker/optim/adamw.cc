@@ -4,6 +4,7 @@
 
 #include "ATen/ops/_foreach_add.h"
 #include "ATen/ops/_fused_adamw.h"
+#include "ATen/ops/neg.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
@@ -16,8 +17,9 @@ std::vector<StateSlot> AdamWSlots() {
   return {{"exp_avg"}, {"exp_avg_sq"}, {"step", /*scalar=*/true}};
 }
 
-// Adds 1 to each number of steps.
-void Count(const std::vector<at::Tensor>& steps) {
+// Adds 1 to each number of steps, and 0 if `skip` is 1.
+void Count(const std::vector<at::Tensor>& steps, const at::Tensor& skip) {
+  if (skip.defined()) return at::_foreach_add_(steps, skip.neg().add(1));
   if (!steps.front().is_cpu()) return at::_foreach_add_(steps, 1);
   // Without the cost of a dispatch, because models have hundreds of small parameters.
   for (const at::Tensor& step : steps) device::MutableHostValues<float>(step)[0] += 1.0f;
@@ -50,16 +52,18 @@ class AdamW : public Optimizer {
   }
 
  private:
-  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket,
+                      const at::Tensor& skip) override {
     ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
     c10::NoGradGuard no_grad;
+    const std::optional<at::Tensor> found_inf = Given(skip);
     for (const auto& [number, gradients] : all) {
       const FusedCall& call = calls_[number];
-      Count(call.steps);
+      Count(call.steps, skip);
       at::_fused_adamw_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {}, call.steps,
                         learning_rate * call.alike.lr_scale, options_.beta1, options_.beta2,
                         call.alike.weight_decay, options_.eps, /*amsgrad=*/false,
-                        /*maximize=*/false);
+                        /*maximize=*/false, /*grad_scale=*/{}, found_inf);
     }
     return absl::OkStatus();
   }

@@ -4,10 +4,15 @@
 #include <cstdint>
 
 #include "ATen/ops/_foreach_mul.h"
-#include "ATen/ops/item.h"
+#include "ATen/ops/_foreach_norm.h"
+#include "ATen/ops/add.h"
+#include "ATen/ops/clamp_max.h"
+#include "ATen/ops/mul.h"
+#include "ATen/ops/reciprocal.h"
 #include "ATen/ops/square.h"
 #include "ATen/ops/stack.h"
 #include "ATen/ops/sum.h"
+#include "ATen/ops/zeros.h"
 #include "absl/types/span.h"
 #include "c10/core/GradMode.h"
 #include "worker/device/host_values.h"
@@ -63,14 +68,6 @@ void Scale(const at::Tensor& gradient, float factor) {
 
 SquareSum SumOfSquares(const std::vector<at::Tensor>& gradients) {
   SquareSum total = {};
-  if (!gradients.empty() && !gradients.front().is_cpu()) {
-    std::vector<at::Tensor> sums;
-    for (const at::Tensor& gradient : gradients) {
-      sums.push_back(gradient.to(at::kDouble).square().sum());
-    }
-    total[0] = at::stack(sums).sum().item<double>();
-    return total;
-  }
   for (const at::Tensor& gradient : gradients) {
     if (gradient.scalar_type() == at::kDouble) {
       AddSquares(device::HostValues<double>(gradient), &total);
@@ -93,10 +90,6 @@ float NormOf(const std::vector<SquareSum>& sums) {
 }
 
 void ScaleGradients(const std::vector<at::Tensor>& gradients, float factor) {
-  if (!gradients.empty() && !gradients.front().is_cpu()) {
-    const c10::NoGradGuard no_grad;
-    return at::_foreach_mul_(gradients, factor);
-  }
   for (const at::Tensor& gradient : gradients) {
     if (gradient.scalar_type() == at::kDouble) {
       Scale<double>(gradient, factor);
@@ -109,6 +102,23 @@ void ScaleGradients(const std::vector<at::Tensor>& gradients, float factor) {
 void ClipGradients(const std::vector<at::Tensor>& gradients, float norm, double max_norm) {
   const float scale = static_cast<float>(max_norm / (static_cast<double>(norm) + 1e-6));
   if (scale < 1.0f) ScaleGradients(gradients, scale);
+}
+
+at::Tensor SumOfSquaresOn(c10::Device device, const std::vector<at::Tensor>& gradients) {
+  const c10::NoGradGuard no_grad;
+  if (gradients.empty()) return at::zeros({}, at::TensorOptions(at::kDouble).device(device));
+  return at::stack(at::_foreach_norm(gradients, 2, at::kDouble)).square().sum();
+}
+
+at::Tensor ClipFactor(const at::Tensor& norm, double max_norm) {
+  return norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1);
+}
+
+void ScaleGradientsBy(const at::Tensor& factor, const std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return;
+  const c10::NoGradGuard no_grad;
+  // LibTorch has one kernel for the whole list only if the types are equal.
+  at::_foreach_mul_(gradients, factor.to(gradients.front().scalar_type()));
 }
 
 }  // namespace muster::optim

@@ -1,5 +1,7 @@
 // The optimizers, the norm and clipping on a device that is not the CPU.
+#include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/stand_in/stand_in_device.h"
 #include "worker/optim/clip.h"
+#include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizers.h"
 
 namespace muster::optim {
@@ -80,11 +83,62 @@ TEST(ClippingOnADevice, HasTheNormOfTheCpu) {
     there.push_back(here.back().to(device::StandInDevice()));
   }
   const float norm = NormOf({SumOfSquares(here)});
-  EXPECT_NEAR(NormOf({SumOfSquares(there)}), norm, norm * 1.2e-7);
-  for (auto* gradients : {&here, &there}) ClipGradients(*gradients, norm, norm / 3);
-  for (size_t i = 0; i < here.size(); ++i) ExpectSame(there[i], here[i]);
+  const at::Tensor norm_there = SumOfSquaresOn(device::StandInDevice(), there).sqrt();
+  EXPECT_NEAR(norm_there.item<float>(), norm, norm * 1.2e-7);
+  for (const double max_norm : {norm / 3.0, norm * 2.0}) {
+    ClipGradients(here, norm, max_norm);
+    ScaleGradientsBy(ClipFactor(norm_there, max_norm), there);
+    for (size_t i = 0; i < here.size(); ++i) {
+      EXPECT_TRUE(there[i].cpu().allclose(here[i], 2e-7, 0)) << max_norm;
+    }
+  }
   there[1].fill_(NAN);
-  EXPECT_FALSE(std::isfinite(NormOf({SumOfSquares(there)})));
+  EXPECT_TRUE(std::isnan(SumOfSquaresOn(device::StandInDevice(), there).item<double>()));
+  EXPECT_EQ(SumOfSquaresOn(device::StandInDevice(), {}).item<double>(), 0);
+}
+
+TEST(OptimizersOnADevice, ChangeNothingInAStepThatIsSkipped) {
+  for (const c10::Device device : {c10::Device(at::kCPU), device::StandInDevice()}) {
+    for (const OptimizerOptions& options : {OptimizerOptions(AdamWOptions{.weight_decay = 0.1}),
+                                            OptimizerOptions(SgdOptions{.momentum = 0.9}),
+                                            OptimizerOptions(LionOptions{.weight_decay = 0.1})}) {
+      // `plain` makes only the steps that `skipping` does not skip.
+      std::vector<at::Tensor> parameters;
+      std::vector<std::unique_ptr<Optimizer>> optimizers;
+      for (int i = 0; i < 2; ++i) {
+        parameters.push_back(Numbers(40, at::kFloat, 1).to(device));
+        optimizers.push_back(*CreateOptimizer({{"p", parameters[i]}}, options));
+      }
+      for (int step = 0; step < 5; ++step) {
+        const bool skips = step % 2 == 1;
+        const at::Tensor gradient = Numbers(40, at::kFloat, 5 * step).to(device);
+        parameters[0].mutable_grad() = skips ? gradient * NAN : gradient;
+        parameters[1].mutable_grad() = gradient;
+        const at::Tensor skip = at::full({}, skips ? 1.0 : 0.0, at::kFloat).to(device);
+        EXPECT_TRUE(optimizers[0]->Step(0.01, skip).ok());
+        if (!skips) {
+          EXPECT_TRUE(optimizers[1]->Step(0.01).ok());
+        }
+      }
+      EXPECT_TRUE(parameters[0].cpu().equal(parameters[1].cpu())) << device;
+      const auto skipping = optimizers[0]->State(), plain = optimizers[1]->State();
+      for (size_t i = 0; i < plain.size(); ++i) {
+        EXPECT_TRUE(skipping[i].tensor.cpu().equal(plain[i].tensor.cpu())) << plain[i].slot;
+      }
+    }
+  }
+}
+
+TEST(LossScalerOnADevice, HasTheScalesOfTheCpu) {
+  const LossScaleOptions options = {.initial = 0x1p126, .growth_interval = 2};
+  LossScaler here(options), there(options, device::StandInDevice());
+  for (const bool finite : {true, true, true, true, false, true, false, true, true, false}) {
+    here.Update(finite);
+    there.UpdateOnDevice(at::full({}, finite, at::kBool).to(device::StandInDevice()));
+    EXPECT_EQ(there.scale_on_device().item<float>(), here.scale());
+    EXPECT_EQ(there.State()[1].tensor.item<float>(), here.State()[1].tensor.item<float>());
+  }
+  EXPECT_NE(here.scale(), 0x1p126f);
 }
 
 }  // namespace

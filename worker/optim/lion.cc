@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "ATen/TensorOperators.h"
+#include "ATen/ops/ne.h"
 #include "ATen/ops/sign.h"
+#include "ATen/ops/where.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
@@ -36,21 +38,26 @@ void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* pa
   }
 }
 
+// tensor = value, if `skip` is not 1.
+void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip) {
+  tensor.copy_(skip.defined() ? at::where(skip.ne(0), tensor, value) : value);
+}
+
 template <typename T>
 void StepTensor(const LionOptions& options, const ParameterClass& alike, double rate,
-                const at::Tensor& gradient, const at::Tensor& parameter,
-                const at::Tensor& average) {
+                const at::Tensor& gradient, const at::Tensor& parameter, const at::Tensor& average,
+                const at::Tensor& skip) {
   const Numbers<T> by = {.kept = static_cast<T>(1 - rate * alike.weight_decay),
                          .rate = static_cast<T>(rate),
                          .beta1 = static_cast<T>(options.beta1),
                          .rest1 = static_cast<T>(1 - options.beta1),
                          .beta2 = static_cast<T>(options.beta2),
                          .rest2 = static_cast<T>(1 - options.beta2)};
-  if (!parameter.is_cpu()) {
+  if (!parameter.is_cpu() || skip.defined()) {
     const c10::NoGradGuard no_grad;
     const at::Tensor direction = (average * by.beta1).add_(gradient * by.rest1);
-    at::Tensor(parameter).mul_(by.kept).sub_(direction.sign() * by.rate);
-    at::Tensor(average).mul_(by.beta2).add_(gradient * by.rest2);
+    Assign(parameter, (parameter * by.kept).sub_(direction.sign() * by.rate), skip);
+    Assign(average, (average * by.beta2).add_(gradient * by.rest2), skip);
     return;
   }
   parameter.unsafeGetTensorImpl()->bump_version();  // as an operation of torch's in place does
@@ -77,7 +84,8 @@ class Lion : public Optimizer {
   }
 
  private:
-  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket,
+                      const at::Tensor& skip) override {
     ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
     for (const auto& [number, gradients] : all) {
       const ParameterClass& alike = parameters_.classes[number];
@@ -85,7 +93,7 @@ class Lion : public Optimizer {
       const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
       for (size_t k = 0; k < alike.members.size(); ++k) {
         const size_t i = alike.members[k];
-        step(options_, alike, rate, gradients[k], parameters_.tensors[i], averages_[i]);
+        step(options_, alike, rate, gradients[k], parameters_.tensors[i], averages_[i], skip);
       }
     }
     return absl::OkStatus();

@@ -26,16 +26,21 @@ struct LossScaleOptions {
 // Threading: one thread at a time.
 class LossScaler {
  public:
-  explicit LossScaler(const LossScaleOptions& options);
+  // device: where the scale is.
+  explicit LossScaler(const LossScaleOptions& options, c10::Device device = c10::kCPU);
 
-  // The factor of the loss.
+  // The factor of the loss. Only on the CPU.
   float scale() const;
-  // The factor of the gradients: 1 / scale, rounded once.
+  // The factor of the gradients: 1 / scale, rounded once. Only on the CPU.
   float inverse_scale() const;
-
   // Called after each step with whether its gradients were finite. The scale does not grow beyond
-  // float32.
+  // float32. Only on the CPU.
   void Update(bool finite);
+
+  // The same on any device, and the host does not wait: the scale, a live float32 scalar, and a
+  // bool scalar.
+  const at::Tensor& scale_on_device() const { return scale_; }
+  void UpdateOnDevice(const at::Tensor& finite);
 
   // The slot "scaler" of a checkpoint, as live float32 scalars: "scale", and "growth_tracker", the
   // number of finite steps since the scale last changed.

@@ -56,13 +56,16 @@ class Optimizer {
 
   // Updates every parameter from its gradient. A zero gradient is stepped like any other (decay,
   // momentum). FAILED_PRECONDITION: a parameter, which the message names, has no gradient; nothing
-  // is changed.
-  absl::Status Step(double learning_rate) { return Update(learning_rate, std::nullopt); }
+  // is changed. `skip`: a float32 scalar on the parameters' device, for a decision that only the
+  // device knows: if it is 1, nothing is changed; otherwise it is 0. Undefined: as 0.
+  absl::Status Step(double learning_rate, const at::Tensor& skip = {}) {
+    return Update(learning_rate, std::nullopt, skip);
+  }
 
   // The same for the parameters of one bucket. The buckets may be stepped in any order; a step has
   // the same bits as with Step.
   absl::Status StepBucket(size_t bucket, double learning_rate) {
-    return Update(learning_rate, bucket);
+    return Update(learning_rate, bucket, /*skip=*/{});
   }
 
   // The slots that it keeps for each parameter.
@@ -75,7 +78,8 @@ class Optimizer {
 
  private:
   // nullopt: all buckets.
-  virtual absl::Status Update(double learning_rate, std::optional<size_t> bucket) = 0;
+  virtual absl::Status Update(double learning_rate, std::optional<size_t> bucket,
+                              const at::Tensor& skip) = 0;
 };
 
 }  // namespace muster::optim

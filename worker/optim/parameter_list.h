@@ -52,6 +52,11 @@ absl::StatusOr<std::vector<ClassGradients>> Gradients(const ParameterList& param
 std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
                                const ParameterClass& members);
 
+// Optimizer::Step's `skip` as LibTorch's fused calls take it: nullopt if it is undefined.
+inline std::optional<at::Tensor> Given(const at::Tensor& skip) {
+  return skip.defined() ? std::optional(skip) : std::nullopt;
+}
+
 // The tensors of one slot, one for each parameter: the state that was given with the parameter, or
 // zeros, whose memory counts as moments.
 std::vector<at::Tensor> StateOf(const ParameterList& parameters, size_t slot, bool scalar = false);

@@ -37,15 +37,18 @@ class Sgd : public Optimizer {
   }
 
  private:
-  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket,
+                      const at::Tensor& skip) override {
     ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
     c10::NoGradGuard no_grad;
+    const std::optional<at::Tensor> found_inf = Given(skip);
     for (const auto& [number, gradients] : all) {
       const FusedCall& call = calls_[number];
       // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
       at::_fused_sgd_(call.parameters, gradients, call.buffers, call.alike.weight_decay,
                       options_.momentum, learning_rate * call.alike.lr_scale, /*dampening=*/0.0,
-                      options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+                      options_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
+                      /*grad_scale=*/{}, found_inf);
     }
     return absl::OkStatus();
   }

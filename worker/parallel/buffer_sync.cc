@@ -3,6 +3,9 @@
 #include <utility>
 
 #include "ATen/ops/empty.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/ne.h"
+#include "ATen/ops/where.h"
 #include "common/status/status.h"
 #include "worker/device/memory.h"
 
@@ -44,6 +47,13 @@ absl::Status BufferSync::Finish() {
 }
 
 void BufferSync::Restore() { Unpack(kept_); }
+
+void BufferSync::RestoreIf(const at::Tensor& skip) {
+  if (kept_.numel() == 0) return;
+  const at::Tensor now = at::empty_like(kept_);
+  Pack(now);
+  Unpack(at::where(skip.ne(0), kept_, now));
+}
 
 void BufferSync::Pack(const at::Tensor& packed) const {
   int64_t at = 0;

@@ -44,6 +44,8 @@ class BufferSync {
 
   // Puts the buffers back to what they were at BeginStep.
   void Restore();
+  // Strategy::RestoreBuffersIf.
+  void RestoreIf(const at::Tensor& skip);
 
  private:
   void Pack(const at::Tensor& packed) const;

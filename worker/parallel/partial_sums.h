@@ -3,17 +3,17 @@
 #define MUSTER_WORKER_PARALLEL_PARTIAL_SUMS_H_
 
 #include <cstdint>
-#include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
-#include "worker/parallel/strategy.h"
 
 namespace muster::parallel {
 
-// A collective. Returns `mine` of every rank, in rank order. Errors: the communicator's.
-absl::StatusOr<std::vector<PartialSum>> GatherPartialSums(const PartialSum& mine, int64_t step,
-                                                          comm::Communicator* communicator);
+// A collective. Returns `mine` of every rank, in rank order: float64 [ranks, N] of float64 [N], on
+// the communicator's device. Errors: the communicator's.
+absl::StatusOr<at::Tensor> GatherPartialSums(const at::Tensor& mine, int64_t step,
+                                             comm::Communicator* communicator);
 
 }  // namespace muster::parallel
 

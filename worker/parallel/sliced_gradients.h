@@ -77,6 +77,7 @@ class SlicedGradients {
   void Close(size_t group) { buckets_->Close(group); }
 
   void RestoreBuffers() { buffer_sync_.Restore(); }
+  void RestoreBuffersIf(const at::Tensor& skip) { buffer_sync_.RestoreIf(skip); }
 
  private:
   struct Reduction {

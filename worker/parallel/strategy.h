@@ -22,7 +22,7 @@
 // Devices: the communicators' device. Buffers are there before the strategy is made, and so are
 // parameters; with fsdp, which copies this rank's slices there, parameters may be on the CPU until
 // then. Pieces and gradients are there, too. On a device other than the CPU, work is ordered in the
-// current stream, and the host waits only in GatherSums, and where a communicator's Wait does.
+// current stream, and the host waits only where a communicator's Wait does.
 // Threading: one thread, the one that calls backward. Hooks run in it for tensors on the CPU, and
 // in autograd's thread of the device otherwise, while the caller waits in backward.
 // Errors: those of the communicator; after one, make a new communicator and a new strategy. A
@@ -31,7 +31,6 @@
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -95,9 +94,6 @@ struct StepStart {
   int buffers_from = -1;
 };
 
-// Sums over elements in two doubles (optim/clip.h).
-using PartialSum = std::array<double, 2>;
-
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -148,9 +144,10 @@ class Strategy {
   virtual absl::Status FinishBackward(const BucketReduced& reduced) = 0;
   absl::Status FinishBackward() { return FinishBackward(nullptr); }
 
-  // Returns `mine` of every rank, the sums over its own pieces, in rank order. A collective, except
-  // if each rank has all pieces: then it returns only `mine`.
-  virtual absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) = 0;
+  // Returns `mine` of every rank, sums over its own pieces, in rank order: float64 [ranks, N] of
+  // float64 [N], on the communicators' device. A collective, except if each rank has all pieces:
+  // then it returns only `mine`.
+  virtual absl::StatusOr<at::Tensor> GatherSums(const at::Tensor& mine) = 0;
 
   // Called after the update of pieces(). Starts to send the new values to all ranks. Forwards in a
   // context of MakeContext wait for the values that they need. Any other code must call
@@ -172,6 +169,9 @@ class Strategy {
   // Called after FinishBackward if the step is left out. Gives the buffers the values that they had
   // at BeginStep.
   virtual void RestoreBuffers() = 0;
+  // The same for a decision that only the device knows: `skip` is a float32 scalar there. If it is
+  // 0, the buffers keep their values.
+  virtual void RestoreBuffersIf(const at::Tensor& skip) = 0;
 
   // Compares hashes of the bits of all parameters and buffers over all ranks (with fsdp, of the
   // buffers only). A collective. DATA_LOSS: ranks differ; the message names them and the first

@@ -1,10 +1,16 @@
 #include "worker/train/finite.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/item.h>
+#include <ATen/ops/stack.h>
+#include <c10/core/GradMode.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -12,6 +18,7 @@
 #include "common/status/status.h"
 #include "worker/data/not_finite.h"
 #include "worker/device/host_values.h"
+#include "worker/device/memory.h"
 
 namespace muster::train {
 namespace {
@@ -23,18 +30,27 @@ bool IsFinite(const at::Tensor& tensor) {
   return !data::FirstNotFinite(values.data(), tensor.numel()).has_value();
 }
 
-absl::Status CheckOne(const char* what, const std::string& name, const at::Tensor& tensor,
-                      int64_t step) {
-  if (IsFinite(tensor)) return absl::OkStatus();
+absl::Status NotFinite(const char* what, const std::string& name, int64_t step) {
   return absl::OutOfRangeError(
       absl::StrCat("after step ", step, " ", what, " '", name,
                    "' is not finite, so nothing of this step is saved; check the learning rate, "
                    "clip_grad_norm, and the data of that step"));
 }
 
+absl::Status CheckOne(const char* what, const std::string& name, const at::Tensor& tensor,
+                      int64_t step) {
+  return IsFinite(tensor) ? absl::OkStatus() : NotFinite(what, name, step);
+}
+
+// Whether LargestOfBuffers has a number for it.
+bool HasLargest(const models::Buffer& buffer) {
+  return buffer.tensor.scalar_type() == at::kFloat && buffer.tensor.numel() > 0;
+}
+
 }  // namespace
 
-FiniteCheck::FiniteCheck(const models::Model& model) : model_(model) {
+FiniteCheck::FiniteCheck(const models::Model& model, c10::Device device)
+    : model_(model), device_(device) {
   for (models::Buffer buffer : model.Buffers()) {
     if (IsFinite(buffer.tensor)) buffers_.push_back(std::move(buffer));
   }
@@ -59,12 +75,34 @@ absl::Status FiniteCheck::CheckShards(int64_t step,
   for (const parallel::Piece& piece : strategy.shards()->held) {
     mine.Update(CheckOne("parameter", parameters[piece.parameter].name, piece.tensor, step));
   }
-  ASSIGN_OR_RETURN(const auto found, strategy.GatherSums({mine.ok() ? 0.0 : 1.0, 0.0}));
+  const at::Tensor bad = device::HostTensor(std::array<double, 1>{mine.ok() ? 0.0 : 1.0});
+  ASSIGN_OR_RETURN(const at::Tensor all, strategy.GatherSums(device::On(device_, bad)));
   RETURN_IF_ERROR(mine);
+  const at::Tensor here = device::On(at::kCPU, all);
+  const auto found = device::HostValues<double>(here);
   for (size_t rank = 0; rank < found.size(); ++rank) {
-    if (found[rank][0] == 0) continue;
+    if (found[rank] == 0) continue;
     return absl::OutOfRangeError(
         absl::StrCat("after step ", step, " a parameter is not finite on rank ", rank));
+  }
+  return absl::OkStatus();
+}
+
+at::Tensor FiniteCheck::LargestOfBuffers() const {
+  std::vector<at::Tensor> checked;
+  for (const models::Buffer& buffer : buffers_) {
+    if (HasLargest(buffer)) checked.push_back(buffer.tensor);
+  }
+  if (checked.empty()) return {};
+  const c10::NoGradGuard no_grad;
+  return at::stack(at::_foreach_norm(checked, std::numeric_limits<double>::infinity()));
+}
+
+absl::Status FiniteCheck::CheckLargest(absl::Span<const double> largest, int64_t step) const {
+  size_t next = 0;
+  for (const models::Buffer& buffer : buffers_) {
+    if (!HasLargest(buffer)) continue;
+    if (!std::isfinite(largest[next++])) return NotFinite("buffer", buffer.name, step);
   }
   return absl::OkStatus();
 }

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "worker/models/model.h"
 #include "worker/parallel/strategy.h"
 
@@ -18,7 +20,8 @@ class FiniteCheck {
  public:
   // `model` must outlive this object and must still have its initial values. A buffer that is not
   // finite from the start (for example a mask of -inf) is meant to be so and is not checked.
-  explicit FiniteCheck(const models::Model& model);
+  // `device`: of the strategy that Check is given.
+  explicit FiniteCheck(const models::Model& model, c10::Device device = c10::kCPU);
 
   // Called before weights are saved. OUT_OF_RANGE, on all ranks, names the first parameter or
   // buffer with a value that is not finite. `strategy`: that of the model; null: every rank has the
@@ -29,11 +32,18 @@ class FiniteCheck {
   // Checks the buffers only. They are few, so this is called in every step.
   absl::Status CheckBuffers(int64_t step) const;
 
+  // The same in two parts, for buffers on a device for which the host does not wait. The first
+  // computes the largest magnitude of each buffer there, a tensor [buffers]; undefined if there are
+  // none. The second is given its values, and returns what CheckBuffers would have returned.
+  at::Tensor LargestOfBuffers() const;
+  absl::Status CheckLargest(absl::Span<const double> largest, int64_t step) const;
+
  private:
   absl::Status CheckShards(int64_t step, const std::vector<models::Parameter>& parameters,
                            parallel::Strategy& strategy) const;
 
   const models::Model& model_;
+  const c10::Device device_;
   std::vector<models::Buffer> buffers_;
 };
 

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,17 +24,21 @@ namespace muster::train {
 class JoinFixture : public testing::TestWithParam<int> {
  protected:
   std::string WriteRows(int64_t rank, int64_t count) {
-    const auto plan = safetensors::Plan({{"inputs", safetensors::DType::kF32, {count, 1, 4, 4}},
+    std::vector<int64_t> shape = row_;
+    shape.insert(shape.begin(), count);
+    const int64_t numbers =
+        std::accumulate(row_.begin(), row_.end(), int64_t{1}, std::multiplies<>());
+    const auto plan = safetensors::Plan({{"inputs", safetensors::DType::kF32, shape},
                                          {"labels", safetensors::DType::kI64, {count}}},
                                         {});
     std::string file = plan->prefix;
-    for (int64_t i = 0; i < count * 16; ++i) {
+    for (int64_t i = 0; i < count * numbers; ++i) {
       float value = std::sin(static_cast<float>(i * (rank + 3)));
-      if (bad_row_ == std::pair(rank, i / 16)) value = bad_value_;
+      if (bad_row_ == std::pair(rank, i / numbers)) value = bad_value_;
       file.append(reinterpret_cast<const char*>(&value), sizeof(value));
     }
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t label = (i * 7 + rank) % 3;
+      const int64_t label = (i * 7 + rank) % classes_;
       file.append(reinterpret_cast<const char*>(&label), sizeof(label));
     }
     const std::string path = folder_.Path(absl::StrCat(rank, ".safetensors"));
@@ -75,6 +81,8 @@ class JoinFixture : public testing::TestWithParam<int> {
   }
 
   files::TempDir folder_;
+  std::vector<int64_t> row_ = {1, 4, 4};
+  int64_t classes_ = 3;
   std::pair<int64_t, int64_t> bad_row_ = {-1, -1};
   float bad_value_ = 0;
 };

@@ -7,15 +7,12 @@
 
 namespace muster::train {
 
-void LossReports::Add(int64_t step, const StepResult& result, int64_t samples,
-                      const models::Model& model) {
+void LossReports::Add(int64_t step, int64_t samples, const models::Model& model) {
   Waiting& added = waiting_.emplace_back();
   v1::StepMetrics& metrics = added.metrics;
-  metrics = result.metrics;
   metrics.set_step(step);
   metrics.set_loss(0);
   metrics.set_samples(samples);
-  metrics.set_skipped(result.outcome != StepOutcome::kApplied);
   const models::InputSpec input = model.Input();
   if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);
   // A backward pass takes twice the operations of its forward pass.
@@ -28,6 +25,17 @@ void LossReports::SetSeconds(double seconds) {
       google::protobuf::util::TimeUtil::NanosecondsToDuration(static_cast<int64_t>(seconds * 1e9));
   if (newest.flops > 0 && seconds > 0) {
     newest.metrics.set_model_flops_per_second(newest.flops / seconds);
+    if (peak_flops_ > 0) {
+      newest.metrics.set_model_flops_utilization(newest.flops / seconds / peak_flops_);
+    }
+  }
+}
+
+void LossReports::Settle(int64_t step, const StepResult& result) {
+  for (Waiting& waiting : waiting_) {
+    if (static_cast<int64_t>(waiting.metrics.step()) != step) continue;
+    waiting.metrics.MergeFrom(result.metrics);
+    waiting.metrics.set_skipped(result.outcome != StepOutcome::kApplied);
   }
 }
 

@@ -10,17 +10,21 @@
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/models/model.h"
 #include "worker/train/roll_call_plan.h"
-#include "worker/train/step.h"
+#include "worker/train/step_result.h"
 
 namespace muster::train {
 
 // Threading: the session's thread.
 class LossReports {
  public:
+  // FLOP/s of which the devices of all ranks are capable; 0: not known.
+  void SetPeakFlops(double peak) { peak_flops_ = peak; }
   // The step after which `step` optimizer steps are done. `samples`: of all ranks.
-  void Add(int64_t step, const StepResult& result, int64_t samples, const models::Model& model);
+  void Add(int64_t step, int64_t samples, const models::Model& model);
   // The duration of the step that was added last, including its roll call.
   void SetSeconds(double seconds);
+  // What a step has measured. Called before Complete is called with its loss.
+  void Settle(int64_t step, const StepResult& result);
   // Returns the metrics that are complete with this loss, oldest first. An earlier step whose loss
   // was never reported has none.
   std::vector<v1::StepMetrics> Complete(const StepLoss& loss, const models::Model& model);
@@ -32,6 +36,7 @@ class LossReports {
     double flops = 0;
   };
   std::deque<Waiting> waiting_;  // oldest first
+  double peak_flops_ = 0;
 };
 
 }  // namespace muster::train

@@ -3,6 +3,9 @@
 #include <utility>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/item.h"
+#include "ATen/ops/ne.h"
+#include "ATen/ops/sum.h"
 #include "common/status/status.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
@@ -12,13 +15,15 @@ namespace muster::train {
 namespace {
 
 data::Batch On(c10::Device device, const data::Batch& batch) {
-  return {device::On(device, batch.inputs), device::On(device, batch.targets)};
+  return {device::On(device, batch.inputs), device::On(device, batch.targets),
+          batch.counted_targets};
 }
 
 }  // namespace
 
-ReadAhead::ReadAhead(const data::Dataset* dataset, c10::Device device)
-    : dataset_(dataset), device_(device), thread_([this] { Loop(); }) {}
+ReadAhead::ReadAhead(const data::Dataset* dataset, c10::Device device,
+                     std::optional<int64_t> ignored)
+    : dataset_(dataset), device_(device), ignored_(ignored), thread_([this] { Loop(); }) {}
 
 ReadAhead::~ReadAhead() {
   {
@@ -26,6 +31,16 @@ ReadAhead::~ReadAhead() {
     state_ = State::kClosing;
   }
   thread_.join();
+}
+
+absl::StatusOr<data::Batch> ReadAhead::ReadHere(const std::vector<int64_t>& samples) const {
+  ASSIGN_OR_RETURN(data::Batch batch, dataset_->Read(samples));
+  if (ignored_.has_value()) {
+    batch.counted_targets = batch.targets.ne(*ignored_).sum().item<int64_t>();
+  }
+  batch.inputs = device::PinnedFor(device_, batch.inputs);
+  batch.targets = device::PinnedFor(device_, batch.targets);
+  return batch;
 }
 
 void ReadAhead::Loop() {
@@ -42,11 +57,7 @@ void ReadAhead::Loop() {
     }
     std::optional<absl::StatusOr<data::Batch>> batch;
     try {
-      batch = dataset_->Read(samples);
-      if (batch->ok()) {
-        data::Batch& read = **batch;
-        read = {device::PinnedFor(device_, read.inputs), device::PinnedFor(device_, read.targets)};
-      }
+      batch = ReadHere(samples);
     } catch (...) {
       // Read reads the samples again, and throws the exception in the thread that wants them.
     }
@@ -74,12 +85,14 @@ absl::StatusOr<data::Batch> ReadAhead::Read(const std::vector<int64_t>& samples)
       return On(device_, **batch);
     }
   }
-  ASSIGN_OR_RETURN(const data::Batch batch, dataset_->Read(samples));
+  ASSIGN_OR_RETURN(const data::Batch batch, ReadHere(samples));
   return On(device_, batch);
 }
 
 data::Batch ReadAhead::Blank(int64_t samples) const {
-  return On(device_, dataset_->Blank(samples));
+  const data::Batch blank = dataset_->Blank(samples);
+  return On(device_,
+            {device::PinnedFor(device_, blank.inputs), device::PinnedFor(device_, blank.targets)});
 }
 
 }  // namespace muster::train

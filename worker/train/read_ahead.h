@@ -19,8 +19,10 @@ namespace muster::train {
 // Threading: one thread calls the methods.
 class ReadAhead {
  public:
-  // The data set must outlive this object. device: where the batches are needed.
-  explicit ReadAhead(const data::Dataset* dataset, c10::Device device = c10::kCPU);
+  // The data set must outlive this object. device: where the batches are needed. ignored:
+  // InputSpec's; targets are counted where they are on the CPU.
+  explicit ReadAhead(const data::Dataset* dataset, c10::Device device = c10::kCPU,
+                     std::optional<int64_t> ignored = std::nullopt);
   // Waits for the batch that is being read.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
@@ -31,8 +33,8 @@ class ReadAhead {
   void Begin(std::vector<int64_t> samples);
 
   // As Dataset::Read, also its errors and exceptions, but on the device. Reads the samples itself
-  // if they are not those of Begin. What was read ahead is copied from pinned memory, so the host
-  // does not wait.
+  // if they are not those of Begin. The copy to the device is from pinned memory, so the host does
+  // not wait for it.
   absl::StatusOr<data::Batch> Read(const std::vector<int64_t>& samples);
 
   // As Dataset::Blank, on the device.
@@ -42,10 +44,14 @@ class ReadAhead {
   enum class State { kIdle, kAsked, kRead, kClosing };
 
   void Loop();
+  // Dataset::Read, with the number of targets that count, in memory from which copies to the device
+  // do not hold the host up.
+  absl::StatusOr<data::Batch> ReadHere(const std::vector<int64_t>& samples) const;
   bool Settled() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return state_ != State::kAsked; }
 
   const data::Dataset* const dataset_;
   const c10::Device device_;
+  const std::optional<int64_t> ignored_;
   absl::Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kIdle;
   std::vector<int64_t> samples_ ABSL_GUARDED_BY(mutex_);

@@ -83,12 +83,12 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
 
 absl::Status SessionImpl::Step(const RollCallPlan& plan) {
   reports_.Progress("training");
-  ASSIGN_OR_RETURN(const StepResult result,
+  ASSIGN_OR_RETURN(PendingStep step,
                    training_->stepper().Run({session_state_.step + 1, session_state_.position,
                                              plan.inputs, session_state_.learning_rate}));
   session_state_.position = sampler_->After(session_state_.position);
   ++session_state_.step;
-  return roll_call_.TakeIn(result, plan.inputs.samples);
+  return roll_call_.TakeIn(std::move(step), plan.inputs.samples);
 }
 
 absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage,

@@ -17,6 +17,7 @@ constexpr int64_t kMostSkippedInARow = 100;
 
 void SessionRollCall::SetSubject(const Subject& subject) {
   subject_ = subject;
+  loss_reports_.SetPeakFlops(subject.peak_flops);
   std::vector<std::string> names;
   for (const auto& parameter : subject.trained->parameters()) names.push_back(parameter.name);
   roll_call_.Configure({.names = std::move(names),
@@ -62,6 +63,7 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
 
 void SessionRollCall::Post(const RollCallRecord& record) {
   posted_not_finite_ = newest_.not_finite;
+  posted_step_ = newest_step_;
   roll_call_.Post(record);
 }
 
@@ -71,6 +73,16 @@ void SessionRollCall::PostNext() {
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
+  // A call carries the loss of one step, so the loss of a step that is known must have left before
+  // the next one is read.
+  while (!running_.empty()) {
+    if (posted_step_ < newest_step_) RETURN_IF_ERROR(BlockingCall().status());
+    RETURN_IF_ERROR(Settle(running_.size() - 1));
+  }
+  return BlockingCall();
+}
+
+absl::StatusOr<RollCallPlan> SessionRollCall::BlockingCall() {
   ++attempt_;
   Post(Record(parts_.session_state->step, parts_.session_state->position));
   return AwaitNext();
@@ -100,18 +112,29 @@ absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
   return plan;
 }
 
-absl::Status SessionRollCall::TakeIn(const StepResult& result, int64_t samples) {
-  const int64_t step = parts_.session_state->step;
-  newest_ = result;
-  newest_step_ = step;
-  loss_reports_.Add(step, result, samples, *subject_.model);
-  skipped_in_a_row_ = result.outcome == StepOutcome::kApplied ? 0 : skipped_in_a_row_ + 1;
-  if (skipped_in_a_row_ < kMostSkippedInARow) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("all steps from ", step - skipped_in_a_row_ + 1, " to ",
-                                            step,
-                                            " were skipped, because a loss, a gradient or a buffer "
-                                            "was not finite in each; check the learning rate, "
-                                            "the initial values, and the data of these steps"));
+absl::Status SessionRollCall::TakeIn(PendingStep step, int64_t samples) {
+  const int64_t number = parts_.session_state->step;
+  loss_reports_.Add(number, samples, *subject_.model);
+  const size_t left = step.late ? 1 : 0;
+  running_.push_back({number, std::move(step)});
+  return Settle(left);
+}
+
+absl::Status SessionRollCall::Settle(size_t left) {
+  while (running_.size() > left) {
+    const Running oldest = std::move(running_.front());
+    running_.pop_front();
+    ASSIGN_OR_RETURN(newest_, oldest.step.await());
+    newest_step_ = oldest.number;
+    loss_reports_.Settle(newest_step_, newest_);
+    skipped_in_a_row_ = newest_.outcome == StepOutcome::kApplied ? 0 : skipped_in_a_row_ + 1;
+    if (skipped_in_a_row_ < kMostSkippedInARow) continue;
+    return absl::OutOfRangeError(absl::StrCat(
+        "all steps from ", newest_step_ - skipped_in_a_row_ + 1, " to ", newest_step_,
+        " were skipped, because a loss, a gradient or a buffer was not finite in each; check the "
+        "learning rate, the initial values, and the data of these steps"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::train

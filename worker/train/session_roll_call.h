@@ -5,6 +5,7 @@
 #define MUSTER_WORKER_TRAIN_SESSION_ROLL_CALL_H_
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@
 #include "worker/train/roll_call.h"
 #include "worker/train/session_reports.h"
 #include "worker/train/session_state.h"
-#include "worker/train/step.h"
+#include "worker/train/step_result.h"
 #include "worker/train/trained_parameters.h"
 
 namespace muster::train {
@@ -46,6 +47,7 @@ class SessionRollCall {
     const TrainedParameters* trained;
     UnevenInputs uneven_inputs = {};
     int64_t full_micro_batches = 1;
+    double peak_flops = 0;  // LossReports'
   };
   void SetSubject(const Subject& subject);
   // The input of this rank; never called if nothing is trained. `samples`: those of its data.
@@ -62,18 +64,22 @@ class SessionRollCall {
   absl::StatusOr<RollCallPlan> AwaitNext();
 
   // Called after a step that `session_state` already counts. The next call sends the loss of this
-  // step and then reports it. OUT_OF_RANGE: so many steps in a row were skipped that more of them
-  // will not help.
-  absl::Status TakeIn(const StepResult& result, int64_t samples);
+  // step and then reports it; if the step is late, the posted call after that. CallNow waits for
+  // late steps, so that it knows of all. OUT_OF_RANGE: so many steps in a row were skipped that
+  // more of them will not help. Also the errors of PendingStep.
+  absl::Status TakeIn(PendingStep step, int64_t samples);
   // The duration of this step, including its roll call.
   void SetSeconds(double seconds) { loss_reports_.SetSeconds(seconds); }
-  // The outcome of the newest step.
+  // The outcome of the newest step whose result is known.
   StepOutcome outcome() const { return newest_.outcome; }
 
  private:
   // The record of this rank for the step after `step` completed ones, which begins at `position`.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
   void Post(const RollCallRecord& record);
+  absl::StatusOr<RollCallPlan> BlockingCall();
+  // Waits for the results of all steps except the newest `left`.
+  absl::Status Settle(size_t left);
 
   const Parts parts_;
   RollCall roll_call_;
@@ -83,8 +89,14 @@ class SessionRollCall {
   int64_t layout_ = 0;
   int64_t attempt_ = 0;
 
-  StepResult newest_;
+  struct Running {
+    int64_t number = 0;
+    PendingStep step;
+  };
+  std::deque<Running> running_;     // steps whose results are not known yet, oldest first
+  StepResult newest_;               // whose result is known
   int64_t newest_step_ = 0;         // 0: none in this session
+  int64_t posted_step_ = 0;         // the newest step whose loss was posted
   std::string posted_not_finite_;   // StepResult::not_finite of the step whose loss was posted last
   int64_t skipped_in_a_row_ = 0;    // in this session
   std::vector<JoinedRank> joined_;  // as last reported

@@ -74,7 +74,24 @@ struct Rank {
     ++session_state.step;
     StepResult result{.loss_sum = loss, .loss_weight = 1, .outcome = outcome};
     if (!std::isfinite(loss)) result.not_finite = "sample 8";
-    const absl::Status taken = calls.TakeIn(result, 4);
+    const absl::Status taken = calls.TakeIn(PendingStep::Done(result), 4);
+    if (!taken.ok()) return taken;
+    auto plan = calls.AwaitNext();
+    calls.SetSeconds(0.5);
+    return plan;
+  }
+
+  // The same with a step that the device still computes; counts the results that were read.
+  absl::StatusOr<RollCallPlan> LateStep(double loss, int* awaited) {
+    calls.PostNext();
+    session_state.position = sampler->After(session_state.position);
+    ++session_state.step;
+    const StepResult result{.loss_sum = loss, .loss_weight = 1};
+    const auto await = [=] {
+      ++*awaited;
+      return result;
+    };
+    const absl::Status taken = calls.TakeIn({.late = true, .await = await}, 4);
     if (!taken.ok()) return taken;
     auto plan = calls.AwaitNext();
     calls.SetSeconds(0.5);
@@ -108,6 +125,46 @@ TEST(SessionRollCall, TheLossOfAStepTravelsInTheNextCallAndIsReportedOnce) {
              const std::map<int64_t, double> expected = {{1, 1.5}, {2, 2.5}, {3, 3.5}};
              EXPECT_EQ(rank.sink.losses_, number == 0 ? expected : (std::map<int64_t, double>()));
            });
+}
+
+// As steps on a GPU are.
+TEST(SessionRollCall, TheLossesOfLateStepsTravelOneStepLaterAndABlockingCallWaitsForThem) {
+  RunRanks(2,
+           [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+             Rank rank(number, &control);
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             int awaited = 0;
+             for (int step = 1; step <= 4; ++step) {
+               const auto plan = rank.LateStep(step + number, &awaited);
+               ASSERT_TRUE(plan.ok()) << plan.status();
+               EXPECT_EQ(awaited, step - 1);
+             }
+             std::map<int64_t, double> expected = {{1, 1.5}, {2, 2.5}};
+             if (number == 0) {
+               EXPECT_EQ(rank.sink.losses_, expected);
+             }
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             EXPECT_EQ(awaited, 4);
+             expected[3] = 3.5;
+             expected[4] = 4.5;
+             if (number == 0) {
+               EXPECT_EQ(rank.sink.losses_, expected);
+             }
+           });
+}
+
+TEST(SessionRollCall, AnErrorThatIsFoundLateEndsTheCall) {
+  RunRanks(
+      2, [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+        Rank rank(number, &control);
+        ASSERT_TRUE(rank.calls.CallNow().ok());
+        rank.calls.PostNext();
+        ++rank.session_state.step;
+        const absl::Status failed = absl::UnavailableError("rank 1 is gone");
+        ASSERT_TRUE(rank.calls.TakeIn({.late = true, .await = [&] { return failed; }}, 4).ok());
+        ASSERT_TRUE(rank.calls.AwaitNext().ok());
+        EXPECT_EQ(rank.calls.CallNow().status(), failed);
+      });
 }
 
 TEST(SessionRollCall, AnAttemptThatOneRankDoesNotMakeIsNamed) {

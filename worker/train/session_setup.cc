@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/jobspec/lines.h"
 #include "common/status/status.h"
+#include "worker/device/peak_flops.h"
 #include "worker/train/agreement.h"
 #include "worker/train/session_impl.h"
 
@@ -110,8 +111,10 @@ absl::Status SessionImpl::BuildModel() {
       {.model = model_.get(),
        .trained = trained_.get(),
        .uneven_inputs = job_.uneven_inputs,
-       .full_micro_batches = parts_.control->world_size() * job_.batch.accumulate});
-  finite_.emplace(*model_);
+       .full_micro_batches = parts_.control->world_size() * job_.batch.accumulate,
+       .peak_flops = parts_.control->world_size() *
+                     device::PeakFlopsOf(device(), job_.precision != Precision::kFloat32)});
+  finite_.emplace(*model_, device());
   return absl::OkStatus();
 }
 

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/item.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +12,9 @@
 #include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
+#include "worker/device/readback.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/seed.h"
-#include "worker/optim/clip.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/autocast.h"
 #include "worker/train/failure.h"
@@ -24,24 +23,6 @@
 
 namespace muster::train {
 namespace {
-
-// The piece whose gradient is checked if checking all gradients would take too long: a value that
-// is not finite in a forward or backward pass reaches every parameter of a usual model. It is the
-// smallest piece; of equally small ones the last, which is nearest to the loss.
-at::Tensor Probe(const std::vector<parallel::Piece>& pieces) {
-  at::Tensor smallest;
-  for (const parallel::Piece& piece : pieces) {
-    if (piece.tensor.numel() == 0) continue;
-    if (!smallest.defined() || piece.tensor.numel() <= smallest.numel()) smallest = piece.tensor;
-  }
-  return smallest;
-}
-
-// The outcome of a step with a gradient that is not finite.
-StepOutcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
-  if (on_nan == OnNan::kSkipStep) return StepOutcome::kSkipped;
-  return precision == Precision::kFloat16 ? StepOutcome::kOverflowed : StepOutcome::kRefused;
-}
 
 // Where an error occurred, as text.
 std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& samples) {
@@ -62,13 +43,19 @@ double FullTerms(const Job& job, const models::InputSpec& input) {
   return static_cast<double>(job.batch.per_rank * of_sample);
 }
 
+std::unique_ptr<Update> MakeUpdate(const Stepper::Parts& parts) {
+  const Update::Parts of_update = {parts.job,    parts.strategy, parts.optimizer, parts.scaler,
+                                   parts.finite, parts.recorder, parts.trained,   parts.device};
+  return parts.device.is_cpu() ? UpdateOnHost(of_update) : UpdateOnDevice(of_update);
+}
+
 }  // namespace
 
 Stepper::Stepper(const Parts& parts)
     : parts_(parts),
       full_terms_(FullTerms(*parts.job, parts.model->Input())),
-      probe_(Probe(parts.strategy->pieces())),
-      reader_(parts.dataset, parts.device) {}
+      update_(MakeUpdate(parts)),
+      reader_(parts.dataset, parts.device, parts.model->Input().ignored) {}
 
 absl::Status Stepper::CheckFlags(int64_t step) const {
   if (parts_.trained == nullptr) return absl::OkStatus();
@@ -92,8 +79,18 @@ std::vector<int64_t> Stepper::SamplesAfter(const StepPlan& plan, int64_t micro_b
   return sampler.Samples(position, parts_.rank, micro_batch);
 }
 
+// If the loss is not finite, the backward pass starts with NaN, because 0 x loss is NaN. So the
+// gradients of all ranks show it, whatever the derivative of the loss would be. The value of the
+// loss is not read for that, so nothing waits for a device.
+at::Tensor Stepper::LossGradient(const at::Tensor& loss, double weight) const {
+  const at::Tensor zero = loss.detach().mul(0);
+  if (parts_.scaler == nullptr) return zero.add(weight);
+  if (parts_.device.is_cpu()) return zero.add(parts_.scaler->scale() * weight);
+  return zero.add(parts_.scaler->scale_on_device(), weight);
+}
+
 absl::Status Stepper::ForwardBackward(const StepPlan& plan, int64_t micro_batch,
-                                      const std::vector<int64_t>& samples, StepResult* result) {
+                                      std::vector<int64_t> samples, std::vector<MicroBatch>* ran) {
   const memory::MemoryScope scope(memory::Purpose::kActivations);
   models::Reseed(parts_.context->generator(),
                  models::SeedForForward(parts_.job->seed, plan.step, micro_batch, parts_.rank));
@@ -109,22 +106,13 @@ absl::Status Stepper::ForwardBackward(const StepPlan& plan, int64_t micro_batch,
     if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
   }
   activity::Moved();
-  // If the loss is not finite, the backward pass starts with NaN, because 0 x loss is NaN. So the
-  // gradients of all ranks show it, whatever the derivative of the loss would be. The value of the
-  // loss is read after the backward pass, so that nothing waits for a device in between.
-  const double scale = parts_.scaler != nullptr ? parts_.scaler->scale() : 1.0;
   // If nothing is trained, there is no backward pass.
   if (loss.requires_grad()) {
     const trace::Phase phase(parts_.recorder, "backward");
-    loss.backward(loss.detach().mul(0).add(scale * weight));
+    loss.backward(LossGradient(loss, weight));
   }
-  const double value = loss.item<double>();
   activity::Moved();
-  result->loss_sum += weight * value;
-  result->loss_weight += weight;
-  if (!std::isfinite(value) && result->not_finite.empty()) {
-    result->not_finite = Who(parts_.rank, micro_batch, samples);
-  }
+  ran->push_back({std::move(samples), weight, loss.detach()});
   return absl::OkStatus();
 }
 
@@ -147,7 +135,7 @@ absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
   return absl::OkStatus();
 }
 
-absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
+absl::Status Stepper::Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran) {
   const int64_t own = parts_.sampler->ShareOf(plan.position, parts_.rank).micro_batches;
   for (int64_t i = 0; i < plan.inputs.micro_batches; ++i) {
     const bool last = i + 1 == plan.inputs.micro_batches;
@@ -155,7 +143,7 @@ absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
       parts_.strategy->BeginMicroBatch(last);
       const auto samples = parts_.sampler->Samples(plan.position, parts_.rank, i);
       RETURN_IF_ERROR(Of(Who(parts_.rank, i, samples), Guarded("training", [&] {
-                           return ForwardBackward(plan, i, samples, result);
+                           return ForwardBackward(plan, i, samples, ran);
                          })));
     } else {
       parts_.strategy->BeginJoinedMicroBatch(last);
@@ -171,60 +159,61 @@ absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Stepper::PrepareGradients(double terms, StepResult* result) {
-  const auto& clip = parts_.job->clip_grad_norm;
-  const bool all =
-      clip.has_value() || parts_.scaler != nullptr || parts_.job->on_nan != OnNan::kFail;
-  const double scale = parts_.scaler != nullptr ? parts_.scaler->inverse_scale() : 1.0;
-  const auto factor = static_cast<float>(scale / terms);
-  std::vector<at::Tensor> gradients;
-  if (all || factor != 1) {
-    for (const parallel::Piece& piece : parts_.strategy->pieces()) {
-      gradients.push_back(piece.tensor.grad());
-    }
-  }
-  if (factor != 1) optim::ScaleGradients(gradients, factor);
-  if (!all) {
-    gradients.clear();
-    if (probe_.defined()) gradients.push_back(probe_.grad());
-  }
-  ASSIGN_OR_RETURN(const auto sums, parts_.strategy->GatherSums(optim::SumOfSquares(gradients)));
-  const float norm = optim::NormOf(sums);
-  if (!std::isfinite(norm)) return false;
-  if (all) result->metrics.set_grad_norm(norm);
-  if (clip.has_value()) optim::ClipGradients(gradients, norm, *clip);
-  return true;
-}
-
-bool Stepper::updates_early() const {
-  return !parts_.job->clip_grad_norm.has_value() && parts_.scaler == nullptr &&
-         parts_.job->on_nan == OnNan::kFail && !by_terms();
-}
-
 absl::Status Stepper::FinishBackward(double learning_rate) {
   const trace::Phase phase(parts_.recorder, "waiting for gradients");
-  if (!updates_early()) return parts_.strategy->FinishBackward();
+  if (!UpdatesEarly(*parts_.job)) return parts_.strategy->FinishBackward();
   return parts_.strategy->FinishBackward([&](size_t bucket) {
     const trace::Phase update(parts_.recorder, "optimizer");
     return parts_.optimizer->StepBucket(bucket, learning_rate);
   });
 }
 
-absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
+PendingStep Stepper::Pending(std::vector<MicroBatch> ran, PendingUpdate update,
+                             double learning_rate) const {
+  std::vector<at::Tensor> numbers;
+  for (const MicroBatch& micro_batch : ran) numbers.push_back(micro_batch.loss);
+  numbers.insert(numbers.end(), update.numbers.begin(), update.numbers.end());
+  // Without `this`: the stepper may be gone when the result is read.
+  auto await = [rank = parts_.rank, ran = std::move(ran), result_of = std::move(update.result),
+                learning_rate, read = device::Readback(numbers),
+                communicators = parts_.communicators]() -> absl::StatusOr<StepResult> {
+    const auto values = read.Await();
+    // After an error of a collective, the numbers say nothing.
+    RETURN_IF_ERROR(communicators.gradients->failure());
+    RETURN_IF_ERROR(communicators.parameters->failure());
+    ASSIGN_OR_RETURN(const UpdateResult updated, result_of(values.subspan(ran.size())));
+    StepResult result{.outcome = updated.outcome};
+    for (size_t i = 0; i < ran.size(); ++i) {
+      result.loss_sum += ran[i].weight * values[i];
+      result.loss_weight += ran[i].weight;
+      if (!std::isfinite(values[i]) && result.not_finite.empty()) {
+        result.not_finite = Who(rank, static_cast<int64_t>(i), ran[i].samples);
+      }
+    }
+    result.metrics.set_learning_rate(learning_rate);
+    if (updated.norm.has_value()) result.metrics.set_grad_norm(*updated.norm);
+    if (updated.loss_scale.has_value()) result.metrics.set_loss_scale(*updated.loss_scale);
+    return result;
+  };
+  return {.late = !parts_.device.is_cpu(), .await = std::move(await)};
+}
+
+absl::StatusOr<PendingStep> Stepper::Run(const StepPlan& plan) {
   const int64_t step = plan.step;
-  StepResult result;
   parts_.context->set_mode(models::Mode::kTrain);
   parts_.strategy->BeginStep({step, plan.inputs.divisor, plan.inputs.buffers_from});
-  RETURN_IF_ERROR(Accumulate(plan, &result));
+  std::vector<MicroBatch> ran;
+  RETURN_IF_ERROR(Accumulate(plan, &ran));
   // Runs while gradients are still being reduced. Numbers of terms are exact in float64, their
   // quotients nearly so.
   if (by_terms()) {
-    terms_ = at::full({1}, result.loss_weight, at::kDouble);
+    double weight = 0;
+    for (const MicroBatch& micro_batch : ran) weight += micro_batch.weight;
+    terms_ = at::full({1}, weight, at::kDouble);
     counting_ = parts_.control->AllReduceSum(terms_, {"loss terms", step});
   }
   const double learning_rate =
       plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
-  result.metrics.set_learning_rate(learning_rate);
   RETURN_IF_ERROR(FinishBackward(learning_rate));
   double divisor = 1;
   if (by_terms()) {
@@ -232,36 +221,9 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
     const double terms = device::HostValues<double>(terms_)[0];
     if (terms > 0) divisor = terms;  // else all gradients are zero
   }
-
-  if (parts_.scaler != nullptr) result.metrics.set_loss_scale(parts_.scaler->scale());
-  // The result is the same on every rank: the ranks exchange the sums of their pieces, and the
-  // buffers with which all continue are bitwise equal.
-  ASSIGN_OR_RETURN(bool finite, [&] {
-    const trace::Phase phase(parts_.recorder, "norm and clipping");
-    return PrepareGradients(divisor, &result);
-  }());
-  // If nothing is trained, no gradient shows whether the scale fits.
-  const bool scales =
-      parts_.scaler != nullptr && (parts_.trained == nullptr || parts_.trained->any());
-  if (scales) parts_.scaler->Update(finite);
-  if (finite) {
-    const absl::Status buffers = parts_.finite->CheckBuffers(step);
-    finite = buffers.ok();
-    // The loss scale does not change the forward pass, so a smaller one would not help.
-    if (!finite && parts_.job->on_nan == OnNan::kFail) return buffers;
-  }
-  if (!finite) {
-    parts_.strategy->RestoreBuffers();
-    result.outcome = OutcomeOfNonFinite(parts_.job->on_nan, parts_.job->precision);
-    return result;
-  }
-  if (!updates_early()) {
-    const trace::Phase phase(parts_.recorder, "optimizer");
-    RETURN_IF_ERROR(parts_.optimizer->Step(learning_rate));
-  }
+  ASSIGN_OR_RETURN(PendingUpdate update, update_->Run({step, learning_rate, divisor}));
   activity::Moved();
-  parts_.strategy->FinishUpdate();
-  return result;
+  return Pending(std::move(ran), std::move(update), learning_rate);
 }
 
 }  // namespace muster::train

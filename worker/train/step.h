@@ -7,25 +7,25 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/muster/v1/metrics.pb.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/models/model.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
+#include "worker/parallel/communicators.h"
 #include "worker/parallel/strategy.h"
 #include "worker/trace/recorder.h"
 #include "worker/train/finite.h"
 #include "worker/train/input_plan.h"
 #include "worker/train/job.h"
 #include "worker/train/read_ahead.h"
-#include "worker/train/step_outcome.h"
+#include "worker/train/step_result.h"
 #include "worker/train/trained_parameters.h"
+#include "worker/train/update.h"
 
 namespace muster::train {
 
@@ -37,22 +37,9 @@ struct StepPlan {
   double learning_rate = 0;  // what the schedule scales
 };
 
-struct StepResult {
-  // The weighted sum of the mean losses of this rank's micro-batches, and the sum of the weights
-  // (roll_call_plan.h).
-  double loss_sum = 0;
-  double loss_weight = 0;
-  // The first micro-batch whose loss is not finite, with its samples, as text for errors; empty:
-  // none.
-  std::string not_finite;
-  StepOutcome outcome = StepOutcome::kApplied;
-  // What the step itself measures: learning rate, the norm before clipping if it was computed and
-  // is finite, loss scale. LossReports adds the rest.
-  v1::StepMetrics metrics;
-};
-
 // Keeps no state between steps except the batch that is read ahead: everything it changes belongs
-// to the session. Threading: the session's thread.
+// to the session. On a device other than the CPU a step is given to the device, and the host waits
+// for nothing that the device computes. Threading: the session's thread.
 class Stepper {
  public:
   struct Parts {
@@ -61,6 +48,7 @@ class Stepper {
     models::Model* model;
     models::ForwardContext* context;
     comm::Communicator* control;  // only with DivideBy::kSamples: one operation in each step
+    parallel::Communicators communicators;  // the strategy's
     const data::Dataset* dataset;
     data::Sampler* sampler;
     parallel::Strategy* strategy;
@@ -80,32 +68,37 @@ class Stepper {
   // plan.position. The outcome is the same on all ranks. With kSkipped and kOverflowed, parameters,
   // buffers and the optimizer are as before. Errors, and kRefused, end the session: what a step
   // before them has updated must not be saved. Errors: the communicator's; those of reading and of
-  // the model's code, with rank and samples; OUT_OF_RANGE, on all ranks: a buffer is not finite and
-  // on_nan does not skip such steps.
-  absl::StatusOr<StepResult> Run(const StepPlan& plan);
+  // the model's code, with rank and samples; those of Update.
+  absl::StatusOr<PendingStep> Run(const StepPlan& plan);
 
  private:
+  // A micro-batch that this rank has run.
+  struct MicroBatch {
+    std::vector<int64_t> samples;
+    double weight = 1;
+    at::Tensor loss;  // a float32 scalar on the model's device
+  };
+
   // FAILED_PRECONDITION: model code has frozen or unfrozen a parameter since the step began.
   absl::Status CheckFlags(int64_t step) const;
   bool by_terms() const { return parts_.job->uneven_inputs.divide_by == DivideBy::kSamples; }
   // Runs all micro-batches.
-  absl::Status Accumulate(const StepPlan& plan, StepResult* result);
+  absl::Status Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran);
   absl::Status ForwardBackward(const StepPlan& plan, int64_t micro_batch,
-                               const std::vector<int64_t>& samples, StepResult* result);
+                               std::vector<int64_t> samples, std::vector<MicroBatch>* ran);
   // The samples of this rank's next micro-batch after this one, in this step or the next one;
   // empty: it has none.
   std::vector<int64_t> SamplesAfter(const StepPlan& plan, int64_t micro_batch) const;
   // Runs a micro-batch on a rank without input, if the forward and backward passes of other ranks
   // wait for it.
   absl::Status JoinForwardBackward(int64_t step, int64_t micro_batch);
-  // Whether each bucket is updated as soon as it is reduced. This needs a gradient that nothing
-  // changes after the reduction, and a step that is not left out.
-  bool updates_early() const;
-  // Reduces the gradients, and with updates_early() updates the parameters.
+  // The gradient of the scaled loss by the loss.
+  at::Tensor LossGradient(const at::Tensor& loss, double weight) const;
+  // Reduces the gradients, and with UpdatesEarly updates the parameters.
   absl::Status FinishBackward(double learning_rate);
-  // After the reduction: removes the loss scale, divides by `terms` (1: already divided) and clips.
-  // False, on all ranks: a gradient is not finite.
-  absl::StatusOr<bool> PrepareGradients(double terms, StepResult* result);
+  // The result of a step whose losses and update are still numbers on the device.
+  PendingStep Pending(std::vector<MicroBatch> ran, PendingUpdate update,
+                      double learning_rate) const;
 
   const Parts parts_;
   // The all-reduce of loss terms in the newest step. These are members, so that a step with an
@@ -114,8 +107,8 @@ class Stepper {
   std::unique_ptr<comm::Work> counting_;
   // The loss terms of a full micro-batch. The weight of a micro-batch is its terms divided by this.
   const double full_terms_;
-  const at::Tensor probe_;  // see Probe; undefined if all pieces are empty
-  ReadAhead reader_;        // of the data set
+  const std::unique_ptr<Update> update_;
+  ReadAhead reader_;  // of the data set
 };
 
 }  // namespace muster::train

@@ -18,7 +18,9 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   if (deferred != nullptr) {
     values = [deferred](const at::Tensor& tensor) { return deferred->Of(tensor); };
   }
-  if (parts.job->precision == Precision::kFloat16) training->scaler_.emplace(parts.job->loss_scale);
+  if (parts.job->precision == Precision::kFloat16) {
+    training->scaler_.emplace(parts.job->loss_scale, parts.communicators.gradients->device());
+  }
   training->parked_.present.resize(training->mask().size());
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->parked_.holders.elements = training->strategy_->owners().elements;
@@ -41,10 +43,11 @@ absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory 
 absl::Status Training::MakeOptimizer(std::vector<std::vector<at::Tensor>> states) {
   ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*parts_.job->optimizer, *parts_.model,
                                               strategy_->pieces(), std::move(states)));
-  stepper_.emplace(Stepper::Parts{
-      parts_.job, parts_.rank, parts_.model, context_.get(), parts_.control, parts_.dataset,
-      parts_.sampler, strategy_.get(), optimizer_.get(), scaler_ ? &*scaler_ : nullptr,
-      parts_.finite, parts_.recorder, parts_.trained, parts_.communicators.gradients->device()});
+  stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
+                                  parts_.control, parts_.communicators, parts_.dataset,
+                                  parts_.sampler, strategy_.get(), optimizer_.get(),
+                                  scaler_ ? &*scaler_ : nullptr, parts_.finite, parts_.recorder,
+                                  parts_.trained, parts_.communicators.gradients->device()});
   return absl::OkStatus();
 }
 

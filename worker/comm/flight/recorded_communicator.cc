@@ -66,6 +66,7 @@ class RecordedCommunicator : public Communicator {
   }
 
   int64_t bytes_sent() const override { return communicator_->bytes_sent(); }
+  absl::Status failure() override { return communicator_->failure(); }
   void Abort(const absl::Status& why) override { communicator_->Abort(why); }
 
  private:

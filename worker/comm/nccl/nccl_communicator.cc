@@ -200,7 +200,7 @@ class NcclCommunicator : public Communicator {
     kept_.push_back(spec);
   }
 
-  absl::Status failure() {
+  absl::Status failure() override {
     absl::MutexLock lock(&mutex_);
     return failure_;
   }

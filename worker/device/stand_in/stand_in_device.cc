@@ -1,9 +1,15 @@
 #include "worker/device/stand_in/stand_in_device.h"
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,7 +21,10 @@
 #include "ATen/native/Resize.h"
 #include "ATen/ops/_reshape_alias_native.h"
 #include "ATen/ops/as_strided_native.h"
+#include "ATen/ops/convolution.h"
+#include "ATen/ops/convolution_backward.h"
 #include "ATen/ops/from_blob.h"
+#include "ATen/ops/native_batch_norm.h"
 #include "ATen/ops/set_native.h"
 #include "ATen/ops/view_native.h"
 #include "c10/core/Allocator.h"
@@ -30,6 +39,38 @@ constexpr auto kType = c10::DeviceType::HPU;
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::HPU);
 
 std::atomic<int64_t> allocations = 0;
+std::atomic<int> forbids_waiting = 0;
+
+// Host memory that the program asked for as pinned.
+class PinnedMemory : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    void* const memory = std::aligned_alloc(64, (bytes + 64) / 64 * 64);
+    const std::lock_guard lock(mutex_);
+    ends_[memory] = static_cast<char*>(memory) + bytes;
+    return {memory, memory, &Free, c10::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+  static bool Has(const void* address) {
+    const std::lock_guard lock(mutex_);
+    const auto next = ends_.upper_bound(const_cast<void*>(address));
+    return next != ends_.begin() && std::prev(next)->second >= address;
+  }
+
+ private:
+  static void Free(void* memory) {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_.erase(memory);
+    }
+    std::free(memory);
+  }
+  static inline std::mutex mutex_;
+  static inline std::map<void*, void*> ends_;  // by begin
+};
 
 struct HostMemory : c10::Allocator {
   explicit HostMemory(c10::DeviceIndex index) : device(kType, index) {}
@@ -96,7 +137,11 @@ struct HPUHooks : at::HPUHooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return kStandInDevices; }
   c10::DeviceIndex getCurrentDevice() const override { return current; }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    static auto* const pinned = new PinnedMemory();
+    return pinned;
+  }
+  bool isPinnedPtr(const void* address) const override { return PinnedMemory::Has(address); }
   at::Generator getNewGenerator(c10::DeviceIndex) const override {
     return at::detail::createCPUGenerator();
   }
@@ -124,7 +169,16 @@ at::Tensor OnCpu(const at::Tensor& tensor) {
                        tensor.options().device(c10::kCPU).requires_grad(false));
 }
 
-at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
+// Whether this thread computes an operation on copies that a GPU would compute itself.
+thread_local bool on_copies = false;
+
+at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  if (forbids_waiting > 0 && !on_copies && from.is_cpu() != to.is_cpu() && to.numel() > 0) {
+    const at::Tensor& host = from.is_cpu() ? from : to;
+    TORCH_CHECK(non_blocking && PinnedMemory::Has(host.const_data_ptr()),
+                "the host waits: a copy of ", host.toString(), " ", host.sizes(), " ",
+                from.is_cpu() ? "to" : "from", " the device");
+  }
   if (to.numel() > 0) OnCpu(to).copy_(OnCpu(from));
   return to;
 }
@@ -141,8 +195,70 @@ const at::Tensor& Resize(const at::Tensor& tensor, c10::IntArrayRef size,
   return tensor;
 }
 
+// A copy on the device.
+at::Tensor OnDevice(const at::Tensor& tensor, c10::Device device) {
+  if (!tensor.defined()) return tensor;
+  const at::Tensor there = at::empty(tensor.sizes(), tensor.options().device(device));
+  if (there.numel() > 0) OnCpu(there).copy_(tensor);
+  return there;
+}
+
+std::optional<at::Tensor> OnCpu(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() && tensor->defined() ? std::optional(OnCpu(*tensor)) : std::nullopt;
+}
+
+// LibTorch leaves convolutions of such a device to the device.
+at::Tensor Convolution(const at::Tensor& input, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
+                       c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+                       c10::IntArrayRef output_padding, int64_t groups) {
+  return OnDevice(at::convolution(OnCpu(input), OnCpu(weight), OnCpu(bias), stride, padding,
+                                  dilation, transposed, output_padding, groups),
+                  input.device());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackward(
+    const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
+    c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+    c10::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> wanted) {
+  const auto [of_input, of_weight, of_bias] =
+      at::convolution_backward(OnCpu(gradient), OnCpu(input), OnCpu(weight), std::nullopt, stride,
+                               padding, dilation, transposed, output_padding, groups, wanted);
+  const c10::Device device = input.device();
+  return {OnDevice(of_input, device), OnDevice(of_weight, device), OnDevice(of_bias, device)};
+}
+
+// It changes the running values in place, although its schema does not say so: on copies they would
+// stay as they are.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> BatchNorm(
+    const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
+  const auto [output, mean, inverse] =
+      at::native_batch_norm(OnCpu(input), OnCpu(weight), OnCpu(bias), OnCpu(running_mean),
+                            OnCpu(running_var), training, momentum, eps);
+  const c10::Device device = input.device();
+  return {OnDevice(output, device), OnDevice(mean, device), OnDevice(inverse, device)};
+}
+
+// Their results are values on the host.
+bool Waits(const std::string& operation) {
+  return operation == "aten::_local_scalar_dense" || operation == "aten::nonzero" ||
+         operation == "aten::equal" || operation == "aten::masked_select" ||
+         operation == "aten::_unique2";
+}
+
 void OnCopies(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
-  at::native::cpu_fallback(operation, stack);
+  TORCH_CHECK(forbids_waiting == 0 || on_copies || !Waits(operation.schema().name()),
+              "the host waits: ", operation.schema().name());
+  const bool outer = std::exchange(on_copies, true);
+  try {
+    at::native::cpu_fallback(operation, stack);
+  } catch (...) {
+    on_copies = outer;
+    throw;
+  }
+  on_copies = outer;
 }
 
 void RegisterKernels() {
@@ -158,6 +274,9 @@ void RegisterKernels() {
   aten.impl("_reshape_alias", &at::native::_reshape_alias);
   aten.impl("set_.source_Storage", &at::native::set_);
   aten.impl("set_.source_Storage_storage_offset", &at::native::set_storage_cpu_);
+  aten.impl("convolution_overrideable", &Convolution);
+  aten.impl("convolution_backward_overrideable", &ConvolutionBackward);
+  aten.impl("native_batch_norm", &BatchNorm);
   static torch::Library others(torch::Library::IMPL, "_", c10::DispatchKey::HPU, __FILE__,
                                __LINE__);
   others.fallback(torch::CppFunction::makeFromBoxedFunction<&OnCopies>());
@@ -184,6 +303,9 @@ const bool registered = [] {
 }();
 
 }  // namespace
+
+NoWaiting::NoWaiting() { ++forbids_waiting; }
+NoWaiting::~NoWaiting() { --forbids_waiting; }
 
 int64_t StandInAllocations() { return allocations; }
 

@@ -10,6 +10,7 @@
 #include "worker/device/event.h"
 #include "worker/device/host_values.h"
 #include "worker/device/memory.h"
+#include "worker/device/readback.h"
 
 namespace muster::device {
 namespace {
@@ -111,9 +112,29 @@ TEST(StandInDevice, TensorsAreOnTheDeviceThatWasNamed) {
   EXPECT_TRUE(third.cpu().equal(first.cpu()));
 }
 
+TEST(StandInDevice, WhatAHostWouldWaitForThrowsIfItIsForbidden) {
+  const at::Tensor here = Numbers({6}, 1), there = There(here);
+  EXPECT_EQ(there[1].item<float>(), here[1].item<float>());
+  const NoWaiting no_waiting;
+  EXPECT_THROW(there[1].item<float>(), c10::Error);
+  EXPECT_THROW(there.cpu(), c10::Error);
+  EXPECT_THROW(There(here), c10::Error);
+  const at::Tensor pinned = PinnedFor(there.device(), here);
+  EXPECT_TRUE(pinned.is_pinned());
+  EXPECT_THROW(There(pinned), c10::Error);  // a copy that blocks
+  CopyAll(there, pinned);
+  const Readback sums({there.sum(), there.gt(0), there.mul(2)});
+  const auto values = sums.Await();
+  ASSERT_EQ(values.size(), 13u);
+  EXPECT_EQ(values[0], here.sum().item<float>());
+  EXPECT_EQ(values[1], here[0].item<float>() > 0);
+  EXPECT_EQ(values[12], 2 * here[5].item<float>());
+}
+
 TEST(StandInDevice, EventsAreReached) {
   const Event event = Event::Now(StandInDevice());
   EXPECT_TRUE(event.Reached());
+  event.Await();
   event.Precede(StandInDevice());
 }
 

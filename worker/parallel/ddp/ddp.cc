@@ -104,13 +104,14 @@ class Ddp : public Strategy {
     return status;
   }
 
-  absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
-    return std::vector<PartialSum>{mine};
+  absl::StatusOr<at::Tensor> GatherSums(const at::Tensor& mine) override {
+    return mine.view({1, -1});
   }
 
   void FinishUpdate() override {}
   absl::Status AwaitParameters() override { return absl::OkStatus(); }
   void RestoreBuffers() override { buffer_sync_.Restore(); }
+  void RestoreBuffersIf(const at::Tensor& skip) override { buffer_sync_.RestoreIf(skip); }
 
   absl::Status VerifyParametersEqual(int64_t step) override {
     return CheckModelEqualOnAllRanks(parameters_, buffers_, step, communicator_);

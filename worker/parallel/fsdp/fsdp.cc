@@ -48,7 +48,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   void BeginMicroBatch(bool last) override;
   void BeginJoinedMicroBatch(bool last) override;
   absl::Status FinishBackward(const BucketReduced& reduced) override;
-  absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
+  absl::StatusOr<at::Tensor> GatherSums(const at::Tensor& mine) override {
     return GatherPartialSums(mine, step_, communicators_.gradients);
   }
   void FinishUpdate() override;
@@ -56,6 +56,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   absl::Status GatherParameters(const std::vector<size_t>& parameters) override;
   void ReleaseParameters() override { whole_->ReleaseValues(); }
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
+  void RestoreBuffersIf(const at::Tensor& skip) override { gradients_->RestoreBuffersIf(skip); }
   absl::Status VerifyParametersEqual(int64_t step) override;
   KeptMemory ReleaseModel() override;
 

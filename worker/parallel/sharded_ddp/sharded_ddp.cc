@@ -54,12 +54,13 @@ class ShardedDdp : public Strategy {
   // this step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { gradients_->BeginJoinedMicroBatch(last); }
   absl::Status FinishBackward(const BucketReduced& reduced) override;
-  absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
+  absl::StatusOr<at::Tensor> GatherSums(const at::Tensor& mine) override {
     return GatherPartialSums(mine, step_, communicator_);
   }
   void FinishUpdate() override;
   absl::Status AwaitParameters() override;
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
+  void RestoreBuffersIf(const at::Tensor& skip) override { gradients_->RestoreBuffersIf(skip); }
   absl::Status VerifyParametersEqual(int64_t step) override;
   KeptMemory ReleaseModel() override;
 

@@ -1,0 +1,34 @@
+// Numbers that a device computes and that the host reads later.
+#ifndef MUSTER_WORKER_DEVICE_READBACK_H_
+#define MUSTER_WORKER_DEVICE_READBACK_H_
+
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/types/span.h"
+#include "worker/device/event.h"
+
+namespace muster::device {
+
+// Threading: one thread at a time.
+class Readback {
+ public:
+  // Of no numbers.
+  Readback() = default;
+
+  // Starts to copy all elements of the tensors, one after the other, as float64 to the host. The
+  // tensors are of numbers or bools, on one device, and may have any shape. The host does not wait;
+  // the tensors may be changed or freed after the call. On the CPU the copy is complete.
+  explicit Readback(const std::vector<at::Tensor>& tensors);
+
+  // Waits until the device has computed and copied the numbers. Valid as long as this object is.
+  absl::Span<const double> Await() const;
+
+ private:
+  at::Tensor host_;  // undefined: no numbers
+  Event copied_;
+};
+
+}  // namespace muster::device
+
+#endif  // MUSTER_WORKER_DEVICE_READBACK_H_

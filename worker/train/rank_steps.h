@@ -1,0 +1,97 @@
+// One rank's parts of a session without the session, for tests that look at single steps.
+#ifndef MUSTER_WORKER_TRAIN_RANK_STEPS_H_
+#define MUSTER_WORKER_TRAIN_RANK_STEPS_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/status/status.h"
+#include "worker/train/finite.h"
+#include "worker/train/rank_data.h"
+#include "worker/train/setup.h"
+#include "worker/train/step_result.h"
+#include "worker/train/trained_parameters.h"
+#include "worker/train/training.h"
+
+namespace muster::train {
+
+// Its model is on the device of the communicators for data.
+class RankSteps {
+ public:
+  RankSteps(const Job& job, int rank, comm::Communicator& control, comm::Communicator& data,
+            comm::Communicator& parameters)
+      : job_(job), rank_(rank), model_(*BuildModel(job)) {
+    data_ = *OpenRankData("data.train", *job.train, model_->Input(), data::Emptiness::kAllowed,
+                          control);
+    const bool in_shards = std::holds_alternative<parallel::FsdpOptions>(job.strategy);
+    MoveTo(data.device(), *model_, in_shards ? Moved::kBuffers : Moved::kAll);
+    finite_.emplace(*model_, data.device());
+    trained_ = *TrainedParameters::Create(model_->Parameters(), {});
+    for (size_t i = 0; i < data_.own_sizes.size(); ++i) samplers_.push_back(SamplerOf(i));
+    auto training = Training::Create({.job = &job_,
+                                      .rank = rank,
+                                      .model = model_.get(),
+                                      .trained = trained_.get(),
+                                      .communicators = {&data, &parameters},
+                                      .control = &control,
+                                      .dataset = data_.dataset.get(),
+                                      .sampler = &samplers_[rank],
+                                      .finite = &*finite_},
+                                     nullptr);
+    EXPECT_TRUE(training.ok()) << training.status();
+    training_ = *std::move(training);
+  }
+
+  // Gives the next step to the model's device.
+  absl::StatusOr<PendingStep> Begin() {
+    std::vector<RankInput> inputs;
+    for (size_t rank = 0; rank < samplers_.size(); ++rank) {
+      const auto share = samplers_[rank].ShareOf(position_, rank);
+      inputs.push_back({share.micro_batches, share.samples, share.micro_batches == 0});
+    }
+    ++step_;
+    auto step = training_->stepper().Run(
+        {step_, position_, PlanInputs(inputs, job_.uneven_inputs, 2 * samplers_.size()), 0.01});
+    position_ = samplers_[rank_].After(position_);
+    return step;
+  }
+  absl::StatusOr<StepResult> Next() {
+    ASSIGN_OR_RETURN(const PendingStep step, Begin());
+    return step.await();
+  }
+  bool HasInput() const { return samplers_[rank_].ShareOf(position_, rank_).micro_batches > 0; }
+  Training& training() { return *training_; }
+
+ private:
+  data::Sampler SamplerOf(int64_t rank) const {
+    return *data::Sampler::Create({.size = data_.own_sizes[rank],
+                                   .seed = job_.seed,
+                                   .world_size = static_cast<int64_t>(data_.own_sizes.size()),
+                                   .per_rank = job_.batch.per_rank,
+                                   .accumulate = job_.batch.accumulate,
+                                   .last = job_.batch.last,
+                                   .own = data_.Own(rank)});
+  }
+
+  const Job job_;
+  const int rank_;
+  std::unique_ptr<models::Model> model_;
+  std::unique_ptr<TrainedParameters> trained_;
+  RankData data_;
+  std::optional<FiniteCheck> finite_;
+  std::vector<data::Sampler> samplers_;
+  std::unique_ptr<Training> training_;
+  data::Position position_;
+  int64_t step_ = 0;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_RANK_STEPS_H_

@@ -1,0 +1,27 @@
+#include "worker/train/update.h"
+
+namespace muster::train {
+
+bool UpdatesEarly(const Job& job) {
+  return !job.clip_grad_norm.has_value() && job.precision != Precision::kFloat16 &&
+         job.on_nan == OnNan::kFail && job.uneven_inputs.divide_by != DivideBy::kSamples;
+}
+
+StepOutcome OutcomeOfNonFinite(const Job& job) {
+  if (job.on_nan == OnNan::kSkipStep) return StepOutcome::kSkipped;
+  return job.precision == Precision::kFloat16 ? StepOutcome::kOverflowed : StepOutcome::kRefused;
+}
+
+std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces, bool all) {
+  std::vector<at::Tensor> gradients;
+  const parallel::Piece* smallest = nullptr;
+  for (const parallel::Piece& piece : pieces) {
+    if (all) gradients.push_back(piece.tensor.grad());
+    if (all || piece.tensor.numel() == 0) continue;
+    if (smallest == nullptr || piece.tensor.numel() <= smallest->tensor.numel()) smallest = &piece;
+  }
+  if (smallest != nullptr) gradients.push_back(smallest->tensor.grad());
+  return gradients;
+}
+
+}  // namespace muster::train
