@@ -2,24 +2,17 @@
 a bootstrap interval. One arm is measured twice, A against A."""
 
 import dataclasses
-import random
 import statistics
 
 from bench.harness import Arm
+from bench.interval import interval
 
 # Steps whose losses are compared, and how far apart they may be: float32 rounding at the losses'
 # size.
 LOSS_STEPS = 100
 LOSS_TOLERANCE = 1e-5
-
-
-def interval(ratios, seed=0):
-    """Median and its 95% bootstrap interval."""
-    chance = random.Random(seed)
-    medians = sorted(
-        statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(10_000)
-    )
-    return statistics.median(ratios), medians[250], medians[9749]
+# The end of the name of an arm with the programs of another commit.
+BEFORE = ", before"
 
 
 @dataclasses.dataclass
@@ -60,6 +53,11 @@ class Table:
                 *(value(arm) for _, value in self.columns),
             ]
             print(f"| {' | '.join(cells)} |")
+        for arm in arms:
+            if arm.name.endswith(BEFORE):
+                pairs = zip(self.subject.measured, arm.measured)
+                cpu = interval([now / former for (_, now), (_, former) in pairs])
+                print("\nCPU seconds per step, now to before: %.3f (%.3f to %.3f)." % cpu)
         foreign = [block.foreign / block.wall for arm in arms for block in arm.blocks_used]
         print(
             f"\n{len(blocks)} quiet rounds of {rounds}; other processes used "

@@ -12,7 +12,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/numbers.h"
 #include "common/files/mapped_file.h"
@@ -20,6 +22,7 @@
 #include "common/log/log.h"
 #include "common/spool/spool.h"
 #include "common/status/status.h"
+#include "worker/control/model_communicator.h"
 #include "worker/control/run_worker.h"
 #include "worker/memory/counting_allocator.h"
 
@@ -51,7 +54,10 @@ int main(int argc, char** argv) {
   muster::files::ExplainBusErrors();
   muster::control::WorkerOptions options;
   int64_t agent_pid = 0;
-  CLI::App app("One rank of a Muster job; started by muster-agent.");
+  CLI::App app(
+      "One rank of a Muster job; started by muster-agent. With --devices alone it prints what it "
+      "is "
+      "built for, \"cpu\" or \"cpu cuda\", and ends.");
   app.add_option("--coordinator", options.coordinator, "host:port of musterd")->required();
   app.add_option("--job", options.identity.job, "job id")->required();
   app.add_option("--generation", options.identity.generation)->required();
@@ -59,6 +65,10 @@ int main(int argc, char** argv) {
   app.add_option("--incarnation", options.identity.incarnation)->required();
   app.add_option("--agent-pid", agent_pid,
                  "the agent: a worker that is not its child ends at once");
+  if (argc == 2 && std::string_view(argv[1]) == "--devices") {
+    std::cout << muster::control::Devices() << std::endl;
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

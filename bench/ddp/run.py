@@ -19,7 +19,16 @@ sys.path.insert(0, str(ROOT))
 
 from bench import harness  # noqa: E402
 from bench.ddp.cases import CASES, WORLD_SIZE  # noqa: E402
-from bench.table import Table  # noqa: E402
+from bench.table import BEFORE, Table  # noqa: E402
+from tests.parity import cluster  # noqa: E402
+
+MUSTER, TUNED = "Muster DDP", "PyTorch DDP tuned"
+PEERS = [
+    (TUNED, "tuned"),
+    (f"{TUNED}, again", "tuned"),
+    ("PyTorch DDP default", "default"),
+    ("no communication", "floor"),
+]
 
 
 def pytorch(name, kind, case, inputs, folder):
@@ -47,21 +56,21 @@ def measure(case, arguments, programs):
         arms = []
         try:
             job = case.job(inputs, steps=10_000_000)
-            harness.start(
-                case.name,
-                arms,
-                harness.Muster.local,
-                "Muster DDP",
-                job,
-                folder / "muster",
-                programs,
-            )
-            for name, kind in [
-                ("PyTorch DDP tuned", "tuned"),
-                ("PyTorch DDP tuned, again", "tuned"),
-                ("PyTorch DDP default", "default"),
-                ("no communication", "floor"),
-            ]:
+
+            def muster(name, of):
+                beside = folder / name.replace(" ", "-").replace(",", "")
+                # A cluster takes whatever runs from its folder of programs as its own.
+                own = cluster.install(
+                    lambda path: pathlib.Path(of) / pathlib.Path(path).name, beside / "bin"
+                )
+                harness.start(case.name, arms, harness.Muster.local, name, job, beside, own)
+
+            muster(MUSTER, programs)
+            if arguments.before:
+                muster(MUSTER + BEFORE, arguments.before)
+            if arguments.without_peers:
+                muster(f"{MUSTER}, again", programs)
+            for name, kind in [] if arguments.without_peers else PEERS:
                 harness.start(
                     case.name,
                     arms,
@@ -75,14 +84,17 @@ def measure(case, arguments, programs):
             rounds = harness.run_rounds(case.name, arms, arguments.rounds, arguments.block)
             if rounds is None:
                 return
-            muster, tuned, again = arms[:3]
+            named = {arm.name: arm for arm in arms}
+            base, twins = MUSTER, (MUSTER, f"{MUSTER}, again")
+            if not arguments.without_peers:
+                base, twins = TUNED, (TUNED, f"{TUNED}, again")
             Table(
                 title=f"{case.name}, {case.per_rank} samples per rank",
-                subject=muster,
+                subject=named[MUSTER],
                 subject_name="Muster's",
-                base=tuned,
-                base_name="tuned",
-                twins=(tuned, again),
+                base=named[base],
+                base_name="tuned" if base == TUNED else "Muster DDP",
+                twins=(named[twins[0]], named[twins[1]]),
                 other_gradients=("no communication",),
             ).print(arms, rounds)
         finally:
@@ -96,6 +108,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--block", type=float, default=3.0, help="seconds")
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
+    parser.add_argument(
+        "--before", help="folder with the four programs of another commit, to measure them, too"
+    )
+    parser.add_argument("--without-peers", action="store_true", help="measures Muster only")
     arguments = parser.parse_args()
     with harness.programs_of(arguments.programs) as programs:
         for case in arguments.cases:

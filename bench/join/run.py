@@ -26,7 +26,7 @@ from bench import harness  # noqa: E402
 from bench.ddp.cases import CASES, WORLD_SIZE  # noqa: E402
 from bench.sharded_ddp import links  # noqa: E402
 from bench.sharded_ddp.comparison import Muster, PyTorch, measure  # noqa: E402
-from bench.table import interval  # noqa: E402
+from bench.interval import interval  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
 STRATEGIES = {"ddp": {"ddp": {}}, "sharded_ddp": {"sharded_ddp": {}}, "fsdp": {"fsdp": {}}}

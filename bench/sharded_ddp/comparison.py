@@ -12,7 +12,7 @@ import tempfile
 from bench import harness
 from bench.ddp.cases import WORLD_SIZE
 from bench.sharded_ddp import links
-from bench.table import Table
+from bench.table import BEFORE, Table
 from tests.parity import cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -144,7 +144,7 @@ def run(description, cases, default_cases, arms, subject_name, base):
     arguments = parser.parse_args()
     if arguments.before:
         former = dataclasses.replace(
-            arms[0], name=f"{arms[0].name}, before", programs=arguments.before
+            arms[0], name=arms[0].name + BEFORE, programs=arguments.before
         )
         arms, base = [arms[0], former, *arms[1:]], base + 1
     if arguments.without_peers:

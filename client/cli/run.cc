@@ -23,6 +23,8 @@ struct RunOptions : CommonOptions, JobFileOptions {
 
 // A coordinator on this machine that does not answer has ended; there is no use in waiting long.
 constexpr absl::Duration kLocalRetry = absl::Seconds(5);
+// An agent with GPUs first asks its worker whether it is built for them.
+constexpr absl::Duration kAgentStarts = absl::Minutes(2);
 
 class Run {
  public:
@@ -41,13 +43,6 @@ class Run {
  private:
   absl::Status FitsThisMachine() {
     v1::SpecProblems problems = jobfile::CheckFiles(file_.spec);
-    // Its own agent runs the workers, so it would wait for ever.
-    if (file_.spec.device() == v1::JobSpec::CUDA) {
-      auto* problem = problems.add_problems();
-      problem->set_path("device");
-      problem->set_message(
-          "found cuda; allowed: cpu, because the workers of this version compute on the CPU only");
-    }
     if (options_.slots > 0 && file_.spec.world_size() > options_.slots) {
       auto* problem = problems.add_problems();
       problem->set_path("world_size");
@@ -57,6 +52,25 @@ class Run {
     jobfile::AddPlaces(file_, &problems);
     if (problems.problems().empty()) return absl::OkStatus();
     return jobfile::ProblemsError(file_.name, problems);
+  }
+
+  // Its own agent runs the workers, so a job for which it has too few GPUs would wait for ever.
+  // Waits until the agent is there.
+  absl::Status HasGpus(client::MusterClient* client) {
+    for (const absl::Time end = absl::Now() + kAgentStarts; absl::Now() < end;
+         absl::SleepFor(absl::Milliseconds(50))) {
+      if (stopper_.interrupted()) return absl::CancelledError("interrupted");
+      ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, client->Nodes());
+      if (nodes.nodes().empty()) continue;
+      const int gpus = nodes.nodes(0).gpus_size();
+      if (gpus >= static_cast<int>(file_.spec.world_size())) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(
+          file_.name, ": device: found cuda with world_size ", file_.spec.world_size(),
+          ", which needs as many GPUs; this machine offers ", gpus,
+          gpus == 0 ? ": it has none, or muster-worker is built for the CPU only (docs/gpu.md)"
+                    : ""));
+    }
+    return absl::DeadlineExceededError("the agent of this run did not start");
   }
 
   ExitCode RunHere() {
@@ -87,6 +101,12 @@ class Run {
     const auto client = client::MusterClient::Connect(address);
     if (!client.ok()) return Fail(console_, client.status());
     if (stopper_.interrupted()) return kInterrupted;
+    if (coordinator_ != nullptr && file_.spec.device() == v1::JobSpec::CUDA) {
+      const absl::Status enough = HasGpus(client->get());
+      if (stopper_.interrupted()) return kInterrupted;
+      if (absl::IsInvalidArgument(enough)) return FailWith(console_, Message(enough), kUsage);
+      if (!enough.ok()) return Fail(console_, enough);
+    }
     const auto job = FindOrSubmit(client->get(), retry_for);
     if (!job.ok()) {
       return stopper_.interrupted() ? kInterrupted : FailSubmission(console_, job.status(), file_);

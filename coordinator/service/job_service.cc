@@ -195,10 +195,8 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
   engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     const v1::JobSpec& spec = response->resolved();
-    for (const std::string& warning :
-         {WarningOf(spec), engine_->cluster().TooBigFor(spec.world_size(), DeviceOf(spec))}) {
-      if (!warning.empty()) response->add_warnings(warning);
-    }
+    const std::string warning = engine_->cluster().TooBigFor(spec.world_size(), DeviceOf(spec));
+    if (!warning.empty()) response->add_warnings(warning);
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;

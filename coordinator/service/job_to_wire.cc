@@ -21,10 +21,17 @@ v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker
                                                      : v1::RankStatus::DETACHED;
 }
 
-// "cpu", or "cuda:1" with the GPU's index on its host.
-std::string DeviceName(const jobs::Job& job, const jobs::Rank& rank) {
-  if (job.plan.device == jobs::Device::kCpu) return "cpu";
-  return absl::StrCat("cuda:", rank.slot - kFirstGpuSlot);
+void SetDevice(const jobs::Job& job, const jobs::Rank& rank, const cluster::Cluster& cluster,
+               v1::RankStatus* out) {
+  if (job.plan.device == jobs::Device::kCpu) return out->set_device("cpu");
+  const uint32_t index = rank.slot - kFirstGpuSlot;
+  out->set_device(absl::StrCat("cuda:", index));
+  const auto& agents = cluster.membership().agents();
+  const auto agent = agents.find(rank.node);
+  if (agent == agents.end()) return;
+  for (const membership::Gpu& gpu : agent->second.gpus) {
+    if (gpu.index == index) out->set_device_name(gpu.name);
+  }
 }
 
 void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& cluster, v1::Job* out) {
@@ -34,7 +41,7 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
   status->set_rank(number);
   status->set_node(rank.node);
   status->set_pid(rank.pid);
-  status->set_device(DeviceName(job, rank));
+  SetDevice(job, rank, cluster, status);
   status->set_state(RankState(rank, worker));
   status->set_step(rank.step);
   if (rank.session_started && !rank.finished && !rank.exited) {
@@ -76,12 +83,6 @@ void SetFailure(const jobs::Job& job, v1::Job* out) {
 
 }  // namespace
 
-std::string WarningOf(const v1::JobSpec& spec) {
-  if (spec.device() != v1::JobSpec::CUDA) return "";
-  return "device: cuda: the workers of this version compute on the CPU only; the job will fail "
-         "when it starts";
-}
-
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint) {
   v1::Checkpoint out;
   out.set_step(checkpoint.step);
@@ -112,10 +113,8 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   SetMetrics(&out, job, cluster);
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {
-    for (const std::string& warning :
-         {WarningOf(out.spec()), cluster.TooBigFor(job.plan.world_size, job.plan.device)}) {
-      if (!warning.empty()) out.add_warnings(warning);
-    }
+    const std::string warning = cluster.TooBigFor(job.plan.world_size, job.plan.device);
+    if (!warning.empty()) out.add_warnings(warning);
   }
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {

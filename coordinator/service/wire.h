@@ -68,8 +68,6 @@ absl::StatusOr<OperationId> ParseOperationName(const std::string& name);
 void SetMetrics(v1::Job* out, const jobs::Job& job, const cluster::Cluster& cluster);
 // A job as it is now, with the state of its ranks.
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
-// A warning about what the workers of this version cannot do; empty: none.
-std::string WarningOf(const v1::JobSpec& spec);
 
 }  // namespace muster::service
 

@@ -3,6 +3,13 @@
 // called through virtual methods, so a plug-in needs no symbol of the worker, and the worker
 // exports none.
 //
+// Devices: a model is made on the CPU. With `device: cuda` the worker then moves its registered
+// parameters and buffers to the rank's GPU, where forwards, losses and hooks find them and their
+// inputs; context.generator() is of the GPU, too. Other tensors that a model keeps stay where they
+// are: make them in the forward with the options of an input, or register them as buffers. Work
+// belongs to the current stream. A forward should not ask for values (item(), or a copy to the
+// CPU): it would wait for the GPU in each step.
+//
 // Versions: the object carries a text with the version of this interface, of LibTorch and of the
 // C++ library's ABI. The worker compares them with its own before it loads the object, so nothing
 // of it runs when they differ.
@@ -163,8 +170,8 @@ class Unit {
 
   // A unit with one input and one output overrides Forward, any other one ForwardMany: several
   // tensors, for example a mask beside the input, or a loss of this unit beside its output. The
-  // root of a model has one input. Returns tensors on the CPU. Get the parameters by
-  // `parameter(index)` in each call, because their tensors are replaced.
+  // root of a model has one input. Returns tensors on the device of the inputs. Get the parameters
+  // by `parameter(index)` in each call, because their tensors are replaced.
   virtual at::Tensor Forward(const at::Tensor& /*x*/, Context& /*context*/) {
     throw std::logic_error("has no Forward with one input");
   }

@@ -91,6 +91,7 @@ JOBS = {
     "ExportSpec": {"export": {"path": "out/model.safetensors"}},
     "RestartSpec": {"restart": {}},
     "WatchdogSpec": {"watchdog": {}},
+    "CollectivesSpec": {"collectives": {}},
 }
 
 

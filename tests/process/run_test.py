@@ -47,3 +47,11 @@ def test_ctrl_c_stops_everything(muster, moment):
     os.killpg(run.pid, signal.SIGINT)
     muster.wait(run, expect=130)
     muster.assert_no_process(at_once=True)
+
+
+def test_a_job_on_gpus_is_refused_on_a_machine_without(muster):
+    job_file = jobs.write_job(muster.folder, device="cuda")
+    result = muster.cli("run", job_file, expect=2)
+    assert "device: found cuda with world_size 2, which needs as many GPUs" in result.err
+    assert "this machine offers 0" in result.err, result.err
+    muster.assert_no_process(at_once=True)

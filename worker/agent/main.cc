@@ -22,6 +22,7 @@
 #include "worker/agent/gpus.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/state_directory.h"
+#include "worker/agent/worker_devices.h"
 
 namespace {
 
@@ -53,7 +54,7 @@ std::string DefaultState(const muster::agent::AgentOptions& options) {
 }
 
 // Without GPUs that can be used the agent still offers its other slots.
-std::vector<muster::agent::Gpu> GpusToOffer() {
+std::vector<muster::agent::Gpu> GpusToOffer(const std::string& worker) {
   const auto found = muster::agent::FindGpus();
   if (!found.ok()) {
     spdlog::error("no GPU is offered: {}", muster::Message(found.status()));
@@ -65,6 +66,11 @@ std::vector<muster::agent::Gpu> GpusToOffer() {
   if (gpus.empty() && !found->empty()) {
     spdlog::warn("no GPU is offered: CUDA_VISIBLE_DEVICES='{}' selects none of {}", *visible,
                  found->size());
+  }
+  if (gpus.empty()) return {};
+  if (const absl::Status takes = muster::agent::CheckTakesGpus(worker); !takes.ok()) {
+    spdlog::warn("none of the {} GPUs is offered: {}", gpus.size(), muster::Message(takes));
+    return {};
   }
   for (const muster::agent::Gpu& gpu : gpus) {
     spdlog::info("offers GPU {}: {} ({})", gpu.index, gpu.name, gpu.uuid);
@@ -159,7 +165,7 @@ int main(int argc, char** argv) {
     return kUsageError;
   }
   options.core.drain_timeout = *drain_after;
-  if (!no_gpus) options.gpus = GpusToOffer();
+  if (!no_gpus) options.gpus = GpusToOffer(options.worker);
   if (options.core.slots == 0 && options.gpus.empty()) {
     spdlog::error("--slots is needed, because no GPU is offered");
     return kUsageError;

@@ -55,7 +55,7 @@ class AllToAll : public Conformance {
       call.expected.insert(call.expected.end(), received.begin(), received.end());
     }
     call.in = ToTensor(call.sent);
-    call.out = at::full({static_cast<int64_t>(call.expected.size())}, 99, at::kLong);
+    call.out = Full({static_cast<int64_t>(call.expected.size())}, 99, at::kLong);
     return call;
   }
 
@@ -119,11 +119,10 @@ TEST_P(AllToAll, AnyType) {
     for (auto type :
          {at::kByte, at::kBool, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexDouble}) {
       const int n = world_size();
-      const at::Tensor in = at::full({3 * n}, ranks.rank() % 2, type),
-                       out = at::full({3 * n}, 1, type);
+      const at::Tensor in = Full({3 * n}, ranks.rank() % 2, type), out = Full({3 * n}, 1, type);
       ASSERT_TRUE(ranks.AllToAll(out, Sizes(n, 3), in, Sizes(n, 3), {"any", step++})->Wait().ok());
       for (int peer = 0; peer < n; ++peer) {
-        EXPECT_TRUE(out.narrow(0, 3 * peer, 3).equal(at::full({3}, peer % 2, type)));
+        EXPECT_TRUE(out.narrow(0, 3 * peer, 3).equal(Full({3}, peer % 2, type)));
       }
     }
   });
@@ -132,7 +131,7 @@ TEST_P(AllToAll, AnyType) {
 TEST_P(AllToAll, TensorsAreReleasedOnceItIsDone) {
   Run([&](Communicator& ranks) {
     const Sizes one_each(world_size(), 1);
-    const at::Tensor in = at::ones({world_size()}), out = at::empty({world_size()});
+    const at::Tensor in = Ones({world_size()}), out = Empty({world_size()});
     const auto work = ranks.AllToAll(out, one_each, in, one_each, {"pieces", 1});
     ASSERT_TRUE(work->Wait().ok());
     EXPECT_EQ(in.use_count(), 1);
@@ -144,7 +143,7 @@ TEST_P(AllToAll, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
   Run([&](Communicator& ranks) {
     const int n = world_size();
     const Sizes two(n, 2);
-    const at::Tensor in = at::ones({2 * n}), out = at::empty({2 * n});
+    const at::Tensor in = Ones({2 * n}), out = Empty({2 * n});
     const auto refused = [&](const at::Tensor& to, const Sizes& out_sizes, const at::Tensor& from,
                              const Sizes& in_sizes, const std::string& text) {
       ExpectRefused(ranks, ranks.AllToAll(to, out_sizes, from, in_sizes, {"wrong", 4}), text);
@@ -167,10 +166,10 @@ TEST_P(AllToAll, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
     refused(out, Sizes(n + 1, 2), in, two,
             "the output has " + std::to_string(n + 1) + " sizes, expected one for each");
     refused(out, two, in, {}, "the input has 0 sizes");
-    refused(at::empty({2 * n}, at::kDouble), two, in, two, "the output is Double, the input Float");
+    refused(Empty({2 * n}, at::kDouble), two, in, two, "the output is Double, the input Float");
     refused(at::Tensor(), two, in, two, "the output is undefined");
     refused(out, two, at::Tensor(), two, "the input is undefined");
-    const at::Tensor columns = at::empty({n, 4}).narrow(1, 0, 2);
+    const at::Tensor columns = Empty({n, 4}).narrow(1, 0, 2);
     if (n > 1) refused(columns, two, in, two, "the output is not contiguous");
     refused(in, two, in, two, "the output overlaps the input");
     if (n > 1) {

@@ -16,10 +16,27 @@
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/ones.h"
 #include "gtest/gtest.h"
 #include "worker/comm/test_groups.h"
 
 namespace muster::comm {
+
+// As the functions of `at`, on the device of the rank that is tested unless they name another one.
+inline at::TensorOptions OnTestDevice(at::TensorOptions options) {
+  return options.has_device() ? options : options.device(TestDevice());
+}
+inline at::Tensor Empty(at::IntArrayRef sizes, at::TensorOptions options = {}) {
+  return at::empty(sizes, OnTestDevice(options));
+}
+inline at::Tensor Full(at::IntArrayRef sizes, const at::Scalar& value,
+                       at::TensorOptions options = {}) {
+  return at::full(sizes, value, OnTestDevice(options));
+}
+inline at::Tensor Ones(at::IntArrayRef sizes, at::TensorOptions options = {}) {
+  return at::ones(sizes, OnTestDevice(options));
+}
 
 // The contribution of rank `rank`: random numbers of many magnitudes, so that the sum depends on
 // the order of the additions.
@@ -68,14 +85,15 @@ at::Tensor ToTensor(const std::vector<T>& values) {
   if (!values.empty()) {
     std::memcpy(tensor.mutable_data_ptr(), values.data(), values.size() * sizeof(T));
   }
-  return tensor;
+  return tensor.to(TestDevice());
 }
 
 template <typename T>
 bool SameBits(const at::Tensor& tensor, const std::vector<T>& values) {
-  return tensor.numel() == static_cast<int64_t>(values.size()) &&
+  const at::Tensor here = tensor.cpu();
+  return here.numel() == static_cast<int64_t>(values.size()) &&
          (values.empty() ||
-          std::memcmp(tensor.const_data_ptr(), values.data(), values.size() * sizeof(T)) == 0);
+          std::memcmp(here.const_data_ptr(), values.data(), values.size() * sizeof(T)) == 0);
 }
 
 class Conformance : public testing::TestWithParam<std::tuple<Implementation, int>> {
@@ -98,15 +116,7 @@ class Conformance : public testing::TestWithParam<std::tuple<Implementation, int
   }
 };
 
-// A staged communicator leaves to another one what depends on the number of ranks.
-inline auto EveryGroup() {
-  std::vector<std::tuple<Implementation, int>> groups = {{Implementation::kStaged, 1},
-                                                         {Implementation::kStaged, 3}};
-  for (const Implementation one : {Implementation::kLocal, Implementation::kGloo}) {
-    for (int world_size = 1; world_size <= 4; ++world_size) groups.emplace_back(one, world_size);
-  }
-  return testing::ValuesIn(groups);
-}
+inline auto EveryGroup() { return testing::ValuesIn(GroupsToTest()); }
 
 inline std::string GroupName(const testing::TestParamInfo<std::tuple<Implementation, int>>& info) {
   return std::string(Name(std::get<0>(info.param))) + std::to_string(std::get<1>(info.param));

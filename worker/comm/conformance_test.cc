@@ -74,13 +74,13 @@ TEST_P(Conformance, AllGatherIsInRankOrderForAnyTypeAndLength) {
     for (auto type : {at::kByte, at::kFloat, at::kDouble, at::kLong, at::kBFloat16}) {
       for (int64_t elements : {0, 1, 13, 4096, 100003}) {
         const auto options = at::TensorOptions(type);
-        at::Tensor in = at::full({elements}, 10 + ranks.rank(), options);
-        at::Tensor out = at::full({world_size() * elements}, 99, options);
+        at::Tensor in = Full({elements}, 10 + ranks.rank(), options);
+        at::Tensor out = Full({world_size() * elements}, 99, options);
         const absl::Status status = ranks.AllGather(out, in, {"gather", step++})->Wait();
         ASSERT_TRUE(status.ok()) << status;
         for (int rank = 0; rank < world_size(); ++rank) {
           EXPECT_TRUE(out.narrow(0, rank * elements, elements)
-                          .equal(at::full({elements}, 10 + rank, options)));
+                          .equal(Full({elements}, 10 + rank, options)));
         }
       }
     }
@@ -89,7 +89,7 @@ TEST_P(Conformance, AllGatherIsInRankOrderForAnyTypeAndLength) {
 
 TEST_P(Conformance, AllGatherMayReadItsInputFromItsOutput) {
   Run([&](Communicator& ranks) {
-    at::Tensor out = at::full({world_size() * 5}, 1.0f);
+    at::Tensor out = Full({world_size() * 5}, 1.0f);
     at::Tensor in = out.narrow(0, ranks.rank() * 5, 5);
     in.fill_(ranks.rank());
     const absl::Status status = ranks.AllGather(out, in, {"gather", 0})->Wait();
@@ -121,16 +121,16 @@ TEST_P(Conformance, ManyOperationsInFlightMayBeWaitedForInAnyOrder) {
     for (int i = 0; i < kOperations; ++i) {
       sums.push_back(ToTensor(Contribution<float>(ranks.rank(), 777 * i, i)));
       works.push_back(ranks.AllReduceSum(sums[i], {"sum", i}, 5.0));
-      parts.push_back(at::empty({555 * i}));
+      parts.push_back(Empty({555 * i}));
       works.push_back(ranks.ReduceScatterSum(
           parts[i], ToTensor(Contribution<float>(ranks.rank(), world_size() * 555 * i, 100 + i)),
           {"reduce-scatter", i}, 7.0));
-      gathered.push_back(at::empty({world_size()}));
+      gathered.push_back(Empty({world_size()}));
       works.push_back(
-          ranks.AllGather(gathered[i], at::full({1}, 100.0f * i + ranks.rank()), {"gather", i}));
-      exchanged.push_back(at::empty({world_size()}));
+          ranks.AllGather(gathered[i], Full({1}, 100.0f * i + ranks.rank()), {"gather", i}));
+      exchanged.push_back(Empty({world_size()}));
       works.push_back(ranks.AllToAll(exchanged[i], one_each,
-                                     at::full({world_size()}, 10.0f * i + ranks.rank()), one_each,
+                                     Full({world_size()}, 10.0f * i + ranks.rank()), one_each,
                                      {"all-to-all", i}));
     }
     std::mt19937 random(ranks.rank());
@@ -171,7 +171,7 @@ TEST_P(Conformance, ResultsDoNotDependOnWhereABufferBegins) {
 
 TEST_P(Conformance, AWorkThatIsDestroyedWasWaitedFor) {
   Run([&](Communicator& ranks) {
-    at::Tensor flat = at::ones({10000});
+    at::Tensor flat = Ones({10000});
     { auto work = ranks.AllReduceSum(flat, {"sum", 0}); }
     EXPECT_EQ(flat.sum().item<float>(), 10000.0f * world_size());
   });
@@ -183,21 +183,21 @@ TEST_P(Conformance, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
       ExpectRefused(ranks, std::move(work), text);
     };
     const OpLabel label{"wrong", 4};
-    refused(ranks.AllGather(at::empty({world_size() * 3 + 1}), at::empty({3}), label),
+    refused(ranks.AllGather(Empty({world_size() * 3 + 1}), Empty({3}), label),
             "all_gather 'wrong' at step 4: the output holds");
-    refused(ranks.AllGather(at::empty({world_size()}, at::kDouble), at::empty({1}), label),
+    refused(ranks.AllGather(Empty({world_size()}, at::kDouble), Empty({1}), label),
             "expected");
-    refused(ranks.AllReduceSum(at::empty({4}, at::kBFloat16), label), "cannot sum BFloat16");
-    refused(ranks.AllReduceSum(at::empty({4}, at::kLong), label, 2.0), "cannot be divided");
-    refused(ranks.AllReduceSum(at::empty({4}), label, 0.0), "divisor");
-    refused(ranks.AllReduceSum(at::empty({4}), label, INFINITY), "divisor");
-    refused(ranks.AllReduceSum(at::empty({4}, at::TensorOptions(at::kMeta)), label),
-            "is on meta, not on the CPU");
-    refused(ranks.AllReduceSum(at::empty({4, 4}).t(), label), "not contiguous");
+    refused(ranks.AllReduceSum(Empty({4}, at::kBFloat16), label), "cannot sum BFloat16");
+    refused(ranks.AllReduceSum(Empty({4}, at::kLong), label, 2.0), "cannot be divided");
+    refused(ranks.AllReduceSum(Empty({4}), label, 0.0), "divisor");
+    refused(ranks.AllReduceSum(Empty({4}), label, INFINITY), "divisor");
+    refused(ranks.AllReduceSum(Empty({4}, at::TensorOptions(at::kMeta)), label),
+            "is on meta, not on ");
+    refused(ranks.AllReduceSum(Empty({4, 4}).t(), label), "not contiguous");
     refused(ranks.AllReduceSum(at::Tensor(), label), "undefined");
-    refused(ranks.Broadcast(at::empty({4}), world_size(), label), "not a rank of");
-    refused(ranks.Broadcast(at::empty({4}), -1, label), "not a rank of");
-    at::Tensor flat = at::ones({3});
+    refused(ranks.Broadcast(Empty({4}), world_size(), label), "not a rank of");
+    refused(ranks.Broadcast(Empty({4}), -1, label), "not a rank of");
+    at::Tensor flat = Ones({3});
     EXPECT_TRUE(ranks.AllReduceSum(flat, {"right", 5})->Wait().ok());
     EXPECT_EQ(flat[0].item<float>(), world_size());
   });
@@ -205,7 +205,7 @@ TEST_P(Conformance, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
 
 TEST_P(Conformance, TensorsThatRequireGradAreBroadcastInPlace) {
   Run([&](Communicator& ranks) {
-    at::Tensor flat = at::full({7}, ranks.rank() + 1.0f).requires_grad_(true);
+    at::Tensor flat = Full({7}, ranks.rank() + 1.0f).requires_grad_(true);
     ASSERT_TRUE(ranks.Broadcast(flat, 0, {"parameters", 0})->Wait().ok());
     EXPECT_EQ(flat.detach()[6].item<float>(), 1.0f);
   });
@@ -213,7 +213,7 @@ TEST_P(Conformance, TensorsThatRequireGradAreBroadcastInPlace) {
 
 TEST_P(Conformance, TensorsAreReleasedOnceTheOperationIsDone) {
   Run([&](Communicator& ranks) {
-    at::Tensor flat = at::ones({1000}), in = at::ones({7}), out = at::empty({7 * world_size()});
+    at::Tensor flat = Ones({1000}), in = Ones({7}), out = Empty({7 * world_size()});
     const auto sum = ranks.AllReduceSum(flat, {"sum", 1});
     const auto gather = ranks.AllGather(out, in, {"gather", 1});
     ASSERT_TRUE(sum->Wait().ok() && gather->Wait().ok());
@@ -234,17 +234,17 @@ TEST_P(Conformance, BytesSentAreThoseOfADirectExchange) {
     EXPECT_EQ(ranks.bytes_sent(), 0);
     const int64_t even = 16 * world_size() * 10;
     // As of a ring: 2 (W - 1) / W of the buffer.
-    EXPECT_EQ(sent_by(ranks.AllReduceSum(at::ones({even}), {"sum", 1})), 2 * others * 16 * 10 * 4);
+    EXPECT_EQ(sent_by(ranks.AllReduceSum(Ones({even}), {"sum", 1})), 2 * others * 16 * 10 * 4);
     // One slice of 16 for rank 0, which sends the sum back; the other slices are empty.
-    EXPECT_EQ(sent_by(ranks.AllReduceSum(at::ones({16}, at::kDouble), {"sum", 2})),
+    EXPECT_EQ(sent_by(ranks.AllReduceSum(Ones({16}, at::kDouble), {"sum", 2})),
               ranks.rank() == 0 ? others * 16 * 8 : 16 * 8);
-    EXPECT_EQ(sent_by(ranks.AllGather(at::empty({world_size() * 5}, at::kLong),
-                                      at::ones({5}, at::kLong), {"gather", 3})),
+    EXPECT_EQ(sent_by(ranks.AllGather(Empty({world_size() * 5}, at::kLong),
+                                      Ones({5}, at::kLong), {"gather", 3})),
               others * 5 * 8);
     EXPECT_EQ(
-        sent_by(ranks.Broadcast(at::ones({9}, at::kByte), world_size() - 1, {"broadcast", 4})),
+        sent_by(ranks.Broadcast(Ones({9}, at::kByte), world_size() - 1, {"broadcast", 4})),
         ranks.rank() == world_size() - 1 ? others * 9 : 0);
-    EXPECT_FALSE(ranks.AllReduceSum(at::ones({4}, at::kByte), {"wrong", 5})->Wait().ok());
+    EXPECT_FALSE(ranks.AllReduceSum(Ones({4}, at::kByte), {"wrong", 5})->Wait().ok());
     EXPECT_EQ(ranks.bytes_sent(), before);
   });
 }

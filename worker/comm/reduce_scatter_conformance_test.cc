@@ -30,7 +30,7 @@ class ReduceScatter : public Conformance {
         const auto expected =
             Part(SerialSum<T>(world_size(), elements, step, static_cast<T>(divide_by)),
                  ranks.rank(), world_size());
-        const at::Tensor in = ToTensor(contribution), out = at::full({size}, 99, in.options());
+        const at::Tensor in = ToTensor(contribution), out = Full({size}, 99, in.options());
         const absl::Status status =
             ranks.ReduceScatterSum(out, in, {"apart", step}, divide_by)->Wait();
         ASSERT_TRUE(status.ok()) << status;
@@ -60,7 +60,7 @@ TEST_P(ReduceScatter, GivesTheBitsOfAnAllReduce) {
   Run([&](Communicator& ranks) {
     for (int64_t size : {1, 31, 5000}) {
       const at::Tensor in = ToTensor(Contribution<float>(ranks.rank(), size * world_size(), size));
-      const at::Tensor all = in.clone(), out = at::empty({size});
+      const at::Tensor all = in.clone(), out = Empty({size});
       const auto scatter = ranks.ReduceScatterSum(out, in, {"part", size}, 3.0);
       const auto reduce = ranks.AllReduceSum(all, {"all", size}, 3.0);
       ASSERT_TRUE(scatter->Wait().ok() && reduce->Wait().ok());
@@ -95,8 +95,9 @@ TEST_P(ReduceScatter, Bfloat16IsSummedInRankOrderInFloat32) {
         for (float& value : expected) value /= divide_by;
 
         const auto contribution = Bfloat16Contribution(ranks.rank(), elements, size);
-        const at::Tensor in = at::empty({elements}, at::kBFloat16), out = at::full({size}, 99.0f);
-        if (elements > 0) std::memcpy(in.mutable_data_ptr(), contribution.data(), in.nbytes());
+        const at::Tensor bits = at::empty({elements}, at::kBFloat16), out = Full({size}, 99.0f);
+        if (elements > 0) std::memcpy(bits.mutable_data_ptr(), contribution.data(), bits.nbytes());
+        const at::Tensor in = bits.to(TestDevice());
         const absl::Status status =
             ranks.ReduceScatterSum(out, in, {"bfloat16", size}, divide_by)->Wait();
         ASSERT_TRUE(status.ok()) << status;
@@ -117,7 +118,7 @@ TEST_P(ReduceScatter, SeveralInFlightAreSummedEachFromItsOwnMemory) {
         const int64_t size = 1000 * ((i + 7 * round) % kOperations) + i;
         // Only the operation holds the input, which must live as long as data are sent from it.
         const at::Tensor in = ToTensor(Contribution<float>(ranks.rank(), size * world_size(), i));
-        outs.push_back(i % 3 == 0 ? in.narrow(0, ranks.rank() * size, size) : at::empty({size}));
+        outs.push_back(i % 3 == 0 ? in.narrow(0, ranks.rank() * size, size) : Empty({size}));
         works.push_back(ranks.ReduceScatterSum(outs[i], in, {"bucket", i}, 5.0));
       }
       for (int i = kOperations - 1; i >= 0; --i) {
@@ -133,7 +134,7 @@ TEST_P(ReduceScatter, SeveralInFlightAreSummedEachFromItsOwnMemory) {
 
 TEST_P(ReduceScatter, TensorsAreReleasedOnceItIsDone) {
   Run([&](Communicator& ranks) {
-    const at::Tensor in = at::ones({1000 * world_size()}), out = at::empty({1000});
+    const at::Tensor in = Ones({1000 * world_size()}), out = Empty({1000});
     const auto work = ranks.ReduceScatterSum(out, in, {"bucket", 1});
     ASSERT_TRUE(work->Wait().ok());
     EXPECT_EQ(in.use_count(), 1);
@@ -143,13 +144,12 @@ TEST_P(ReduceScatter, TensorsAreReleasedOnceItIsDone) {
 
 TEST_P(ReduceScatter, SendsEachOfTheOthersItsPart) {
   Run([&](Communicator& ranks) {
-    const at::Tensor in = at::ones({1000 * world_size()});
-    ASSERT_TRUE(ranks.ReduceScatterSum(at::empty({1000}), in, {"float32", 1})->Wait().ok());
+    const at::Tensor in = Ones({1000 * world_size()});
+    ASSERT_TRUE(ranks.ReduceScatterSum(Empty({1000}), in, {"float32", 1})->Wait().ok());
     // (W - 1) / W of the input.
     EXPECT_EQ(ranks.bytes_sent(), 4000 * (world_size() - 1));
-    ASSERT_TRUE(ranks.ReduceScatterSum(at::empty({1000}), in.to(at::kBFloat16), {"bfloat16", 2})
-                    ->Wait()
-                    .ok());
+    ASSERT_TRUE(
+        ranks.ReduceScatterSum(Empty({1000}), in.to(at::kBFloat16), {"bfloat16", 2})->Wait().ok());
     EXPECT_EQ(ranks.bytes_sent(), 6000 * (world_size() - 1));
   });
 }
@@ -161,28 +161,26 @@ TEST_P(ReduceScatter, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
                              double divide_by = 1.0) {
       ExpectRefused(ranks, ranks.ReduceScatterSum(out, in, {"wrong", 4}, divide_by), text);
     };
-    refused(at::empty({3}), at::empty({n * 3 + 1}),
-            "reduce_scatter 'wrong' at step 4: the input holds");
-    refused(at::empty({3}), at::empty({n * 3 + 1}), "times the output's 3 Float");
-    refused(at::empty({3}, at::kDouble), at::empty({n * 3}), "cannot sum Float into Double");
-    refused(at::empty({3}, at::kBFloat16), at::empty({n * 3}, at::kBFloat16),
+    refused(Empty({3}), Empty({n * 3 + 1}), "reduce_scatter 'wrong' at step 4: the input holds");
+    refused(Empty({3}), Empty({n * 3 + 1}), "times the output's 3 Float");
+    refused(Empty({3}, at::kDouble), Empty({n * 3}), "cannot sum Float into Double");
+    refused(Empty({3}, at::kBFloat16), Empty({n * 3}, at::kBFloat16),
             "cannot sum BFloat16 into BFloat16");
-    refused(at::empty({3}, at::kDouble), at::empty({n * 3}, at::kBFloat16),
+    refused(Empty({3}, at::kDouble), Empty({n * 3}, at::kBFloat16),
             "cannot sum BFloat16 into Double");
-    refused(at::empty({3}, at::kInt), at::empty({n * 3}, at::kInt), "cannot sum Int into Int");
-    refused(at::empty({3}, at::kLong), at::empty({n * 3}, at::kLong), "cannot be divided", 2.0);
-    refused(at::empty({3}), at::empty({n * 3}), "divisor", -1.0);
-    refused(at::Tensor(), at::empty({n}), "the output is undefined");
-    refused(at::empty({1}), at::Tensor(), "the input is undefined");
-    refused(at::empty({2, 3}).t(), at::empty({n * 6}), "the output is not contiguous");
-    refused(at::empty({3}), at::empty({n * 3}, at::TensorOptions(at::kMeta)),
-            "the input is on meta");
+    refused(Empty({3}, at::kInt), Empty({n * 3}, at::kInt), "cannot sum Int into Int");
+    refused(Empty({3}, at::kLong), Empty({n * 3}, at::kLong), "cannot be divided", 2.0);
+    refused(Empty({3}), Empty({n * 3}), "divisor", -1.0);
+    refused(at::Tensor(), Empty({n}), "the output is undefined");
+    refused(Empty({1}), at::Tensor(), "the input is undefined");
+    refused(Empty({2, 3}).t(), Empty({n * 6}), "the output is not contiguous");
+    refused(Empty({3}), Empty({n * 3}, at::TensorOptions(at::kMeta)), "the input is on meta");
     // In place is this rank's own part, and nothing else.
-    const at::Tensor whole = at::ones({n * 3 + 1});
+    const at::Tensor whole = Ones({n * 3 + 1});
     const std::string overlap =
         "the output overlaps the input without being part " + std::to_string(ranks.rank());
     refused(whole.narrow(0, ranks.rank() * 3 + 1, 3), whole.narrow(0, 0, n * 3), overlap.c_str());
-    const at::Tensor raw = at::empty({n * 12}, at::kByte);
+    const at::Tensor raw = Empty({n * 12}, at::kByte);
     refused(raw.view(at::kFloat).narrow(0, 0, 3), raw.narrow(0, 0, n * 6).view(at::kBFloat16),
             "overlaps");
     if (n > 1) {
@@ -190,7 +188,7 @@ TEST_P(ReduceScatter, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
               overlap.c_str());
     }
     // The neighbours of the input's memory are no part of it.
-    const at::Tensor memory = at::ones({n + 2});
+    const at::Tensor memory = Ones({n + 2});
     for (const at::Tensor& out : {memory.narrow(0, 0, 1), memory.narrow(0, n + 1, 1)}) {
       const absl::Status status =
           ranks.ReduceScatterSum(out, memory.narrow(0, 1, n), {"right", 5})->Wait();

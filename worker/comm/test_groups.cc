@@ -9,6 +9,12 @@
 #include "worker/comm/gloo/rendezvous.h"
 #include "worker/comm/local/local_group.h"
 #include "worker/comm/staged/staged_communicator.h"
+#ifdef MUSTER_CUDA
+#include "c10/cuda/CUDAFunctions.h"
+#include "worker/comm/nccl/nccl_communicator.h"
+#else
+#include "worker/device/stand_in/stand_in_device.h"
+#endif
 
 namespace muster::comm {
 
@@ -20,16 +26,77 @@ const char* Name(Implementation implementation) {
       return "Gloo";
     case Implementation::kStaged:
       return "Staged";
+    case Implementation::kStagedOnDevice:
+      return "StagedOnDevice";
+    case Implementation::kNccl:
+      return "Nccl";
   }
   return "";
 }
+
+namespace {
+
+thread_local c10::Device test_device = c10::kCPU;
+
+// On machines with a GPU, all ranks share one.
+c10::Device DeviceOfRank(int rank) {
+#ifdef MUSTER_CUDA
+  return c10::Device(c10::kCUDA, 0);
+#else
+  return device::StandInDevice(static_cast<c10::DeviceIndex>(rank));
+#endif
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Connect(Implementation implementation, int rank,
+                                                      int world_size, RendezvousStore& store,
+                                                      std::chrono::milliseconds timeout) {
+#ifdef MUSTER_CUDA
+  if (implementation == Implementation::kNccl) {
+    return CreateNcclCommunicator({.rank = rank,
+                                   .world_size = world_size,
+                                   .name = "test",
+                                   .device = test_device,
+                                   .timeout = timeout,
+                                   .order = SumOrder::kRank},
+                                  store);
+  }
+#endif
+  return CreateGlooCommunicator(
+      {.rank = rank, .world_size = world_size, .name = "test", .timeout = timeout}, store);
+}
+
+}  // namespace
+
+std::vector<std::tuple<Implementation, int>> GroupsToTest() {
+#ifdef MUSTER_CUDA
+  if (c10::cuda::device_count() == 0) return {};
+  return {{Implementation::kStagedOnDevice, 2},
+          {Implementation::kStagedOnDevice, 4},
+          {Implementation::kNccl, 1}};
+#else
+  // A staged communicator leaves to another one what depends on the number of ranks.
+  std::vector<std::tuple<Implementation, int>> groups = {{Implementation::kStaged, 1},
+                                                         {Implementation::kStaged, 3},
+                                                         {Implementation::kStagedOnDevice, 3}};
+  for (const Implementation one : {Implementation::kLocal, Implementation::kGloo}) {
+    for (int world_size = 1; world_size <= 4; ++world_size) groups.emplace_back(one, world_size);
+  }
+  return groups;
+#endif
+}
+
+c10::Device TestDevice() { return test_device; }
 
 void RunRanks(Implementation implementation, int world_size,
               const std::function<void(std::unique_ptr<Communicator> ranks)>& body,
               std::chrono::milliseconds timeout) {
   std::vector<std::unique_ptr<Communicator>> local;
   std::unique_ptr<RendezvousStore> store;
-  if (implementation != Implementation::kGloo) {
+  const bool connects =
+      implementation == Implementation::kGloo || implementation == Implementation::kNccl;
+  const bool on_device =
+      implementation == Implementation::kStagedOnDevice || implementation == Implementation::kNccl;
+  if (!connects) {
     local = LocalGroup::Create(world_size);
   } else {
     auto hosted = HostStore();
@@ -39,15 +106,12 @@ void RunRanks(Implementation implementation, int world_size,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
+      if (on_device) test_device = DeviceOfRank(rank);
       if (implementation == Implementation::kLocal) return body(std::move(local[rank]));
-      if (implementation == Implementation::kStaged) {
-        return body(Staged(std::move(local[rank]), {}));
-      }
+      if (!connects) return body(Staged(std::move(local[rank]), {.device = test_device}));
       auto connected = ConnectStore("127.0.0.1", store->port(), std::chrono::seconds(30));
       ASSERT_TRUE(connected.ok()) << connected.status();
-      auto ranks = CreateGlooCommunicator(
-          {.rank = rank, .world_size = world_size, .name = "test", .timeout = timeout},
-          **connected);
+      auto ranks = Connect(implementation, rank, world_size, **connected, timeout);
       ASSERT_TRUE(ranks.ok()) << ranks.status();
       body(std::move(*ranks));
     });

@@ -14,6 +14,9 @@
 
 namespace muster::control {
 
+// What this worker is built for: "cpu" or "cpu cuda".
+const char* Devices();
+
 // INVALID_ARGUMENT: this worker is not built for the device.
 absl::Status CheckDevice(v1::JobSpec::Device device);
 

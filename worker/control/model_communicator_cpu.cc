@@ -3,6 +3,8 @@
 
 namespace muster::control {
 
+const char* Devices() { return "cpu"; }
+
 absl::Status CheckDevice(v1::JobSpec::Device device) {
   if (device != v1::JobSpec::CUDA) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -4,6 +4,8 @@
 
 namespace muster::control {
 
+const char* Devices() { return "cpu cuda"; }
+
 absl::Status CheckDevice(v1::JobSpec::Device) { return absl::OkStatus(); }
 
 absl::StatusOr<std::unique_ptr<comm::Communicator>> ConnectForModel(

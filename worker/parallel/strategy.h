@@ -7,6 +7,8 @@
 //   strategy->FinishBackward();            // the gradients of pieces() are the reduced ones
 //   scale, clip and step the optimizer over pieces(); or FinishBackward steps bucket by bucket
 //   strategy->FinishUpdate();              // if the step is left out: RestoreBuffers() instead
+// Where only the device knows whether a step is left out: RestoreBuffersIf, then FinishUpdate.
+//
 // The reduced gradient is the sum over ranks, in rank order, of each rank's sum over micro-batches,
 // divided by `divisor`. A parameter that no micro-batch used has a zero gradient. Forwards run in a
 // context of MakeContext.

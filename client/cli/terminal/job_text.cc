@@ -96,7 +96,10 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now) {
 std::string RankTable(const v1::Job& job, absl::Time now) {
   Table ranks({"RANK", "NODE", "PID", "DEVICE", "STATE", "STEP", "SEEN", "PROGRESS"});
   for (const v1::RankStatus& rank : job.ranks()) {
-    ranks.Add({absl::StrCat(rank.rank()), rank.node(), absl::StrCat(rank.pid()), rank.device(),
+    const std::string device = rank.device_name().empty()
+                                   ? rank.device()
+                                   : absl::StrCat(rank.device(), " ", rank.device_name());
+    ranks.Add({absl::StrCat(rank.rank()), rank.node(), absl::StrCat(rank.pid()), device,
                v1::RankStatus::State_Name(rank.state()), absl::StrCat(rank.step()),
                Ago(rank.last_seen(), now), ProgressOf(rank)});
   }
