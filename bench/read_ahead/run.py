@@ -52,7 +52,7 @@ def run(spec, programs, folder):
     with cluster.Cluster(own, folder, slots=1) as started:
         started.run(spec, "job")
         steps = started.metrics("job")
-    seconds = statistics.mean(float(step["seconds"]) for step in steps[WARM_UP:])
+    seconds = statistics.mean(float(step["duration"].removesuffix("s")) for step in steps[WARM_UP:])
     return seconds, [step["loss"] for step in steps]
 
 
