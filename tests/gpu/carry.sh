@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a folder with all that tests/gpu and bench/gpu run, for a machine that has a GPU, Python and
-# torch 2.11 to 2.13 (for CUDA), and neither Bazel nor this repository's libraries:
+# the torch for CUDA that --config=cuda builds against (2.11), and neither Bazel nor this
+# repository's libraries:
 #
 #     tests/gpu/carry.sh FOLDER
 #
@@ -34,6 +35,8 @@ for program in "$folder"/bin/*; do ldd "$program"; done | awk '$3 ~ "^/(usr/)?li
   sort -u | grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s)\.so' |
   xargs cp -L -t "$folder/lib"
 
+sed -n "s/^__version__ = '\([0-9]*\.[0-9]*\).*/\1/p" "$HOME/.cache/muster/cuda/torch/version.py" \
+  > "$folder/torch-version"
 cp tests/bazel.py "$folder/tests"
 cp tests/gpu/*.py "$folder/tests/gpu"
 cp tests/parity/sampler.py "$folder/tests/parity"

@@ -15,6 +15,12 @@ parts=("$@")
 mkdir -p "$out"
 python="${MUSTER_PYTHON:-python3}"
 
+built="$(< torch-version)"
+"$python" -c "import torch; exit(not torch.__version__.startswith('$built.'))" || {
+  echo "run.sh: the programs are built against torch $built; found:" \
+    "$("$python" -c 'import torch; print(torch.__version__)')" >&2
+  exit 1
+}
 # LibTorch, and the libraries of CUDA that were installed with it.
 libraries="$("$python" - << 'EOF'
 import glob, os, torch

@@ -136,10 +136,11 @@ class RankTraining::ObservedOptimizer : public optim::Optimizer {
   std::vector<optim::NamedTensor> State() override { return optimizer_->State(); }
 
  private:
-  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket,
+                      const at::Tensor& skip) override {
     before_();
     return bucket.has_value() ? optimizer_->StepBucket(*bucket, learning_rate)
-                              : optimizer_->Step(learning_rate);
+                              : optimizer_->Step(learning_rate, skip);
   }
 
   const std::unique_ptr<optim::Optimizer> optimizer_;
@@ -178,10 +179,10 @@ absl::Status RankTraining::Build() {
     if (!std::exchange(updating_, true) && on_update_) on_update_();
   });
   if (job_.precision == train::Precision::kFloat16) scaler_.emplace(job_.loss_scale);
-  stepper_.emplace(train::Stepper::Parts{&job_, communicator_->rank(), &model, context_.get(),
-                                         /*control=*/nullptr, workload_.dataset.get(), &*sampler_,
-                                         strategy_.get(), optimizer_.get(),
-                                         scaler_ ? &*scaler_ : nullptr, &finite_});
+  stepper_.emplace(train::Stepper::Parts{
+      &job_, communicator_->rank(), &model, context_.get(),
+      /*control=*/nullptr, communicator_, workload_.dataset.get(), &*sampler_, strategy_.get(),
+      optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &finite_});
   return absl::OkStatus();
 }
 
@@ -189,14 +190,14 @@ absl::StatusOr<train::StepResult> RankTraining::Step() {
   updating_ = false;
   const double divisor = static_cast<double>(communicator_->world_size() * job_.batch.accumulate);
   ASSIGN_OR_RETURN(
-      const auto result,
+      const train::PendingStep result,
       stepper_->Run({.step = step_ + 1,
                      .position = position_,
                      .inputs = {.divisor = divisor, .micro_batches = job_.batch.accumulate},
                      .learning_rate = job_.optimizer->lr}));
   position_ = sampler_->After(position_);
   ++step_;
-  return result;
+  return result.await();
 }
 
 int64_t RankTraining::BeginOf(const std::string& parameter) const {

@@ -29,6 +29,7 @@
 #include "worker/train/job.h"
 #include "worker/train/setup.h"
 #include "worker/train/step.h"
+#include "worker/train/step_result.h"
 
 namespace muster::parity {
 
