@@ -61,7 +61,8 @@ class Run {
          absl::SleepFor(absl::Milliseconds(50))) {
       if (stopper_.interrupted()) return absl::CancelledError("interrupted");
       ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, client->Nodes());
-      if (nodes.nodes().empty()) continue;
+      // After a restart with --state the node is known before its agent is back with its GPUs.
+      if (nodes.nodes().empty() || nodes.nodes(0).state() != v1::Node::ATTACHED) continue;
       const int gpus = nodes.nodes(0).gpus_size();
       if (gpus >= static_cast<int>(file_.spec.world_size())) return absl::OkStatus();
       return absl::InvalidArgumentError(absl::StrCat(

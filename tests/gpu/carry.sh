@@ -43,6 +43,8 @@ cp tests/parity/sampler.py "$folder/tests/parity"
 cp bench/gpu/*.py "$folder/bench/gpu"
 cp bench/interval.py "$folder/bench"
 cp tests/gpu/run.sh "$folder"
+# Packages of their own, whatever else is called "tests" there.
+touch "$folder"/{tests,tests/gpu,tests/parity,bench,bench/gpu}/__init__.py
 # pytest is Python only.
 site="$("$HOME/.cache/muster/venv/bin/python" -c \
   'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parents[1])')"

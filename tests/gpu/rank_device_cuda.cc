@@ -16,11 +16,15 @@ void ForbidWaiting(bool forbid) {
 }
 
 void BeginTrace() {
+  c10::cuda::device_synchronize();
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   profiler::prepareProfiler(config, {ActivityType::CUDA});
   profiler::enableProfiler(config, {ActivityType::CUDA});
 }
 
-void EndTrace(const std::string& path) { profiler::disableProfiler()->save(path); }
+void EndTrace(const std::string& path) {
+  c10::cuda::device_synchronize();
+  profiler::disableProfiler()->save(path);
+}
 
 }  // namespace muster

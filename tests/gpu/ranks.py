@@ -28,6 +28,12 @@ def program(name):
     return str(pathlib.Path(folder, name) if folder else bazel.runfile(f"tests/gpu/{name}"))
 
 
+def environment():
+    """Of a program; run.sh says where its libraries are."""
+    libraries = os.environ.get("MUSTER_GPU_LIBRARIES")
+    return os.environ | ({"LD_LIBRARY_PATH": libraries} if libraries else {})
+
+
 class Rank:
     def __init__(self, process):
         self.process = process
@@ -59,7 +65,9 @@ def start(spec, folder, options=()):
         command += ["--meet", folder / "meet", *options]
         command = [str(part) for part in command]
         with open(folder / f"stderr-{rank}", "w") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment()
+            )
         ranks.append(Rank(process))
     return ranks
 

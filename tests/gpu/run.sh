@@ -28,7 +28,8 @@ torch_folder = os.path.dirname(torch.__file__)
 print(":".join([torch_folder + "/lib", *sorted(glob.glob(torch_folder + "/../nvidia/*/lib"))]))
 EOF
 )" || exit 1
-export LD_LIBRARY_PATH="$PWD/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# For the programs only: Python has libraries of its own.
+export MUSTER_GPU_LIBRARIES="$PWD/lib:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export MUSTER_GPU_PROGRAMS="$PWD/bin" PYTHONPATH="$PWD:$PWD/site" PYTHONDONTWRITEBYTECODE=1
 "$python" - << 'EOF' | tee "$out/machine.txt"
 import torch
@@ -42,7 +43,8 @@ for part in "${parts[@]}"; do
     programs)
       for program in bin/*_test; do
         name="$(basename "$program")"
-        timeout 300 "$program" > "$out/$name.log" 2>&1 || status=1
+        LD_LIBRARY_PATH="$MUSTER_GPU_LIBRARIES" timeout 300 "$program" > "$out/$name.log" 2>&1 ||
+          status=1
         count() { grep -cE "^\[ *$1 *\] .*ms\)" "$out/$name.log"; }
         echo "$name: $(count OK) passed, $(count FAILED) failed, $(count SKIPPED) skipped"
       done

@@ -69,7 +69,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(Implementation implementat
 
 std::vector<std::tuple<Implementation, int>> GroupsToTest() {
 #ifdef MUSTER_CUDA
-  if (c10::cuda::device_count() == 0) return {};
   return {{Implementation::kStagedOnDevice, 2},
           {Implementation::kStagedOnDevice, 4},
           {Implementation::kNccl, 1}};
@@ -83,6 +82,13 @@ std::vector<std::tuple<Implementation, int>> GroupsToTest() {
   }
   return groups;
 #endif
+}
+
+const char* WhyNot() {
+#ifdef MUSTER_CUDA
+  if (c10::cuda::device_count() == 0) return "this machine has no GPU";
+#endif
+  return "";
 }
 
 c10::Device TestDevice() { return test_device; }

@@ -21,8 +21,11 @@ enum class Implementation { kLocal, kGloo, kStaged, kStagedOnDevice, kNccl };
 const char* Name(Implementation implementation);
 
 // The implementations with their world sizes. With --config=cuda only those that need a GPU, which
-// the ranks share; none where there is no GPU.
+// the ranks share.
 std::vector<std::tuple<Implementation, int>> GroupsToTest();
+
+// Why none of them can run here; empty: they can.
+const char* WhyNot();
 
 // Within RunRanks: where the tensors of this thread's rank are.
 c10::Device TestDevice();

@@ -1,5 +1,6 @@
 #include "worker/device/peak_flops.h"
 
+#include "absl/strings/ascii.h"
 #ifdef MUSTER_CUDA
 #include <cuda_runtime_api.h>
 #endif
@@ -42,11 +43,20 @@ constexpr Gpu kGpus[] = {
     {"RTX 3090", 71, 35.6},
 };
 
+// Whether the text has these words: "A100-SXM4" has "A100", "A4000" has no "A40".
+bool Has(std::string_view text, std::string_view words) {
+  const size_t at = text.find(words);
+  if (at == std::string_view::npos) return false;
+  const size_t end = at + words.size();
+  return (at == 0 || !absl::ascii_isalnum(text[at - 1])) &&
+         (end == text.size() || !absl::ascii_isalnum(text[end]));
+}
+
 }  // namespace
 
 double PeakFlopsOf(std::string_view gpu, bool half) {
   for (const Gpu& known : kGpus) {
-    if (gpu.find(known.name) == std::string_view::npos) continue;
+    if (!Has(gpu, known.name)) continue;
     return 1e12 * (half ? known.half : known.single);
   }
   return 0;

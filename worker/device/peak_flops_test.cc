@@ -18,6 +18,9 @@ TEST(PeakFlops, IsThatOfTheDataSheet) {
 
 TEST(PeakFlops, IsNotKnownOfTheCpuAndOfOtherGpus) {
   EXPECT_DOUBLE_EQ(PeakFlopsOf("NVIDIA GeForce GT 710", true), 0);
+  EXPECT_EQ(PeakFlopsOf("NVIDIA RTX A4000", true), 0);
+  EXPECT_EQ(PeakFlopsOf("NVIDIA RTX A1000", true), 0);
+  EXPECT_EQ(PeakFlopsOf("NVIDIA T400", true), 0);
   EXPECT_EQ(PeakFlopsOf(c10::Device(c10::kCPU), true), 0);
 }
 

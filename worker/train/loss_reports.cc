@@ -19,24 +19,31 @@ void LossReports::Add(int64_t step, int64_t samples, const models::Model& model)
   added.flops = 3 * model.ForwardFlops() * static_cast<double>(samples);
 }
 
-void LossReports::SetSeconds(double seconds) {
-  Waiting& newest = waiting_.back();
-  *newest.metrics.mutable_duration() =
+LossReports::Waiting* LossReports::Find(int64_t step) {
+  for (Waiting& waiting : waiting_) {
+    if (static_cast<int64_t>(waiting.metrics.step()) == step) return &waiting;
+  }
+  return nullptr;
+}
+
+void LossReports::SetSeconds(int64_t step, double seconds) {
+  Waiting* const waiting = Find(step);
+  if (waiting == nullptr) return;
+  *waiting->metrics.mutable_duration() =
       google::protobuf::util::TimeUtil::NanosecondsToDuration(static_cast<int64_t>(seconds * 1e9));
-  if (newest.flops > 0 && seconds > 0) {
-    newest.metrics.set_model_flops_per_second(newest.flops / seconds);
+  if (waiting->flops > 0 && seconds > 0) {
+    waiting->metrics.set_model_flops_per_second(waiting->flops / seconds);
     if (peak_flops_ > 0) {
-      newest.metrics.set_model_flops_utilization(newest.flops / seconds / peak_flops_);
+      waiting->metrics.set_model_flops_utilization(waiting->flops / seconds / peak_flops_);
     }
   }
 }
 
 void LossReports::Settle(int64_t step, const StepResult& result) {
-  for (Waiting& waiting : waiting_) {
-    if (static_cast<int64_t>(waiting.metrics.step()) != step) continue;
-    waiting.metrics.MergeFrom(result.metrics);
-    waiting.metrics.set_skipped(result.outcome != StepOutcome::kApplied);
-  }
+  Waiting* const waiting = Find(step);
+  if (waiting == nullptr) return;
+  waiting->metrics.MergeFrom(result.metrics);
+  waiting->metrics.set_skipped(result.outcome != StepOutcome::kApplied);
 }
 
 std::vector<v1::StepMetrics> LossReports::Complete(const StepLoss& loss,

@@ -21,8 +21,8 @@ class LossReports {
   void SetPeakFlops(double peak) { peak_flops_ = peak; }
   // The step after which `step` optimizer steps are done. `samples`: of all ranks.
   void Add(int64_t step, int64_t samples, const models::Model& model);
-  // The duration of the step that was added last, including its roll call.
-  void SetSeconds(double seconds);
+  // The duration of a step, including its roll call.
+  void SetSeconds(int64_t step, double seconds);
   // What a step has measured. Called before Complete is called with its loss.
   void Settle(int64_t step, const StepResult& result);
   // Returns the metrics that are complete with this loss, oldest first. An earlier step whose loss
@@ -35,6 +35,8 @@ class LossReports {
     // Of the model's forward and backward passes on all ranks; 0: the model does not know.
     double flops = 0;
   };
+  Waiting* Find(int64_t step);  // null: its metrics are complete, or it was never added
+
   std::deque<Waiting> waiting_;  // oldest first
   double peak_flops_ = 0;
 };

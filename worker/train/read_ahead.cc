@@ -33,8 +33,7 @@ ReadAhead::~ReadAhead() {
   thread_.join();
 }
 
-absl::StatusOr<data::Batch> ReadAhead::ReadHere(const std::vector<int64_t>& samples) const {
-  ASSIGN_OR_RETURN(data::Batch batch, dataset_->Read(samples));
+data::Batch ReadAhead::Prepared(data::Batch batch) const {
   if (ignored_.has_value()) {
     batch.counted_targets = batch.targets.ne(*ignored_).sum().item<int64_t>();
   }
@@ -57,7 +56,8 @@ void ReadAhead::Loop() {
     }
     std::optional<absl::StatusOr<data::Batch>> batch;
     try {
-      batch = ReadHere(samples);
+      batch = dataset_->Read(samples);
+      if (batch->ok()) batch = Prepared(**std::move(batch));
     } catch (...) {
       // Read reads the samples again, and throws the exception in the thread that wants them.
     }
@@ -85,14 +85,12 @@ absl::StatusOr<data::Batch> ReadAhead::Read(const std::vector<int64_t>& samples)
       return On(device_, **batch);
     }
   }
-  ASSIGN_OR_RETURN(const data::Batch batch, ReadHere(samples));
-  return On(device_, batch);
+  ASSIGN_OR_RETURN(data::Batch batch, dataset_->Read(samples));
+  return On(device_, Prepared(std::move(batch)));
 }
 
 data::Batch ReadAhead::Blank(int64_t samples) const {
-  const data::Batch blank = dataset_->Blank(samples);
-  return On(device_,
-            {device::PinnedFor(device_, blank.inputs), device::PinnedFor(device_, blank.targets)});
+  return On(device_, Prepared(dataset_->Blank(samples)));
 }
 
 }  // namespace muster::train

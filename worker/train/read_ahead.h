@@ -44,9 +44,9 @@ class ReadAhead {
   enum class State { kIdle, kAsked, kRead, kClosing };
 
   void Loop();
-  // Dataset::Read, with the number of targets that count, in memory from which copies to the device
-  // do not hold the host up.
-  absl::StatusOr<data::Batch> ReadHere(const std::vector<int64_t>& samples) const;
+  // The batch with the number of targets that count, in memory from which copies to the device do
+  // not hold the host up.
+  data::Batch Prepared(data::Batch batch) const;
   bool Settled() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return state_ != State::kAsked; }
 
   const data::Dataset* const dataset_;

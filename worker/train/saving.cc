@@ -27,7 +27,7 @@ absl::StatusOr<SaveResult> Saving::Save(SaveKind kind) {
   if (newest_.has_value() && newest_->step == step) return SaveResult();
   parts_.reports->Progress("saving a checkpoint");
   parallel::Strategy& strategy = parts_.strategy();
-  RETURN_IF_ERROR(strategy.AwaitParameters());
+  RETURN_IF_ERROR(parts_.await_parameters());
   RETURN_IF_ERROR(parts_.finite->Check(step, &strategy));
   RETURN_IF_ERROR(strategy.VerifyParametersEqual(step));
   const checkpoint::SavePoint point = Point();

@@ -50,6 +50,8 @@ class Saving {
     // Return the strategy and the state in use. Both are called for each checkpoint, because a
     // change of the trained parameters replaces them.
     std::function<parallel::Strategy&()> strategy;
+    // Waits until the parameters are as they are after the last step.
+    std::function<absl::Status()> await_parameters;
     std::function<checkpoint::State()> state;
   };
   explicit Saving(Parts parts) : parts_(std::move(parts)) {}

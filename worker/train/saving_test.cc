@@ -65,6 +65,7 @@ class SavingTest : public testing::Test {
                      .session_state = &session_state_,
                      .reports = &reports,
                      .strategy = [&]() -> parallel::Strategy& { return *strategy; },
+                     .await_parameters = [&] { return strategy->AwaitParameters(); },
                      .state = state});
       saving_ = &saving;
       body(*restored);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
+#include "worker/device/event.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/failure.h"
@@ -165,7 +166,11 @@ absl::Status SessionImpl::Validate() {
 }
 
 absl::Status SessionImpl::AwaitParameters() {
-  return strategy() == nullptr ? absl::OkStatus() : strategy()->AwaitParameters();
+  if (strategy() != nullptr) RETURN_IF_ERROR(strategy()->AwaitParameters());
+  // On a GPU a gather that has been waited for may still run, and may fail.
+  device::Event::Now(device()).Await();
+  RETURN_IF_ERROR(parts_.gradients->failure());
+  return parts_.parameters->failure();
 }
 
 absl::Status SessionImpl::Export() {

@@ -1,5 +1,6 @@
 #include "worker/train/session_roll_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,7 @@ void SessionRollCall::Post(const RollCallRecord& record) {
 
 void SessionRollCall::PostNext() {
   attempt_ = 0;
+  begun_ = Clock::now();
   Post(Record(parts_.session_state->step + 1, sampler_->After(parts_.session_state->position)));
 }
 
@@ -116,8 +118,13 @@ absl::Status SessionRollCall::TakeIn(PendingStep step, int64_t samples) {
   const int64_t number = parts_.session_state->step;
   loss_reports_.Add(number, samples, *subject_.model);
   const size_t left = step.late ? 1 : 0;
-  running_.push_back({number, std::move(step)});
+  running_.push_back({number, std::move(step), begun_});
   return Settle(left);
+}
+
+void SessionRollCall::SetSeconds(double seconds) {
+  // Only a late step is still running here.
+  if (running_.empty()) loss_reports_.SetSeconds(newest_step_, seconds);
 }
 
 absl::Status SessionRollCall::Settle(size_t left) {
@@ -126,6 +133,10 @@ absl::Status SessionRollCall::Settle(size_t left) {
     running_.pop_front();
     ASSIGN_OR_RETURN(newest_, oldest.step.await());
     newest_step_ = oldest.number;
+    if (oldest.step.late) {
+      const auto since = std::max(oldest.begun, std::exchange(read_, Clock::now()));
+      loss_reports_.SetSeconds(newest_step_, std::chrono::duration<double>(read_ - since).count());
+    }
     loss_reports_.Settle(newest_step_, newest_);
     skipped_in_a_row_ = newest_.outcome == StepOutcome::kApplied ? 0 : skipped_in_a_row_ + 1;
     if (skipped_in_a_row_ < kMostSkippedInARow) continue;

@@ -4,6 +4,7 @@
 #ifndef MUSTER_WORKER_TRAIN_SESSION_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_ROLL_CALL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -68,8 +69,9 @@ class SessionRollCall {
   // late steps, so that it knows of all. OUT_OF_RANGE: so many steps in a row were skipped that
   // more of them will not help. Also the errors of PendingStep.
   absl::Status TakeIn(PendingStep step, int64_t samples);
-  // The duration of this step, including its roll call.
-  void SetSeconds(double seconds) { loss_reports_.SetSeconds(seconds); }
+  // The duration of this step, including its roll call. That of a late step is set when its result
+  // is read: the time since the result before it, but not longer than since the step began.
+  void SetSeconds(double seconds);
   // The outcome of the newest step whose result is known.
   StepOutcome outcome() const { return newest_.outcome; }
 
@@ -89,14 +91,18 @@ class SessionRollCall {
   int64_t layout_ = 0;
   int64_t attempt_ = 0;
 
+  using Clock = std::chrono::steady_clock;
   struct Running {
     int64_t number = 0;
     PendingStep step;
+    Clock::time_point begun;
   };
   std::deque<Running> running_;     // steps whose results are not known yet, oldest first
   StepResult newest_;               // whose result is known
   int64_t newest_step_ = 0;         // 0: none in this session
   int64_t posted_step_ = 0;         // the newest step whose loss was posted
+  Clock::time_point begun_;         // of the newest step
+  Clock::time_point read_;          // when the newest result of a late step was read
   std::string posted_not_finite_;   // StepResult::not_finite of the step whose loss was posted last
   int64_t skipped_in_a_row_ = 0;    // in this session
   std::vector<JoinedRank> joined_;  // as last reported

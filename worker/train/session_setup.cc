@@ -216,6 +216,7 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
                                 .session_state = &session_state_,
                                 .reports = &reports_,
                                 .strategy = [this]() -> parallel::Strategy& { return *strategy(); },
+                                .await_parameters = [this] { return AwaitParameters(); },
                                 .state = [this] { return State(); }});
   ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
     return StateFor(manifest);
