@@ -30,11 +30,15 @@ class Losses : public EventSink {
  public:
   void Report(const Event& event) override {
     const auto* step = std::get_if<v1::StepMetrics>(&event);
-    if (step != nullptr && !step->has_validation()) losses_[step->step()] = step->loss();
+    if (step != nullptr && !step->has_validation()) {
+      losses_[step->step()] = step->loss();
+      seconds_[step->step()] = step->duration().seconds() + 1e-9 * step->duration().nanos();
+    }
     if (const auto* joined = std::get_if<RanksJoined>(&event)) joined_.push_back(joined->ranks);
   }
   void Progress(int64_t, const char*, const char*) override {}
   std::map<int64_t, double> losses_;
+  std::map<int64_t, double> seconds_;
   std::vector<std::vector<JoinedRank>> joined_;
 };
 
@@ -149,6 +153,11 @@ TEST(SessionRollCall, TheLossesOfLateStepsTravelOneStepLaterAndABlockingCallWait
              expected[4] = 4.5;
              if (number == 0) {
                EXPECT_EQ(rank.sink.losses_, expected);
+             }
+             // Theirs are the times between results, not what the session says (0.5).
+             for (const auto& [step, seconds] : rank.sink.seconds_) {
+               EXPECT_GT(seconds, 0) << step;
+               EXPECT_NE(seconds, 0.5) << step;
              }
            });
 }

@@ -3,8 +3,16 @@
 namespace muster::train {
 
 bool UpdatesEarly(const Job& job) {
-  return !job.clip_grad_norm.has_value() && job.precision != Precision::kFloat16 &&
-         job.on_nan == OnNan::kFail && job.uneven_inputs.divide_by != DivideBy::kSamples;
+  return !ChecksAllGradients(job) && job.uneven_inputs.divide_by != DivideBy::kSamples;
+}
+
+bool ChecksAllGradients(const Job& job) {
+  return job.clip_grad_norm.has_value() || job.precision == Precision::kFloat16 ||
+         job.on_nan != OnNan::kFail;
+}
+
+bool AdjustsLossScale(const Update::Parts& parts) {
+  return parts.scaler != nullptr && (parts.trained == nullptr || parts.trained->any());
 }
 
 StepOutcome OutcomeOfNonFinite(const Job& job) {

@@ -80,6 +80,15 @@ class Update {
 std::unique_ptr<Update> UpdateOnHost(const Update::Parts& parts);
 std::unique_ptr<Update> UpdateOnDevice(const Update::Parts& parts);
 
+// ---- What both have in common.
+
+// Whether all gradients are checked in every step, and their norm is known.
+bool ChecksAllGradients(const Job& job);
+
+// Whether the loss scale follows the gradients. If nothing is trained, no gradient shows whether it
+// fits.
+bool AdjustsLossScale(const Update::Parts& parts);
+
 // The outcome of a step with a gradient or a buffer that is not finite.
 StepOutcome OutcomeOfNonFinite(const Job& job);
 

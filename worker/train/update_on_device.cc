@@ -25,8 +25,7 @@ class DeviceUpdate : public Update {
     const c10::NoGradGuard no_grad;
     const auto on_device = at::TensorOptions(at::kDouble).device(parts_.device);
     const auto& clip = parts_.job->clip_grad_norm;
-    const bool all =
-        clip.has_value() || parts_.scaler != nullptr || parts_.job->on_nan != OnNan::kFail;
+    const bool all = ChecksAllGradients(*parts_.job);
     const bool divides = parts_.scaler != nullptr || step.divisor != 1;
 
     // What the gradients are multiplied by.
@@ -50,10 +49,7 @@ class DeviceUpdate : public Update {
       }
     }
     at::Tensor finite = norm.isfinite();
-    // If nothing is trained, no gradient shows whether the scale fits.
-    const bool scales =
-        parts_.scaler != nullptr && (parts_.trained == nullptr || parts_.trained->any());
-    if (scales) parts_.scaler->UpdateOnDevice(finite);
+    if (AdjustsLossScale(parts_)) parts_.scaler->UpdateOnDevice(finite);
 
     PendingUpdate update{.numbers = {norm, finite}, .result = {}};
     const at::Tensor buffers = parts_.finite->LargestOfBuffers();

@@ -19,10 +19,7 @@ class HostUpdate : public Update {
       const trace::Phase phase(parts_.recorder, "norm and clipping");
       return PrepareGradients(step.divisor, &result);
     }());
-    // If nothing is trained, no gradient shows whether the scale fits.
-    const bool scales =
-        parts_.scaler != nullptr && (parts_.trained == nullptr || parts_.trained->any());
-    if (scales) parts_.scaler->Update(finite);
+    if (AdjustsLossScale(parts_)) parts_.scaler->Update(finite);
     if (finite) {
       const absl::Status buffers = parts_.finite->CheckBuffers(step.number);
       finite = buffers.ok();
@@ -50,8 +47,7 @@ class HostUpdate : public Update {
   // Removes the loss scale, divides and clips. False, on all ranks: a gradient is not finite.
   absl::StatusOr<bool> PrepareGradients(double divisor, UpdateResult* result) {
     const auto& clip = parts_.job->clip_grad_norm;
-    const bool all =
-        clip.has_value() || parts_.scaler != nullptr || parts_.job->on_nan != OnNan::kFail;
+    const bool all = ChecksAllGradients(*parts_.job);
     const double scale = parts_.scaler != nullptr ? parts_.scaler->inverse_scale() : 1.0;
     const auto factor = static_cast<float>(scale / divisor);
     const auto& pieces = parts_.strategy->pieces();

@@ -19,8 +19,8 @@ v1::StepMetrics Full() {
   return Entry(R"(step: 12 loss: 2.5 learning_rate: 0.1 grad_norm: 1.25 samples: 8
                   duration { seconds: 1 nanos: 500000000 } generation: 3
                   perplexity: 12.182493960703473 tokens: 256 model_flops_per_second: 1.5e12
-                  model_flops_utilization: 0.375 skipped: true loss_scale: 65536 samples_per_second: 5.25
-                  tokens_per_second: 170.5)");
+                  model_flops_utilization: 0.375 skipped: true loss_scale: 65536
+                  samples_per_second: 5.25 tokens_per_second: 170.5)");
 }
 
 v1::StepMetrics Pass() {
