@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_PARALLEL_COMMUNICATORS_H_
 #define MUSTER_WORKER_PARALLEL_COMMUNICATORS_H_
 
+#include "absl/status/status.h"
 #include "worker/comm/communicator.h"
 
 namespace muster::parallel {
@@ -17,6 +18,12 @@ struct Communicators {
 
   Communicators(comm::Communicator* of_gradients, comm::Communicator* of_parameters)
       : gradients(of_gradients), parameters(of_parameters) {}
+  // What ended one of them, if it was found after the Wait of the operation that failed; else OK.
+  absl::Status failure() const {
+    const absl::Status failed = gradients->failure();
+    return failed.ok() ? parameters->failure() : failed;
+  }
+
   // One for everything.
   Communicators(comm::Communicator* one)  // NOLINT(google-explicit-constructor)
       : Communicators(one, one) {}

@@ -169,8 +169,7 @@ absl::Status SessionImpl::AwaitParameters() {
   if (strategy() != nullptr) RETURN_IF_ERROR(strategy()->AwaitParameters());
   // On a GPU a gather that has been waited for may still run, and may fail.
   device::Event::Now(device()).Await();
-  RETURN_IF_ERROR(parts_.gradients->failure());
-  return parts_.parameters->failure();
+  return communicators().failure();
 }
 
 absl::Status SessionImpl::Export() {

@@ -122,6 +122,7 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status AwaitParameters();
   // Of the model.
   c10::Device device() const { return parts_.gradients->device(); }
+  parallel::Communicators communicators() const { return {parts_.gradients, parts_.parameters}; }
   // True if no rank ever holds the whole model.
   bool in_shards() const { return std::holds_alternative<parallel::FsdpOptions>(job_.strategy); }
   // Whether a rank's own files may have no samples: yes if such a rank takes part without input.

@@ -65,8 +65,8 @@ absl::Status SessionImpl::Build() {
   RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(job_.spec), parts_.control));
   if (job_.weights_export.has_value()) {
     export_.emplace(WeightsExport::Parts{identity_, *job_.weights_export, parts_.control,
-                                         parts_.export_gate, parts_.lease, &attempts_,
-                                         &session_state_, &reports_});
+                                         communicators(), parts_.export_gate, parts_.lease,
+                                         &attempts_, &session_state_, &reports_});
     RETURN_IF_ERROR(export_->Prepare());
   }
   RETURN_IF_ERROR(BuildModel());
@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<Training>> SessionImpl::MakeTraining() {
                         .rank = identity_.rank,
                         .model = model_.get(),
                         .trained = trained_.get(),
-                        .communicators = {parts_.gradients, parts_.parameters},
+                        .communicators = communicators(),
                         .recorder = profile_.recorder()};
   if (trains()) {
     parts.control = parts_.control;

@@ -179,8 +179,7 @@ PendingStep Stepper::Pending(std::vector<MicroBatch> ran, PendingUpdate update,
                 communicators = parts_.communicators]() -> absl::StatusOr<StepResult> {
     const auto values = read.Await();
     // After an error of a collective, the numbers say nothing.
-    RETURN_IF_ERROR(communicators.gradients->failure());
-    RETURN_IF_ERROR(communicators.parameters->failure());
+    RETURN_IF_ERROR(communicators.failure());
     ASSIGN_OR_RETURN(const UpdateResult updated, result_of(values.subspan(ran.size())));
     StepResult result{.outcome = updated.outcome};
     for (size_t i = 0; i < ran.size(); ++i) {

@@ -99,6 +99,8 @@ absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
   // Also if writing the file failed half way, because the other ranks gather to the end.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
   if (strategy != nullptr) strategy->ReleaseParameters();
+  // On a GPU, values may have been written of a gather that turned out to have failed.
+  RETURN_IF_ERROR(parts_.communicators.failure());
   return ShareRank0Result(files, "export written");
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/model.h"
+#include "worker/parallel/communicators.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/attempts.h"
 #include "worker/train/job.h"
@@ -27,8 +28,9 @@ class WeightsExport {
     Identity identity;
     ExportConfig config;
     comm::Communicator* control;
-    ExportGate* gate = nullptr;          // on rank 0; null: the weights are renamed at once
-    const LeaseHolder* lease = nullptr;  // null: no other process can replace this one
+    parallel::Communicators communicators;  // the strategy's
+    ExportGate* gate = nullptr;             // on rank 0; null: the weights are renamed at once
+    const LeaseHolder* lease = nullptr;     // null: no other process can replace this one
     const Attempts* attempts;
     const SessionState* session_state;
     const SessionReports* reports;

@@ -20,6 +20,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 class Events : public EventSink {
@@ -45,6 +46,36 @@ class Lease : public LeaseHolder {
   absl::Status status_;
 };
 
+// Over it, a gather failed after the Wait for it.
+class FailedLater : public comm::Communicator {
+ public:
+  int rank() const override { return 0; }
+  int world_size() const override { return 2; }
+  c10::Device device() const override { return c10::kCPU; }
+  std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&,
+                                        comm::OpLabel) override {
+    return nullptr;
+  }
+  std::unique_ptr<comm::Work> AllReduceSum(const at::Tensor&, comm::OpLabel, double) override {
+    return nullptr;
+  }
+  std::unique_ptr<comm::Work> ReduceScatterSum(const at::Tensor&, const at::Tensor&, comm::OpLabel,
+                                               double) override {
+    return nullptr;
+  }
+  std::unique_ptr<comm::Work> AllToAll(const at::Tensor&, const std::vector<int64_t>&,
+                                       const at::Tensor&, const std::vector<int64_t>&,
+                                       comm::OpLabel) override {
+    return nullptr;
+  }
+  std::unique_ptr<comm::Work> Broadcast(const at::Tensor&, int, comm::OpLabel) override {
+    return nullptr;
+  }
+  int64_t bytes_sent() const override { return 0; }
+  absl::Status failure() override { return absl::UnavailableError("rank 1 is gone"); }
+  void Abort(const absl::Status&) override {}
+};
+
 class WeightsExportTest : public testing::Test {
  protected:
   WeightsExportTest() {
@@ -55,24 +86,26 @@ class WeightsExportTest : public testing::Test {
   std::vector<absl::Status> OnTwoRanks(
       const std::function<absl::Status(const WeightsExport&, const models::Model&)>& body) {
     std::vector<absl::Status> statuses(2);
-    RunRanks(
-        2, [&](int rank, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
-          Events others;
-          const SessionState session_state;
-          const SessionReports reports(rank, rank == 0 ? &events_ : &others, &session_state);
-          const Attempts attempts(absl::ZeroDuration(), &reports, [](absl::Duration) {});
-          const auto model =
-              *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
-          const WeightsExport weights({.identity = {"job", "instance", 1, rank, "i"},
-                                       .config = config_,
-                                       .control = &control,
-                                       .gate = rank == 0 ? &gate_ : nullptr,
-                                       .lease = &lease_,
-                                       .attempts = &attempts,
-                                       .session_state = &session_state,
-                                       .reports = &reports});
-          statuses[rank] = body(weights, *model);
-        });
+    RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& gradients,
+                    comm::Communicator& parameters) {
+      Events others;
+      const SessionState session_state;
+      const SessionReports reports(rank, rank == 0 ? &events_ : &others, &session_state);
+      const Attempts attempts(absl::ZeroDuration(), &reports, [](absl::Duration) {});
+      const auto model =
+          *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
+      const WeightsExport weights(
+          {.identity = {"job", "instance", 1, rank, "i"},
+           .config = config_,
+           .control = &control,
+           .communicators = {&gradients, failed_later_ ? &failed_ : &parameters},
+           .gate = rank == 0 ? &gate_ : nullptr,
+           .lease = &lease_,
+           .attempts = &attempts,
+           .session_state = &session_state,
+           .reports = &reports});
+      statuses[rank] = body(weights, *model);
+    });
     return statuses;
   }
   std::vector<absl::Status> Write() {
@@ -90,6 +123,8 @@ class WeightsExportTest : public testing::Test {
   Events events_;
   Gate gate_;
   Lease lease_;
+  bool failed_later_ = false;
+  FailedLater failed_;
 };
 
 TEST_F(WeightsExportTest, TheWeightsTakeTheirPlaceOnceTheyMay) {
@@ -133,6 +168,14 @@ TEST_F(WeightsExportTest, WhoseLeaseIsOverPlacesNothingAndHasFailedAtNothing) {
   const auto statuses = Write();
   EXPECT_EQ(statuses[0], lease_.status_);
   EXPECT_FALSE(std::filesystem::exists(config_.path));
+}
+
+TEST_F(WeightsExportTest, ValuesOfAGatherThatFailedAfterwardsAreNotPlaced) {
+  std::filesystem::create_directories(folder_.Path("out"));
+  failed_later_ = true;
+  for (const absl::Status& status : Write()) EXPECT_EQ(status, failed_.failure());
+  EXPECT_FALSE(std::filesystem::exists(config_.path));
+  EXPECT_THAT(events_.told_, IsEmpty());
 }
 
 }  // namespace
