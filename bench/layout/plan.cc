@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/layout/placement.h"
 #include "worker/layout/groups.h"
-#include "worker/layout/placement.h"
 
 namespace muster::layout {
 namespace {

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/files/files.h"
+#include "common/layout/placement.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/device/memory.h"
-#include "worker/layout/placement.h"
 
 namespace muster::checkpoint {
 

@@ -21,13 +21,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/files/disk.h"
+#include "common/layout/placement.h"
 #include "common/manifest/manifest.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/node.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
-#include "worker/layout/placement.h"
 
 namespace muster::checkpoint {
 

@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "c10/core/ScalarType.h"
 #include "common/files/disk.h"
+#include "common/layout/placement.h"
 #include "common/manifest/manifest.h"
 #include "worker/checkpoint/state.h"
-#include "worker/layout/placement.h"
 
 namespace muster::checkpoint {
 

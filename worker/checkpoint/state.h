@@ -12,7 +12,7 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "c10/core/ScalarType.h"
-#include "worker/layout/placement.h"
+#include "common/layout/placement.h"
 
 namespace muster::checkpoint {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/layout/placement.h"
+#include "common/layout/placement.h"
 
 namespace muster::layout {
 

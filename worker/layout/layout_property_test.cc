@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/layout/placement.h"
 #include "gtest/gtest.h"
 #include "worker/layout/groups.h"
-#include "worker/layout/placement.h"
 
 namespace muster::layout {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/layout/placement.h"
 #include "worker/comm/communicator.h"
-#include "worker/layout/placement.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {

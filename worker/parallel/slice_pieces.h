@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "common/layout/placement.h"
 #include "worker/layout/groups.h"
-#include "worker/layout/placement.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {

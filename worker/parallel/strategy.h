@@ -41,7 +41,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
-#include "worker/layout/placement.h"
+#include "common/layout/placement.h"
 #include "worker/models/unit.h"
 
 namespace muster::parallel {

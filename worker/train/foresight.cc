@@ -1,8 +1,8 @@
 // Computes what a refresh would do.
 #include <utility>
 
+#include "common/layout/placement.h"
 #include "common/status/status.h"
-#include "worker/layout/placement.h"
 #include "worker/parallel/move_pieces.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/training.h"

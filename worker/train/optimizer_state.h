@@ -10,10 +10,10 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
+#include "common/layout/placement.h"
 #include "common/trainability/trainability.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
-#include "worker/layout/placement.h"
 #include "worker/models/model.h"
 #include "worker/optim/optimizer.h"
 #include "worker/parallel/strategy.h"

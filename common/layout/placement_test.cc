@@ -1,4 +1,4 @@
-#include "worker/layout/placement.h"
+#include "common/layout/placement.h"
 
 #include <algorithm>
 #include <numeric>

@@ -4,8 +4,8 @@
 // A holder is a rank, or a file of a checkpoint. All movement of state between ranks, strategies,
 // world sizes and files is computed by Redistribute from two placements. Its cost is O(ranges),
 // never parameters x holders.
-#ifndef MUSTER_WORKER_LAYOUT_PLACEMENT_H_
-#define MUSTER_WORKER_LAYOUT_PLACEMENT_H_
+#ifndef MUSTER_COMMON_LAYOUT_PLACEMENT_H_
+#define MUSTER_COMMON_LAYOUT_PLACEMENT_H_
 
 #include <cstdint>
 #include <string>
@@ -69,4 +69,4 @@ absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Plac
 
 }  // namespace muster::layout
 
-#endif  // MUSTER_WORKER_LAYOUT_PLACEMENT_H_
+#endif  // MUSTER_COMMON_LAYOUT_PLACEMENT_H_
