@@ -17,13 +17,6 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // as in the reference readers
 
-std::optional<DType> DTypeOf(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(DType::kF64); ++i) {
-    if (Name(static_cast<DType>(i)) == name) return static_cast<DType>(i);
-  }
-  return std::nullopt;
-}
-
 absl::Status Broken(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": not a whole safetensors file: ", what));
 }

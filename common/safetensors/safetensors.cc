@@ -1,5 +1,6 @@
 #include "common/safetensors/safetensors.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,13 @@ std::string Name(DType dtype) {
       return "F64";
   }
   return "?";
+}
+
+std::optional<DType> DTypeOf(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(DType::kF64); ++i) {
+    if (Name(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
 }
 
 uint64_t ElementSize(DType dtype) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ enum class DType {
 
 // "F32"
 std::string Name(DType dtype);
+// Its inverse; nothing for a name that no type has.
+std::optional<DType> DTypeOf(const std::string& name);
 // Bytes of one element.
 uint64_t ElementSize(DType dtype);
 
