@@ -240,6 +240,15 @@ absl::StatusOr<v1::Operation> MusterClient::SaveCheckpoint(const std::string& jo
                v1::SaveCheckpointRequest(), options);
 }
 
+absl::StatusOr<v1::Operation> MusterClient::GatherOptimizerState(const std::string& job_id,
+                                                                 const v1::OptimizerStateFile& file,
+                                                                 const SteerOptions& options) {
+  v1::GatherOptimizerStateRequest request;
+  *request.mutable_file() = file;
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::GatherOptimizerState, job_id,
+               std::move(request), options);
+}
+
 absl::StatusOr<v1::Operation> MusterClient::SetLearningRate(const std::string& job_id, double rate,
                                                             const SteerOptions& options) {
   v1::SetLearningRateRequest request;

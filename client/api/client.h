@@ -128,6 +128,9 @@ class MusterClient {
   absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(const std::string& job_id);
   absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
                                                const SteerOptions& options = {});
+  absl::StatusOr<v1::Operation> GatherOptimizerState(const std::string& job_id,
+                                                     const v1::OptimizerStateFile& file,
+                                                     const SteerOptions& options = {});
   absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
                                                 const SteerOptions& options = {});
 

@@ -116,6 +116,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddPause(&app, console, &code);
   AddResume(&app, console, &code);
   AddCheckpoint(&app, console, &code);
+  AddGatherOptimizerState(&app, console, &code);
   AddSetLearningRate(&app, console, &code);
   AddOperations(&app, console, &code);
   AddOperation(&app, console, &code);

@@ -34,6 +34,7 @@ void AddUnfreeze(CLI::App* app, Console* console, ExitCode* code);
 void AddRefresh(CLI::App* app, Console* console, ExitCode* code);
 void AddTrainability(CLI::App* app, Console* console, ExitCode* code);
 void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code);
+void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code);
 void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code);
 void AddOperations(CLI::App* app, Console* console, ExitCode* code);
 void AddOperation(CLI::App* app, Console* console, ExitCode* code);

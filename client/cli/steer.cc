@@ -1,6 +1,7 @@
 #include "client/cli/steer.h"
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -114,6 +115,46 @@ void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
            [](auto& client, const auto& job, const auto& options) {
              return client.SaveCheckpoint(job, options);
            });
+}
+
+void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<SteeringOptions>();
+  auto file = std::make_shared<v1::OptimizerStateFile>();
+  auto path = std::make_shared<std::string>();
+  auto format = std::make_shared<v1::OptimizerStateFile::Format>(v1::OptimizerStateFile::TORCH);
+  auto key = std::make_shared<v1::OptimizerStateFile::Key>(v1::OptimizerStateFile::INDEX);
+  auto overwrite = std::make_shared<bool>(false);
+  CLI::App* command = app->add_subcommand(
+      "gather-optimizer-state",
+      "Write the optimizer's state of a running job to one file that Python reads, after its "
+      "current step; training waits while it is written");
+  AddSteeringOptions(command, console, options.get());
+  command->add_option("--out", *path, "The file; all ranks must see its folder")->required();
+  const std::map<std::string, v1::OptimizerStateFile::Format> formats = {
+      {"torch", v1::OptimizerStateFile::TORCH},
+      {"safetensors", v1::OptimizerStateFile::SAFETENSORS}};
+  command
+      ->add_option(
+          "--format", *format,
+          "torch (as torch.save writes optimizer.state_dict(); the default) or safetensors")
+      ->transform(CLI::CheckedTransformer(formats).description("torch|safetensors"));
+  const std::map<std::string, v1::OptimizerStateFile::Key> keys = {
+      {"index", v1::OptimizerStateFile::INDEX}, {"name", v1::OptimizerStateFile::NAME}};
+  command
+      ->add_option("--key", *key,
+                   "What stands for a parameter in a torch file: its index in the source model "
+                   "(the default), or its name")
+      ->transform(CLI::CheckedTransformer(keys).description("index|name"));
+  command->add_flag("--overwrite", *overwrite, "Replace the file if it exists");
+  command->callback([=] {
+    file->set_path(std::filesystem::absolute(*path).lexically_normal().string());
+    file->set_format(*format);
+    file->set_key(*key);
+    file->set_overwrite(*overwrite);
+    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
+      return client.GatherOptimizerState(job, *file, steer);
+    });
+  });
 }
 
 void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code) {

@@ -2,7 +2,9 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "common/activity/activity.h"
 
@@ -41,6 +43,28 @@ void Hasher::Update(const void* data, size_t size) {
 }
 
 std::string Hasher::Hex() const { return ToHex(XXH3_128bits_digest(state_->xxh)); }
+
+void Hasher::Reset() { XXH3_128bits_reset(state_->xxh); }
+
+void BlockHasher::Update(const void* data, size_t size) {
+  const char* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const size_t part = std::min<uint64_t>(size, kHashedBlock - in_block_);
+    block_.Update(bytes, part);
+    bytes += part;
+    size -= part;
+    in_block_ += part;
+    if (in_block_ < kHashedBlock) continue;
+    hashes_.push_back(block_.Hex());
+    block_.Reset();
+    in_block_ = 0;
+  }
+}
+
+std::vector<std::string> BlockHasher::Finish() {
+  if (in_block_ > 0) hashes_.push_back(block_.Hex());
+  return std::move(hashes_);
+}
 
 std::string HashBytes(const void* data, size_t size) {
   if (size <= activity::kBlockBytes) return ToHex(XXH3_128bits(data, size));

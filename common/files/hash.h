@@ -4,8 +4,10 @@
 #define MUSTER_COMMON_FILES_HASH_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace muster::files {
 
@@ -16,6 +18,8 @@ class Hasher {
   ~Hasher();
   void Update(const void* data, size_t size);
   std::string Hex() const;
+  // Begins anew.
+  void Reset();
 
  private:
   struct State;
@@ -23,6 +27,23 @@ class Hasher {
 };
 
 std::string HashBytes(const void* data, size_t size);
+
+// A file is also hashed in blocks of this size (the last one is shorter), so that a reader of a
+// part can check what it reads.
+inline constexpr uint64_t kHashedBlock = uint64_t{4} << 20;
+
+// The hash of each block of what is given to it, in order. Threading: one thread.
+class BlockHasher {
+ public:
+  void Update(const void* data, size_t size);
+  // Also of the last block, unless it is empty. Called once, last.
+  std::vector<std::string> Finish();
+
+ private:
+  Hasher block_;
+  uint64_t in_block_ = 0;
+  std::vector<std::string> hashes_;
+};
 
 }  // namespace muster::files
 

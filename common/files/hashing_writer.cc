@@ -29,6 +29,7 @@ HashingWriter::~HashingWriter() {
 
 absl::Status HashingWriter::Append(const void* data, size_t size) {
   hasher_.Update(data, size);
+  blocks_.Update(data, size);
   size_ += size;
   return disk_.Write(fd_, data, size, path_);
 }
@@ -42,7 +43,7 @@ absl::StatusOr<FileDigest> HashingWriter::Finish() {
     return status;
   }
   finished_ = true;
-  return FileDigest{size_, hasher_.Hex()};
+  return FileDigest{size_, hasher_.Hex(), blocks_.Finish()};
 }
 
 }  // namespace muster::files

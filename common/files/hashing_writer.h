@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,7 +17,8 @@ namespace muster::files {
 
 struct FileDigest {
   uint64_t size = 0;
-  std::string hash;  // as HashBytes
+  std::string hash;                 // as HashBytes
+  std::vector<std::string> blocks;  // of each kHashedBlock bytes
 };
 
 // Threading: one thread. A writer that is destroyed before Finish succeeded removes its file.
@@ -40,6 +42,7 @@ class HashingWriter {
   int fd_;  // -1 once closed
   Disk& disk_;
   Hasher hasher_;
+  BlockHasher blocks_;
   uint64_t size_ = 0;
   bool finished_ = false;
 };

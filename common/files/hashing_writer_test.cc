@@ -1,7 +1,9 @@
 #include "common/files/hashing_writer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/activity/activity.h"
 #include "common/files/files.h"
@@ -34,12 +36,31 @@ TEST(HashingWriterTest, EachBlockThatIsHashedWrittenOrSyncedMoves) {
   const std::string data(3 * activity::kBlockBytes, 'x');
   const auto writer = HashingWriter::Create(dir.Path("a"));
   ASSERT_TRUE((*writer)->Append(data.data(), data.size()).ok());
-  EXPECT_EQ(activity.count(), 6u);
+  EXPECT_EQ(activity.count(), 9u) << "twice hashed, and written";
   const auto digest = (*writer)->Finish();
   ASSERT_TRUE(digest.ok());
   EXPECT_EQ(digest->hash, HashBytes(data.data(), data.size()));
-  EXPECT_GE(activity.count(), 9u);
+  EXPECT_GE(activity.count(), 12u);
   EXPECT_EQ(*ReadFile(dir.Path("a")), data);
+}
+
+TEST(HashingWriterTest, EachBlockHasAHash) {
+  TempDir dir;
+  for (const size_t size :
+       {size_t{0}, size_t{5}, size_t{kHashedBlock}, size_t{2 * kHashedBlock + 7}}) {
+    std::string data;
+    for (size_t i = 0; i < size; ++i) data += static_cast<char>(i / 1000);
+    const auto writer = HashingWriter::Create(dir.Path("a"));
+    // In pieces that do not end where blocks end.
+    for (size_t at = 0; at < size; at += 3'000'001) {
+      ASSERT_TRUE((*writer)->Append(data.data() + at, std::min<size_t>(3'000'001, size - at)).ok());
+    }
+    std::vector<std::string> expected;
+    for (size_t at = 0; at < size; at += kHashedBlock) {
+      expected.push_back(HashBytes(data.data() + at, std::min<size_t>(kHashedBlock, size - at)));
+    }
+    EXPECT_EQ((*writer)->Finish()->blocks, expected) << size;
+  }
 }
 
 TEST(HashingWriterTest, EmptyFileHasTheHashOfNothing) {
@@ -51,7 +72,9 @@ TEST(HashingWriterTest, EmptyFileHasTheHashOfNothing) {
 
 TEST(HashingWriterTest, AbandonedFileIsRemoved) {
   TempDir dir;
-  { ASSERT_TRUE((*HashingWriter::Create(dir.Path("a")))->Append("x", 1).ok()); }
+  {
+    ASSERT_TRUE((*HashingWriter::Create(dir.Path("a")))->Append("x", 1).ok());
+  }
   EXPECT_FALSE(std::filesystem::exists(dir.Path("a")));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/files/hash.h"
 #include "common/manifest/manifest.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
@@ -62,6 +63,30 @@ void CheckTensor(const std::string& name, std::vector<const Piece*> pieces, Prob
   }
 }
 
+// The problems of a file of a manifest with blocks.
+void CheckBlocks(const FileRecord& file, Problems* problems) {
+  const uint64_t expected = file.size / files::kHashedBlock + (file.size % files::kHashedBlock > 0);
+  if (file.blocks.size() == expected) return;
+  problems->Add(absl::StrCat("file '", file.name, "': expected ", expected, " blocks in ",
+                             file.size, " bytes, found ", file.blocks.size()));
+}
+
+// `piece` is a part of a tensor whose size is known to be possible.
+void CheckInFile(const Piece& piece, uint64_t file_size, Problems* problems) {
+  uint64_t bytes = 0;
+  const auto dtype = safetensors::DTypeOf(piece.dtype);
+  const auto elements = static_cast<uint64_t>(piece.end - piece.begin);
+  if (dtype.has_value() && piece.offset >= 0 &&
+      !__builtin_mul_overflow(elements, safetensors::ElementSize(*dtype), &bytes) &&
+      static_cast<uint64_t>(piece.offset) <= file_size &&
+      bytes <= file_size - static_cast<uint64_t>(piece.offset)) {
+    return;
+  }
+  problems->Add(absl::StrCat(EntryName(piece), ": ", elements, " elements of ", piece.dtype,
+                             " at byte ", piece.offset, " do not lie in '", piece.file,
+                             "', which has ", file_size, " bytes"));
+}
+
 bool IsPlainName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
@@ -71,14 +96,15 @@ bool IsPlainName(const std::string& name) {
 
 absl::Status CheckComplete(const Manifest& manifest) {
   Problems problems;
-  std::set<std::string> files;
+  std::map<std::string, uint64_t> files;  // name -> size
   for (const FileRecord& file : manifest.files) {
     if (!IsPlainName(file.name)) {
       problems.Add(absl::StrCat("file '", file.name, "': not a plain file name"));
     }
-    if (!files.insert(file.name).second) {
+    if (!files.emplace(file.name, file.size).second) {
       problems.Add(absl::StrCat("file '", file.name, "' is listed twice"));
     }
+    if (manifest.has_blocks()) CheckBlocks(file, &problems);
   }
   std::map<std::string, std::vector<const Piece*>> tensors;
   std::set<std::pair<std::string, std::string>> places;
@@ -93,6 +119,11 @@ absl::Status CheckComplete(const Manifest& manifest) {
     tensors[name].push_back(&piece);
   }
   for (auto& [name, pieces] : tensors) CheckTensor(name, std::move(pieces), &problems);
+  if (problems.count() == 0 && manifest.has_blocks()) {
+    for (const Piece& piece : manifest.pieces) {
+      CheckInFile(piece, files.at(piece.file), &problems);
+    }
+  }
   return problems.ToStatus(absl::StatusCode::kDataLoss, "manifest");
 }
 

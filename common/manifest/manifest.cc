@@ -17,7 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "muster-checkpoint";
-constexpr int64_t kVersion = 2;
 // Written before the manifest had a hash of itself.
 constexpr int64_t kVersionWithoutHash = 1;
 
@@ -96,10 +95,65 @@ Steering SteeringFromJson(const Json& json) {
   return steering;
 }
 
+Json ToJson(const OptimizerRecord& optimizer) {
+  Json groups = Json::array();
+  for (const OptimizerSettings& settings : optimizer.groups) {
+    Json group = Json::object();
+    for (const auto& [name, values] : settings) {
+      group[name] = values.size() == 1 ? Json(values[0]) : Json(values);
+    }
+    groups.push_back(std::move(group));
+  }
+  return {{"kind", optimizer.kind}, {"groups", std::move(groups)}};
+}
+
+OptimizerRecord OptimizerFromJson(const Json& json) {
+  OptimizerRecord optimizer;
+  json.at("kind").get_to(optimizer.kind);
+  for (const Json& group : json.at("groups")) {
+    OptimizerSettings& settings = optimizer.groups.emplace_back();
+    for (const auto& [name, value] : group.items()) {
+      settings.emplace_back(name, value.is_array() ? value.get<std::vector<double>>()
+                                                   : std::vector<double>{value.get<double>()});
+    }
+  }
+  return optimizer;
+}
+
+Json ToJson(const std::vector<ParameterRecord>& parameters) {
+  Json json = Json::array();
+  for (const ParameterRecord& parameter : parameters) {
+    json.push_back({{"name", parameter.name},
+                    {"shape", parameter.shape},
+                    {"dtype", parameter.dtype},
+                    {"trainable", parameter.trainable},
+                    {"ever_trained", parameter.ever_trained},
+                    {"group", parameter.group}});
+  }
+  return json;
+}
+
+std::vector<ParameterRecord> ParametersFromJson(const Json& json) {
+  std::vector<ParameterRecord> parameters;
+  for (const Json& item : json) {
+    ParameterRecord& parameter = parameters.emplace_back();
+    item.at("name").get_to(parameter.name);
+    item.at("shape").get_to(parameter.shape);
+    item.at("dtype").get_to(parameter.dtype);
+    item.at("trainable").get_to(parameter.trainable);
+    item.at("ever_trained").get_to(parameter.ever_trained);
+    item.at("group").get_to(parameter.group);
+  }
+  return parameters;
+}
+
 Json ToJson(const Manifest& manifest) {
   Json files = Json::array();
   for (const FileRecord& file : manifest.files) {
-    files.push_back({{"name", file.name}, {"size", file.size}, {"xxh3_128", file.hash}});
+    files.push_back({{"name", file.name},
+                     {"size", file.size},
+                     {"xxh3_128", file.hash},
+                     {"blocks_xxh3_128", file.blocks}});
   }
   Json pieces = Json::array();
   for (const Piece& piece : manifest.pieces) {
@@ -109,7 +163,8 @@ Json ToJson(const Manifest& manifest) {
                       {"begin", piece.begin},
                       {"end", piece.end},
                       {"file", piece.file},
-                      {"dtype", piece.dtype}});
+                      {"dtype", piece.dtype},
+                      {"offset", piece.offset}});
   }
   return {{"format", kFormat},
           {"version", kVersion},
@@ -125,13 +180,18 @@ Json ToJson(const Manifest& manifest) {
           {"world_size", manifest.world_size},
           {"strategy", manifest.strategy},
           {"model_kind", manifest.model_kind},
+          {"optimizer", ToJson(manifest.optimizer)},
+          {"parameters", ToJson(manifest.parameters)},
+          {"block_bytes", files::kHashedBlock},
           {"files", std::move(files)},
           {"pieces", std::move(pieces)}};
 }
 
 // Throws nlohmann's exceptions on missing keys and wrong types; Read turns them into a status.
-Manifest FromJson(const Json& json) {
+Manifest FromJson(const Json& json, int64_t version) {
   Manifest manifest;
+  manifest.version = version;
+  const bool blocks = manifest.has_blocks();
   json.at("job").get_to(manifest.job);
   if (json.contains("job_instance")) json["job_instance"].get_to(manifest.job_instance);
   json.at("step").get_to(manifest.step);
@@ -143,11 +203,16 @@ Manifest FromJson(const Json& json) {
   json.at("world_size").get_to(manifest.world_size);
   json.at("strategy").get_to(manifest.strategy);
   json.at("model_kind").get_to(manifest.model_kind);
+  if (blocks) {
+    manifest.optimizer = OptimizerFromJson(json.at("optimizer"));
+    manifest.parameters = ParametersFromJson(json.at("parameters"));
+  }
   for (const Json& item : json.at("files")) {
     FileRecord file;
     item.at("name").get_to(file.name);
     item.at("size").get_to(file.size);
     item.at("xxh3_128").get_to(file.hash);
+    if (blocks) item.at("blocks_xxh3_128").get_to(file.blocks);
     manifest.files.push_back(std::move(file));
   }
   for (const Json& item : json.at("pieces")) {
@@ -159,6 +224,7 @@ Manifest FromJson(const Json& json) {
     item.at("end").get_to(piece.end);
     item.at("file").get_to(piece.file);
     if (item.contains("dtype")) item["dtype"].get_to(piece.dtype);
+    if (blocks) item.at("offset").get_to(piece.offset);
     manifest.pieces.push_back(std::move(piece));
   }
   return manifest;
@@ -201,13 +267,17 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
     }
     if (format != kFormat || version < kVersionWithoutHash || version > kVersion) {
       return absl::DataLossError(absl::StrCat(path, ": expected ", kFormat, " version ",
-                                              kVersionWithoutHash, " or ", kVersion, ", found ",
+                                              kVersionWithoutHash, " to ", kVersion, ", found ",
                                               format, " version ", version));
     }
     if (version != kVersionWithoutHash) {
       RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
     }
-    Manifest manifest = FromJson(json);
+    Manifest manifest = FromJson(json, version);
+    if (manifest.has_blocks() && json.at("block_bytes").get<uint64_t>() != files::kHashedBlock) {
+      return absl::DataLossError(absl::StrCat(path, ": expected block_bytes ", files::kHashedBlock,
+                                              ", found ", json.at("block_bytes").dump()));
+    }
     RETURN_IF_ERROR(CheckName(directory, manifest));
     return manifest;
   } catch (const Json::exception& error) {

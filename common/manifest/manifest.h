@@ -22,6 +22,8 @@ struct FileRecord {
   std::string name;  // relative to the directory, without any slash
   uint64_t size = 0;
   std::string hash;  // XXH3 128-bit, 32 hexadecimal digits
+  // Of each files::kHashedBlock bytes of it, in the same form; empty before version 3.
+  std::vector<std::string> blocks = {};
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 
@@ -35,6 +37,8 @@ struct Piece {
   int64_t end = 0;
   std::string file;
   std::string dtype = "F32";  // of the whole tensor, by its name in safetensors files
+  // The byte of the file where its first element lies; -1 before version 3.
+  int64_t offset = -1;
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
@@ -57,7 +61,34 @@ struct Steering {
   friend bool operator==(const Steering&, const Steering&) = default;
 };
 
+// Settings of the optimizer for some of the parameters, with their names in the job file ("lr",
+// "betas"), each with its numbers; true and false are 1 and 0.
+using OptimizerSettings = std::vector<std::pair<std::string, std::vector<double>>>;
+
+struct OptimizerRecord {
+  std::string kind;  // "adamw"; empty: the job trains nothing
+  std::vector<OptimizerSettings> groups;
+  friend bool operator==(const OptimizerRecord&, const OptimizerRecord&) = default;
+};
+
+struct ParameterRecord {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::string dtype;
+  bool trainable = false;
+  // It was trained at some time, so the optimizer has its state (if this kind of optimizer keeps
+  // any), also if it is frozen now.
+  bool ever_trained = false;
+  int64_t group = 0;  // of the optimizer
+  friend bool operator==(const ParameterRecord&, const ParameterRecord&) = default;
+};
+
+// The version that Write writes.
+inline constexpr int64_t kVersion = 3;
+
 struct Manifest {
+  // Of the format in which it was read.
+  int64_t version = kVersion;
   std::string job;
   // Distinguishes the job from another job of the same name; empty in version 1.
   std::string job_instance;
@@ -70,9 +101,16 @@ struct Manifest {
   int64_t world_size = 0;
   std::string strategy;
   std::string model_kind;
+  OptimizerRecord optimizer;
+  // In the order in which the source model registers them (Hugging Face's, if it has this model):
+  // the position is the index in the state of a Python optimizer. Empty before version 3.
+  std::vector<ParameterRecord> parameters;
   std::vector<FileRecord> files;
   std::vector<Piece> pieces;
   friend bool operator==(const Manifest&, const Manifest&) = default;
+
+  // Whether files have hashes of their blocks, and pieces have offsets.
+  bool has_blocks() const { return version >= 3; }
 };
 
 // The name of a piece's entry in its file.
@@ -90,8 +128,15 @@ absl::Status Write(const Manifest& manifest, const std::string& directory,
 absl::StatusOr<Manifest> Read(const std::string& directory);
 
 // DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
-// in files that are listed.
+// in files that are listed; since version 3, inside of these files, which have a hash for each
+// block.
 absl::Status CheckComplete(const Manifest& manifest);
+
+// Checks that the files of a complete manifest exist and have its sizes, without reading them. In a
+// manifest without blocks, also the files' headers, and its pieces get their offsets. DATA_LOSS
+// lists what is damaged, at most 3 entries. If nothing is damaged, other errors say what could not
+// be found or read.
+absl::Status CheckFiles(const std::string& directory, Manifest* manifest);
 
 // Read, CheckComplete, and every file against its size, its hash and its own header. Reads
 // everything once. DATA_LOSS lists what is damaged, at most 3 entries. If nothing is damaged, other

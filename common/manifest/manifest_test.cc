@@ -28,7 +28,9 @@ class ManifestTest : public ::testing::Test {
                  .cursor = 96,
                  .world_size = 2,
                  .strategy = "ddp",
-                 .model_kind = "mlp"};
+                 .model_kind = "mlp",
+                 .optimizer = {"adamw", {{{"lr", {0.5}}, {"betas", {0.9, 0.95}}, {"eps", {1e-8}}}}},
+                 .parameters = {{"w", {2, 3}, "F32", true, true, 0}}};
     AddFile("rank-0.safetensors", {{"param/w", safetensors::DType::kF32, {4}}});
     AddFile("rank-1.safetensors", {{"param/w", safetensors::DType::kF32, {2}},
                                    {"step/w", safetensors::DType::kF32, {1}},
@@ -37,13 +39,19 @@ class ManifestTest : public ::testing::Test {
                         {"param", "w", {2, 3}, 4, 6, "rank-1.safetensors"},
                         {"step", "w", {}, 0, 1, "rank-1.safetensors"},
                         {"buffer", "n", {}, 0, 1, "rank-1.safetensors", "I64"}};
+    for (Piece& piece : manifest_.pieces) {
+      const auto file = safetensors::File::Open(dir_.Path(piece.file));
+      piece.offset =
+          static_cast<int64_t>(file->header().data_offset + file->Find(EntryName(piece))->begin);
+    }
   }
 
   void AddFile(const std::string& name, std::vector<safetensors::Entry> entries) {
     const auto plan = safetensors::Plan(std::move(entries), {});
     const std::string text = plan->prefix + std::string(plan->entries.back().end, 'x');
     ASSERT_TRUE(files::WriteAtomically(dir_.Path(name), text).ok());
-    manifest_.files.push_back({name, text.size(), files::HashBytes(text.data(), text.size())});
+    const std::string hash = files::HashBytes(text.data(), text.size());
+    manifest_.files.push_back({name, text.size(), hash, {hash}});
   }
 
   // Writes the manifest, then changes its text.
@@ -65,8 +73,18 @@ class ManifestTest : public ::testing::Test {
     ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
   }
 
+  // What Verify finds in the same checkpoint of an older version.
+  Manifest AsVersion(int64_t version) const {
+    Manifest manifest = manifest_;
+    manifest.version = version;
+    manifest.optimizer = {};
+    manifest.parameters.clear();
+    for (FileRecord& file : manifest.files) file.blocks.clear();
+    return manifest;
+  }
+
   void WriteAsVersion1() {
-    Edit("\"version\": 2", "\"version\": 1");
+    Edit("\"version\": 3", "\"version\": 1");
     std::string text = *files::ReadFile(dir_.Path(kFileName));
     const size_t at = text.find(" \"manifest_xxh3_128\"");
     text.erase(at, text.find('\n', at) + 1 - at);
@@ -118,14 +136,14 @@ TEST_F(ManifestTest, EveryTruncationOfTheManifestIsRefused) {
 }
 
 TEST_F(ManifestTest, OtherVersionIsNamed) {
-  Edit("\"version\": 2", "\"version\": 3");
+  Edit("\"version\": 3", "\"version\": 4");
   EXPECT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kDataLoss)
       << "its hash is another one";
   Rehash();
   EXPECT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kUnimplemented)
       << "nobody calls it damaged";
   EXPECT_THAT(std::string(Read(dir_.path()).status().message()),
-              HasSubstr("has version 3 of muster-checkpoint, this program reads up to 2"));
+              HasSubstr("has version 4 of muster-checkpoint, this program reads up to 3"));
 }
 
 TEST_F(ManifestTest, AnyChangeOfItsTextIsDamage) {
@@ -162,11 +180,48 @@ TEST_F(ManifestTest, Version1IsRead) {
   WriteAsVersion1();
   const auto read = Verify(dir_.path());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, manifest_);
+  EXPECT_EQ(*read, AsVersion(1));
+}
+
+// As it was written before files had hashes of their blocks.
+TEST_F(ManifestTest, Version2IsRead) {
+  Edit("\"version\": 3", "\"version\": 2");
+  Rehash();
+  const auto read = Verify(dir_.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, AsVersion(2)) << "the offsets are those of the files' headers";
+  Manifest opened = *Read(dir_.path());
+  EXPECT_EQ(opened.pieces[0].offset, -1);
+  ASSERT_TRUE(CheckFiles(dir_.path(), &opened).ok());
+  EXPECT_EQ(opened, AsVersion(2));
+}
+
+TEST_F(ManifestTest, ADamagedBlockIsNamed) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  std::string text = *files::ReadFile(dir_.Path("rank-1.safetensors"));
+  text.back() ^= 1;
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("rank-1.safetensors"), text).ok());
+  EXPECT_THAT(VerifyError(), AllOf(HasSubstr("rank-1.safetensors: bytes 0 to "),
+                                   HasSubstr(": expected the hash "), HasSubstr(", found ")));
+}
+
+TEST_F(ManifestTest, PiecesLieInTheirFilesWhichHaveAHashForEachBlock) {
+  const Manifest good = manifest_;
+  manifest_.files[0].blocks.clear();
+  EXPECT_THAT(CompleteError(), HasSubstr("'rank-0.safetensors': expected 1 blocks in "));
+  for (const int64_t offset : {int64_t{-1}, int64_t{1} << 62}) {
+    manifest_ = good;
+    manifest_.pieces[0].offset = offset;
+    EXPECT_THAT(CompleteError(), HasSubstr("param/w: 4 elements of F32 at byte ")) << offset;
+  }
+  manifest_ = good;
+  manifest_.pieces[0].offset -= 4;
+  EXPECT_THAT(VerifyError(), HasSubstr("entry 'param/w': expected it at byte "));
 }
 
 TEST_F(ManifestTest, PiecesWithoutADtypeAreF32) {
   manifest_.pieces.pop_back();
+  manifest_.parameters.clear();
   WriteAsVersion1();
   std::string text = *files::ReadFile(dir_.Path(kFileName));
   const std::string dtype = ",\n   \"dtype\": \"F32\"";
@@ -177,7 +232,7 @@ TEST_F(ManifestTest, PiecesWithoutADtypeAreF32) {
   ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
   const auto read = Verify(dir_.path());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, manifest_);
+  EXPECT_EQ(*read, AsVersion(1));
 }
 
 TEST_F(ManifestTest, StepAndGenerationAreThoseOfTheDirectorysName) {
@@ -242,7 +297,7 @@ TEST_F(ManifestTest, AnyFlippedBitOfAFileIsFoundByHash) {
     std::string bad = good;
     bad[at] ^= 4;
     ASSERT_TRUE(files::WriteAtomically(dir_.Path("rank-1.safetensors"), bad).ok());
-    EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: expected the hash"));
+    EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: bytes 0 to "));
   }
 }
 

@@ -1,7 +1,10 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,7 @@ namespace {
 struct Contents {
   uint64_t size = 0;
   std::string hash;
+  std::vector<std::string> blocks;
 };
 
 // Read, not mapped, so that a failed read is an error and not a signal.
@@ -28,15 +32,18 @@ absl::StatusOr<Contents> ReadContents(const std::string& path) {
   if (fd < 0) return files::ErrnoStatus(errno, "open", path);
   Contents contents;
   files::Hasher hasher;
+  files::BlockHasher blocks;
   std::vector<char> block(1 << 20);
   while (true) {
     const ssize_t got = read(fd, block.data(), block.size());
     if (got > 0) {
       hasher.Update(block.data(), static_cast<size_t>(got));
+      blocks.Update(block.data(), static_cast<size_t>(got));
       contents.size += static_cast<uint64_t>(got);
     } else if (got == 0) {
       close(fd);
       contents.hash = hasher.Hex();
+      contents.blocks = blocks.Finish();
       return contents;
     } else if (errno != EINTR) {
       const int error = errno;
@@ -46,48 +53,84 @@ absl::StatusOr<Contents> ReadContents(const std::string& path) {
   }
 }
 
-// The file against its record; then its header against the pieces that should be in it.
-absl::Status VerifyFile(const std::string& directory, const FileRecord& record,
-                        const std::vector<Piece>& pieces) {
-  const std::string path = files::JoinPath(directory, record.name);
+absl::Status WrongSize(const std::string& path, uint64_t expected, uint64_t found) {
+  return absl::DataLossError(absl::StrCat(path, ": expected ", expected, " bytes, found ", found));
+}
+
+// The contents against the file's record.
+absl::Status CheckContents(const std::string& path, const FileRecord& record) {
   ASSIGN_OR_RETURN(const Contents found, ReadContents(path));
-  if (found.size != record.size) {
+  if (found.size != record.size) return WrongSize(path, record.size, found.size);
+  for (size_t i = 0; i < record.blocks.size(); ++i) {
+    if (found.blocks[i] == record.blocks[i]) continue;
     return absl::DataLossError(
-        absl::StrCat(path, ": expected ", record.size, " bytes, found ", found.size));
+        absl::StrCat(path, ": bytes ", i * files::kHashedBlock, " to ",
+                     std::min<uint64_t>((i + 1) * files::kHashedBlock, record.size),
+                     ": expected the hash ", record.blocks[i], ", found ", found.blocks[i]));
   }
   if (found.hash != record.hash) {
     return absl::DataLossError(
         absl::StrCat(path, ": expected the hash ", record.hash, ", found ", found.hash));
   }
+  return absl::OkStatus();
+}
+
+using PiecesByFile = std::map<std::string, std::vector<Piece*>>;
+
+PiecesByFile ByFile(std::vector<Piece>* pieces) {
+  PiecesByFile by_file;
+  for (Piece& piece : *pieces) by_file[piece.file].push_back(&piece);
+  return by_file;
+}
+
+// The header of a file against the pieces that should be in it. Pieces without an offset get it.
+absl::Status CheckHeader(const std::string& path, const std::vector<Piece*>& pieces) {
   ASSIGN_OR_RETURN(const safetensors::File opened, safetensors::File::Open(path));
-  for (const Piece& piece : pieces) {
-    if (piece.file != record.name) continue;
-    const std::string name = EntryName(piece);
-    const safetensors::Entry* entry = opened.Find(name);
+  for (Piece* const each : pieces) {
+    Piece& piece = *each;
+    const std::string entry_name = EntryName(piece);
+    const safetensors::Entry* entry = opened.Find(entry_name);
     const std::vector<int64_t> expected = {piece.end - piece.begin};
     if (entry == nullptr) {
-      return absl::DataLossError(absl::StrCat(path, ": no entry '", name, "'"));
+      return absl::DataLossError(absl::StrCat(path, ": no entry '", entry_name, "'"));
     }
     if (safetensors::Name(entry->dtype) != piece.dtype || entry->shape != expected) {
-      return absl::DataLossError(absl::StrCat(path, ": entry '", name, "': expected ", piece.dtype,
-                                              " ", safetensors::ShapeString(expected), ", found ",
-                                              safetensors::Name(entry->dtype), " ",
+      return absl::DataLossError(absl::StrCat(path, ": entry '", entry_name, "': expected ",
+                                              piece.dtype, " ", safetensors::ShapeString(expected),
+                                              ", found ", safetensors::Name(entry->dtype), " ",
                                               safetensors::ShapeString(entry->shape)));
+    }
+    const auto offset = static_cast<int64_t>(opened.header().data_offset + entry->begin);
+    if (piece.offset < 0) piece.offset = offset;
+    if (piece.offset != offset) {
+      return absl::DataLossError(absl::StrCat(path, ": entry '", entry_name,
+                                              "': expected it at byte ", piece.offset,
+                                              ", found it at ", offset));
     }
   }
   return absl::OkStatus();
 }
 
-}  // namespace
+absl::Status CheckSize(const std::string& path, uint64_t expected) {
+  struct stat found = {};
+  if (stat(path.c_str(), &found) != 0) return files::ErrnoStatus(errno, "open", path);
+  // Something else in its place is no damage of the file.
+  if (!S_ISREG(found.st_mode)) {
+    return files::ErrnoStatus(S_ISDIR(found.st_mode) ? EISDIR : EINVAL, "read", path);
+  }
+  const auto size = static_cast<uint64_t>(found.st_size);
+  return size == expected ? absl::OkStatus() : WrongSize(path, expected, size);
+}
 
-absl::StatusOr<Manifest> Verify(const std::string& directory) {
-  ASSIGN_OR_RETURN(Manifest manifest, Read(directory));
-  RETURN_IF_ERROR(Annotate(CheckComplete(manifest), directory));
+// Calls `check` for each file. Damage comes first; other errors say what could not be read.
+template <typename Check>
+absl::Status ForEachFile(const std::string& directory, const Manifest& manifest,
+                         const Check& check) {
   Problems damaged;
   Problems unread;
   absl::StatusCode code = absl::StatusCode::kOk;
   for (const FileRecord& record : manifest.files) {
-    const absl::Status status = VerifyFile(directory, record, manifest.pieces);
+    const absl::Status status = check(files::JoinPath(directory, record.name), record);
     if (status.ok()) continue;
     if (absl::IsDataLoss(status)) {
       damaged.Add(Message(status));
@@ -97,7 +140,30 @@ absl::StatusOr<Manifest> Verify(const std::string& directory) {
     }
   }
   if (damaged.count() > 0) return absl::DataLossError(damaged.Text());
-  if (unread.count() > 0) return absl::Status(code, unread.Text());
+  return absl::Status(code, unread.Text());
+}
+
+}  // namespace
+
+absl::Status CheckFiles(const std::string& directory, Manifest* manifest) {
+  PiecesByFile pieces = ByFile(&manifest->pieces);
+  return ForEachFile(directory, *manifest,
+                     [&](const std::string& path, const FileRecord& record) -> absl::Status {
+                       RETURN_IF_ERROR(CheckSize(path, record.size));
+                       if (manifest->has_blocks()) return absl::OkStatus();
+                       return CheckHeader(path, pieces[record.name]);
+                     });
+}
+
+absl::StatusOr<Manifest> Verify(const std::string& directory) {
+  ASSIGN_OR_RETURN(Manifest manifest, Read(directory));
+  RETURN_IF_ERROR(Annotate(CheckComplete(manifest), directory));
+  PiecesByFile pieces = ByFile(&manifest.pieces);
+  RETURN_IF_ERROR(ForEachFile(
+      directory, manifest, [&](const std::string& path, const FileRecord& record) -> absl::Status {
+        RETURN_IF_ERROR(CheckContents(path, record));
+        return CheckHeader(path, pieces[record.name]);
+      }));
   return manifest;
 }
 

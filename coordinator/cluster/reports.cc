@@ -225,6 +225,7 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
     case commands::Kind::kSetLearningRate:
     case commands::Kind::kCancel:
     case commands::Kind::kPlanTrainability:
+    case commands::Kind::kGatherOptimizerState:
       return;
   }
 }

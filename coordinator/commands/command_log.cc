@@ -11,7 +11,7 @@ namespace {
 // (worker/train/command_schedule.h), so they keep their number.
 bool IsDoneOnce(Kind kind) {
   return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
-         kind == Kind::kSaveCheckpoint;
+         kind == Kind::kSaveCheckpoint || kind == Kind::kGatherOptimizerState;
 }
 
 // The reason code of a command that was open when its job ended.
@@ -49,6 +49,8 @@ const char* Name(Kind kind) {
       return "cancel";
     case Kind::kPlanTrainability:
       return "plan_trainability";
+    case Kind::kGatherOptimizerState:
+      return "gather_optimizer_state";
   }
   return "unknown";
 }

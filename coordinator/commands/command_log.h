@@ -30,6 +30,7 @@ enum class Kind {
   kResume = 7,
   kCancel = 8,
   kPlanTrainability = 9,
+  kGatherOptimizerState = 10,
 };
 // "save_checkpoint".
 const char* Name(Kind kind);

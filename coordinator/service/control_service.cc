@@ -134,6 +134,25 @@ grpc::ServerUnaryReactor* ControlService::SaveCheckpoint(grpc::CallbackServerCon
                      response, context->DefaultReactor(), NeedsCheckpoints);
 }
 
+grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
+    grpc::CallbackServerContext* context, const v1::GatherOptimizerStateRequest* request,
+    v1::Operation* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const std::string& path = request->file().path();
+      path.empty() || path.front() != '/' || path.back() == '/') {
+    reactor->Finish(ToWire(
+        Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
+               absl::StrCat("file.path is '", path, "'; expected the absolute path of a file"))));
+    return reactor;
+  }
+  v1::Command contents;
+  *contents.mutable_gather_optimizer_state()->mutable_file() = request->file();
+  return PostCommand(engine_,
+                     CommandOf("gather_optimizer_state", *request,
+                               commands::Kind::kGatherOptimizerState, contents, AtStep(*request)),
+                     response, reactor, NeedsOptimizer);
+}
+
 grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerContext* context,
                                                           const v1::SetLearningRateRequest* request,
                                                           v1::Operation* response) {

@@ -4,8 +4,10 @@ The process takes the micro-batches of all ranks one after the other, adds up th
 place, divides once by their number and steps torch.optim. Nothing here comes from Muster but the
 formats."""
 
+import copy
 import dataclasses
 import fnmatch
+import itertools
 import json
 import math
 import pathlib
@@ -220,6 +222,18 @@ def build_optimizer(options, model):
     return OPTIMIZERS[kind](param_groups, **settings)
 
 
+def grouped_optimizer(options, model):
+    """torch.optim with one param_group for all parameters that have the same settings, as people
+    write it: in the order of the model, the groups in that of their first parameters."""
+    single = build_optimizer(options, model).param_groups
+    groups = {}
+    for own in single:
+        settings = {key: value for key, value in own.items() if key != "params"}
+        groups.setdefault(repr(settings), settings | {"params": []})["params"] += own["params"]
+    kind, settings = next((kind, options[kind]) for kind in OPTIMIZERS if kind in options)
+    return OPTIMIZERS[kind](list(groups.values()), **settings)
+
+
 def autocast(spec):
     """What the job's forwards run under."""
     types = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -251,12 +265,25 @@ class Result:
     )  # that each step's loss was multiplied by
     steps: dict = dataclasses.field(default_factory=dict)  # step -> AdamW's own count of its steps
     moments: dict = dataclasses.field(default_factory=dict)  # step -> {slot/name: tensor}
+    optimizer: dict = None  # its state_dict() at the end
 
 
-def train(spec, seed_of_sampler=None, before_step=None):
+@dataclasses.dataclass
+class Start:
+    """Where a run goes on."""
+
+    step: int  # steps done
+    parameters: dict  # {name: tensor}
+    optimizer: dict  # for load_state_dict of grouped_optimizer; None: it begins anew
+
+
+def train(spec, seed_of_sampler=None, before_step=None, start=None):
     """Runs the job's one fit stage. `seed_of_sampler` is for tests of the tests. `before_step(step,
     model)` may freeze and unfreeze parameters."""
     model = build(spec).train()
+    if start is not None and start.parameters:
+        missing, unexpected = model.load_state_dict(start.parameters, strict=False)
+        assert not unexpected and missing in ([], ["lm_head.weight"])
     data = open_data(spec, "train")
     batch = spec["batch"]
     plan = sampler.steps(
@@ -270,13 +297,19 @@ def train(spec, seed_of_sampler=None, before_step=None):
     )
     (stage,) = spec["stages"]
     total_steps = stage["fit"]["steps"]
-    optimizer = build_optimizer(spec["optimizer"], model)
+    if start is None:
+        optimizer = build_optimizer(spec["optimizer"], model)
+    else:
+        optimizer = grouped_optimizer(spec["optimizer"], model)
+        if start.optimizer is not None:
+            optimizer.load_state_dict(copy.deepcopy(start.optimizer))
     scaler = grad_scaler(spec)
+    done = start.step if start is not None else 0
     scheduler = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, rate_factor(spec.get("schedule", {}), total_steps)
+        optimizer, rate_factor(spec.get("schedule", {}), total_steps), last_epoch=done - 1
     )
     result = Result([], [], {})
-    for step, ranks in zip(range(1, total_steps + 1), plan):
+    for step, ranks in itertools.islice(zip(range(1, total_steps + 1), plan), done, None):
         if before_step is not None:
             before_step(step, model)
         optimizer.zero_grad()
@@ -311,6 +344,7 @@ def train(spec, seed_of_sampler=None, before_step=None):
         result.parameters[step] = {
             name: parameter.detach().clone() for name, parameter in model.named_parameters()
         }
+    result.optimizer = optimizer.state_dict()
     return result
 
 

@@ -9,16 +9,25 @@ from tests import bazel
 from tests.parity import checkpoints, cluster
 
 
-def run(spec, folder, changes=None, start=None):
+def run(spec, folder, changes=None, start=None, commands=()):
     """The folders of the checkpoints, by step. `changes`: {steps done: rules of trainability};
-    `start`: folder of the checkpoint to go on from. Needs //worker/control:muster-session."""
+    `start`: folder of the checkpoint to go on from; `commands`: further ones. Needs
+    //worker/control:muster-session."""
+    steering = [
+        {"at_step": done, "set_trainability": {"rules": rules}}
+        for done, rules in sorted((changes or {}).items())
+        if rules
+    ]
+    errors = errors_of(spec, folder, [*steering, *commands], start)
+    assert errors == [], errors
+    return checkpoints.all_steps(folder / "checkpoints", "job")
+
+
+def errors_of(spec, folder, commands, start=None):
+    """What muster-session says of commands that failed. It saves every step of the job."""
     folder.mkdir()
     spec = checkpoints.with_checkpoints(spec, folder)
     (folder / "job.yaml").write_text(json.dumps(spec))
-    commands = [
-        {"at_step": done, "set_trainability": {"rules": rules}}
-        for done, rules in sorted((changes or {}).items())
-    ]
     (folder / "commands").write_text("".join(json.dumps(command) + "\n" for command in commands))
     command = [
         bazel.runfile("worker/control/muster-session"),
@@ -35,5 +44,14 @@ def run(spec, folder, changes=None, start=None):
             shutil.copy(start.parent / name, own.parent)
         command += ["--from", own]
     done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
-    assert done.returncode == 0 and "command" not in done.stderr, done.stderr
-    return checkpoints.all_steps(folder / "checkpoints", "job")
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stderr.splitlines() if line.startswith("command ")]
+
+
+def failure_of(spec, folder):
+    """What muster-session says of a job that fails."""
+    (folder / "job.yaml").write_text(json.dumps(spec))
+    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
+    assert done.returncode == 100, done.stderr
+    return done.stderr

@@ -190,6 +190,46 @@ def test_what_is_asked_of_a_job(cluster):
     muster.cli("operation", "nonsense", expect=2)
 
 
+def test_the_optimizers_state_in_python(cluster):
+    muster = cluster
+    muster.agent("node", slots=2)
+    job_file = write_job(
+        muster, stages=[{"fit": {"steps": 100000}}], strategy={"fsdp": {}}, export=None
+    )
+    muster.cli("submit", job_file, "--id", "job")
+    await_state(muster, "job", "RUNNING")
+    muster.cli("pause", "job", "--wait")
+    path = muster.folder / "new/state.pt"
+    gather = ("gather-optimizer-state", "job", "--out", path, "--wait", "-o", "json")
+    done = muster.cli(*gather).json()
+    result = done["result"]["gathered_optimizer_state"]
+    assert result["path"] == str(path) and int(result["bytes"]) == path.stat().st_size
+    assert result["step"] == done["applied_at_step"]
+    state = torch.load(path, weights_only=True)
+    assert state["state"][0]["step"].item() == int(result["step"])
+    names = state["param_groups"][0]["param_names"]
+    assert len(state["state"]) == len(names)
+
+    again = muster.cli(*gather, expect=1).json()
+    assert again["error"]["code"] == "ALREADY_EXISTS"
+    assert "there is such a file" in again["error"]["message"]
+    muster.cli(*gather, "--overwrite", "--key", "name")
+    assert list(torch.load(path, weights_only=True)["state"]) == names
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+    # Killed while the operation is under way or before: the next generation carries it out.
+    other = muster.folder / "new/other.pt"
+    left = muster.cli("gather-optimizer-state", "job", "--out", other, "-o", "json").json()
+    kill_a_worker(muster)
+    harness.eventually(lambda: operation(muster, left["name"])["done"], "it is done")
+    assert "error" not in operation(muster, left["name"])
+    assert torch.load(other, weights_only=True)["state"]
+    assert sorted(found.name for found in path.parent.iterdir()) == ["other.pt", "state.pt"]
+    refused = muster.cli("gather-optimizer-state", "job", "--out", "/", expect=2).err
+    assert "expected the absolute path of a file" in refused
+    muster.cli("stop", "job", "--wait")
+
+
 def test_masks_that_differ_end_the_job_by_name(cluster):
     """The plug-in's step hook freezes its weight on one rank only, before step 3."""
     muster = cluster

@@ -29,6 +29,9 @@ inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
     case Kind::kSaveCheckpoint:
       result.what = train::SaveCheckpointCommand();
       break;
+    case Kind::kGatherOptimizerState:
+      result.what = train::GatherOptimizerStateCommand();
+      break;
     case Kind::kPause:
       result.what = train::PauseCommand();
       break;

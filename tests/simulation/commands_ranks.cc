@@ -101,7 +101,8 @@ void CommandsSimulation::CarryOut(Rank& leader, const train::CommandSchedule::Du
           // Nothing: the simulated session has no learning rate and no parameters, and no client
           // asks for a stop.
           [](const OneOf<train::NoCommand, train::StopCommand, train::SetLearningRateCommand,
-                         train::SetTrainabilityCommand, train::RefreshCommand> auto&) {},
+                         train::SetTrainabilityCommand, train::RefreshCommand,
+                         train::GatherOptimizerStateCommand> auto&) {},
       },
       due.command.what);
   Report(leader, cluster::CommandFinished{number, outcome});

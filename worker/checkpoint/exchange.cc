@@ -86,6 +86,30 @@ absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std:
   return std::string(data, static_cast<size_t>(bytes));
 }
 
+absl::StatusOr<std::vector<std::string>> GatherTexts(comm::Communicator& communicator,
+                                                     const std::string& mine, const char* what,
+                                                     int64_t step) {
+  const int64_t ranks = communicator.world_size();
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(mine.size()), at::kLong);
+  const at::Tensor sizes = at::zeros({ranks}, at::kLong);
+  RETURN_IF_ERROR(communicator.AllGather(sizes, size, {what, step})->Wait());
+  const int64_t* const bytes = sizes.const_data_ptr<int64_t>();
+  const int64_t most = *std::max_element(bytes, bytes + ranks);
+  std::vector<std::string> texts(ranks);
+  if (most == 0) return texts;
+  // All of one length, as the words that every communicator takes.
+  const int64_t words = (most + 7) / 8;
+  const at::Tensor in = at::zeros({words}, at::kLong);
+  const at::Tensor out = at::zeros({ranks * words}, at::kLong);
+  std::memcpy(in.mutable_data_ptr(), mine.data(), mine.size());
+  RETURN_IF_ERROR(communicator.AllGather(out, in, {what, step})->Wait());
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    texts[rank].assign(reinterpret_cast<const char*>(out.const_data_ptr<int64_t>() + rank * words),
+                       bytes[rank]);
+  }
+  return texts;
+}
+
 std::vector<int64_t> Failed(const std::vector<PartResult>& results) {
   std::vector<int64_t> ranks;
   for (size_t rank = 0; rank < results.size(); ++rank) {

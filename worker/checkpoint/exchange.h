@@ -23,6 +23,11 @@ absl::StatusOr<std::vector<PartResult>> Exchange(comm::Communicator& communicato
                                                  const PartResult& mine, const char* what,
                                                  int64_t step);
 
+// The texts of all ranks, in rank order. Collective; an error is the communicator's.
+absl::StatusOr<std::vector<std::string>> GatherTexts(comm::Communicator& communicator,
+                                                     const std::string& mine, const char* what,
+                                                     int64_t step);
+
 // The ranks with errors.
 std::vector<int64_t> Failed(const std::vector<PartResult>& results);
 

@@ -49,6 +49,19 @@ TEST(ExchangeTest, LongErrorsAreCut) {
   }
 }
 
+TEST(ExchangeTest, EveryRankReceivesTheTextsOfAllWhateverTheirLengths) {
+  const std::vector<std::string> texts = {"", std::string(1000, 'x') + "y", "z"};
+  auto group = comm::LocalGroup::Create(3);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    threads.emplace_back([&, rank, communicator = std::move(group[rank])] {
+      EXPECT_EQ(*GatherTexts(*communicator, texts[rank], "test", 1), texts);
+      EXPECT_EQ(*GatherTexts(*communicator, "", "test", 2), std::vector<std::string>(3));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(CombineTest, NamesTheRanksUnderTheFirstOnesCode) {
   EXPECT_TRUE(Combine({manifest::FileRecord(), manifest::FileRecord()}).ok());
   EXPECT_EQ(Combine({manifest::FileRecord(), absl::DataLossError("a"), absl::InternalError("b")}),

@@ -4,34 +4,29 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/layout/placement.h"
 #include "common/problems/problems.h"
+#include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/checked_file.h"
 #include "worker/checkpoint/shard.h"
-#include "worker/device/memory.h"
 
 namespace muster::checkpoint {
 
 using safetensors::ShapeString;
 
-absl::StatusOr<VerifiedCheckpoint> VerifiedCheckpoint::Open(const std::string& directory) {
-  ASSIGN_OR_RETURN(manifest::Manifest manifest, manifest::Verify(directory));
-  std::map<std::string, safetensors::File> files;
-  for (const manifest::FileRecord& record : manifest.files) {
-    ASSIGN_OR_RETURN(safetensors::File file,
-                     safetensors::File::Open(files::JoinPath(directory, record.name)));
-    files.emplace(record.name, std::move(file));
-  }
-  return VerifiedCheckpoint(std::move(manifest), std::move(files));
+absl::StatusOr<Reader> Reader::Open(const std::string& directory) {
+  ASSIGN_OR_RETURN(manifest::Manifest manifest, manifest::Read(directory));
+  RETURN_IF_ERROR(Annotate(manifest::CheckComplete(manifest), directory));
+  RETURN_IF_ERROR(manifest::CheckFiles(directory, &manifest));
+  return Reader(directory, std::move(manifest));
 }
 
-VerifiedCheckpoint::VerifiedCheckpoint(manifest::Manifest manifest,
-                                       std::map<std::string, safetensors::File> files)
-    : manifest_(std::move(manifest)), files_(std::move(files)) {}
+Reader::Reader(std::string directory, manifest::Manifest manifest)
+    : directory_(std::move(directory)), manifest_(std::move(manifest)) {}
 
-absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) const {
+absl::Status Reader::CheckFits(const State& state, Surplus surplus) const {
   std::map<std::string, const manifest::Piece*> saved;
   for (const manifest::Piece& piece : manifest_.pieces) saved[manifest::EntryName(piece)] = &piece;
   Problems problems;
@@ -60,8 +55,7 @@ absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) 
                                         manifest_.model_kind, ") does not fit"));
 }
 
-absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCopies(
-    const State& state, Surplus surplus) const {
+absl::StatusOr<std::vector<Reader::Copy>> Reader::Plan(const State& state, Surplus surplus) const {
   RETURN_IF_ERROR(CheckState(state));
   RETURN_IF_ERROR(CheckFits(state, surplus));
 
@@ -100,34 +94,54 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
   copies.reserve(moves.size());
   for (const layout::Move& move : moves) {
     const manifest::Piece& piece = *pieces.at({move.from, move.parameter});
-    const safetensors::File& file = files_.at(piece.file);
     const HeldPiece& target = *held[move.parameter];
     const int64_t size = target.tensor.element_size();
-    copies.push_back(
-        {file.data(*file.Find(names[move.parameter])) + (move.begin - piece.begin) * size,
-         target.tensor, (move.begin - target.begin) * size,
-         static_cast<size_t>((move.end - move.begin) * size)});
+    copies.push_back({piece.file, piece.offset + (move.begin - piece.begin) * size, target.tensor,
+                      (move.begin - target.begin) * size, (move.end - move.begin) * size});
   }
   return copies;
 }
 
-void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies) {
-  for (const VerifiedCheckpoint::Copy& copy : copies) {
-    activity::ByBlocks(copy.bytes, [&](size_t offset, size_t bytes) {
-      device::CopyFromHost(copy.to, copy.begin + static_cast<int64_t>(offset), copy.from + offset,
-                           static_cast<int64_t>(bytes));
-      return true;
-    });
+absl::Status Reader::Read(const std::vector<Copy>& copies, Into into, const Blocks& others,
+                          Blocks* failed) const {
+  std::map<std::string, CheckedFile> files;
+  for (const manifest::FileRecord& record : manifest_.files) {
+    files.emplace(record.name, CheckedFile(directory_, record));
   }
+  for (const Copy& copy : copies) {
+    files.at(copy.file).Want(
+        {copy.offset, copy.bytes, into == Into::kTensors ? copy.to : at::Tensor(), copy.begin});
+  }
+  for (const Block& block : others) {
+    const auto file = files.find(block.file);
+    if (file != files.end()) file->second.Check(block.number);
+  }
+  Problems damaged;
+  Problems unread;
+  absl::StatusCode code = absl::StatusCode::kOk;
+  for (auto& [name, file] : files) {
+    for (const auto& [block, status] : file.Read()) {
+      failed->insert({name, block});
+      if (absl::IsDataLoss(status)) {
+        damaged.Add(Message(status));
+      } else {
+        if (code == absl::StatusCode::kOk) code = status.code();
+        unread.Add(Message(status));
+      }
+    }
+  }
+  if (damaged.count() > 0) return absl::DataLossError(damaged.Text());
+  return absl::Status(code, unread.Text());
 }
 
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
                                         Surplus surplus) {
-  ASSIGN_OR_RETURN(const VerifiedCheckpoint checkpoint, VerifiedCheckpoint::Open(directory));
-  const auto copies = checkpoint.PlanCopies(state, surplus);
+  ASSIGN_OR_RETURN(const Reader reader, Reader::Open(directory));
+  const auto copies = reader.Plan(state, surplus);
   RETURN_IF_ERROR(Annotate(copies.status(), directory));
-  Fill(*copies);
-  return checkpoint.manifest();
+  Blocks failed;
+  RETURN_IF_ERROR(reader.Read(*copies, Reader::Into::kTensors, {}, &failed));
+  return reader.manifest();
 }
 
 }  // namespace muster::checkpoint

@@ -1,10 +1,10 @@
-// Reading a checkpoint: all of it is verified before any of it is used.
+// Reading a checkpoint: a rank reads the ranges of the files that it needs, and checks what it
+// reads.
 #ifndef MUSTER_WORKER_CHECKPOINT_LOAD_H_
 #define MUSTER_WORKER_CHECKPOINT_LOAD_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
-#include "common/safetensors/safetensors.h"
+#include "worker/checkpoint/checked_file.h"
 #include "worker/checkpoint/state.h"
 
 namespace muster::checkpoint {
@@ -23,44 +23,55 @@ enum class Surplus {
   kIgnore,  // anything: parameters alone are enough for evaluation
 };
 
-// A verified checkpoint, mapped. Threading: const.
-class VerifiedCheckpoint {
+// A checkpoint whose manifest has been read. Threading: const.
+class Reader {
  public:
-  // Reads everything once, against the sizes and hashes of the manifest.
-  // NOT_FOUND: no manifest; DATA_LOSS: what is broken, capped at 3.
-  static absl::StatusOr<VerifiedCheckpoint> Open(const std::string& directory);
+  // Reads the manifest, and checks that the files exist and have its sizes; if it has no hashes of
+  // blocks, also the files' headers.
+  // NOT_FOUND: no manifest, or a file is missing; DATA_LOSS: what is damaged, capped at 3; other
+  // errors: what could not be read.
+  static absl::StatusOr<Reader> Open(const std::string& directory);
 
   const manifest::Manifest& manifest() const { return manifest_; }
 
-  // Bytes of a file that go to a tensor, where they begin at byte `begin`.
+  // Bytes [offset, offset + bytes) of a file that go to a tensor, where they begin at byte `begin`.
   struct Copy {
-    const uint8_t* from;
+    std::string file;
+    int64_t offset;
     at::Tensor to;
     int64_t begin;
-    size_t bytes;
+    int64_t bytes;
   };
 
-  // The copies from the mapped files that fill the pieces that `state` holds, by file. It does not
-  // matter which ranks wrote them. Valid while this object and the tensors live.
+  // The copies that fill the pieces that `state` holds. It does not matter which ranks wrote them.
   // FAILED_PRECONDITION with all differences (capped at 3) if the items of `state`, held or not,
   // differ from the saved ones: names, shapes and dtypes, expected and found. CheckState's errors.
-  absl::StatusOr<std::vector<Copy>> PlanCopies(const State& state,
-                                               Surplus surplus = Surplus::kRefuse) const;
+  absl::StatusOr<std::vector<Copy>> Plan(const State& state,
+                                         Surplus surplus = Surplus::kRefuse) const;
+
+  enum class Into {
+    kTensors,  // of the copies
+    kNothing,  // the bytes are only checked
+  };
+
+  // Reads every block in which a copy or one of `others` lies once, checks it against its hash, and
+  // copies from it. Needs memory for one block. DATA_LOSS: what is damaged, capped at 3. Other
+  // errors: what could not be read, if nothing is damaged. After an error the tensors may contain
+  // anything, and the blocks that caused it have been added to `failed`.
+  absl::Status Read(const std::vector<Copy>& copies, Into into, const Blocks& others,
+                    Blocks* failed) const;
 
  private:
-  VerifiedCheckpoint(manifest::Manifest manifest, std::map<std::string, safetensors::File> files);
+  Reader(std::string directory, manifest::Manifest manifest);
 
   absl::Status CheckFits(const State& state, Surplus surplus) const;
 
+  std::string directory_;
   manifest::Manifest manifest_;
-  std::map<std::string, safetensors::File> files_;
 };
 
-// Does not fail.
-void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies);
-
-// Open, PlanCopies, Fill: fills everything that `state` holds, whatever the strategy and the world
-// size that wrote it. After an error nothing was changed.
+// Open, Plan, Read: fills everything that `state` holds, whatever the strategy and the world size
+// that wrote it.
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
                                         Surplus surplus = Surplus::kRefuse);
 

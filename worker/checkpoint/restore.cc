@@ -1,13 +1,17 @@
 // Which checkpoint a session starts from.
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/activity/activity.h"
 #include "common/files/disk.h"
@@ -28,12 +32,11 @@ namespace fs = std::filesystem;
 // The pause between two reads of a file that may be readable again soon.
 constexpr absl::Duration kBetweenReads = absl::Seconds(1);
 
-absl::StatusOr<VerifiedCheckpoint> Open(const std::string& path, const std::string& job) {
-  absl::StatusOr<VerifiedCheckpoint> checkpoint = VerifiedCheckpoint::Open(path);
-  if (!checkpoint.ok() || job.empty() || checkpoint->manifest().job == job) return checkpoint;
+absl::StatusOr<Reader> Open(const std::string& path, const std::string& job) {
+  absl::StatusOr<Reader> reader = Reader::Open(path);
+  if (!reader.ok() || job.empty() || reader->manifest().job == job) return reader;
   return absl::DataLossError(absl::StrCat(path, ": expected a checkpoint of job '", job,
-                                          "', found one of job '", checkpoint->manifest().job,
-                                          "'"));
+                                          "', found one of job '", reader->manifest().job, "'"));
 }
 
 // Best effort: pages that stay in memory are read from there.
@@ -45,11 +48,33 @@ void DropPages(const std::string& directory, files::Disk& disk) {
   }
 }
 
+// The form in which a rank tells which blocks it could not read. More would not change the verdict.
+constexpr size_t kMostTold = 64;
+
+std::string ToText(const Blocks& blocks) {
+  std::string text;
+  size_t told = 0;
+  for (const auto& [file, number] : blocks) {
+    if (++told > kMostTold) break;
+    absl::StrAppend(&text, number, " ", file, "\n");
+  }
+  return text;
+}
+
+Blocks BlocksFromText(const std::string& text) {
+  Blocks blocks;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    Block block{parts.second, 0};
+    if (absl::SimpleAtoi(parts.first, &block.number)) blocks.insert(block);
+  }
+  return blocks;
+}
+
 }  // namespace
 
 struct Saver::Reading {
-  // The result of this rank; OK if it is OK on all ranks.
-  absl::StatusOr<VerifiedCheckpoint> checkpoint;
   // The results of all ranks in the last read.
   std::vector<PartResult> results;
   Verdict verdict = Verdict::kUnread;
@@ -78,27 +103,39 @@ void Saver::WaitToReadAgain() {
   activity::Moved();
 }
 
-absl::StatusOr<Saver::Reading> Saver::Read(const Candidate& candidate,
-                                           const std::vector<std::string>& nodes) {
-  const std::string path = files::JoinPath(options_.directory, candidate.name);
-  const std::string job = candidate.own ? options_.job : "";
-  Reading reading{.checkpoint = Open(path, job), .results = {}};
+absl::StatusOr<Saver::Reading> Saver::ReadTogether(const std::string& path,
+                                                   const std::vector<std::string>& nodes,
+                                                   const Attempt& attempt) {
   std::vector<std::vector<PartResult>> reads;
+  Blocks told;  // what some rank could not read: all ranks try it
+  absl::Status mine = absl::UnknownError("not read yet");
   while (true) {
-    ASSIGN_OR_RETURN(auto results,
-                     Exchange(*communicator_, ToResult(reading.checkpoint.status()),
-                              "checkpoint verified", static_cast<int64_t>(reads.size())));
+    Blocks failed;
+    mine = attempt(/*own=*/!mine.ok(), told, &failed);
+    ASSIGN_OR_RETURN(auto results, Exchange(*communicator_, ToResult(mine), "checkpoint read",
+                                            static_cast<int64_t>(reads.size())));
     reads.push_back(std::move(results));
-    reading.verdict = Judge(reads, nodes);
-    const bool later = reading.verdict == Verdict::kReadAgainLater;
-    if (!later && reading.verdict != Verdict::kReadAgain) {
-      reading.results = std::move(reads.back());
-      return reading;
+    Comparison comparison;
+    if (!Failed(reads.back()).empty()) {
+      ASSIGN_OR_RETURN(const auto texts,
+                       GatherTexts(*communicator_, ToText(failed), "unreadable blocks",
+                                   static_cast<int64_t>(reads.size())));
+      comparison.common = false;
+      std::map<Block, size_t> ranks;  // that could not read it
+      for (const std::string& text : texts) {
+        for (const Block& block : BlocksFromText(text)) ++ranks[block];
+      }
+      for (const auto& [block, count] : ranks) {
+        if (!told.contains(block) && count < texts.size()) comparison.complete = false;
+        if (count == texts.size()) comparison.common = true;
+      }
+      for (const auto& [block, count] : ranks) told.insert(block);
     }
-    if (reading.checkpoint.ok()) continue;
-    if (later) WaitToReadAgain();
+    const Verdict verdict = Judge(reads, nodes, comparison);
+    const bool later = verdict == Verdict::kReadAgainLater;
+    if (!later && verdict != Verdict::kReadAgain) return Reading{std::move(reads.back()), verdict};
+    if (later && !mine.ok()) WaitToReadAgain();
     DropPages(path, disk_);
-    reading.checkpoint = Open(path, job);
   }
 }
 
@@ -107,6 +144,38 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& na
   std::vector<Candidate> candidates;
   for (const std::string& name : names) candidates.push_back({.name = name});
   return Restore(candidates, [&state](const manifest::Manifest&) { return state; });
+}
+
+absl::StatusOr<Saver::Reading> Saver::OpenTogether(const Candidate& candidate,
+                                                   const std::vector<std::string>& nodes,
+                                                   absl::StatusOr<Reader>* reader) {
+  const std::string path = files::JoinPath(options_.directory, candidate.name);
+  const auto open = [&](bool own, const Blocks& told, Blocks* failed) -> absl::Status {
+    *reader = Open(path, candidate.own ? options_.job : "");
+    if (!reader->ok()) {
+      failed->insert({manifest::kFileName, Block::kWholeFile});
+      return reader->status();
+    }
+    if (candidate.recorded) return absl::OkStatus();
+    Blocks mine = told;
+    const std::vector<manifest::FileRecord>& files = (*reader)->manifest().files;
+    for (size_t file = communicator_->rank(); own && file < files.size();
+         file += communicator_->world_size()) {
+      mine.insert({files[file].name, Block::kWholeFile});
+    }
+    return (*reader)->Read({}, Reader::Into::kNothing, mine, failed);
+  };
+  return ReadTogether(path, nodes, open);
+}
+
+absl::StatusOr<Saver::Reading> Saver::FillTogether(const std::string& path,
+                                                   const std::vector<std::string>& nodes,
+                                                   const Reader& reader,
+                                                   const std::vector<Reader::Copy>& copies) {
+  const std::vector<Reader::Copy> none;
+  return ReadTogether(path, nodes, [&](bool own, const Blocks& told, Blocks* failed) {
+    return reader.Read(own ? copies : none, Reader::Into::kTensors, told, failed);
+  });
 }
 
 absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& candidates,
@@ -120,20 +189,30 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
   Problems reasons;
   for (const Candidate& candidate : candidates) {
     const std::string path = files::JoinPath(options_.directory, candidate.name);
-    ASSIGN_OR_RETURN(const Reading reading, Read(candidate, nodes));
-    absl::Status status = Combine(reading.results);
+    absl::StatusOr<Reader> reader = absl::UnknownError("not read yet");
+    ASSIGN_OR_RETURN(Reading reading, OpenTogether(candidate, nodes, &reader));
     if (reading.verdict == Verdict::kWhole) {
-      ASSIGN_OR_RETURN(const State state, state_for(reading.checkpoint->manifest()));
-      const auto copies = reading.checkpoint->PlanCopies(state);
+      ASSIGN_OR_RETURN(const State state, state_for(reader->manifest()));
+      const auto copies = reader->Plan(state);
       ASSIGN_OR_RETURN(const auto fits,
                        Exchange(*communicator_, ToResult(copies.status()), "checkpoint fits", 0));
       outcome.status = Annotate(Combine(fits), path);
       if (!outcome.status.ok()) return outcome;
-      Fill(*copies);
-      outcome.name = candidate.name;
-      outcome.manifest = reading.checkpoint->manifest();
-      return outcome;
+      ASSIGN_OR_RETURN(reading, FillTogether(path, nodes, *reader, *copies));
+      if (reading.verdict == Verdict::kWhole) {
+        outcome.name = candidate.name;
+        outcome.manifest = reader->manifest();
+        return outcome;
+      }
+      if (!candidate.recorded) {
+        // All of it was whole a moment ago. The tensors may contain anything now, and the job might
+        // start from them if nothing is recorded.
+        outcome.status = absl::InternalError(
+            absl::StrCat(path, ": ", Combine(reading.results).message(), "; it was whole before"));
+        return outcome;
+      }
     }
+    absl::Status status = Combine(reading.results);
     if (reading.verdict == Verdict::kOthersReadIt) {
       // The checkpoint exists and is complete: what these ranks see of the file system is at fault.
       outcome.at_fault = Failed(reading.results);
@@ -142,7 +221,7 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
       return outcome;
     }
     const bool damaged = reading.verdict == Verdict::kDamaged;
-    if (damaged && candidate.put_aside) {
+    if (damaged && candidate.recorded) {
       absl::Status epoch;
       if (communicator_->rank() == 0) {
         epoch = CheckEpochHere();

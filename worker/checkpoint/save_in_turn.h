@@ -35,7 +35,7 @@ inline absl::Status SaveInTurn(const std::string& directory, int64_t step,
     const State& state = states[rank];
     RETURN_IF_ERROR(CheckWritable(state, rank, ranks));
     const auto parts = Parts(state);
-    manifest.pieces = Pieces(state, parts);
+    ASSIGN_OR_RETURN(manifest.pieces, Pieces(state, parts));
     ASSIGN_OR_RETURN(manifest::FileRecord record,
                      WriteShard(temporary, rank, parts[rank], state, disk));
     manifest.files.push_back(record);

@@ -8,6 +8,8 @@
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/full.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/problems/problems.h"
@@ -71,7 +73,8 @@ PartResult Saver::CheckPlan(const State& state) const {
   // empty mount point.
   RETURN_IF_ERROR(CheckEpochHere());
   RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));
-  return manifest::FileRecord{"", 0, Hash(Pieces(state, Parts(state)))};
+  ASSIGN_OR_RETURN(const auto pieces, Pieces(state, Parts(state)));
+  return manifest::FileRecord{"", 0, Hash(pieces)};
 }
 
 // The status that the ranks exchanged does not contain the generation that was found.
@@ -86,7 +89,8 @@ PartResult Saver::WritePart(const std::string& temporary, const std::vector<layo
   return WriteShard(temporary, communicator_->rank(), part, state, disk_);
 }
 
-absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& state) {
+absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& state,
+                                        const ModelRecords& records) {
   if (last_point_ == point) return last_outcome_;
   SaveOutcome outcome;
   outcome.name = FinalName(point.step, options_.generation);
@@ -112,13 +116,15 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   if (!outcome.status.ok()) return outcome;
 
   const std::vector<std::vector<layout::Range>> shards = Parts(state);
-  ASSIGN_OR_RETURN(
-      const auto parts,
-      Exchange(*communicator_, WritePart(temporary, shards[communicator_->rank()], state),
-               "checkpoint parts", point.step));
+  const PartResult part = WritePart(temporary, shards[communicator_->rank()], state);
+  ASSIGN_OR_RETURN(const auto parts,
+                   Exchange(*communicator_, part, "checkpoint parts", point.step));
   outcome.status = Combine(parts);
 
   if (outcome.status.ok()) {
+    ASSIGN_OR_RETURN(const auto blocks,
+                     GatherTexts(*communicator_, absl::StrJoin(part->blocks, " "),
+                                 "hashes of blocks", point.step));
     outcome.manifest = {.job = options_.job,
                         .job_instance = options_.epoch.has_value() ? options_.epoch->instance : "",
                         .step = point.step,
@@ -130,10 +136,13 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .world_size = communicator_->world_size(),
                         .strategy = options_.strategy,
                         .model_kind = options_.model_kind,
-                        .pieces = Pieces(state, shards)};
+                        .optimizer = records.optimizer,
+                        .parameters = records.parameters};
+    ASSIGN_OR_RETURN(outcome.manifest.pieces, Pieces(state, shards));
     for (size_t rank = 0; rank < parts.size(); ++rank) {
-      outcome.manifest.files.push_back(
-          {ShardName(static_cast<int64_t>(rank)), parts[rank]->size, parts[rank]->hash});
+      outcome.manifest.files.push_back({ShardName(static_cast<int64_t>(rank)), parts[rank]->size,
+                                        parts[rank]->hash,
+                                        absl::StrSplit(blocks[rank], ' ', absl::SkipEmpty())});
     }
   }
   absl::Status committed;

@@ -25,6 +25,7 @@
 #include "common/manifest/manifest.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/exchange.h"
+#include "worker/checkpoint/load.h"
 #include "worker/checkpoint/node.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
@@ -67,8 +68,10 @@ struct SaveOutcome {
 struct Candidate {
   // The name of a directory in SaverOptions.directory, or an absolute path.
   std::string name;
-  // Rename it to <name>.bad if it is certainly damaged.
-  bool put_aside = true;
+  // It counts as the job's: it is renamed to <name>.bad if it is certainly damaged. A job with such
+  // candidates never starts without one of them. Any other candidate is read twice: all of it is
+  // checked before a tensor is changed.
+  bool recorded = true;
   // It also counts as damaged if its manifest names another job than SaverOptions.job.
   bool own = true;
 };
@@ -94,7 +97,8 @@ struct SharedOutcome {
 struct RestoreOutcome {
   // NOT_FOUND: none of the candidates could be used, see `rejected`. FAILED_PRECONDITION: a
   // complete checkpoint of another model. INTERNAL: some ranks (`at_fault`) cannot read what the
-  // others can read, or read something else. In all these cases no tensor was changed.
+  // others can read, or read something else. After INTERNAL, and NOT_FOUND if a candidate was
+  // `recorded`, the tensors may contain anything.
   absl::Status status;
   std::string name;
   manifest::Manifest manifest;
@@ -126,13 +130,15 @@ class Saver {
   // INVALID_ARGUMENT: a rank's state is not CheckWritable, or the ranks disagree on items or on who
   // writes what; no file was touched then. An ABORTED Status: the directory has a newer epoch,
   // nothing was committed and the session is over; on rank 0 it has NewerGeneration().
-  absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state);
+  absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state,
+                                   const ModelRecords& records = {});
 
   // Fills the parts of the state that each rank holds from the first of `candidates` (newest first)
-  // that all ranks can read, whatever strategy and world size wrote it. The state to fill may
-  // depend on the checkpoint: `state_for` is called on all ranks for a candidate that all can read;
-  // it may run collectives of another communicator. Restore returns its errors, ABORTED as in Save,
-  // and the error of rank 0 if rank 0 could not read the epoch.
+  // that all ranks can read, whatever strategy and world size wrote it. Each rank reads and checks
+  // the ranges that it needs. The state to fill may depend on the checkpoint: `state_for` is called
+  // on all ranks for a candidate whose manifest all can read, and again for the next candidate if
+  // its files are not whole; it may run collectives of another communicator. Restore returns its
+  // errors, ABORTED as in Save, and the error of rank 0 if rank 0 could not read the epoch.
   using StateFor = std::function<absl::StatusOr<State>(const manifest::Manifest& manifest)>;
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<Candidate>& candidates,
                                          const StateFor& state_for);
@@ -140,9 +146,22 @@ class Saver {
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& names, const State& state);
 
  private:
-  // What all ranks found when they read one candidate.
+  // What all ranks found when they read (a part of) one candidate.
   struct Reading;
-  absl::StatusOr<Reading> Read(const Candidate& candidate, const std::vector<std::string>& nodes);
+  // One attempt of this rank: at its own part, if `own`, and at the blocks that some rank could not
+  // read. It adds to `failed` what this rank could not read.
+  using Attempt = std::function<absl::Status(bool own, const Blocks& told, Blocks* failed)>;
+  // Attempts until there is a verdict.
+  absl::StatusOr<Reading> ReadTogether(const std::string& path,
+                                       const std::vector<std::string>& nodes,
+                                       const Attempt& attempt);
+  // The manifest; of a candidate that is not recorded everything, divided among the ranks.
+  absl::StatusOr<Reading> OpenTogether(const Candidate& candidate,
+                                       const std::vector<std::string>& nodes,
+                                       absl::StatusOr<Reader>* reader);
+  absl::StatusOr<Reading> FillTogether(const std::string& path,
+                                       const std::vector<std::string>& nodes, const Reader& reader,
+                                       const std::vector<Reader::Copy>& copies);
   // By rank, equal for ranks on one node.
   absl::StatusOr<std::vector<std::string>> Nodes();
   void WaitToReadAgain();

@@ -46,6 +46,17 @@ absl::Status CheckHeld(const State& state, int64_t rank, const std::vector<Range
                            absl::StrCat("state of rank ", rank));
 }
 
+// The file of these entries.
+absl::StatusOr<safetensors::FilePlan> PlanShard(const State& state,
+                                                const std::vector<Range>& part) {
+  std::vector<safetensors::Entry> entries;
+  for (const Range& range : part) {
+    const StateItem& item = state.items[range.parameter];
+    entries.push_back({Name(item), DTypeOf(item.type), {range.end - range.begin}});
+  }
+  return safetensors::Plan(std::move(entries), {{"format", "pt"}});
+}
+
 }  // namespace
 
 std::string ShardName(int64_t rank) { return absl::StrCat("rank-", rank, ".safetensors"); }
@@ -110,14 +121,17 @@ std::vector<std::vector<Range>> Parts(const State& state) {
   return parts;
 }
 
-std::vector<manifest::Piece> Pieces(const State& state,
-                                    const std::vector<std::vector<Range>>& parts) {
+absl::StatusOr<std::vector<manifest::Piece>> Pieces(const State& state,
+                                                    const std::vector<std::vector<Range>>& parts) {
   std::vector<manifest::Piece> pieces;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    for (const Range& range : parts[rank]) {
+    ASSIGN_OR_RETURN(const safetensors::FilePlan plan, PlanShard(state, parts[rank]));
+    for (size_t i = 0; i < parts[rank].size(); ++i) {
+      const Range& range = parts[rank][i];
       const StateItem& item = state.items[range.parameter];
       pieces.push_back({item.slot, item.parameter, item.shape, range.begin, range.end,
-                        ShardName(static_cast<int64_t>(rank)), DTypeName(item.type)});
+                        ShardName(static_cast<int64_t>(rank)), DTypeName(item.type),
+                        static_cast<int64_t>(plan.prefix.size() + plan.entries[i].begin)});
     }
   }
   return pieces;
@@ -128,13 +142,7 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
                                                 files::Disk& disk) {
   RETURN_IF_ERROR(CheckState(state));
   RETURN_IF_ERROR(CheckHeld(state, rank, part));
-  std::vector<safetensors::Entry> entries;
-  for (const Range& range : part) {
-    const StateItem& item = state.items[range.parameter];
-    entries.push_back({Name(item), DTypeOf(item.type), {range.end - range.begin}});
-  }
-  ASSIGN_OR_RETURN(const safetensors::FilePlan plan,
-                   safetensors::Plan(std::move(entries), {{"format", "pt"}}));
+  ASSIGN_OR_RETURN(const safetensors::FilePlan plan, PlanShard(state, part));
   const std::string name = ShardName(rank);
   ASSIGN_OR_RETURN(const auto writer,
                    files::HashingWriter::Create(files::JoinPath(directory, name), disk));
@@ -148,8 +156,8 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
                                                                      range.end - range.begin));
     RETURN_IF_ERROR(writer->Append(part.const_data_ptr(), part.nbytes()));
   }
-  ASSIGN_OR_RETURN(const files::FileDigest digest, writer->Finish());
-  return manifest::FileRecord{name, digest.size, digest.hash};
+  ASSIGN_OR_RETURN(files::FileDigest digest, writer->Finish());
+  return manifest::FileRecord{name, digest.size, digest.hash, std::move(digest.blocks)};
 }
 
 }  // namespace muster::checkpoint

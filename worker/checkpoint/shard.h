@@ -34,8 +34,8 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
 std::vector<std::vector<layout::Range>> Parts(const State& state);
 
 // The manifest's entries for these parts.
-std::vector<manifest::Piece> Pieces(const State& state,
-                                    const std::vector<std::vector<layout::Range>>& parts);
+absl::StatusOr<std::vector<manifest::Piece>> Pieces(
+    const State& state, const std::vector<std::vector<layout::Range>>& parts);
 
 // Streams `part`, which is Parts(state)[rank], into `directory`/rank-R.safetensors, hashing, and
 // syncs it. After an error there is no file. INVALID_ARGUMENT, before a file is made: an error of

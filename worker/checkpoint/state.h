@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "c10/core/ScalarType.h"
 #include "common/layout/placement.h"
+#include "common/manifest/manifest.h"
 
 namespace muster::checkpoint {
 
@@ -53,6 +54,12 @@ struct State {
 
 // INVALID_ARGUMENT, with the item's name, unless `items` and `held` follow the rules above.
 absl::Status CheckState(const State& state);
+
+// What a manifest says about the model's parameters and the optimizer.
+struct ModelRecords {
+  manifest::OptimizerRecord optimizer;
+  std::vector<manifest::ParameterRecord> parameters;  // as Manifest::parameters
+};
 
 // An item that this rank holds whole.
 struct StateTensor {

@@ -51,16 +51,18 @@ size_t RanksWithTheSameDamage(const std::vector<std::vector<PartResult>>& reads)
 }  // namespace
 
 Verdict Judge(const std::vector<std::vector<PartResult>>& reads,
-              const std::vector<std::string>& nodes) {
+              const std::vector<std::string>& nodes, const Comparison& comparison) {
   const std::vector<PartResult>& last = reads.back();
   const bool may_read_again = reads.size() < static_cast<size_t>(kMostReads);
   if (std::all_of(last.begin(), last.end(), IsGood)) return Verdict::kWhole;
   if (may_read_again && std::any_of(last.begin(), last.end(), MayPass)) {
     return Verdict::kReadAgainLater;
   }
-  if (std::any_of(last.begin(), last.end(), IsGood)) {
-    return reads.size() == 1 ? Verdict::kReadAgain : Verdict::kOthersReadIt;
-  }
+  const Verdict unclear = may_read_again ? Verdict::kReadAgain : Verdict::kUnread;
+  if (!comparison.complete) return unclear;
+  if (std::any_of(last.begin(), last.end(), IsGood)) return Verdict::kOthersReadIt;
+  // Each of several ranks failed at something that another one read.
+  if (!comparison.common) return unclear;
   const size_t nodes_with_damage = NodesWithDamage(last, nodes);
   if (nodes_with_damage == 0) return Verdict::kUnread;
   if (!OnOneNode(nodes)) return nodes_with_damage > 1 ? Verdict::kDamaged : Verdict::kUnread;

@@ -17,7 +17,8 @@ namespace muster::checkpoint {
 enum class Verdict {
   // All ranks read it.
   kWhole,
-  // The ranks that did not read it read it again, from the disk.
+  // The ranks that did not read it read it again, from the disk; the others read what those could
+  // not.
   kReadAgain,
   // The same after a pause, because an error such as EIO or ESTALE may be temporary.
   kReadAgainLater,
@@ -31,14 +32,22 @@ enum class Verdict {
   kDamaged,
 };
 
+// What the ranks could not read in the last read. Each reads its own part, and what others could
+// not read.
+struct Comparison {
+  // Every rank has tried everything that some rank could not read.
+  bool complete = true;
+  // There is something that no rank could read.
+  bool common = true;
+};
+
 // No checkpoint is read more often.
 inline constexpr int kMostReads = 3;
 
 // `reads`: one read after the other, at least one, each with the results of all ranks; a rank that
-// has read the checkpoint does not read it again, and its result stays. `nodes`: by rank, equal for
-// ranks on one node.
+// has read its part does not read it again. `nodes`: by rank, equal for ranks on one node.
 Verdict Judge(const std::vector<std::vector<PartResult>>& reads,
-              const std::vector<std::string>& nodes);
+              const std::vector<std::string>& nodes, const Comparison& last);
 
 }  // namespace muster::checkpoint
 

@@ -1,5 +1,6 @@
 #include "worker/checkpoint/verdict.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,30 @@ PartResult Damage(const std::string& found = "x") {
 }
 PartResult Missing() { return absl::NotFoundError("no such file"); }
 PartResult InputError() { return absl::InternalError("Input/output error"); }
+
+// The ranks read different parts at first, and those that another could not read the next time.
+Verdict Judge(const std::vector<Results>& reads, const Nodes& nodes) {
+  const bool none = std::none_of(reads.back().begin(), reads.back().end(),
+                                 [](const PartResult& one) { return one.ok(); });
+  return checkpoint::Judge(reads, nodes, {.complete = reads.size() > 1 || none});
+}
+
+TEST(VerdictTest, DamageCountsOnlyOnceEveryRankHasReadThatPart) {
+  const Results different = {Damage("in one part"), Damage("in another")};
+  const Comparison incomplete = {.complete = false, .common = false};
+  EXPECT_EQ(checkpoint::Judge({different}, {"a", "b"}, incomplete), Verdict::kReadAgain);
+  EXPECT_EQ(checkpoint::Judge({different, different}, {"a", "b"}, {}), Verdict::kDamaged);
+  EXPECT_EQ(checkpoint::Judge({different, different, different}, {"a", "b"}, incomplete),
+            Verdict::kUnread);
+}
+
+TEST(VerdictTest, WhatSomeRankReadsOfEachPartIsNotDamaged) {
+  const Results different = {Damage("in one part"), Damage("in another")};
+  const Comparison apart = {.complete = true, .common = false};
+  EXPECT_EQ(checkpoint::Judge({different, different}, {"a", "b"}, apart), Verdict::kReadAgain);
+  EXPECT_EQ(checkpoint::Judge({different, different, different}, {"a", "b"}, apart),
+            Verdict::kUnread);
+}
 
 TEST(VerdictTest, WhatAllReadIsWholeHoweverOftenTheyHadToRead) {
   EXPECT_EQ(Judge({{Whole()}}, {"a"}), Verdict::kWhole);

@@ -30,6 +30,18 @@ train::Command CommandFromWire(const v1::Command& command) {
     case v1::Command::kRefresh:
       result.what = train::RefreshCommand();
       break;
+    case v1::Command::kGatherOptimizerState: {
+      const v1::OptimizerStateFile& file = command.gather_optimizer_state().file();
+      result.what = train::GatherOptimizerStateCommand{
+          .path = file.path(),
+          .format = file.format() == v1::OptimizerStateFile::SAFETENSORS
+                        ? optimizerfile::Format::kSafetensors
+                        : optimizerfile::Format::kTorch,
+          .key = file.key() == v1::OptimizerStateFile::NAME ? optimizerfile::Key::kName
+                                                            : optimizerfile::Key::kIndex,
+          .overwrite = file.overwrite()};
+      break;
+    }
     case v1::Command::kPause:
       result.what = train::PauseCommand();
       break;

@@ -98,6 +98,7 @@ absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) 
     if (group.has_weight_decay()) optimizer.groups.back().weight_decay = group.weight_decay();
     if (group.has_lr_scale()) optimizer.groups.back().lr_scale = group.lr_scale();
   }
+  optimizer.state = spec.state();
   return optimizer;
 }
 

@@ -83,30 +83,37 @@ struct Fill {
       return;
     }
     v1::OperationResult& result = *finished.mutable_result();
-    std::visit(Overloaded{[](const std::monostate&) {},
-                          [&](const train::CheckpointWritten& written) {
-                            result.mutable_checkpoint()->set_step(written.step);
-                            result.mutable_checkpoint()->set_path(written.path);
-                            result.mutable_checkpoint()->set_generation(written.generation);
-                          },
-                          [&](const train::LearningRateSet& rate) {
-                            result.mutable_learning_rate()->set_old_rate(rate.old_rate);
-                            result.mutable_learning_rate()->set_new_rate(rate.new_rate);
-                            result.mutable_learning_rate()->set_next_step(rate.next_step);
-                          },
-                          [&](const train::TrainabilityChange& change) {
-                            Set(result.mutable_trainability(), change);
-                          },
-                          [&](const train::TrainabilityPlan& plan) {
-                            Set(result.mutable_trainability_plan()->mutable_change(), plan.change);
-                            for (const auto& rank : plan.ranks) {
-                              v1::RankPlan& added =
-                                  *result.mutable_trainability_plan()->add_ranks();
-                              added.set_state_bytes_before(rank.state_bytes_before);
-                              added.set_state_bytes(rank.state_bytes);
-                            }
-                          }},
-               event.result);
+    std::visit(
+        Overloaded{[](const std::monostate&) {},
+                   [&](const train::CheckpointWritten& written) {
+                     result.mutable_checkpoint()->set_step(written.step);
+                     result.mutable_checkpoint()->set_path(written.path);
+                     result.mutable_checkpoint()->set_generation(written.generation);
+                   },
+                   [&](const train::LearningRateSet& rate) {
+                     result.mutable_learning_rate()->set_old_rate(rate.old_rate);
+                     result.mutable_learning_rate()->set_new_rate(rate.new_rate);
+                     result.mutable_learning_rate()->set_next_step(rate.next_step);
+                   },
+                   [&](const train::OptimizerStateGathered& gathered) {
+                     v1::GatheredOptimizerState& told = *result.mutable_gathered_optimizer_state();
+                     told.set_path(gathered.path);
+                     told.set_step(gathered.step);
+                     told.set_bytes(gathered.bytes);
+                     told.set_seconds(gathered.seconds);
+                   },
+                   [&](const train::TrainabilityChange& change) {
+                     Set(result.mutable_trainability(), change);
+                   },
+                   [&](const train::TrainabilityPlan& plan) {
+                     Set(result.mutable_trainability_plan()->mutable_change(), plan.change);
+                     for (const auto& rank : plan.ranks) {
+                       v1::RankPlan& added = *result.mutable_trainability_plan()->add_ranks();
+                       added.set_state_bytes_before(rank.state_bytes_before);
+                       added.set_state_bytes(rank.state_bytes);
+                     }
+                   }},
+        event.result);
   }
   void operator()(const train::StageStarted& event) const {
     report.mutable_stage_started()->set_stage(event.stage);

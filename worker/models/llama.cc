@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/language_model.h"
 #include "worker/models/llama_units.h"
@@ -30,6 +31,23 @@ class Llama : public LanguageModel {
                        .embedding = "model.embed_tokens.weight",
                        .constants = {"rotary_emb.inv_freq"}}),
         shape_(shape) {}
+
+  // Hugging Face's layers register their two norms last.
+  std::vector<std::string> SourceOrder() const override {
+    std::vector<std::string> order;
+    std::vector<std::string> norms;  // of the layer
+    for (const auto& parameter : Parameters()) {
+      if (absl::EndsWith(parameter.name, "layernorm.weight")) {
+        norms.push_back(parameter.name);
+        continue;
+      }
+      order.push_back(parameter.name);
+      if (!absl::EndsWith(parameter.name, "down_proj.weight")) continue;
+      order.insert(order.end(), norms.begin(), norms.end());
+      norms.clear();
+    }
+    return order;
+  }
 
   std::string HuggingFaceConfig() const override {
     const nlohmann::ordered_json config = {

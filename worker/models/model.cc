@@ -73,6 +73,12 @@ LossOutput CrossEntropy(const at::Tensor& logits, const Batch& batch, const Loss
 
 }  // namespace
 
+std::vector<std::string> Model::SourceOrder() const {
+  std::vector<std::string> names;
+  for (const auto& parameter : Parameters()) names.push_back(parameter.name);
+  return names;
+}
+
 absl::Status Model::SetLoss(const LossOptions& loss) {
   if (loss.kind == LossKind::kMse && UnitsInput().kind == InputSpec::Kind::kTokens) {
     return absl::InvalidArgumentError(

@@ -64,6 +64,11 @@ class Model {
   std::vector<Parameter> Parameters() const { return root_->Parameters(); }
   std::vector<Buffer> Buffers() const { return root_->Buffers(); }
 
+  // The names of Parameters() in the order in which the source model registers them (that of
+  // Hugging Face, if it has this model), so that a position is the index in the state of a Python
+  // optimizer.
+  virtual std::vector<std::string> SourceOrder() const;
+
   const std::string& kind() const { return kind_; }
   // The name of the model in errors: "plug-in FILE: model 'NAME'".
   virtual std::string name() const { return "model " + kind_; }

@@ -207,11 +207,10 @@ absl::StatusOr<std::vector<std::string>> Checkpoints::FindAdoptable() {
 std::vector<Candidate> Checkpoints::Candidates(const std::vector<std::string>& adoptable) const {
   if (history_.from_scratch) return {};
   if (!history_.start_from.empty()) {
-    return {{.name = history_.start_from, .put_aside = false, .own = false}};
+    return {{.name = history_.start_from, .recorded = false, .own = false}};
   }
   std::vector<Candidate> candidates;
-  for (const std::string& name : adoptable)
-    candidates.push_back({.name = name, .put_aside = false});
+  for (const std::string& name : adoptable) candidates.push_back({.name = name, .recorded = false});
   for (const std::string& name : RecordedNames()) candidates.push_back({.name = name});
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) {
@@ -295,8 +294,9 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
 }
 
 absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint& point,
-                                                     const checkpoint::State& state) {
-  ASSIGN_OR_RETURN(const auto outcome, saver_.Save(point, state));
+                                                     const checkpoint::State& state,
+                                                     const checkpoint::ModelRecords& records) {
+  ASSIGN_OR_RETURN(const auto outcome, saver_.Save(point, state, records));
   Saved saved{.files = outcome.status};
   if (saved.files.ok()) {
     saved.path = PathOf(outcome.name);

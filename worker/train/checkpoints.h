@@ -82,7 +82,8 @@ class Checkpoints {
     std::string path;
   };
   // Errors: the communicator's, or one with the cause kStaleEpoch.
-  absl::StatusOr<Saved> Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
+  absl::StatusOr<Saved> Save(const checkpoint::SavePoint& point, const checkpoint::State& state,
+                             const checkpoint::ModelRecords& records);
 
  private:
   Checkpoints(const Identity& identity, std::string folder, const CheckpointHistory& history,

@@ -21,6 +21,7 @@ Nature NatureOf(const Command& command) {
   return std::visit(Overloaded{[](const NoCommand&) { return Nature::kNothing; },
                                [](const StopCommand&) { return Nature::kDoneOnce; },
                                [](const SaveCheckpointCommand&) { return Nature::kDoneOnce; },
+                               [](const GatherOptimizerStateCommand&) { return Nature::kDoneOnce; },
                                [](const SetLearningRateCommand&) { return Nature::kChangesState; },
                                [](const SetTrainabilityCommand&) { return Nature::kChangesState; },
                                [](const RefreshCommand&) { return Nature::kChangesState; },

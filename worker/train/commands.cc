@@ -151,6 +151,25 @@ absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand
   return absl::OkStatus();
 }
 
+absl::Status Commands::Apply(const Command& command, const GatherOptimizerStateCommand& gather) {
+  if (!NeedsTraining(command)) return absl::OkStatus();
+  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  parts_.reports->Progress("gathering the optimizer's state");
+  const auto start = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const checkpoint::GatherOutcome outcome,
+                   parts_.effects->GatherOptimizerState(gather));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (outcome.status.ok()) {
+    Finish(command, OptimizerStateGathered{.path = gather.path,
+                                           .step = parts_.session_state->step,
+                                           .bytes = outcome.bytes,
+                                           .seconds = seconds.count()});
+  } else {
+    Fail(command, outcome.status, /*reason=*/"");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {
   if (!NeedsTraining(command)) return absl::OkStatus();
   SessionState& state = *parts_.session_state;

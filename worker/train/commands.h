@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/gather.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/command_schedule.h"
 #include "worker/train/outside.h"
@@ -35,8 +36,11 @@ class CommandEffects {
   virtual absl::StatusOr<SaveResult> Save(SaveKind kind) = 0;
   // The newest checkpoint, after Save.
   virtual CheckpointWritten NewestCheckpoint() const = 0;
-  // This and the following methods are called only if the job trains. INVALID_ARGUMENT: the rules
-  // do not fit the model.
+  // This and the following methods are called only if the job trains. An error of the file is in
+  // the outcome.
+  virtual absl::StatusOr<checkpoint::GatherOutcome> GatherOptimizerState(
+      const GatherOptimizerStateCommand& gather) = 0;
+  // INVALID_ARGUMENT: the rules do not fit the model.
   virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
   virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
                                                    int64_t command) = 0;
@@ -80,6 +84,7 @@ class Commands {
   absl::Status Apply(const Command& command, const NoCommand&) { return absl::OkStatus(); }
   absl::Status Apply(const Command& command, const StopCommand&);
   absl::Status Apply(const Command& command, const SaveCheckpointCommand&);
+  absl::Status Apply(const Command& command, const GatherOptimizerStateCommand& gather);
   absl::Status Apply(const Command& command, const SetLearningRateCommand& set);
   absl::Status Apply(const Command& command, const SetTrainabilityCommand& set);
   absl::Status Apply(const Command& command, const RefreshCommand&);

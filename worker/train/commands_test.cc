@@ -34,6 +34,11 @@ class Effects : public CommandEffects {
     return SaveResult{files_};
   }
   CheckpointWritten NewestCheckpoint() const override { return {7, "path", 1}; }
+  absl::StatusOr<checkpoint::GatherOutcome> GatherOptimizerState(
+      const GatherOptimizerStateCommand& gather) override {
+    done_.push_back("gather " + gather.path);
+    return checkpoint::GatherOutcome{.status = files_, .bytes = 5};
+  }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
   }
@@ -100,6 +105,18 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
 TEST_F(CommandsTest, WithoutAnyNothingIsDone) {
   EXPECT_FALSE(Apply({}));
   EXPECT_THAT(effects_.done_, IsEmpty());
+}
+
+TEST_F(CommandsTest, AGatherFollowsACallAndEndsWithItsFile) {
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "gather /state.pt"));
+  EXPECT_THAT(ended_, ElementsAre("1 done"));
+}
+
+TEST_F(CommandsTest, AFileThatCannotBeWrittenIsAnErrorOfTheGatherOnly) {
+  effects_.files_ = absl::AlreadyExistsError("there is such a file");
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_THAT(ended_, ElementsAre("1 ")) << "an error without a reason";
 }
 
 TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {

@@ -60,6 +60,7 @@ struct OptimizerConfig {
   double lr = 0;
   optim::OptimizerOptions kind;
   std::vector<optim::ParameterGroup> groups;
+  std::string state;  // the file with the state to start with; empty: zeros
 };
 
 // The type in which the forward pass computes matrix products and convolutions (autocast.h).

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/optimizerfile/optimizer_file.h"
 #include "common/trainability/trainability.h"
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/train/input_plan.h"
@@ -22,6 +23,13 @@ namespace muster::train {
 struct NoCommand {};
 struct StopCommand {};
 struct SaveCheckpointCommand {};
+// Writes the optimizer's state of all ranks to one file.
+struct GatherOptimizerStateCommand {
+  std::string path;  // absolute
+  optimizerfile::Format format = optimizerfile::Format::kTorch;
+  optimizerfile::Key key = optimizerfile::Key::kIndex;
+  bool overwrite = false;
+};
 struct SetLearningRateCommand {
   double rate = 0;
 };
@@ -48,8 +56,9 @@ struct Command {
   // The command took effect in an earlier generation and is carried out again (a pause that is in
   // force, a checkpoint that was not finished). It cannot be cancelled.
   bool begun = false;
-  std::variant<NoCommand, StopCommand, SaveCheckpointCommand, SetLearningRateCommand,
-               SetTrainabilityCommand, RefreshCommand, PauseCommand, ResumeCommand, CancelCommand>
+  std::variant<NoCommand, StopCommand, SaveCheckpointCommand, GatherOptimizerStateCommand,
+               SetLearningRateCommand, SetTrainabilityCommand, RefreshCommand, PauseCommand,
+               ResumeCommand, CancelCommand>
       what;
 };
 
@@ -148,14 +157,20 @@ struct TrainabilityReport {
   std::vector<Trainability::Parameter> parameters;  // at the start only, as the model was made
   std::optional<TrainabilityChange> change;
 };
+struct OptimizerStateGathered {
+  std::string path;
+  int64_t step = 0;    // optimizer steps done
+  uint64_t bytes = 0;  // of the file
+  double seconds = 0;  // how long training waited
+};
 // How a command ended.
 struct CommandFinished {
   int64_t number = 0;
   absl::Status status;
   std::string reason;  // of an error, for programs; may be empty
   // The result of a command that succeeded.
-  std::variant<std::monostate, CheckpointWritten, LearningRateSet, TrainabilityChange,
-               TrainabilityPlan>
+  std::variant<std::monostate, CheckpointWritten, LearningRateSet, OptimizerStateGathered,
+               TrainabilityChange, TrainabilityPlan>
       result;
 };
 // The weights are written under a temporary name, which they keep until ExportGate allows the final

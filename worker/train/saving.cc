@@ -32,8 +32,10 @@ absl::StatusOr<SaveResult> Saving::Save(SaveKind kind) {
   RETURN_IF_ERROR(strategy.VerifyParametersEqual(step));
   const checkpoint::SavePoint point = Point();
   const checkpoint::State state = parts_.state();
+  ASSIGN_OR_RETURN(const checkpoint::ModelRecords records, parts_.records(state));
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const Checkpoints::Saved saved, parts_.checkpoints->Save(point, state));
+    ASSIGN_OR_RETURN(const Checkpoints::Saved saved,
+                     parts_.checkpoints->Save(point, state, records));
     if (saved.files.ok()) {
       newest_ = CheckpointWritten{step, saved.path, parts_.generation};
       return SaveResult();

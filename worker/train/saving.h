@@ -53,6 +53,8 @@ class Saving {
     // Waits until the parameters are as they are after the last step.
     std::function<absl::Status()> await_parameters;
     std::function<checkpoint::State()> state;
+    // What the checkpoint says about the parameters of this state.
+    std::function<absl::StatusOr<checkpoint::ModelRecords>(const checkpoint::State&)> records;
   };
   explicit Saving(Parts parts) : parts_(std::move(parts)) {}
 

@@ -55,18 +55,20 @@ class SavingTest : public testing::Test {
       const auto restored =
           checkpoints->Restore([&](const manifest::Manifest&) { return state(); });
       ASSERT_TRUE(restored.ok()) << restored.status();
-      Saving saving({.generation = generation_,
-                     .jobs_rate = 0.5,
-                     .checkpoints = checkpoints.get(),
-                     .finite = &finite,
-                     .trained = trained.get(),
-                     .commands = &commands_,
-                     .attempts = &attempts,
-                     .session_state = &session_state_,
-                     .reports = &reports,
-                     .strategy = [&]() -> parallel::Strategy& { return *strategy; },
-                     .await_parameters = [&] { return strategy->AwaitParameters(); },
-                     .state = state});
+      Saving saving(
+          {.generation = generation_,
+           .jobs_rate = 0.5,
+           .checkpoints = checkpoints.get(),
+           .finite = &finite,
+           .trained = trained.get(),
+           .commands = &commands_,
+           .attempts = &attempts,
+           .session_state = &session_state_,
+           .reports = &reports,
+           .strategy = [&]() -> parallel::Strategy& { return *strategy; },
+           .await_parameters = [&] { return strategy->AwaitParameters(); },
+           .state = state,
+           .records = [](const checkpoint::State&) { return checkpoint::ModelRecords(); }});
       saving_ = &saving;
       body(*restored);
     });

@@ -1,16 +1,22 @@
 #include "worker/train/session.h"
 
 #include <ATen/Parallel.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/exports/temporary.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
+#include "worker/checkpoint/gather.h"
 #include "worker/device/event.h"
+#include "worker/optim/schedule.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/failure.h"
@@ -170,6 +176,33 @@ absl::Status SessionImpl::AwaitParameters() {
   // On a GPU a gather that has been waited for may still run, and may fail.
   device::Event::Now(device()).Await();
   return communicators().failure();
+}
+
+absl::StatusOr<checkpoint::GatherOutcome> SessionImpl::GatherOptimizerState(
+    const GatherOptimizerStateCommand& gather) {
+  std::string temporary;
+  if (reports_.leader()) {
+    // What earlier generations left, which were ended while they wrote.
+    const auto removed = exports::RemoveStale(gather.path, identity_.job, identity_.generation);
+    if (!removed.ok()) spdlog::warn("gather-optimizer-state: {}", Message(removed.status()));
+    temporary = exports::TemporaryPath(gather.path, identity_.job, identity_.generation,
+                                       identity_.incarnation);
+  }
+  // Its name has rank 0's incarnation in it.
+  ASSIGN_OR_RETURN(temporary, checkpoint::TellAll(*parts_.control, temporary, "gather's file"));
+  const checkpoint::State state = State();
+  ASSIGN_OR_RETURN(const checkpoint::ModelRecords records, Records(state));
+  const int64_t step = session_state_.step;
+  return checkpoint::GatherOptimizerState(
+      {.path = gather.path,
+       .temporary = temporary,
+       .format = gather.format,
+       .key = gather.key,
+       .overwrite = gather.overwrite,
+       .schedule_factor = optim::LearningRateFactor(job_.schedule, step),
+       .step = step},
+      state, records, parts_.control,
+      [this] { return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine(); });
 }
 
 absl::Status SessionImpl::Export() {

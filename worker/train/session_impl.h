@@ -68,6 +68,8 @@ class SessionImpl : public Session, private CommandEffects {
   // it.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
   void Restore(const Checkpoints::Restored& restored);
+  // Fills the optimizer's state from the job's file, if it names one.
+  absl::Status ImportOptimizerState();
 
   // ---- Stages and steps (session.cc). Collectives.
   absl::StatusOr<SessionEnd> RunStages();
@@ -95,6 +97,8 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<RollCallPlan> CallNow() override { return roll_call_.CallNow(); }
   absl::StatusOr<SaveResult> Save(SaveKind kind) override { return saving_->Save(kind); }
   CheckpointWritten NewestCheckpoint() const override { return *saving_->newest(); }
+  absl::StatusOr<checkpoint::GatherOutcome> GatherOptimizerState(
+      const GatherOptimizerStateCommand& gather) override;
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return trained_->With(rules).status();
   }
@@ -118,6 +122,8 @@ class SessionImpl : public Session, private CommandEffects {
   }
   // Everything that a checkpoint holds as tensors: the live ones, not copies.
   checkpoint::State State() const;
+  // What files with this state say about its parameters.
+  absl::StatusOr<checkpoint::ModelRecords> Records(const checkpoint::State& state) const;
   // Waits until this rank has all parameters as they are after the last step.
   absl::Status AwaitParameters();
   // Of the model.

@@ -1,4 +1,6 @@
 // Builds all parts of a session.
+#include <spdlog/spdlog.h>
+
 #include <bit>
 #include <chrono>
 #include <set>
@@ -10,9 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/jobspec/lines.h"
+#include "common/optimizerfile/optimizer_source.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/imported_state.h"
 #include "worker/device/peak_flops.h"
 #include "worker/train/agreement.h"
+#include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
@@ -86,6 +91,7 @@ absl::Status SessionImpl::Build() {
   if (job_.checkpoint.has_value()) {
     ASSIGN_OR_RETURN(started_from, OpenCheckpoints());
   }
+  if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
                                     .effects = this,
                                     .learning_rates = &job_.schedule,
@@ -206,18 +212,20 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
     parts_.events->Settle(kSettle);
     return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
   });
-  saving_.emplace(Saving::Parts{.generation = identity_.generation,
-                                .jobs_rate = job_.optimizer.has_value() ? job_.optimizer->lr : 0,
-                                .checkpoints = checkpoints_.get(),
-                                .finite = &*finite_,
-                                .trained = trained_.get(),
-                                .commands = &schedule_,
-                                .attempts = &attempts_,
-                                .session_state = &session_state_,
-                                .reports = &reports_,
-                                .strategy = [this]() -> parallel::Strategy& { return *strategy(); },
-                                .await_parameters = [this] { return AwaitParameters(); },
-                                .state = [this] { return State(); }});
+  saving_.emplace(
+      Saving::Parts{.generation = identity_.generation,
+                    .jobs_rate = job_.optimizer.has_value() ? job_.optimizer->lr : 0,
+                    .checkpoints = checkpoints_.get(),
+                    .finite = &*finite_,
+                    .trained = trained_.get(),
+                    .commands = &schedule_,
+                    .attempts = &attempts_,
+                    .session_state = &session_state_,
+                    .reports = &reports_,
+                    .strategy = [this]() -> parallel::Strategy& { return *strategy(); },
+                    .await_parameters = [this] { return AwaitParameters(); },
+                    .state = [this] { return State(); },
+                    .records = [this](const checkpoint::State& state) { return Records(state); }});
   ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
     return StateFor(manifest);
   }));
@@ -236,18 +244,24 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
 absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest& manifest) {
   if (!trains()) return State();
   const manifest::Steering& steering = manifest.steering;
-  if (steering.trainability_version > 0) {
-    trained_->Restore(steering.trainability_version, steering.rules);
-  }
+  // Also without a version: another checkpoint may have been tried before.
+  const bool steered = steering.trainability_version > 0;
+  trained_->Restore(steered ? steering.trainability_version : 1,
+                    steered ? steering.rules : job_.trainable);
   if (trained_->first_change() >= 0) {
     RETURN_IF_ERROR(training_->Refresh(manifest.step).status());
     roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
   }
-  std::set<std::string> slots;
-  for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
   std::set<std::string> saved;  // parameters whose state the checkpoint has
-  for (const manifest::Piece& piece : manifest.pieces) {
-    if (slots.contains(piece.slot)) saved.insert(piece.parameter);
+  for (const manifest::ParameterRecord& parameter : manifest.parameters) {
+    if (parameter.ever_trained) saved.insert(parameter.name);
+  }
+  if (manifest.parameters.empty()) {
+    std::set<std::string> slots;
+    for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
+    for (const manifest::Piece& piece : manifest.pieces) {
+      if (slots.contains(piece.slot)) saved.insert(piece.parameter);
+    }
   }
   std::vector<bool> parked;
   for (size_t i = 0; i < trained_->in_force().size(); ++i) {
@@ -255,6 +269,41 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   }
   training_->AddFrozenState(parked);
   return State();
+}
+
+absl::Status SessionImpl::ImportOptimizerState() {
+  const std::string& path = job_.optimizer->state;
+  if (path.empty()) return absl::OkStatus();
+  reports_.Progress("loading the optimizer's state");
+  constexpr char kSetting[] = "optimizer.state";
+  ASSIGN_OR_RETURN(const checkpoint::ModelRecords records, Records(State()));
+  const auto source =
+      optimizerfile::OptimizerSource::Open(path, records.optimizer, records.parameters);
+  if (!source.ok()) return Annotate(source.status(), kSetting);
+  std::vector<checkpoint::ImportedSlot> slots;
+  for (const optim::StateSlot& slot : training_->slots()) slots.push_back({slot.name, slot.scalar});
+  RETURN_IF_ERROR(Annotate(checkpoint::CheckImport(*source, records.parameters, slots),
+                           absl::StrCat(kSetting, ": ", path)));
+  // A file that is another one on some node would give this rank other collectives than its peers.
+  RETURN_IF_ERROR(AgreeOn("the optimizer's state", checkpoint::LinesOf(*source), parts_.control));
+  Mask frozen;
+  for (size_t i = 0; i < trained_->in_force().size(); ++i) {
+    frozen.push_back(!trained_->in_force()[i] && source->state().contains(trained_->name(i)));
+  }
+  training_->AddFrozenState(frozen);
+  checkpoint::FillImported(*source, slots, State());
+  if (!reports_.leader()) return absl::OkStatus();
+  for (const std::string& difference : source->differences()) {
+    spdlog::warn("{}: {}: {}", kSetting, path, difference);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<checkpoint::ModelRecords> SessionImpl::Records(
+    const checkpoint::State& state) const {
+  const Mask none(trained_->in_force().size());
+  return RecordsOf(job_, *model_, state, session_state_.learning_rate,
+                   trains() ? trained_->in_force() : none, trains() ? training_->HasState() : none);
 }
 
 checkpoint::State SessionImpl::State() const {

@@ -73,9 +73,12 @@ class Training {
   };
   absl::StatusOr<Foresight> Foresee(const Mask& mask) const;
 
-  // Adds state of frozen parameters, all zeros, which is then filled from a checkpoint. Called only
-  // when there is no such state yet.
+  // Gives these frozen parameters state, all zeros, which is then filled from a file. It replaces
+  // the state of all frozen parameters.
   void AddFrozenState(const std::vector<bool>& present);
+
+  // Which parameters have state: those that are trained, and those that were.
+  Mask HasState() const { return AllState().present; }
 
   // Everything that a checkpoint holds as tensors: the live ones, not copies.
   checkpoint::State State() const;

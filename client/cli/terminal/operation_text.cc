@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/table.h"
@@ -46,6 +47,11 @@ std::string ResultText(const v1::OperationResult& result) {
       return absl::StrCat(": ", ChangeText(result.trainability()));
     case v1::OperationResult::kTrainabilityPlan:
       return absl::StrCat(": would be ", PlanText(result.trainability_plan()));
+    case v1::OperationResult::kGatheredOptimizerState: {
+      const auto& gathered = result.gathered_optimizer_state();
+      return absl::StrCat(": ", gathered.path(), ", ", HumanBytes(gathered.bytes()),
+                          ", training waited ", absl::StrFormat("%.1f", gathered.seconds()), " s");
+    }
     case v1::OperationResult::KIND_NOT_SET:
       return "";
   }

@@ -1,0 +1,63 @@
+// Reads the state of an optimizer from a file: what torch.save(optimizer.state_dict()) writes, or
+// Muster's own (optimizer_file.h). The file may be hostile; nothing in it is executed.
+#ifndef MUSTER_COMMON_OPTIMIZERFILE_OPTIMIZER_SOURCE_H_
+#define MUSTER_COMMON_OPTIMIZERFILE_OPTIMIZER_SOURCE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/manifest/manifest.h"
+#include "common/safetensors/safetensors.h"
+#include "common/torchfile/torch_archive.h"
+
+namespace muster::optimizerfile {
+
+// A tensor in the file: all elements, one after the other.
+struct StoredValues {
+  safetensors::DType dtype = safetensors::DType::kF32;
+  std::vector<int64_t> shape;
+  const uint8_t* data = nullptr;  // may be unaligned; valid as long as the source
+};
+
+// The file is mapped. Movable. Threading: const.
+class OptimizerSource {
+ public:
+  // Some PyTorch versions store a step as a number.
+  using Value = std::variant<StoredValues, double>;
+
+  // `optimizer` and `parameters`: those of the job, as in a manifest. A file whose name ends in
+  // .safetensors is Muster's; any other one is a torch file. There, a parameter is named by
+  // `param_names`, or by a key that is a text. Otherwise its group's `params` are the job's
+  // parameters in their order: of all of them, if there is one group; of the job's group with the
+  // same number, if there are as many groups as the job has.
+  //
+  // Errors begin with the path. INVALID_ARGUMENT: it is no such torch file, or its parameters
+  // cannot be assigned; DATA_LOSS: it is no whole safetensors file; errors of files.
+  static absl::StatusOr<OptimizerSource> Open(
+      const std::string& path, const manifest::OptimizerRecord& optimizer,
+      const std::vector<manifest::ParameterRecord>& parameters);
+
+  // By parameter and slot, also those that the job does not have.
+  const std::map<std::string, std::map<std::string, Value>>& state() const { return state_; }
+
+  // Settings in which the file differs from the job, each as a sentence.
+  const std::vector<std::string>& differences() const { return differences_; }
+
+ private:
+  OptimizerSource() = default;
+  friend class TorchReader;
+  friend class SafetensorsReader;
+
+  std::vector<torchfile::TorchArchive> archive_;  // the file, of either kind
+  std::vector<safetensors::File> safetensors_;
+  std::map<std::string, std::map<std::string, Value>> state_;
+  std::vector<std::string> differences_;
+};
+
+}  // namespace muster::optimizerfile
+
+#endif  // MUSTER_COMMON_OPTIMIZERFILE_OPTIMIZER_SOURCE_H_

@@ -1,0 +1,128 @@
+#include "worker/checkpoint/checked_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
+#include "common/files/disk.h"
+#include "common/files/files.h"
+#include "common/files/hash.h"
+#include "common/status/status.h"
+#include "worker/device/memory.h"
+
+namespace muster::checkpoint {
+namespace {
+
+constexpr int64_t kBlock = files::kHashedBlock;
+
+// Read, not mapped, so that a failed read is an error and not a signal.
+absl::Status ReadAt(int fd, int64_t offset, char* to, int64_t bytes, const std::string& path) {
+  while (bytes > 0) {
+    const ssize_t got = pread(fd, to, bytes, offset);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return files::ErrnoStatus(errno, "read", path);
+    }
+    if (got == 0) {
+      return absl::DataLossError(
+          absl::StrCat(path, ": expected bytes from ", offset, " on, found the end of the file"));
+    }
+    to += got;
+    offset += got;
+    bytes -= got;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CheckedFile::CheckedFile(const std::string& directory, const manifest::FileRecord& record)
+    : path_(files::JoinPath(directory, record.name)), record_(record) {}
+
+int64_t CheckedFile::blocks() const {
+  return (static_cast<int64_t>(record_.size) + kBlock - 1) / kBlock;
+}
+
+void CheckedFile::Want(Range range) {
+  if (range.bytes == 0) return;
+  const int64_t last = (range.offset + range.bytes - 1) / kBlock;
+  for (int64_t block = range.offset / kBlock; block <= last; ++block) wanted_.insert(block);
+  ranges_.push_back(std::move(range));
+}
+
+void CheckedFile::Check(int64_t block) {
+  if (block == Block::kWholeFile || !has_blocks()) {
+    for (int64_t each = 0; each < blocks(); ++each) wanted_.insert(each);
+  } else if (block >= 0 && block < blocks()) {
+    wanted_.insert(block);
+  }
+}
+
+void CheckedFile::Distribute(int64_t block, const char* data, int64_t bytes) {
+  const int64_t begin = block * kBlock;
+  const int64_t end = begin + bytes;
+  while (first_ < ranges_.size() && ranges_[first_].offset + ranges_[first_].bytes <= begin) {
+    ++first_;
+  }
+  for (size_t i = first_; i < ranges_.size() && ranges_[i].offset < end; ++i) {
+    const Range& range = ranges_[i];
+    const int64_t from = std::max(range.offset, begin);
+    const int64_t size = std::min(range.offset + range.bytes, end) - from;
+    if (size <= 0 || !range.to.defined()) continue;
+    device::CopyFromHost(range.to, range.begin + from - range.offset, data + (from - begin), size);
+  }
+}
+
+std::map<int64_t, absl::Status> CheckedFile::ReadFrom(int fd) {
+  std::map<int64_t, absl::Status> errors;
+  std::vector<char> buffer(std::min<int64_t>(kBlock, record_.size));
+  files::Hasher whole;
+  for (const int64_t block : wanted_) {
+    const int64_t begin = block * kBlock;
+    const int64_t bytes = std::min<int64_t>(kBlock, static_cast<int64_t>(record_.size) - begin);
+    const absl::Status read = ReadAt(fd, begin, buffer.data(), bytes, path_);
+    if (!read.ok()) {
+      errors[has_blocks() ? block : Block::kWholeFile] = read;
+      return errors;
+    }
+    if (has_blocks()) {
+      const std::string found = files::HashBytes(buffer.data(), bytes);
+      if (found != record_.blocks[block]) {
+        errors[block] = absl::DataLossError(absl::StrCat(path_, ": bytes ", begin, " to ",
+                                                         begin + bytes, ": expected the hash ",
+                                                         record_.blocks[block], ", found ", found));
+        continue;
+      }
+    } else {
+      whole.Update(buffer.data(), bytes);
+    }
+    Distribute(block, buffer.data(), bytes);
+    activity::Moved();
+  }
+  if (!has_blocks() && whole.Hex() != record_.hash) {
+    errors[Block::kWholeFile] = absl::DataLossError(
+        absl::StrCat(path_, ": expected the hash ", record_.hash, ", found ", whole.Hex()));
+  }
+  return errors;
+}
+
+std::map<int64_t, absl::Status> CheckedFile::Read() {
+  if (wanted_.empty()) return {};
+  if (!has_blocks()) Check(Block::kWholeFile);
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const Range& a, const Range& b) { return a.offset < b.offset; });
+  first_ = 0;
+  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {{Block::kWholeFile, files::ErrnoStatus(errno, "open", path_)}};
+  auto errors = ReadFrom(fd);
+  close(fd);
+  return errors;
+}
+
+}  // namespace muster::checkpoint
