@@ -79,6 +79,12 @@ TEST(ResolveDefaults, FillsSchedules) {
           "final_div_factor: 3 anneal: LINEAR three_phase: true } }");
 }
 
+TEST(ResolveDefaults, FillsAdam) {
+  ExpectResolved("optimizer { adam { lr: 0.1 } }",
+                 "optimizer { adam { lr: 0.1 betas: 0.9 betas: 0.999 eps: 1e-8 weight_decay: 0 } } "
+                 "on_nan: FAIL schedule { constant {} }");
+}
+
 TEST(ResolveDefaults, FillsLion) {
   ExpectResolved(
       "optimizer { lion { lr: 0.1 } }",

@@ -39,9 +39,11 @@ absl::Status Check(const Contents& contents) {
         absl::StrCat("state ", item.slot, "/", item.parameter, ": there is no such parameter"));
   }
   const std::string& kind = contents.optimizer.kind;
-  if (kind == "adamw" || kind == "sgd" || kind == "lion") return absl::OkStatus();
+  for (const char* const known : {"adamw", "adam", "sgd", "lion"}) {
+    if (kind == known) return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("optimizer: expected adamw, sgd or lion, found '", kind, "'"));
+      absl::StrCat("optimizer: expected adamw, adam, sgd or lion, found '", kind, "'"));
 }
 
 void WriteSetting(const std::string& name, const std::vector<double>& values,
@@ -60,10 +62,10 @@ void WriteDefaults(const std::string& kind, PickleWriter* pickle) {
     pickle->Text(name);
     pickle->Bool(value);
   };
-  if (kind == "adamw") {
+  if (kind == "adamw" || kind == "adam") {
     write("amsgrad", false);
     write("capturable", false);
-    write("decoupled_weight_decay", true);
+    write("decoupled_weight_decay", kind == "adamw");
   }
   if (kind == "sgd") {
     pickle->Text("dampening");

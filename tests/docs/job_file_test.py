@@ -73,6 +73,7 @@ JOBS = {
     "ProfileSpec": {"profile": {"directory": "traces", "steps": [1]}},
     "OptimizerSpec": {},
     "AdamwSpec": {"optimizer": {"adamw": {"lr": 0.1}}},
+    "AdamSpec": {"optimizer": {"adam": {"lr": 0.1}}},
     "SgdSpec": {},
     "LionSpec": {"optimizer": {"lion": {"lr": 0.1}}},
     "ParameterGroup": {

@@ -21,6 +21,15 @@ OPTIMIZERS = {
             {"match": "transformer.h.1.attn.*", "lr_scale": 0.0},
         ],
     },
+    # The decay is a part of the gradient here. Where there is no other (GPT-2's key bias), a step
+    # multiplies the parameter by 1 - lr * weight_decay / eps, which must not blow rounding up.
+    "adam": {
+        "adam": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-3, "weight_decay": 0.1},
+        "groups": [
+            {"match": "*.bias", "weight_decay": 0.5},
+            {"match": "*.ln_?.*", "weight_decay": 0.0, "lr_scale": 0.5},
+        ],
+    },
     "sgd": {
         "sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.05, "nesterov": True},
         "groups": [

@@ -41,6 +41,8 @@ OPTIMIZERS = {
             {"match": "*ln_*", "weight_decay": 0.0, "lr_scale": 0.5},
         ],
     },
+    # As in groups_test.
+    "adam": {"adam": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-3, "weight_decay": 0.1}},
     "sgd": {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.05, "nesterov": True}},
     "sgd_plain": {"sgd": {"lr": 0.05}},
 }
@@ -141,7 +143,7 @@ def test_training_goes_on_in_python(tmp_path, strategy, world_size, optimizer, k
     if optimizer != "sgd_plain":
         assert names.index(NEVER[kind]) not in state["state"]
         assert len(state["state"]) == len(names) - 1
-    if optimizer == "adamw":
+    if optimizer.startswith("adam"):
         steps = {names[index]: entry["step"].item() for index, entry in state["state"].items()}
         assert steps[LATE[kind]] == GATHERED - 4 and max(steps.values()) == GATHERED
     with safe_open(gathers[2]["path"], framework="pt") as file:

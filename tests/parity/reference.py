@@ -202,7 +202,12 @@ class Lion(torch.optim.Optimizer):
                 state["exp_avg"] = beta2 * mean + (1 - beta2) * gradient
 
 
-OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "lion": Lion}
+OPTIMIZERS = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+    "lion": Lion,
+}
 
 
 def build_optimizer(options, model):

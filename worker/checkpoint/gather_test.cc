@@ -174,7 +174,7 @@ TEST_F(GatherTest, AFolderThatCannotBeMadeAndAnUnknownOptimizerAreNamed) {
   options_.temporary = dir_.Path("file/.state.tmp");
   EXPECT_THAT(Error(Run()), AllOf(HasSubstr("rank 0: "), HasSubstr("file")));
   records_.optimizer.kind = "adagrad";
-  EXPECT_THAT(Error(Run()), HasSubstr("expected adamw, sgd or lion, found 'adagrad'"));
+  EXPECT_THAT(Error(Run()), HasSubstr("expected adamw, adam, sgd or lion, found 'adagrad'"));
 }
 
 }  // namespace

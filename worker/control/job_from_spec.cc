@@ -90,6 +90,13 @@ absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) 
                                           .beta2 = spec.lion().betas(1),
                                           .weight_decay = spec.lion().weight_decay()};
       break;
+    case v1::OptimizerSpec::kAdam:
+      optimizer.lr = spec.adam().lr();
+      optimizer.kind = optim::AdamOptions{.beta1 = spec.adam().betas(0),
+                                          .beta2 = spec.adam().betas(1),
+                                          .eps = spec.adam().eps(),
+                                          .weight_decay = spec.adam().weight_decay()};
+      break;
     case v1::OptimizerSpec::KIND_NOT_SET:
       return Missing("optimizer");
   }

@@ -163,6 +163,12 @@ TEST(JobFromSpec, OptionsOfOptimizersAreThoseOfTheJobFile) {
   EXPECT_EQ(sgd.momentum, 0.5);
   EXPECT_EQ(sgd.weight_decay, 2);
   EXPECT_TRUE(sgd.nesterov);
+  const auto adam = std::get<optim::AdamOptions>(
+      kind("adam { lr: 1 betas: 0.25 betas: 0.5 eps: 3 weight_decay: 2 }"));
+  EXPECT_EQ(adam.beta1, 0.25);
+  EXPECT_EQ(adam.beta2, 0.5);
+  EXPECT_EQ(adam.eps, 3);
+  EXPECT_EQ(adam.weight_decay, 2);
   const auto lion =
       std::get<optim::LionOptions>(kind("lion { lr: 1 betas: 0.25 betas: 0.5 weight_decay: 2 }"));
   EXPECT_EQ(lion.beta1, 0.25);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ATen/ops/_foreach_add.h"
+#include "ATen/ops/_fused_adam.h"
 #include "ATen/ops/_fused_adamw.h"
 #include "ATen/ops/neg.h"
 #include "c10/core/GradMode.h"
@@ -13,7 +14,7 @@
 namespace muster::optim {
 namespace {
 
-std::vector<StateSlot> AdamWSlots() {
+std::vector<StateSlot> AdamSlots() {
   return {{"exp_avg"}, {"exp_avg_sq"}, {"step", /*scalar=*/true}};
 }
 
@@ -25,10 +26,13 @@ void Count(const std::vector<at::Tensor>& steps, const at::Tensor& skip) {
   for (const at::Tensor& step : steps) device::MutableHostValues<float>(step)[0] += 1.0f;
 }
 
-class AdamW : public Optimizer {
+// Both kinds.
+class Adam : public Optimizer {
  public:
-  AdamW(ParameterList parameters, const AdamWOptions& options)
+  // `decoupled`: the decay is no part of the gradient (AdamW).
+  Adam(ParameterList parameters, const AdamOptions& options, bool decoupled)
       : options_(options),
+        decoupled_(decoupled),
         parameters_(std::move(parameters)),
         exp_avgs_(StateOf(parameters_, 0)),
         exp_avg_sqs_(StateOf(parameters_, 1)),
@@ -39,7 +43,7 @@ class AdamW : public Optimizer {
     }
   }
 
-  std::vector<StateSlot> Slots() const override { return AdamWSlots(); }
+  std::vector<StateSlot> Slots() const override { return AdamSlots(); }
 
   std::vector<NamedTensor> State() override {
     std::vector<NamedTensor> state;
@@ -60,10 +64,18 @@ class AdamW : public Optimizer {
     for (const auto& [number, gradients] : all) {
       const FusedCall& call = calls_[number];
       Count(call.steps, skip);
-      at::_fused_adamw_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {}, call.steps,
-                        learning_rate * call.alike.lr_scale, options_.beta1, options_.beta2,
-                        call.alike.weight_decay, options_.eps, /*amsgrad=*/false,
-                        /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+      const double rate = learning_rate * call.alike.lr_scale;
+      if (decoupled_) {
+        at::_fused_adamw_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {},
+                          call.steps, rate, options_.beta1, options_.beta2, call.alike.weight_decay,
+                          options_.eps, /*amsgrad=*/false,
+                          /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+      } else {
+        at::_fused_adam_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {},
+                         call.steps, rate, options_.beta1, options_.beta2, call.alike.weight_decay,
+                         options_.eps, /*amsgrad=*/false,
+                         /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+      }
     }
     return absl::OkStatus();
   }
@@ -74,7 +86,8 @@ class AdamW : public Optimizer {
     std::vector<at::Tensor> parameters, exp_avgs, exp_avg_sqs, steps;
   };
 
-  const AdamWOptions options_;
+  const AdamOptions options_;
+  const bool decoupled_;
   const ParameterList parameters_;
   const std::vector<at::Tensor> exp_avgs_;
   const std::vector<at::Tensor> exp_avg_sqs_;
@@ -84,11 +97,19 @@ class AdamW : public Optimizer {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdam(std::vector<OptimizedParameter> parameters,
+                                                      const AdamOptions& options) {
+  ASSIGN_OR_RETURN(ParameterList list,
+                   MakeParameterList(std::move(parameters), options.weight_decay, AdamSlots()));
+  return std::make_unique<Adam>(std::move(list), options, /*decoupled=*/false);
+}
+
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options) {
   ASSIGN_OR_RETURN(ParameterList list,
-                   MakeParameterList(std::move(parameters), options.weight_decay, AdamWSlots()));
-  return std::make_unique<AdamW>(std::move(list), options);
+                   MakeParameterList(std::move(parameters), options.weight_decay, AdamSlots()));
+  const AdamOptions same = {options.beta1, options.beta2, options.eps, options.weight_decay};
+  return std::make_unique<Adam>(std::move(list), same, /*decoupled=*/true);
 }
 
 }  // namespace muster::optim

@@ -3,6 +3,10 @@
 //   m  = beta1 * m + (1 - beta1) * g;   v = beta2 * v + (1 - beta2) * g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 // in one fused pass. t is kept per parameter.
+//
+// Adam (Kingma & Ba, "Adam: A Method for Stochastic Optimization", 2015), as torch.optim.Adam: the
+// same, but the decay is a part of the gradient: g += weight_decay * p in the place of the first
+// line.
 #ifndef MUSTER_WORKER_OPTIM_ADAMW_H_
 #define MUSTER_WORKER_OPTIM_ADAMW_H_
 
@@ -22,7 +26,17 @@ struct AdamWOptions {
   double weight_decay = 0.01;  // of parameters without a weight decay of their own
 };
 
+// The same as AdamSpec in job_spec.proto, with the same rules.
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;  // of parameters without a weight decay of their own
+};
+
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdam(std::vector<OptimizedParameter> parameters,
+                                                      const AdamOptions& options);
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options);
 

@@ -37,6 +37,29 @@ struct ScalarAdamW {
   }
 };
 
+TEST(Adam, DecaysThroughTheGradient) {
+  const AdamOptions options{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-5, .weight_decay = 0.1};
+  constexpr int64_t kElements = 40;
+  const at::Tensor parameter = Filled(kElements, 0).requires_grad_(true);
+  std::vector<ScalarAdamW> expected;
+  for (int64_t i = 0; i < kElements; ++i) expected.push_back({.p = Value(i, 0)});
+  auto optimizer = CreateAdam({{"p", parameter}}, options);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  const AdamWOptions without_decay{options.beta1, options.beta2, options.eps, 0};
+  for (int step = 0; step < 5; ++step) {
+    parameter.mutable_grad() = Filled(kElements, 100 + step);
+    for (int64_t i = 0; i < kElements; ++i) {
+      expected[i].Step(Value(i, 100 + step) + options.weight_decay * expected[i].p, 0.01,
+                       without_decay);
+    }
+    ASSERT_TRUE((*optimizer)->Step(0.01).ok());
+    for (int64_t i = 0; i < kElements; ++i) {
+      // float32, steps of 0.01.
+      EXPECT_NEAR(parameter.data_ptr<float>()[i], expected[i].p, 1e-6) << step << " " << i;
+    }
+  }
+}
+
 TEST(AdamW, FollowsTheFormula) {
   const AdamWOptions options{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-5, .weight_decay = 0.1};
   const std::vector<int64_t> sizes = {1, 17, 100};

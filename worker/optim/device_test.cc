@@ -62,7 +62,8 @@ TEST(OptimizersOnADevice, HaveTheBitsAndTheStateOfTheCpu) {
   for (const OptimizerOptions& options :
        {OptimizerOptions(AdamWOptions{.weight_decay = 0.1}),
         OptimizerOptions(SgdOptions{.momentum = 0.9, .nesterov = true}),
-        OptimizerOptions(LionOptions{.weight_decay = 0.1})}) {
+        OptimizerOptions(LionOptions{.weight_decay = 0.1}),
+        OptimizerOptions(AdamOptions{.weight_decay = 0.1})}) {
     const Trained here = Train(options, at::kCPU), there = Train(options, device::StandInDevice());
     for (size_t i = 0; i < here.parameters.size(); ++i) {
       ExpectSame(there.parameters[i], here.parameters[i]);

@@ -15,12 +15,13 @@
 
 namespace muster::optim {
 
-using OptimizerOptions = std::variant<AdamWOptions, SgdOptions, LionOptions>;
+using OptimizerOptions = std::variant<AdamWOptions, SgdOptions, LionOptions, AdamOptions>;
 
 // The factory of each optimizer. If an alternative has none, CreateOptimizer does not compile.
 inline auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }
 inline auto FactoryOf(const SgdOptions&) { return &CreateSgd; }
 inline auto FactoryOf(const LionOptions&) { return &CreateLion; }
+inline auto FactoryOf(const AdamOptions&) { return &CreateAdam; }
 
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
 inline absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(

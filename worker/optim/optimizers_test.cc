@@ -25,7 +25,8 @@ TEST(CreateOptimizer, MakesTheOneThatTheOptionsAreOf) {
   EXPECT_EQ(SlotsOf(SgdOptions{.momentum = 0.9}), Names{"momentum_buffer"});
   EXPECT_EQ(SlotsOf(SgdOptions{}), Names{});
   EXPECT_EQ(SlotsOf(LionOptions{}), Names{"exp_avg"});
-  EXPECT_EQ(std::variant_size_v<OptimizerOptions>, 3u) << "one that is not listed here";
+  EXPECT_EQ(SlotsOf(AdamOptions{}), (Names{"exp_avg", "exp_avg_sq", "step"}));
+  EXPECT_EQ(std::variant_size_v<OptimizerOptions>, 4u) << "one that is not listed here";
 }
 
 TEST(CreateOptimizer, HandsOverParametersAndOptions) {
@@ -37,7 +38,7 @@ TEST(CreateOptimizer, HandsOverParametersAndOptions) {
     ASSERT_TRUE(optimizer.ok()) << optimizer.status();
     parameter.mutable_grad() = at::zeros({3});
     ASSERT_TRUE((*optimizer)->Step(0.1).ok());
-    // Only the weight decay, in all three.
+    // Only the weight decay, in all three. Adam's is a part of the gradient (adamw_test).
     EXPECT_FLOAT_EQ(parameter[0].item<float>(), 2.0f * (1 - 0.1f * 0.5f)) << options.index();
   }
 }
@@ -45,7 +46,7 @@ TEST(CreateOptimizer, HandsOverParametersAndOptions) {
 TEST(CreateOptimizer, NamesAParameterThatDoesNotFit) {
   for (const OptimizerOptions& options :
        {OptimizerOptions(AdamWOptions{}), OptimizerOptions(SgdOptions{}),
-        OptimizerOptions(LionOptions{})}) {
+        OptimizerOptions(LionOptions{}), OptimizerOptions(AdamOptions{})}) {
     const auto refused = CreateOptimizer({{"p", at::zeros({3}, at::kLong)}}, options).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(std::string(refused.message()).find("parameter 'p'"), std::string::npos) << refused;

@@ -34,6 +34,8 @@ const Kind kKinds[] = {
      [](auto parameters) {
        return CreateAdamW(std::move(parameters), {.eps = 1e-5, .weight_decay = 0});
      }},
+    {"Adam",
+     [](auto parameters) { return CreateAdam(std::move(parameters), {.weight_decay = 0.1}); }},
     {"Sgd",
      [](auto parameters) { return CreateSgd(std::move(parameters), {.weight_decay = 0.1}); }},
     {"Momentum",

@@ -36,6 +36,12 @@ std::pair<std::string, OptimizerSettings> SettingsOf(const optim::OptimizerOptio
                                           {"weight_decay", decay(sgd.weight_decay)},
                                           {"nesterov", {sgd.nesterov ? 1.0 : 0.0}}}};
                                },
+                               [&](const optim::AdamOptions& adam) -> Result {
+                                 return {"adam",
+                                         {{"betas", {adam.beta1, adam.beta2}},
+                                          {"eps", {adam.eps}},
+                                          {"weight_decay", decay(adam.weight_decay)}}};
+                               },
                                [&](const optim::LionOptions& lion) -> Result {
                                  return {"lion",
                                          {{"betas", {lion.beta1, lion.beta2}},
