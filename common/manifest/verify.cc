@@ -13,7 +13,7 @@
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/manifest/manifest.h"
-#include "common/problems/problems.h"
+#include "common/problems/faults.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 
@@ -122,25 +122,15 @@ absl::Status CheckSize(const std::string& path, uint64_t expected) {
   return size == expected ? absl::OkStatus() : WrongSize(path, expected, size);
 }
 
-// Calls `check` for each file. Damage comes first; other errors say what could not be read.
+// Calls `check` for each file.
 template <typename Check>
 absl::Status ForEachFile(const std::string& directory, const Manifest& manifest,
                          const Check& check) {
-  Problems damaged;
-  Problems unread;
-  absl::StatusCode code = absl::StatusCode::kOk;
+  Faults faults;
   for (const FileRecord& record : manifest.files) {
-    const absl::Status status = check(files::JoinPath(directory, record.name), record);
-    if (status.ok()) continue;
-    if (absl::IsDataLoss(status)) {
-      damaged.Add(Message(status));
-    } else {
-      if (code == absl::StatusCode::kOk) code = status.code();
-      unread.Add(Message(status));
-    }
+    faults.Add(check(files::JoinPath(directory, record.name), record));
   }
-  if (damaged.count() > 0) return absl::DataLossError(damaged.Text());
-  return absl::Status(code, unread.Text());
+  return faults.ToStatus();
 }
 
 }  // namespace

@@ -83,7 +83,9 @@ class GatherTest : public ::testing::Test {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < kRanks; ++rank) {
       threads.emplace_back([&, rank, communicator = std::move(group[rank])] {
-        const auto outcome = GatherOptimizerState(options_, StateOf(rank), records_,
+        GatherOptions options = options_;
+        if (rank == elsewhere_) options.temporary = dir_.Path("elsewhere/.state.tmp");
+        const auto outcome = GatherOptimizerState(options, StateOf(rank), records_,
                                                   communicator.get(), still_mine, disk);
         ASSERT_TRUE(outcome.ok()) << outcome.status();
         outcomes[rank] = *outcome;
@@ -111,6 +113,7 @@ class GatherTest : public ::testing::Test {
                          .temporary = dir_.Path(".state.tmp"),
                          .format = optimizerfile::Format::kSafetensors};
   ModelRecords records_ = Records();
+  int elsewhere_ = -1;  // a rank that sees another file system
 };
 
 TEST_F(GatherTest, TheRanksPartsAreOneTensor) {
@@ -166,6 +169,14 @@ TEST_F(GatherTest, AFileThatExistsIsReplacedOnlyIfItMayBe) {
   fs::create_directory(options_.path);
   options_.overwrite = true;
   EXPECT_THAT(Error(Run()), HasSubstr("folder: is no regular file"));
+}
+
+TEST_F(GatherTest, ARankThatDoesNotSeeTheFolderIsNamed) {
+  elsewhere_ = 1;
+  EXPECT_THAT(Error(Run()), AllOf(HasSubstr("rank 1: all ranks must see the folder of the file"),
+                                  HasSubstr("No such file")));
+  EXPECT_FALSE(fs::exists(options_.path));
+  EXPECT_TRUE(NothingElseIsLeft());
 }
 
 TEST_F(GatherTest, AFolderThatCannotBeMadeAndAnUnknownOptimizerAreNamed) {

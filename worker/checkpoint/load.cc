@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/layout/placement.h"
+#include "common/problems/faults.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
@@ -116,22 +117,14 @@ absl::Status Reader::Read(const std::vector<Copy>& copies, Into into, const Bloc
     const auto file = files.find(block.file);
     if (file != files.end()) file->second.Check(block.number);
   }
-  Problems damaged;
-  Problems unread;
-  absl::StatusCode code = absl::StatusCode::kOk;
+  Faults faults;
   for (auto& [name, file] : files) {
     for (const auto& [block, status] : file.Read()) {
       failed->insert({name, block});
-      if (absl::IsDataLoss(status)) {
-        damaged.Add(Message(status));
-      } else {
-        if (code == absl::StatusCode::kOk) code = status.code();
-        unread.Add(Message(status));
-      }
+      faults.Add(status);
     }
   }
-  if (damaged.count() > 0) return absl::DataLossError(damaged.Text());
-  return absl::Status(code, unread.Text());
+  return faults.ToStatus();
 }
 
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,

@@ -11,6 +11,7 @@
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/zeros.h"
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/files/temp_dir.h"
@@ -103,6 +104,13 @@ TEST_F(LoadTest, RangesThatBeginAndEndAnywhereAreRead) {
   MakeOld();
   EXPECT_TRUE(LoadPart(0, kElements).ok());
   EXPECT_TRUE(LoadPart(half - 1, half + 1).ok());
+}
+
+TEST_F(LoadTest, EachBlockThatIsReadCountsAsActivity) {
+  activity::Activity activity;
+  const activity::Scope scope(&activity);
+  EXPECT_TRUE(LoadPart(0, kElements).ok());
+  EXPECT_GE(activity.count(), 5u);
 }
 
 TEST_F(LoadTest, DamageInOtherBlocksIsNotReadAndThatInItsOwnIsNamed) {
