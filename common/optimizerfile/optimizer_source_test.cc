@@ -143,6 +143,14 @@ TEST_F(OptimizerSourceTest, SeveralGroupsWithoutNamesAreThoseOfTheJob) {
   EXPECT_THAT(Error(), HasSubstr("param_groups[0] has no param_names"));
 }
 
+TEST_F(OptimizerSourceTest, AGroupOfTheJobThatTheFileLacksIsNotLeftOut) {
+  WriteState({0, 1, 2}, {Group({0, 1}), Group({2})});
+  manifest::OptimizerRecord three = kOptimizer;
+  three.groups.push_back(three.groups[1]);
+  const auto source = OptimizerSource::Open(path_, three, kParameters);
+  EXPECT_THAT(std::string(source.status().message()), HasSubstr("has no param_names"));
+}
+
 TEST_F(OptimizerSourceTest, AParameterIsInTheGroupsOnceAndItsStateIsOfAGroup) {
   WriteState({0, 1}, {Group({0, 1}, {"a", "a"})});
   EXPECT_THAT(Error(),
