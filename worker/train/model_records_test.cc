@@ -1,0 +1,72 @@
+#include "worker/train/model_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "worker/models/spec_from_json.h"
+#include "worker/train/setup.h"
+
+namespace muster::train {
+namespace {
+
+using testing::ElementsAre;
+
+// Of a Llama of one layer. `groups`: of AdamW with the weight decay 0.5.
+checkpoint::ModelRecords Of(const std::vector<optim::ParameterGroup>& groups) {
+  Job job;
+  *job.spec.mutable_model() = models::SpecFromText(
+      "llama", R"({"vocab_size": 8, "context": 4, "layers": 1, "heads": 2, "kv_heads": 1,
+                   "width": 4, "inner": 6, "rope_theta": 10000, "norm_eps": 1e-5})");
+  const auto model = *BuildModel(job);
+  job.optimizer = {.lr = 0.25, .kind = optim::AdamWOptions{.weight_decay = 0.5}, .groups = groups};
+  const size_t parameters = model->Parameters().size();
+  Mask trained(parameters, true);
+  trained[0] = false;
+  const auto records = RecordsOf(job, *model, TrainingState(*model, {}, 1),
+                                 /*learning_rate=*/0.125, trained, Mask(parameters, true));
+  EXPECT_TRUE(records.ok()) << records.status();
+  return *records;
+}
+
+// Hugging Face's LlamaDecoderLayer has the attention, the MLP and then both norms.
+TEST(ModelRecords, ParametersAreInTheOrderOfTheSourceModel) {
+  std::vector<std::string> names;
+  for (const auto& parameter : Of({}).parameters) names.push_back(parameter.name);
+  const std::string layer = "model.layers.0.";
+  EXPECT_THAT(
+      names,
+      ElementsAre("model.embed_tokens.weight", layer + "self_attn.q_proj.weight",
+                  layer + "self_attn.k_proj.weight", layer + "self_attn.v_proj.weight",
+                  layer + "self_attn.o_proj.weight", layer + "mlp.gate_proj.weight",
+                  layer + "mlp.up_proj.weight", layer + "mlp.down_proj.weight",
+                  layer + "input_layernorm.weight", layer + "post_attention_layernorm.weight",
+                  "model.norm.weight", "lm_head.weight"));
+}
+
+TEST(ModelRecords, GroupsAreInTheOrderOfTheirFirstParametersThere) {
+  const checkpoint::ModelRecords records =
+      Of({{.match = "*norm*", .weight_decay = 0.0, .lr_scale = 2},
+          {.match = "*o_proj*", .weight_decay = 1.0}});
+  EXPECT_EQ(records.optimizer.kind, "adamw");
+  std::vector<double> decays;
+  std::vector<double> rates;
+  for (const auto& settings : records.optimizer.groups) {
+    for (const auto& [name, values] : settings) {
+      if (name == "weight_decay") decays.push_back(values[0]);
+      if (name == "lr") rates.push_back(values[0]);
+    }
+  }
+  EXPECT_THAT(decays, ElementsAre(0.5, 1.0, 0.0)) << "o_proj comes before the norms";
+  EXPECT_THAT(rates, ElementsAre(0.125, 0.125, 0.25));
+  std::vector<int64_t> groups;
+  for (const auto& parameter : records.parameters) groups.push_back(parameter.group);
+  EXPECT_THAT(groups, ElementsAre(0, 0, 0, 0, 1, 0, 0, 0, 2, 2, 2, 0));
+  EXPECT_FALSE(records.parameters[0].trainable);
+  EXPECT_TRUE(records.parameters[0].ever_trained);
+}
+
+}  // namespace
+}  // namespace muster::train
