@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "common/torchfile/pickle_document.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::optimizerfile {

@@ -11,7 +11,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "common/torchfile/pickle_document.h"
+#include "common/torchfile/pickle_nesting.h"
 
 namespace muster::torchfile {
 namespace {
@@ -20,7 +23,6 @@ using Kind = PickleDocument::Kind;
 using Node = PickleDocument::Node;
 using safetensors::DType;
 
-constexpr int kDeepest = 100;
 constexpr size_t kMostBytes = size_t{128} << 20;
 // No function takes more arguments, no tensor has more dimensions, and no name or key is longer: a
 // value that is remembered once and used again and again must not cost much each time.
@@ -501,41 +503,12 @@ class Machine {
   absl::StatusOr<PickleDocument> Finish() {
     ASSIGN_OR_RETURN(document_.root, PopNode());
     if (at_ != bytes_.size()) return Bad("expected the end, found more");
-    for (const auto& [node, items] : arguments_) {
-      // Used up as arguments; as a value it would lack items.
-      document_.nodes[node].items.clear();
-    }
-    RETURN_IF_ERROR(CheckTree());
-    return std::move(document_);
-  }
-
-  // No value contains itself, none is nested too deeply, and none is a tuple that only the machine
-  // knows. Each node is visited once: its height is kept.
-  absl::Status CheckTree() const {
-    constexpr int kOpen = -1;
-    std::unordered_map<size_t, int> heights;
-    std::vector<std::pair<size_t, size_t>> path = {{document_.root, 0}};  // node, next item
-    heights[document_.root] = kOpen;
-    while (!path.empty()) {
-      auto& [node, next] = path.back();
+    const auto reachable = ReachableNodes(document_);
+    if (!reachable.ok()) return Bad(std::string(reachable.status().message()));
+    for (const size_t node : *reachable) {
       if (arguments_.contains(node)) return Bad("a value that is no plain value");
-      const std::vector<size_t>& items = document_.nodes[node].items;
-      if (next < items.size()) {
-        const size_t item = items[next++];
-        const auto [found, added] = heights.emplace(item, kOpen);
-        if (!added && found->second == kOpen) return Bad("a value that contains itself");
-        if (added) path.emplace_back(item, 0);
-        if (path.size() > kDeepest)
-          return Bad(absl::StrCat("values nested deeper than ", kDeepest));
-        continue;
-      }
-      int height = 0;
-      for (const size_t item : items) height = std::max(height, heights.at(item) + 1);
-      if (height > kDeepest) return Bad(absl::StrCat("values nested deeper than ", kDeepest));
-      heights[node] = height;
-      path.pop_back();
     }
-    return absl::OkStatus();
+    return std::move(document_);
   }
 
   const std::string_view bytes_;

@@ -3,44 +3,12 @@
 #ifndef MUSTER_COMMON_TORCHFILE_PICKLE_READER_H_
 #define MUSTER_COMMON_TORCHFILE_PICKLE_READER_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/safetensors/safetensors.h"
+#include "common/torchfile/pickle_document.h"
 
 namespace muster::torchfile {
-
-// A tensor: a view of the storage with this key (the file data/KEY of a torch file).
-struct TensorValue {
-  std::string storage;
-  safetensors::DType dtype = safetensors::DType::kF32;
-  int64_t storage_elements = 0;
-  int64_t offset = 0;  // in elements
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;
-};
-
-// A pickled value. Values may be shared, so they are numbers of nodes; no value contains itself.
-struct PickleDocument {
-  enum class Kind { kNone, kBool, kInt, kFloat, kText, kList, kTuple, kDict, kTensor };
-  struct Node {
-    Kind kind = Kind::kNone;
-    int64_t integer = 0;  // of kInt; of kBool 0 or 1
-    double number = 0;    // of kFloat
-    std::string text;     // of kText
-    // Of a list or tuple its values; of a dict keys and values in turn, in the order in which they
-    // were set. A key may appear twice: the last value counts.
-    std::vector<size_t> items;
-    size_t tensor = 0;  // of kTensor: its number in `tensors`
-  };
-  std::vector<Node> nodes;
-  std::vector<TensorValue> tensors;
-  size_t root = 0;
-};
 
 // INVALID_ARGUMENT: `bytes` are not one whole pickle, or it contains a class, a function or another
 // value than the above, which the message names; it is larger than 128 MiB, values are nested

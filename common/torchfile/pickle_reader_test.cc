@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/torchfile/pickle_document.h"
 #include "common/torchfile/pickle_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

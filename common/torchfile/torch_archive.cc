@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "common/torchfile/pickle_reader.h"
 #include "common/torchfile/zip_format.h"
 
 namespace muster::torchfile {

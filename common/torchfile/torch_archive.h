@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/files/mapped_file.h"
-#include "common/torchfile/pickle_reader.h"
+#include "common/torchfile/pickle_document.h"
 
 namespace muster::torchfile {
 
