@@ -124,10 +124,11 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
   auto format = std::make_shared<v1::OptimizerStateFile::Format>(v1::OptimizerStateFile::TORCH);
   auto key = std::make_shared<v1::OptimizerStateFile::Key>(v1::OptimizerStateFile::INDEX);
   auto overwrite = std::make_shared<bool>(false);
+  auto hold = std::make_shared<bool>(false);
   CLI::App* command = app->add_subcommand(
       "gather-optimizer-state",
       "Write the optimizer's state of a running job to one file that Python reads, after its "
-      "current step; training waits while it is written");
+      "current step, while training continues");
   AddSteeringOptions(command, console, options.get());
   command->add_option("--out", *path, "The file; all ranks must see its folder")->required();
   const std::map<std::string, v1::OptimizerStateFile::Format> formats = {
@@ -146,11 +147,15 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
                    "(the default), or its name")
       ->transform(CLI::CheckedTransformer(keys).description("index|name"));
   command->add_flag("--overwrite", *overwrite, "Replace the file if it exists");
+  command->add_flag("--hold", *hold,
+                    "Let training wait until the file is written, instead of making a copy of the "
+                    "state in memory");
   command->callback([=] {
     file->set_path(std::filesystem::absolute(*path).lexically_normal().string());
     file->set_format(*format);
     file->set_key(*key);
     file->set_overwrite(*overwrite);
+    file->set_hold(*hold);
     *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
       return client.GatherOptimizerState(job, *file, steer);
     });

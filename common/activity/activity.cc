@@ -12,6 +12,8 @@ thread_local Activity* current = nullptr;
 Scope::Scope(Activity* activity) : outer_(std::exchange(current, activity)) {}
 Scope::~Scope() { current = outer_; }
 
+Activity* Current() { return current; }
+
 void Moved() {
   if (current != nullptr) current->Moved();
 }

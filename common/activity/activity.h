@@ -38,6 +38,10 @@ class Scope {
   Activity* const outer_;
 };
 
+// What calls of Moved() on this thread count for; null: nothing. A thread that works for this one
+// makes a Scope with it.
+Activity* Current();
+
 // Counts one batch or block. Takes a few nanoseconds; does nothing outside of a scope.
 void Moved();
 

@@ -36,7 +36,7 @@ TEST(ResolveDefaults, FillsWhatTheProtoNames) {
     batch { per_rank: 8 accumulate: 1 order: SHUFFLED last: DROP }
     stages { fit { steps: 100 validate_every: 10 } }
     stages { validate {} }
-    checkpoint { directory: "/d/ckpt" every_steps: 20 keep: 3 }
+    checkpoint { directory: "/d/ckpt" every_steps: 20 keep: 3 background: true }
     export { path: "/d/out.safetensors" }
     loss { cross_entropy { label_smoothing: 0 } }
     on_nan: FAIL

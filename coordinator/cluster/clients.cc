@@ -309,7 +309,9 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
                   absl::StrCat("operation '", name, "' ", why));
   };
   if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
-  if (command->applied_step.has_value()) {
+  // The file of a gather is written while training continues.
+  const bool is_written = command->kind == commands::Kind::kGatherOptimizerState;
+  if (command->applied_step.has_value() && !is_written) {
     return too_late("OPERATION_APPLIED",
                     absl::StrCat("took effect after step ", *command->applied_step));
   }
@@ -325,7 +327,9 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
     job->commands.Finished(target, {.time = now,
                                     .code = absl::StatusCode::kCancelled,
                                     .reason = "OPERATION_CANCELLED",
-                                    .message = "cancelled before it took effect"});
+                                    .message = command->applied_step.has_value()
+                                                   ? "cancelled before its file was complete"
+                                                   : "cancelled before it took effect"});
     ListsChanged(job);
   }
   Remember({.request_id = request.request_id,

@@ -47,6 +47,23 @@ TEST(Commands, TakingACommandBackTwiceIsOneWish) {
   EXPECT_EQ(RefusalReason(world.Cancel("job", 7).status()), "OPERATION_NOT_FOUND");
 }
 
+TEST(Commands, AGatherIsCancelledAlsoWhileItsFileIsWritten) {
+  World world;
+  world.Start("job", 1);
+  for (const auto kind : {commands::Kind::kGatherOptimizerState, commands::Kind::kSaveCheckpoint}) {
+    ASSERT_TRUE(world.Command("job", {.kind = kind}).ok());
+  }
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 3, .what = CommandApplied{2, 3}}).ok());
+  EXPECT_EQ(RefusalReason(world.Cancel("job", 2).status()), "OPERATION_APPLIED");
+  EXPECT_EQ(*world.Cancel("job", 1), 1);
+  EXPECT_FALSE(world.job("job").commands.Find(1)->outcome.has_value()) << "the workers agree on it";
+  EXPECT_TRUE(world.job("job").commands.IsBeingCancelled(1));
+  // Its workers are lost, and nobody writes it.
+  world.Pass(60);
+  ASSERT_FALSE(world.job("job").live);
+}
+
 TEST(Commands, WithoutProcessesACommandIsTakenBackAtOnce) {
   World world;
   world.Submit("job", 1);

@@ -14,6 +14,7 @@
 #include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
+#include "coordinator/membership/file_writing.h"
 #include "coordinator/membership/gpu.h"
 #include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
@@ -130,6 +131,7 @@ struct Heartbeat {
   membership::Collectives collectives;
   // v1::RankMemory, serialized; the cores never look inside.
   std::string memory;
+  std::optional<membership::FileWriting> writing;
 };
 
 // ---- Reports of a worker.
@@ -164,6 +166,9 @@ struct Validated {
 struct CheckpointWritten {
   uint64_t step = 0;
   std::string path;
+  uint64_t bytes = 0;
+  absl::Duration stall;
+  absl::Duration write_time;
 };
 struct CheckpointFailed {
   uint64_t step = 0;

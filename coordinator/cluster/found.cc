@@ -18,7 +18,10 @@ void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written,
   jobs::Checkpoint checkpoint{.step = written.step,
                               .generation = job->generation,
                               .path = written.path,
-                              .create_time = now};
+                              .create_time = now,
+                              .bytes = written.bytes,
+                              .stall = written.stall,
+                              .write_time = written.write_time};
   if (const absl::Status status = jobs::CheckPath(*job, checkpoint); !status.ok()) {
     jobs::AddEvent(job, now, "CHECKPOINT_REFUSED",
                    absl::StrCat("a checkpoint is not recorded: ", Message(status)), written.step);

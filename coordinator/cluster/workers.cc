@@ -111,6 +111,7 @@ bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl:
   if (worker == worker_sessions_.end()) return false;
   const WorkerId& id = worker->second;
   membership_.WorkerMemory(id, heartbeat.memory);
+  membership_.WorkerWrites(id, heartbeat.writing);
   const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress,
                                                   heartbeat.activity, heartbeat.collectives, now);
   jobs::Rank* rank = CurrentRank(id);

@@ -107,6 +107,11 @@ struct Checkpoint {
   Origin origin = Origin::kRecorded;
   // Of kFound: why it does not count.
   std::string origin_reason;
+  // Of the files of all ranks. 0, and no durations: not known.
+  uint64_t bytes = 0;
+  // How long training waited for it, and how long it took until its files were durable.
+  absl::Duration stall;
+  absl::Duration write_time;
 
   bool operator==(const Checkpoint&) const = default;
 };

@@ -157,6 +157,10 @@ void Membership::WorkerMemory(const WorkerId& id, const std::string& memory) {
   if (Worker* worker = Find(id); worker != nullptr) worker->memory = memory;
 }
 
+void Membership::WorkerWrites(const WorkerId& id, const std::optional<FileWriting>& writing) {
+  if (Worker* worker = Find(id); worker != nullptr) worker->writing = writing;
+}
+
 void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
   Worker* worker = Find(id);
   if (worker == nullptr) return;

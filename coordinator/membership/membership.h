@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "coordinator/membership/file_writing.h"
 #include "coordinator/membership/gpu.h"
 #include "coordinator/membership/timing.h"
 #include "coordinator/membership/watchdog.h"
@@ -80,6 +81,8 @@ struct Worker {
   Collectives collectives;
   // The memory in its last heartbeat: v1::RankMemory, serialized. No decision depends on it.
   std::string memory;
+  // What it writes now, as of its last heartbeat. No decision depends on it.
+  std::optional<FileWriting> writing;
   bool session_started = false;
   // It has finished or will be stopped: leases and the watchdog do not apply any more.
   bool released = false;
@@ -131,6 +134,7 @@ class Membership {
   bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
                         uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
+  void WorkerWrites(const WorkerId& id, const std::optional<FileWriting>& writing);
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, PeerStreamId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);

@@ -16,6 +16,8 @@ constexpr size_t kShownCollectives = 3;
 constexpr int kLeasesOfMismatch = 2;
 // The communicator of roll calls. Ranks may issue its operations before or after those of others.
 constexpr uint32_t kControl = 0;
+// Its operations are issued by another thread of the worker.
+constexpr uint32_t kFiles = 3;
 
 absl::Duration NoProgressLimit(const Watched& rank) {
   return rank.session_started ? rank.limits.no_progress : rank.limits.startup;
@@ -135,7 +137,8 @@ std::optional<uint64_t> NewestOf(uint32_t communicator, const Watched& rank) {
 // The first pending collective of `rank` in which `other` has not come so far.
 std::optional<Pending> AheadOf(const Watched& other, const Watched& rank) {
   for (const Pending& pending : PendingOf(rank)) {
-    if (pending.collective->communicator == kControl) continue;
+    const uint32_t communicator = pending.collective->communicator;
+    if (communicator == kControl || communicator == kFiles) continue;
     const auto reached = NewestOf(pending.collective->communicator, other);
     if (reached.has_value() && *reached < pending.collective->of_communicator) return pending;
   }

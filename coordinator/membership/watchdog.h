@@ -23,8 +23,8 @@
 //   names. All ranks must have the same operation there, so this is certain at once, however old
 //   the heartbeats are.
 // - Each of two ranks is in a collective of a communicator in which the other one has not come so
-//   far, and both have stood still for two leases. The control communicator is left out, because
-//   ranks may issue its operations before or after those of others.
+//   far, and both have stood still for two leases. The communicators for control and for files are
+//   left out, because ranks may issue their operations before or after those of others.
 //
 // A worker of an older program does not tell communicators apart, and is not compared in this way.
 // A worker of a still older one does not count collectives: then each rank of its job is judged by

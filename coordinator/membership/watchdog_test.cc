@@ -194,6 +194,15 @@ TEST(Watchdog, RanksThatWaitForEachOtherInDifferentCommunicatorsAreNamedAfterTwo
   EXPECT_TRUE(hang->permanent);
 }
 
+TEST(Watchdog, FilesThatAnotherThreadWritesAreNoMismatch) {
+  Job job;
+  for (const uint32_t communicator : {3, 1}) {
+    Rank& rank = job.Add(0, 1, 0);
+    rank.collectives.newest = {{1, "x", false, communicator, 1}};
+  }
+  EXPECT_FALSE(job.Look(9).has_value());
+}
+
 // As with uneven inputs: a rank without input issues "loss terms" before its buckets.
 TEST(Watchdog, AnotherOrderOfTheControlCommunicatorIsNoMismatchHoweverLongTheRanksStandStill) {
   Job job;

@@ -92,6 +92,9 @@ v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint) {
   out.set_bad_reason(checkpoint.bad_reason);
   out.set_origin(static_cast<v1::Checkpoint::Origin>(checkpoint.origin));
   out.set_origin_reason(checkpoint.origin_reason);
+  out.set_bytes(checkpoint.bytes);
+  out.set_stall_seconds(absl::ToDoubleSeconds(checkpoint.stall));
+  out.set_write_seconds(absl::ToDoubleSeconds(checkpoint.write_time));
   return out;
 }
 
@@ -143,7 +146,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   const auto& commands = job.commands.commands();
   for (size_t i = commands.size() - std::min(commands.size(), kShownChanges); i < commands.size();
        ++i) {
-    *out.add_operations() = ToWire(job, commands[i]);
+    *out.add_operations() = ToWire(job, commands[i], cluster);
   }
   if (const auto& failure = job.save_failure; failure.has_value()) {
     auto* message = out.mutable_save_failure();

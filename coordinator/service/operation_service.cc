@@ -155,7 +155,7 @@ grpc::ServerUnaryReactor* OperationService::List(grpc::CallbackServerContext* co
     size_t next = static_cast<size_t>(after);
     for (; next < end && bytes <= kLimits.page_bytes; ++next) {
       v1::Operation* operation = response->add_operations();
-      *operation = ToWire(*job, commands[next]);
+      *operation = ToWire(*job, commands[next], engine_->cluster());
       bytes += operation->ByteSizeLong();
     }
     if (next < commands.size()) response->set_next_page_token(absl::StrCat(next));

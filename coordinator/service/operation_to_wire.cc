@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status/code_name.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/wire.h"
@@ -11,12 +12,33 @@
 namespace muster::service {
 namespace {
 
-std::string Progress(const jobs::Job& job, const commands::Command& command) {
+// What the ranks have written of the command's file; all 0: no rank writes it now.
+membership::FileWriting WritingOf(const jobs::Job& job, const commands::Command& command,
+                                  const cluster::Cluster& cluster) {
+  membership::FileWriting all{.command = command.number};
+  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const membership::Worker* worker = cluster.membership().FindWorker(job.id, rank);
+    if (worker == nullptr || !worker->writing.has_value()) continue;
+    if (worker->writing->command != command.number) continue;
+    all.total_bytes += worker->writing->total_bytes;
+    all.written_bytes += worker->writing->written_bytes;
+  }
+  return all;
+}
+
+std::string Progress(const jobs::Job& job, const commands::Command& command,
+                     const membership::FileWriting& writing) {
   if (command.outcome.has_value()) {
     return command.outcome->code == absl::StatusCode::kOk ? "done" : "failed";
   }
   if (command.applied_step.has_value()) {
-    return absl::StrCat("under way since step ", *command.applied_step);
+    std::string text = absl::StrCat("under way since step ", *command.applied_step);
+    if (writing.total_bytes > 0) {
+      absl::StrAppendFormat(&text, "; %d%% of %.1f MB are written",
+                            100 * writing.written_bytes / writing.total_bytes,
+                            static_cast<double>(writing.total_bytes) / 1e6);
+    }
+    return text;
   }
   if (command.at_step.has_value() && job.step < *command.at_step) {
     return absl::StrCat("waits for step ", *command.at_step);
@@ -46,13 +68,18 @@ absl::StatusOr<OperationId> ParseOperationName(const std::string& name) {
   return id;
 }
 
-v1::Operation ToWire(const jobs::Job& job, const commands::Command& command) {
+v1::Operation ToWire(const jobs::Job& job, const commands::Command& command,
+                     const cluster::Cluster& cluster) {
   v1::Operation out;
   out.set_name(OperationName(job.id, command.number));
   out.set_job(job.id);
   out.set_kind(static_cast<v1::Operation::Kind>(command.kind));
   out.set_done(command.outcome.has_value());
-  out.set_progress(Progress(job, command));
+  membership::FileWriting writing;
+  if (!command.outcome.has_value()) writing = WritingOf(job, command, cluster);
+  out.set_progress(Progress(job, command, writing));
+  out.set_bytes_to_write(writing.total_bytes);
+  out.set_bytes_written(writing.written_bytes);
   if (command.applied_step.has_value()) out.set_applied_at_step(*command.applied_step);
   if (const auto& outcome = command.outcome; outcome.has_value()) {
     if (outcome->code == absl::StatusCode::kOk) {

@@ -30,6 +30,14 @@ cluster::Validated FromWire(const v1::Validated& validated) {
   return {validated.step(), metrics.SerializeAsString()};
 }
 
+cluster::CheckpointWritten FromWire(const v1::CheckpointWritten& written) {
+  return {.step = written.step(),
+          .path = written.path(),
+          .bytes = written.bytes(),
+          .stall = absl::Seconds(written.stall_seconds()),
+          .write_time = absl::Seconds(written.write_seconds())};
+}
+
 cluster::CommandFinished FromWire(const v1::CommandFinished& finished) {
   cluster::CommandFinished result{.number = finished.number()};
   if (finished.has_error()) {
@@ -95,8 +103,7 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what = FromWire(report.validated());
       break;
     case v1::WorkerReport::kCheckpointWritten:
-      result.what = cluster::CheckpointWritten{report.checkpoint_written().step(),
-                                               report.checkpoint_written().path()};
+      result.what = FromWire(report.checkpoint_written());
       break;
     case v1::WorkerReport::kCheckpointFailed:
       result.what = cluster::CheckpointFailed{report.checkpoint_failed().step(),

@@ -67,7 +67,7 @@ void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job
         Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
                absl::StrCat("there is no operation '", OperationName(job_id, number), "'"))));
   }
-  *response = ToWire(*job, *command);
+  *response = ToWire(*job, *command, cluster);
   reactor->Finish(grpc::Status::OK);
 }
 

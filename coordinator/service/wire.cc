@@ -226,6 +226,11 @@ cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {
                             .collectives = {.begun = heartbeat.collectives_begun(),
                                             .ended = heartbeat.collectives_ended()},
                             .memory = heartbeat.memory().SerializeAsString()};
+  if (const v1::FileWriting& writing = heartbeat.writing(); writing.total_bytes() > 0) {
+    result.writing = {.command = writing.command(),
+                      .total_bytes = writing.total_bytes(),
+                      .written_bytes = std::min(writing.written_bytes(), writing.total_bytes())};
+  }
   for (const v1::CollectiveRecord& record : heartbeat.collectives()) {
     if (result.collectives.newest.size() == kMostCollectives) break;
     result.collectives.newest.push_back({record.sequence(), record.name(), record.ended(),

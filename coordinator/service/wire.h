@@ -49,7 +49,8 @@ absl::StatusOr<v1::StepMetrics> PassToWire(const store::MetricsRow& row);
 v1::LogLine ToWire(const store::LogRow& line);
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
 // A command of the job as clients see it.
-v1::Operation ToWire(const jobs::Job& job, const commands::Command& command);
+v1::Operation ToWire(const jobs::Job& job, const commands::Command& command,
+                     const cluster::Cluster& cluster);
 // Absent until a worker has made the model. `most`: the limit of its rules, of its pending changes,
 // and of its history, of which the newest entries are taken.
 std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most);

@@ -301,6 +301,13 @@ ALTER TABLE node_marks ADD COLUMN drain_deadline INTEGER;
 ALTER TABLE jobs ADD COLUMN device INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE jobs ADD COLUMN threads INTEGER NOT NULL DEFAULT 1;
 )sql",
+    // ---- 16: how large checkpoints are, how long training waited for them, and how long it took
+    // to write them, in microseconds.
+    R"sql(
+ALTER TABLE checkpoints ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN stall_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN write_us INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 // A file of a newer version is refused.

@@ -90,6 +90,9 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                       .create_time = job.create_time,
                       .bad_reason = "hash"}};
   job.checkpoints[0].origin = jobs::Origin::kAdopted;
+  job.checkpoints[1].bytes = 806'000'000;
+  job.checkpoints[1].stall = absl::Milliseconds(90);
+  job.checkpoints[1].write_time = absl::Seconds(2);
   job.found_checkpoints = {{.step = 6,
                             .generation = 1,
                             .path = "p6",

@@ -140,6 +140,9 @@ struct CheckpointsTable {
     column("dropped", row.dropped);
     column("origin", row.checkpoint.origin);
     column("origin_reason", row.checkpoint.origin_reason);
+    column("bytes", row.checkpoint.bytes);
+    column("stall_us", Units{row.checkpoint.stall, absl::Microseconds(1)});
+    column("write_us", Units{row.checkpoint.write_time, absl::Microseconds(1)});
   }
 };
 

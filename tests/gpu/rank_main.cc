@@ -140,6 +140,8 @@ absl::Status Run(const Options& options) {
                          .connect_timeout = kMeet,
                          .timeout = std::chrono::seconds(options.timeout_seconds)};
   ASSIGN_OR_RETURN(const auto control, comm::CreateGlooCommunicator(gloo, *store));
+  gloo.name = "files";
+  ASSIGN_OR_RETURN(const auto files, comm::CreateGlooCommunicator(gloo, *store));
   const auto connect =
       [&](const char* name) -> absl::StatusOr<std::unique_ptr<comm::Communicator>> {
     gloo.name = name;
@@ -153,7 +155,7 @@ absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(const auto parameters, connect("parameters"));
   if (cuda) memory::CountDeviceMemory();
   Outside outside(options);
-  train::SessionParts parts{control.get(), gradients.get(), parameters.get(),
+  train::SessionParts parts{control.get(), gradients.get(), parameters.get(),   files.get(),
                             &outside,      &outside,        options.checkpoints};
   const train::Identity identity{"job", "instance", /*generation=*/1, options.rank,
                                  absl::StrCat("process-", options.rank)};

@@ -29,14 +29,9 @@ namespace {
 using layout::Range;
 using optimizerfile::OptimizerFile;
 
-bool IsOptimizers(const StateItem& item) {
-  return item.slot != "param" && item.slot != "buffer" && item.slot != "scaler";
-}
-
 // Elements [begin, end) of an item, which one rank writes.
 struct Part {
-  size_t item;    // in the state
-  size_t number;  // in the file
+  size_t item;
   int64_t begin;
   int64_t end;
 };
@@ -44,7 +39,6 @@ struct Part {
 // What is written, the same on all ranks.
 struct Plan {
   std::optional<OptimizerFile> file;
-  size_t items = 0;                      // in the file
   std::vector<std::vector<Part>> parts;  // by rank
 };
 
@@ -54,25 +48,20 @@ absl::StatusOr<Plan> MakePlan(const GatherOptions& options, const State& state,
                                    .parameters = records.parameters,
                                    .items = {},
                                    .schedule_factor = options.schedule_factor};
-  std::map<size_t, size_t> numbers;  // of the items
-  for (size_t i = 0; i < state.items.size(); ++i) {
-    const StateItem& item = state.items[i];
-    if (!IsOptimizers(item)) continue;
+  for (const StateItem& item : state.items) {
     if (item.type != at::kFloat) {
       return absl::InvalidArgumentError(
           absl::StrCat("state ", Name(item), ": expected Float, found ", at::toString(item.type)));
     }
-    numbers[i] = contents.items.size();
     contents.items.push_back({item.slot, item.parameter, item.shape});
   }
-  Plan plan{.file = std::nullopt, .items = contents.items.size(), .parts = {}};
+  Plan plan{.file = std::nullopt, .parts = {}};
   ASSIGN_OR_RETURN(plan.file, OptimizerFile::Plan(contents, options.format, options.key));
   for (const std::vector<Range>& ranges : Parts(state)) {
     std::vector<Part>& parts = plan.parts.emplace_back();
     for (const Range& range : ranges) {
-      const auto number = numbers.find(range.parameter);
-      if (number == numbers.end() || range.begin == range.end) continue;
-      parts.push_back({number->first, number->second, range.begin, range.end});
+      if (range.begin == range.end) continue;
+      parts.push_back({static_cast<size_t>(range.parameter), range.begin, range.end});
     }
   }
   return plan;
@@ -182,6 +171,11 @@ class Gather {
         options_.path, ": there is such a file; give another name, or allow to overwrite it"));
   }
 
+  absl::Status CheckNeeded() const {
+    if (options_.cancelled == nullptr || !*options_.cancelled) return absl::OkStatus();
+    return absl::CancelledError("cancelled before the file was complete");
+  }
+
   absl::Status Begin(const ModelRecords& records) {
     RETURN_IF_ERROR(CheckWritable(state_, communicator_->rank(), communicator_->world_size()));
     ASSIGN_OR_RETURN(plan_, MakePlan(options_, state_, records));
@@ -208,13 +202,14 @@ class Gather {
     const at::Tensor flat = piece.tensor.detach().view({-1});
     uLong crc = crc32(0, nullptr, 0);
     for (int64_t begin = part.begin; begin < part.end; begin += kMost) {
+      RETURN_IF_ERROR(CheckNeeded());
       const int64_t elements = std::min(kMost, part.end - begin);
       const at::Tensor block = device::On(at::kCPU, flat.narrow(0, begin - piece.begin, elements));
       const void* const data = block.const_data_ptr();
       const size_t bytes = elements * sizeof(float);
       crc = crc32(crc, static_cast<const Bytef*>(data), static_cast<uInt>(bytes));
       RETURN_IF_ERROR(
-          output_.WriteAt(plan_.file->offset(part.number) + begin * sizeof(float), data, bytes));
+          output_.WriteAt(plan_.file->offset(part.item) + begin * sizeof(float), data, bytes));
     }
     return static_cast<uint32_t>(crc);
   }
@@ -226,13 +221,13 @@ class Gather {
       int64_t elements;
       uint32_t crc;
     };
-    std::vector<std::vector<OfPart>> parts(plan_.items);
+    std::vector<std::vector<OfPart>> parts(state_.items.size());
     for (size_t rank = 0; rank < plan_.parts.size(); ++rank) {
       for (size_t i = 0; i < plan_.parts[rank].size(); ++i) {
         const Part& part = plan_.parts[rank][i];
         uint32_t crc = 0;
         std::memcpy(&crc, crcs_[rank].data() + i * sizeof(crc), sizeof(crc));
-        parts[part.number].push_back({part.begin, part.end - part.begin, crc});
+        parts[part.item].push_back({part.begin, part.end - part.begin, crc});
       }
     }
     std::vector<uint32_t> crcs;
@@ -254,6 +249,7 @@ class Gather {
       RETURN_IF_ERROR(output_.WriteAt(offset, bytes.data(), bytes.size()));
     }
     RETURN_IF_ERROR(output_.Sync());
+    RETURN_IF_ERROR(CheckNeeded());
     // Both again, because writing may have taken long.
     RETURN_IF_ERROR(CheckTarget());
     if (still_mine) RETURN_IF_ERROR(still_mine());

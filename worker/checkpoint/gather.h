@@ -6,6 +6,7 @@
 #ifndef MUSTER_WORKER_CHECKPOINT_GATHER_H_
 #define MUSTER_WORKER_CHECKPOINT_GATHER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -28,18 +29,21 @@ struct GatherOptions {
   // As optimizerfile::Contents.
   double schedule_factor = 1;
   int64_t step = 0;
+  // Once it is true on any rank, nobody needs the file any more. Null: somebody does.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 struct GatherOutcome {
   // Not OK: there is no new file, and an old one was not changed (unless only the sync of the
   // folder failed: then the new file is there, and may be gone after a crash of the machine). The
   // error names the ranks.
-  // ALREADY_EXISTS: there is a file, and `overwrite` is not set.
+  // ALREADY_EXISTS: there is a file, and `overwrite` is not set. CANCELLED: `cancelled` was set
+  // before the file was complete.
   absl::Status status;
   uint64_t bytes = 0;  // of the file
 };
 
-// Of `state`, the items that belong to the optimizer. A Status that is not OK means that the
+// `state`: the items of the optimizer, float32. A Status that is not OK means that the
 // communicator failed. `still_mine`: called on rank 0 before the file gets its name; after an error
 // it does not get it. Needs memory for one block of files::kHashedBlock bytes if the state is not
 // on the CPU.

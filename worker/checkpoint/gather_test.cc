@@ -19,6 +19,7 @@
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/checkpoint/snapshot.h"
 #include "worker/comm/local/local_group.h"
 
 namespace muster::checkpoint {
@@ -85,7 +86,7 @@ class GatherTest : public ::testing::Test {
       threads.emplace_back([&, rank, communicator = std::move(group[rank])] {
         GatherOptions options = options_;
         if (rank == elsewhere_) options.temporary = dir_.Path("elsewhere/.state.tmp");
-        const auto outcome = GatherOptimizerState(options, StateOf(rank), records_,
+        const auto outcome = GatherOptimizerState(options, OptimizersItems(StateOf(rank)), records_,
                                                   communicator.get(), still_mine, disk);
         ASSERT_TRUE(outcome.ok()) << outcome.status();
         outcomes[rank] = *outcome;
@@ -113,8 +114,36 @@ class GatherTest : public ::testing::Test {
                          .temporary = dir_.Path(".state.tmp"),
                          .format = optimizerfile::Format::kSafetensors};
   ModelRecords records_ = Records();
+  std::atomic<bool> cancelled_ = false;
   int elsewhere_ = -1;  // a rank that sees another file system
 };
+
+// Cancels when a rank has written its part.
+class CancellingDisk : public files::Disk {
+ public:
+  explicit CancellingDisk(std::atomic<bool>* cancelled) : cancelled_(cancelled) {}
+  absl::Status Sync(int fd, const std::string& path) override {
+    *cancelled_ = true;
+    return Disk::Sync(fd, path);
+  }
+
+ private:
+  std::atomic<bool>* const cancelled_;
+};
+
+TEST_F(GatherTest, OnceItIsCancelledThereIsNoFile) {
+  options_.cancelled = &cancelled_;
+  // At the latest before the file gets its name: the ranks' parts are written then.
+  CancellingDisk disk(&cancelled_);
+  const auto late = Run(disk);
+  EXPECT_TRUE(absl::IsCancelled(late[0].status)) << late[0].status;
+  EXPECT_FALSE(fs::exists(options_.path));
+  EXPECT_TRUE(NothingElseIsLeft());
+  ASSERT_TRUE(cancelled_);
+  const auto early = Run();
+  EXPECT_TRUE(absl::IsCancelled(early[0].status)) << early[0].status;
+  EXPECT_TRUE(NothingElseIsLeft());
+}
 
 TEST_F(GatherTest, TheRanksPartsAreOneTensor) {
   const auto outcomes = Run();

@@ -39,7 +39,8 @@ train::Command CommandFromWire(const v1::Command& command) {
                         : optimizerfile::Format::kTorch,
           .key = file.key() == v1::OptimizerStateFile::NAME ? optimizerfile::Key::kName
                                                             : optimizerfile::Key::kIndex,
-          .overwrite = file.overwrite()};
+          .overwrite = file.overwrite(),
+          .hold = file.hold()};
       break;
     }
     case v1::Command::kPause:

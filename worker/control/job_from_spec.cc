@@ -293,7 +293,8 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   }
   if (spec.has_checkpoint()) {
     job.checkpoint = {.directory = spec.checkpoint().directory(),
-                      .every_steps = spec.checkpoint().every_steps()};
+                      .every_steps = spec.checkpoint().every_steps(),
+                      .background = spec.checkpoint().background()};
   }
   if (spec.has_export_()) {
     job.weights_export = {.path = spec.export_().path(),

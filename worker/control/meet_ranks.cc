@@ -28,8 +28,11 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& 
 absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int64_t rank,
                                            absl::Duration timeout, std::function<bool()> watched,
                                            std::unique_ptr<comm::RendezvousStore> store) {
-  Communicators result{
-      .store = std::move(store), .control = nullptr, .gradients = nullptr, .parameters = nullptr};
+  Communicators result{.store = std::move(store),
+                       .control = nullptr,
+                       .gradients = nullptr,
+                       .parameters = nullptr,
+                       .files = nullptr};
   comm::GlooOptions options{.rank = static_cast<int>(rank),
                             .world_size = static_cast<int>(welcome.spec().world_size()),
                             .name = "control",
@@ -38,6 +41,8 @@ absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int
                             .watched = std::move(watched),
                             .hostname = welcome.host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
+  options.name = "files";
+  ASSIGN_OR_RETURN(result.files, comm::CreateGlooCommunicator(options, *result.store));
   options.name = "gradients";
   ASSIGN_OR_RETURN(result.gradients, ConnectForModel(welcome.spec(), options, *result.store));
   if (welcome.spec().strategy().has_fsdp()) {

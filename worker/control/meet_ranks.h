@@ -25,6 +25,7 @@ struct Communicators {
   std::unique_ptr<comm::Communicator> gradients;
   // Null if the job's strategy gathers no parameters while gradients are reduced.
   std::unique_ptr<comm::Communicator> parameters;
+  std::unique_ptr<comm::Communicator> files;
 };
 
 // Rank 0: hosts the store at the host that the welcome names, and reports its address. Other ranks:

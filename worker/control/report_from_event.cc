@@ -89,6 +89,9 @@ struct Fill {
                      result.mutable_checkpoint()->set_step(written.step);
                      result.mutable_checkpoint()->set_path(written.path);
                      result.mutable_checkpoint()->set_generation(written.generation);
+                     result.mutable_checkpoint()->set_bytes(written.bytes);
+                     result.mutable_checkpoint()->set_stall_seconds(written.stall_seconds);
+                     result.mutable_checkpoint()->set_write_seconds(written.seconds);
                    },
                    [&](const train::LearningRateSet& rate) {
                      result.mutable_learning_rate()->set_old_rate(rate.old_rate);
@@ -100,7 +103,8 @@ struct Fill {
                      told.set_path(gathered.path);
                      told.set_step(gathered.step);
                      told.set_bytes(gathered.bytes);
-                     told.set_seconds(gathered.seconds);
+                     told.set_seconds(gathered.stall_seconds);
+                     told.set_write_seconds(gathered.seconds);
                    },
                    [&](const train::TrainabilityChange& change) {
                      Set(result.mutable_trainability(), change);
@@ -138,6 +142,9 @@ struct Fill {
   void operator()(const train::CheckpointWritten& event) const {
     report.mutable_checkpoint_written()->set_step(event.step);
     report.mutable_checkpoint_written()->set_path(event.path);
+    report.mutable_checkpoint_written()->set_bytes(event.bytes);
+    report.mutable_checkpoint_written()->set_stall_seconds(event.stall_seconds);
+    report.mutable_checkpoint_written()->set_write_seconds(event.seconds);
   }
   void operator()(const train::CheckpointFailed& event) const {
     report.mutable_checkpoint_failed()->set_step(event.step);

@@ -126,6 +126,7 @@ WorkerEnd FailedToMeet(const absl::Status& error, bool hosting) {
 void LeaveOthers(ControlStream& stream, const Communicators& communicators, WorkerEnd& end) {
   if (end.kind != train::FailureKind::kConsequence) ReportEnd(stream, end);
   communicators.control->Abort(end.error);
+  communicators.files->Abort(end.error);
   communicators.gradients->Abort(end.error);
   if (communicators.parameters != nullptr) communicators.parameters->Abort(end.error);
 }
@@ -154,10 +155,12 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
                             .parameters = communicators.parameters != nullptr
                                               ? communicators.parameters.get()
                                               : communicators.gradients.get(),
+                            .files = communicators.files.get(),
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};
   parts.flight = heartbeat.flight();
+  parts.writing = heartbeat.writing();
   parts.lease = &lease;
   // A coordinator of protocol 2, whose welcome does not name its protocol, grants no exports.
   StreamExportGate export_gate(&stream);

@@ -21,6 +21,11 @@ void SessionHeartbeat::AddTo(v1::WorkerHeartbeat* heartbeat) {
     added.set_communicator(static_cast<uint32_t>(record.channel));
     added.set_communicator_sequence(record.of_channel);
   }
+  if (const checkpoint::Writing::Now writing = writing_.Read(); writing.total > 0) {
+    heartbeat->mutable_writing()->set_command(static_cast<uint64_t>(writing.command));
+    heartbeat->mutable_writing()->set_total_bytes(writing.total);
+    heartbeat->mutable_writing()->set_written_bytes(writing.written);
+  }
   told_ = now_();
 }
 

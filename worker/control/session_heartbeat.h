@@ -1,6 +1,6 @@
 // The part of a worker's heartbeats that describes the session, which runs in another thread: its
-// progress, and which collectives have begun and ended. It also knows whether a heartbeat was sent
-// to the coordinator lately.
+// progress, which collectives have begun and ended, and what is written. It also knows whether a
+// heartbeat was sent to the coordinator lately.
 #ifndef MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 #define MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 
@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/activity/activity.h"
 #include "proto/muster/v1/worker_service.pb.h"
+#include "worker/checkpoint/writing.h"
 #include "worker/comm/flight/flight_recorder.h"
 
 namespace muster::control {
@@ -24,6 +25,8 @@ class SessionHeartbeat {
   // The counter of the session's progress, and the recorder of its communicators.
   activity::Activity* activity() { return &activity_; }
   comm::FlightRecorder* flight() { return &flight_; }
+  // How far it has come with the file that it writes.
+  checkpoint::Writing* writing() { return &writing_; }
 
   // Adds the session's part to a heartbeat that is sent after this.
   void AddTo(v1::WorkerHeartbeat* heartbeat);
@@ -37,6 +40,7 @@ class SessionHeartbeat {
   const Clock now_;
   activity::Activity activity_;
   comm::FlightRecorder flight_;
+  checkpoint::Writing writing_;
   std::atomic<std::chrono::steady_clock::time_point> told_{std::chrono::steady_clock::time_point()};
   std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
 };

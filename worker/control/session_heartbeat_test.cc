@@ -35,6 +35,19 @@ TEST(SessionHeartbeat, TellsWhatMovedAndWhichCollectivesBeganAndEnded) {
   EXPECT_EQ(message.collectives(1).name().find('\xff'), std::string::npos);
 }
 
+TEST(SessionHeartbeat, TellsHowMuchOfAFileIsWritten) {
+  SessionHeartbeat heartbeat;
+  v1::WorkerHeartbeat message;
+  heartbeat.AddTo(&message);
+  EXPECT_FALSE(message.has_writing());
+  heartbeat.writing()->Begin(4, 100);
+  heartbeat.writing()->Add(30);
+  heartbeat.AddTo(&message);
+  EXPECT_EQ(message.writing().command(), 4u);
+  EXPECT_EQ(message.writing().total_bytes(), 100u);
+  EXPECT_EQ(message.writing().written_bytes(), 30u);
+}
+
 TEST(SessionHeartbeat, IsWatchedForTheLeaseAfterAHeartbeat) {
   steady_clock::time_point now = steady_clock::now();
   SessionHeartbeat heartbeat([&now] { return now; });

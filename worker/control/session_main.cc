@@ -70,9 +70,9 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
 
 absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
                      comm::Communicator* control, comm::Communicator* gradients,
-                     comm::Communicator* parameters) {
+                     comm::Communicator* parameters, comm::Communicator* files) {
   NoCoordinator coordinator(&inputs.commands);
-  const train::SessionParts parts{control,      gradients,    parameters,
+  const train::SessionParts parts{control,      gradients,    parameters,        files,
                                   &coordinator, &coordinator, inputs.checkpoints};
   const train::Identity identity{"job", "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
@@ -84,6 +84,7 @@ absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) 
   auto control = comm::LocalGroup::Create(world_size);
   auto gradients = comm::LocalGroup::Create(world_size);
   auto parameters = comm::LocalGroup::Create(world_size);
+  auto files = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> ends(world_size);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -92,8 +93,9 @@ absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) 
       const auto own_control = std::move(control[rank]);
       const auto own_gradients = std::move(gradients[rank]);
       const auto own_parameters = std::move(parameters[rank]);
-      ends[rank] =
-          RunRank(job, inputs, rank, own_control.get(), own_gradients.get(), own_parameters.get());
+      const auto own_files = std::move(files[rank]);
+      ends[rank] = RunRank(job, inputs, rank, own_control.get(), own_gradients.get(),
+                           own_parameters.get(), own_files.get());
     });
   }
   for (std::thread& rank : ranks) rank.join();

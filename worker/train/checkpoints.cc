@@ -92,7 +92,7 @@ checkpoint::Epoch EpochOf(const Identity& identity) {
 Checkpoints::Checkpoints(const Identity& identity, std::string folder,
                          const CheckpointHistory& history, const std::string& strategy,
                          const std::string& model_kind, comm::Communicator* communicator,
-                         EventSink* events)
+                         EventSink* events, files::Disk& disk)
     : identity_(identity),
       folder_(std::move(folder)),
       history_(history),
@@ -103,7 +103,7 @@ Checkpoints::Checkpoints(const Identity& identity, std::string folder,
               .generation = identity.generation,
               .strategy = strategy,
               .model_kind = model_kind},
-             communicator) {}
+             communicator, disk) {}
 
 void Checkpoints::Report(const Event& event) {
   if (identity_.rank == 0) events_->Report(event);
@@ -145,10 +145,10 @@ absl::Status Checkpoints::CheckFolderIsThere() {
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
     const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
     const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
-    EventSink* events) {
+    EventSink* events, files::Disk& disk) {
   std::unique_ptr<Checkpoints> checkpoints(
       new Checkpoints(identity, CheckpointFolder(identity, config), history, strategy, model_kind,
-                      communicator, events));
+                      communicator, events, disk));
   // If the file system is not mounted any more, a new folder in its place would hide the job's
   // checkpoints from the person who mounts it again.
   const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();
@@ -297,11 +297,9 @@ absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint
                                                      const checkpoint::State& state,
                                                      const checkpoint::ModelRecords& records) {
   ASSIGN_OR_RETURN(const auto outcome, saver_.Save(point, state, records));
-  Saved saved{.files = outcome.status};
-  if (saved.files.ok()) {
-    saved.path = PathOf(outcome.name);
-    Report(CheckpointWritten{point.step, saved.path, identity_.generation});
-  }
+  Saved saved{.files = outcome.status, .path = ""};
+  if (saved.files.ok()) saved.path = PathOf(outcome.name);
+  for (const manifest::FileRecord& file : outcome.manifest.files) saved.bytes += file.size;
   return saved;
 }
 

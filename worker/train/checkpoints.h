@@ -4,6 +4,7 @@
 #ifndef MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 #define MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/files/disk.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/found.h"
 #include "worker/checkpoint/saver.h"
@@ -44,7 +46,7 @@ struct CheckpointHistory {
   bool any() const { return !recorded.empty() || had_others; }
 };
 
-// All methods are collective over the communicator. Threading: the session's thread.
+// All methods are collective over the communicator. Threading: one thread at a time.
 class Checkpoints {
  public:
   struct Restored {
@@ -61,7 +63,7 @@ class Checkpoints {
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
       const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
       const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
-      EventSink* events);
+      EventSink* events, files::Disk& disk = files::Disk::Real());
 
   // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest
   // checkpoint that all ranks can read: a recorded one, or an unrecorded one that continues the
@@ -80,15 +82,16 @@ class Checkpoints {
   struct Saved {
     absl::Status files;  // on an error the caller reports it, and training may continue
     std::string path;
+    uint64_t bytes = 0;  // of all ranks' files
   };
-  // Errors: the communicator's, or one with the cause kStaleEpoch.
+  // Reports nothing. Errors: the communicator's, or one with the cause kStaleEpoch.
   absl::StatusOr<Saved> Save(const checkpoint::SavePoint& point, const checkpoint::State& state,
                              const checkpoint::ModelRecords& records);
 
  private:
   Checkpoints(const Identity& identity, std::string folder, const CheckpointHistory& history,
               const std::string& strategy, const std::string& model_kind,
-              comm::Communicator* communicator, EventSink* events);
+              comm::Communicator* communicator, EventSink* events, files::Disk& disk);
   void Report(const Event& event);
   std::string PathOf(const std::string& name) const;
   // The names of the recorded checkpoints in the job's folder.

@@ -39,8 +39,10 @@ void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
   if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
     const auto target = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+      const bool writes_a_file =
+          std::holds_alternative<GatherOptimizerStateCommand>(waiting.command.what);
       return waiting.command.number == cancel->target && !waiting.command.replay &&
-             !waiting.command.begun;
+             (!waiting.command.begun || writes_a_file);
     });
     cancels_.push_back({command, target != waiting_.end()});
     if (target != waiting_.end()) waiting_.erase(target);

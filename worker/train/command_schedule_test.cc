@@ -102,6 +102,13 @@ TEST(CommandSchedule, ACommandThatHadBegunIsNotCancelled) {
   EXPECT_EQ(Taken(schedule, {save, Cancel(2, 1)}, 2, 10), "2 1");
 }
 
+TEST(CommandSchedule, AGatherThatHadBegunIsCancelledBeforeItIsCarriedOutAgain) {
+  CommandSchedule schedule;
+  Command gather = A<GatherOptimizerStateCommand>(1);
+  gather.begun = true;
+  EXPECT_EQ(Taken(schedule, {gather, Cancel(2, 1)}, 2, 10), "2!");
+}
+
 TEST(CommandSchedule, AReplayIsNotCancelled) {
   CommandSchedule schedule;
   EXPECT_EQ(Taken(schedule, {Replay(1, 12), Cancel(2, 1)}, 2, 10), "2");

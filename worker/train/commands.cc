@@ -14,10 +14,12 @@
 namespace muster::train {
 namespace {
 
+constexpr char kCancelled[] = "OPERATION_CANCELLED";
+
 CommandFinished Cancelled(int64_t number) {
   return {.number = number,
           .status = absl::CancelledError("cancelled before it took effect"),
-          .reason = "OPERATION_CANCELLED",
+          .reason = kCancelled,
           .result = {}};
 }
 
@@ -48,12 +50,12 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
 absl::Status Commands::EndHere() {
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
   if (can_save()) {
-    ASSIGN_OR_RETURN(const SaveResult saved, parts_.effects->Save(SaveKind::kLast));
-    if (!saved.files.ok() && parts_.reports->leader()) {
+    ASSIGN_OR_RETURN(const Saving::Saved saved, parts_.effects->SaveLast());
+    if (!saved.ok() && parts_.reports->leader()) {
       spdlog::warn(
           "the job continues on other nodes from an earlier checkpoint, because this one could not "
           "be written: {}",
-          Message(saved.files));
+          Message(saved.status()));
     }
   }
   parts_.session_state->preempted = parts_.session_state->stopped = true;
@@ -105,6 +107,18 @@ void Commands::Fail(const Command& command, const absl::Status& status, const st
       CommandFinished{.number = command.number, .status = status, .reason = reason, .result = {}});
 }
 
+template <typename Result>
+std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
+    const Command& command) const {
+  return [reports = parts_.reports, number = command.number](const absl::StatusOr<Result>& result) {
+    CommandFinished finished{
+        .number = number, .status = result.status(), .reason = "", .result = {}};
+    if (result.ok()) finished.result = *result;
+    if (absl::IsCancelled(finished.status)) finished.reason = kCancelled;
+    reports->Report(finished);
+  };
+}
+
 bool Commands::NeedsTraining(const Command& command) {
   if (parts_.effects->trains()) return true;
   Fail(command, absl::FailedPreconditionError("the job trains nothing"), "NO_OPTIMIZER");
@@ -114,6 +128,14 @@ bool Commands::NeedsTraining(const Command& command) {
 absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   if (due.cancels) {
     parts_.reports->Report(Cancelled(target));
+    Finish(due.command);
+    return absl::OkStatus();
+  }
+  bool cancelled = false;
+  if (parts_.effects->trains()) {
+    ASSIGN_OR_RETURN(cancelled, parts_.effects->CancelGather(target));
+  }
+  if (cancelled) {
     Finish(due.command);
   } else {
     Fail(due.command,
@@ -127,7 +149,7 @@ absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
 absl::Status Commands::Apply(const Command& command, const StopCommand&) {
   TellApplied(command.number);
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
-  if (can_save()) RETURN_IF_ERROR(parts_.effects->Save(SaveKind::kLast).status());
+  if (can_save()) RETURN_IF_ERROR(parts_.effects->SaveLast().status());
   parts_.session_state->stopped = true;
   return absl::OkStatus();
 }
@@ -142,32 +164,16 @@ absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand
   }
   if (!NeedsTraining(command)) return absl::OkStatus();
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
-  ASSIGN_OR_RETURN(const SaveResult result, parts_.effects->Save(SaveKind::kOnTheWay));
-  if (result.files.ok()) {
-    Finish(command, parts_.effects->NewestCheckpoint());
-  } else {
-    Fail(command, result.files, /*reason=*/"");
-  }
-  return absl::OkStatus();
+  TellApplied(command.number);
+  return parts_.effects->Save(command.number, ReportEndOf<CheckpointWritten>(command));
 }
 
 absl::Status Commands::Apply(const Command& command, const GatherOptimizerStateCommand& gather) {
   if (!NeedsTraining(command)) return absl::OkStatus();
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
-  parts_.reports->Progress("gathering the optimizer's state");
-  const auto start = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(const checkpoint::GatherOutcome outcome,
-                   parts_.effects->GatherOptimizerState(gather));
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (outcome.status.ok()) {
-    Finish(command, OptimizerStateGathered{.path = gather.path,
-                                           .step = parts_.session_state->step,
-                                           .bytes = outcome.bytes,
-                                           .seconds = seconds.count()});
-  } else {
-    Fail(command, outcome.status, /*reason=*/"");
-  }
-  return absl::OkStatus();
+  TellApplied(command.number);
+  return parts_.effects->Gather(gather, command.number,
+                                ReportEndOf<OptimizerStateGathered>(command));
 }
 
 absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {

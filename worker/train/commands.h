@@ -5,14 +5,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/checkpoint/gather.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/command_schedule.h"
+#include "worker/train/gathering.h"
 #include "worker/train/outside.h"
 #include "worker/train/roll_call_plan.h"
 #include "worker/train/saving.h"
@@ -32,14 +33,13 @@ class CommandEffects {
   // A roll call for the next step. Its success means that training may continue from here, because
   // the losses are finite on every rank.
   virtual absl::StatusOr<RollCallPlan> CallNow() = 0;
-  // Only if the job has checkpoints and trains.
-  virtual absl::StatusOr<SaveResult> Save(SaveKind kind) = 0;
-  // The newest checkpoint, after Save.
-  virtual CheckpointWritten NewestCheckpoint() const = 0;
-  // This and the following methods are called only if the job trains. An error of the file is in
-  // the outcome.
-  virtual absl::StatusOr<checkpoint::GatherOutcome> GatherOptimizerState(
-      const GatherOptimizerStateCommand& gather) = 0;
+  // As Saving's; only if the job has checkpoints and trains.
+  virtual absl::Status Save(int64_t command, Saving::Told told) = 0;
+  virtual absl::StatusOr<Saving::Saved> SaveLast() = 0;
+  // As Gathering's. This and the following methods are called only if the job trains.
+  virtual absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
+                              Gathering::Told told) = 0;
+  virtual absl::StatusOr<bool> CancelGather(int64_t command) = 0;
   // INVALID_ARGUMENT: the rules do not fit the model.
   virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
   virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
@@ -95,6 +95,10 @@ class Commands {
   // Reports that the command took effect and how it ended. Both are reported together after the
   // change, so that a change during which the workers end counts as not made.
   void Finish(const Command& command, decltype(CommandFinished::result) result = {});
+  // Reports how a command ended whose file is written. It has taken effect before: if the workers
+  // end meanwhile, the next generation carries it out again.
+  template <typename Result>
+  std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Command& command) const;
   // Reports that the command took effect without changing anything, and why. `reason`: as in
   // CommandFinished.
   void Fail(const Command& command, const absl::Status& status, const std::string& reason);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,15 +31,35 @@ class Effects : public CommandEffects {
     }
     return plan;
   }
-  absl::StatusOr<SaveResult> Save(SaveKind kind) override {
-    done_.push_back(kind == SaveKind::kLast ? "last save" : "save");
-    return SaveResult{files_};
+  absl::Status Save(int64_t, Saving::Told told) override {
+    done_.push_back("save");
+    Write([this, told] { told(Saved()); });
+    return absl::OkStatus();
   }
-  CheckpointWritten NewestCheckpoint() const override { return {7, "path", 1}; }
-  absl::StatusOr<checkpoint::GatherOutcome> GatherOptimizerState(
-      const GatherOptimizerStateCommand& gather) override {
+  absl::StatusOr<Saving::Saved> SaveLast() override {
+    done_.push_back("last save");
+    return Saved();
+  }
+  absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
+                      Gathering::Told told) override {
     done_.push_back("gather " + gather.path);
-    return checkpoint::GatherOutcome{.status = files_, .bytes = 5};
+    gathered_by_ = command;
+    Write([this, told] {
+      if (!files_.ok()) return told(files_);
+      told(OptimizerStateGathered{.bytes = 5});
+    });
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> CancelGather(int64_t command) override {
+    if (command != gathered_by_ || files_written_) return false;
+    files_ = absl::CancelledError("cancelled");
+    WriteFiles();
+    return true;
+  }
+  // What is written in the background, is written when this is called.
+  void WriteFiles() {
+    files_written_ = true;
+    for (const auto& write : std::exchange(unwritten_, {})) write();
   }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
@@ -58,9 +80,25 @@ class Effects : public CommandEffects {
 
   bool trains_ = true;
   bool has_checkpoints_ = true;
+  bool in_background_ = false;
   absl::Status files_;
   std::deque<RollCallPlan> plans_;  // of the calls, in turn; then empty ones
   std::vector<std::string> done_;
+
+ private:
+  Saving::Saved Saved() const {
+    if (!files_.ok()) return files_;
+    return CheckpointWritten{.step = 7, .path = "path", .generation = 1};
+  }
+  void Write(std::function<void()> write) {
+    files_written_ = false;
+    unwritten_.push_back(std::move(write));
+    if (!in_background_) WriteFiles();
+  }
+
+  int64_t gathered_by_ = 0;
+  bool files_written_ = false;
+  std::vector<std::function<void()>> unwritten_;
 };
 
 class CommandsTest : public testing::Test, public CommandSource, public EventSink {
@@ -117,6 +155,33 @@ TEST_F(CommandsTest, AFileThatCannotBeWrittenIsAnErrorOfTheGatherOnly) {
   effects_.files_ = absl::AlreadyExistsError("there is such a file");
   EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
   EXPECT_THAT(ended_, ElementsAre("1 ")) << "an error without a reason";
+}
+
+TEST_F(CommandsTest, FilesThatAreWrittenInTheBackgroundEndTheirCommandsLater) {
+  effects_.in_background_ = true;
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_THAT(session_state_.applied, testing::SizeIs(2)) << "they have taken effect";
+  EXPECT_THAT(ended_, IsEmpty());
+  effects_.WriteFiles();
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+}
+
+TEST_F(CommandsTest, AGatherIsCancelledWhileItsFileIsWritten) {
+  effects_.in_background_ = true;
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  log_.push_back({.number = 2, .what = CancelCommand{1}});
+  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
+  log_.push_back({.number = 3, .what = CancelCommand{1}});
+  EXPECT_TRUE(commands_.Apply(3).ok());
+  EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done", "3 OPERATION_APPLIED"));
+}
+
+TEST_F(CommandsTest, AGatherWhoseFileIsWrittenIsNotCancelled) {
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  log_.push_back({.number = 2, .what = CancelCommand{1}});
+  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 OPERATION_APPLIED"));
 }
 
 TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {

@@ -95,6 +95,7 @@ using Stage = std::variant<FitStage, ValidateStage>;
 struct CheckpointConfig {
   std::string directory;
   int64_t every_steps = 0;  // 0: only at the end of each fit stage
+  bool background = true;   // written while training continues, except for the last one
 };
 
 struct ExportConfig {

@@ -74,10 +74,11 @@ class JoinSessionTest : public JoinFixture {
     result->operations.resize(world_size);
     result->flights.resize(world_size);
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                             comm::Communicator& parameters) {
+                             comm::Communicator& parameters, comm::Communicator& files) {
       parallel::Recording recording(&data), gathers(&parameters);
       comm::FlightRecorder flight;
-      SessionParts parts{&control, &recording, &gathers, &result->outside, &result->outside, {}};
+      SessionParts parts{&control,         &recording,       &gathers, &files,
+                         &result->outside, &result->outside, {}};
       parts.flight = &flight;
       auto session = Session::Create({"job", "instance", 1, rank, "incarnation"}, job, parts);
       auto& end = result->ends[rank];

@@ -72,8 +72,9 @@ class MemorySessionTest : public ::testing::Test {
   Usage Run(const Job& job, int world_size) {
     std::vector<Outside> outsides(world_size);
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                             comm::Communicator& parameters) {
-      const SessionParts parts{&control, &data, &parameters, &outsides[rank], &outsides[rank], {}};
+                             comm::Communicator& parameters, comm::Communicator& files) {
+      const SessionParts parts{&control,        &data,           &parameters, &files,
+                               &outsides[rank], &outsides[rank], {}};
       auto session = Session::Create({"job", "this", 1, rank, "incarnation"}, job, parts);
       const absl::Status end = session.ok() ? (*session)->Run().status() : session.status();
       EXPECT_TRUE(end.ok()) << end;

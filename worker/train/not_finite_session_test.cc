@@ -145,8 +145,8 @@ class NotFiniteTest : public ::testing::Test {
     result->outside.stop_after_step = stop_after;
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                             comm::Communicator& parameters) {
-      const SessionParts parts{&control,         &data,      &parameters, &result->outside,
+                             comm::Communicator& parameters, comm::Communicator& files) {
+      const SessionParts parts{&control,         &data,      &parameters, &files, &result->outside,
                                &result->outside, checkpoints};
       auto session =
           Session::Create({"job", "instance", generation, rank, "incarnation"}, job, parts);

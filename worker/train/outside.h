@@ -29,6 +29,7 @@ struct GatherOptimizerStateCommand {
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;
+  bool hold = false;  // training waits until the file is written
 };
 struct SetLearningRateCommand {
   double rate = 0;
@@ -54,7 +55,7 @@ struct Command {
   // that step, and no later change takes effect before it.
   bool replay = false;
   // The command took effect in an earlier generation and is carried out again (a pause that is in
-  // force, a checkpoint that was not finished). It cannot be cancelled.
+  // force, a file that was not finished). It cannot be cancelled, unless it is a gather.
   bool begun = false;
   std::variant<NoCommand, StopCommand, SaveCheckpointCommand, GatherOptimizerStateCommand,
                SetLearningRateCommand, SetTrainabilityCommand, RefreshCommand, PauseCommand,
@@ -96,6 +97,10 @@ struct CheckpointWritten {
   int64_t step = 0;
   std::string path;
   int64_t generation = 0;  // the generation that wrote it
+  uint64_t bytes = 0;      // of all ranks' files; 0: the session started from it
+  // How long training waited, and how long it took until the files were durable.
+  double stall_seconds = 0;
+  double seconds = 0;
 };
 struct CheckpointFailed {
   int64_t step = 0;
@@ -161,7 +166,9 @@ struct OptimizerStateGathered {
   std::string path;
   int64_t step = 0;    // optimizer steps done
   uint64_t bytes = 0;  // of the file
-  double seconds = 0;  // how long training waited
+  // How long training waited, and how long it took until the file was durable.
+  double stall_seconds = 0;
+  double seconds = 0;
 };
 // How a command ended.
 struct CommandFinished {

@@ -107,10 +107,11 @@ class SaveSessionTest : public ::testing::Test {
                                               int world_size = 2) {
     std::vector<absl::StatusOr<SessionEnd>> ends(world_size, absl::UnknownError("did not run"));
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                             comm::Communicator& parameters) {
+                             comm::Communicator& parameters, comm::Communicator& files) {
       const SessionParts parts{.control = &control,
                                .gradients = &data,
                                .parameters = &parameters,
+                               .files = &files,
                                .commands = &outside_,
                                .events = &outside_,
                                .checkpoints = recorded_,

@@ -1,11 +1,18 @@
 #include "worker/train/saving.h"
 
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
 #include "common/status/status.h"
+#include "worker/checkpoint/snapshot.h"
+#include "worker/train/guarded.h"
 
 namespace muster::train {
 
 void Saving::ResumeFrom(const Checkpoints::Restored& restored) {
-  newest_ = CheckpointWritten{restored.point.step, restored.path, restored.generation};
+  newest_ = CheckpointWritten{
+      .step = restored.point.step, .path = restored.path, .generation = restored.generation};
 }
 
 checkpoint::SavePoint Saving::Point() const {
@@ -20,34 +27,88 @@ checkpoint::SavePoint Saving::Point() const {
   return point;
 }
 
-absl::StatusOr<SaveResult> Saving::Save(SaveKind kind) {
+absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command) {
+  const Clock::time_point begun = Clock::now();
+  RETURN_IF_ERROR(parts_.background->Await());
   const int64_t step = parts_.session_state->step;
   // Commands that took effect at this step after that checkpoint are carried out again by a session
   // that starts from it.
-  if (newest_.has_value() && newest_->step == step) return SaveResult();
+  if (newest_.has_value() && newest_->step == step) return std::nullopt;
   parts_.reports->Progress("saving a checkpoint");
   parallel::Strategy& strategy = parts_.strategy();
   RETURN_IF_ERROR(parts_.await_parameters());
   RETURN_IF_ERROR(parts_.finite->Check(step, &strategy));
   RETURN_IF_ERROR(strategy.VerifyParametersEqual(step));
-  const checkpoint::SavePoint point = Point();
-  const checkpoint::State state = parts_.state();
-  ASSIGN_OR_RETURN(const checkpoint::ModelRecords records, parts_.records(state));
+  Contents contents{
+      .point = Point(), .state = parts_.state(), .records = {}, .command = command, .begun = begun};
+  ASSIGN_OR_RETURN(contents.records, parts_.records(contents.state));
+  return contents;
+}
+
+absl::StatusOr<Checkpoints::Saved> Saving::Write(const Contents& contents) {
+  parts_.writing->Begin(contents.command, checkpoint::BytesWritten(contents.state, parts_.rank));
+  auto saved = parts_.checkpoints->Save(contents.point, contents.state, contents.records);
+  parts_.writing->End();
+  return saved;
+}
+
+absl::StatusOr<Saving::Saved> Saving::Take(const Contents& contents,
+                                           const Checkpoints::Saved& saved) {
+  const int64_t step = contents.point.step;
+  if (saved.files.ok()) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - contents.begun).count();
+    newest_ = CheckpointWritten{
+        .step = step,
+        .path = saved.path,
+        .generation = parts_.generation,
+        .bytes = saved.bytes,
+        .stall_seconds = contents.stall_seconds > 0 ? contents.stall_seconds : seconds,
+        .seconds = seconds};
+    parts_.reports->Report(*newest_);
+    return *newest_;
+  }
+  // Rank 0's lease is over. The files are not at fault, and the next generation saves.
+  if (absl::IsUnavailable(saved.files)) return saved.files;
+  parts_.reports->Report(CheckpointFailed{step, Message(saved.files)});
+  return Saved(saved.files);
+}
+
+absl::Status Saving::Save(int64_t command, Told told) {
+  ASSIGN_OR_RETURN(std::optional<Contents> prepared, Prepare(command));
+  if (!prepared.has_value()) {
+    if (told) told(*newest_);
+    return absl::OkStatus();
+  }
+  const auto write = [this, told = std::move(told)](const Contents& contents) -> absl::Status {
+    ASSIGN_OR_RETURN(const Checkpoints::Saved files, Write(contents));
+    ASSIGN_OR_RETURN(const Saved saved, Take(contents, files));
+    if (told) told(saved);
+    return absl::OkStatus();
+  };
+  if (!parts_.while_training) return write(*prepared);
+  auto copy =
+      Guarded("copying the state for a checkpoint", [&]() -> absl::StatusOr<checkpoint::State> {
+        return checkpoint::Snapshot(prepared->state, parts_.rank);
+      });
+  if (!copy.ok()) {
+    // The other ranks do not notice which thread of this one writes.
+    spdlog::warn("{}; training waits until the checkpoint is written", Message(copy.status()));
+    return write(*prepared);
+  }
+  prepared->state = *std::move(copy);
+  prepared->stall_seconds = std::chrono::duration<double>(Clock::now() - prepared->begun).count();
+  parts_.background->Start([write, contents = *std::move(prepared)] { return write(contents); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Saving::Saved> Saving::SaveLast() {
+  ASSIGN_OR_RETURN(const std::optional<Contents> contents, Prepare(/*command=*/0));
+  if (!contents.has_value()) return Saved(*newest_);
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const Checkpoints::Saved saved,
-                     parts_.checkpoints->Save(point, state, records));
-    if (saved.files.ok()) {
-      newest_ = CheckpointWritten{step, saved.path, parts_.generation};
-      return SaveResult();
-    }
-    // Rank 0's lease is over. The files are not at fault, and the next generation saves.
-    if (absl::IsUnavailable(saved.files)) return saved.files;
-    if (kind != SaveKind::kOnTheWay &&
-        parts_.attempts->TryAgain(saved.files, attempt, "saving a checkpoint")) {
-      continue;
-    }
-    parts_.reports->Report(CheckpointFailed{step, Message(saved.files)});
-    return SaveResult{saved.files};
+    ASSIGN_OR_RETURN(const Checkpoints::Saved saved, Write(*contents));
+    const bool again = !saved.files.ok() && !absl::IsUnavailable(saved.files) &&
+                       parts_.attempts->TryAgain(saved.files, attempt, "saving a checkpoint");
+    if (!again) return Take(*contents, saved);
   }
 }
 

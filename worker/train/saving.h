@@ -1,8 +1,9 @@
-// A session's checkpoints: what one of them contains, and what happens if one cannot be written.
-// checkpoints.h says where they are.
+// A session's checkpoints: what one of them contains, whether it is written while training
+// continues, and what happens if one cannot be written. checkpoints.h says where they are.
 #ifndef MUSTER_WORKER_TRAIN_SAVING_H_
 #define MUSTER_WORKER_TRAIN_SAVING_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,8 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/state.h"
+#include "worker/checkpoint/writing.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/attempts.h"
+#include "worker/train/background.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/command_schedule.h"
 #include "worker/train/finite.h"
@@ -22,24 +25,17 @@
 
 namespace muster::train {
 
-enum class SaveKind {
-  kOnTheWay,  // training continues after it
-  kLast,      // the session trains no more after it; it is tried up to three times
-};
-
-struct SaveResult {
-  // An error if the files could not be written. It is already reported, and it is no error of the
-  // session.
-  absl::Status files;
-};
-
 // Threading: the session's thread.
 class Saving {
  public:
   // All outlive it.
   struct Parts {
+    int rank;
     int64_t generation;
-    double jobs_rate;  // the learning rate of the job file
+    double jobs_rate;     // the learning rate of the job file
+    bool while_training;  // write what is not the last checkpoint while training continues
+    Background* background;
+    checkpoint::Writing* writing;
     Checkpoints* checkpoints;
     const FiniteCheck* finite;
     const TrainedParameters* trained;
@@ -58,20 +54,49 @@ class Saving {
   };
   explicit Saving(Parts parts) : parts_(std::move(parts)) {}
 
-  // Saves a checkpoint unless there is one of this step. A collective. The roll call before it has
-  // shown that the losses are finite on every rank. Errors: the communicator's; OUT_OF_RANGE: a
+  // The checkpoint, or why its files could not be written. Such an error is already reported, and
+  // it is no error of the session.
+  using Saved = absl::StatusOr<CheckpointWritten>;
+  using Told = std::function<void(const Saved& saved)>;
+
+  // Both save a checkpoint unless there is one of this step. Collectives. The roll call before them
+  // has shown that the losses are finite on every rank. Errors: the communicator's; OUT_OF_RANGE: a
   // parameter or buffer is not finite; UNAVAILABLE: the lease is over; DATA_LOSS: the ranks'
   // parameters differ.
-  absl::StatusOr<SaveResult> Save(SaveKind kind);
 
-  // The newest checkpoint that this session wrote or started from.
-  const std::optional<CheckpointWritten>& newest() const { return newest_; }
+  // Training continues after it. It waits until the files before it are written, copies what this
+  // rank writes, and returns; the files are written in the background. `told` hears how it ended,
+  // on the thread that wrote them. What ends the session meanwhile is the background's error.
+  absl::Status Save(int64_t command = 0, Told told = nullptr);
+  // The session trains no more after it: it returns when the files are written. It is tried up to
+  // three times.
+  absl::StatusOr<Saved> SaveLast();
+
+  // The session starts from this checkpoint.
   void ResumeFrom(const Checkpoints::Restored& restored);
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // What a checkpoint contains.
+  struct Contents {
+    checkpoint::SavePoint point;
+    checkpoint::State state;
+    checkpoint::ModelRecords records;
+    int64_t command = 0;  // asked for it
+    Clock::time_point begun;
+    double stall_seconds = 0;  // training waited for so long; 0: until it was written
+  };
+
   checkpoint::SavePoint Point() const;
+  // After what was begun before has ended. Nothing: there is a checkpoint of this step.
+  absl::StatusOr<std::optional<Contents>> Prepare(int64_t command);
+  absl::StatusOr<Checkpoints::Saved> Write(const Contents& contents);
+  // Takes in how it ended. An error ends the session.
+  absl::StatusOr<Saved> Take(const Contents& contents, const Checkpoints::Saved& saved);
 
   const Parts parts_;
+  // The newest checkpoint that this session wrote or started from. Used by the background's task
+  // while one runs.
   std::optional<CheckpointWritten> newest_;
 };
 

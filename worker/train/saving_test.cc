@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "common/files/temp_dir.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/rank_threads.h"
@@ -23,9 +24,14 @@ class Events : public EventSink {
  public:
   void Report(const Event& event) override {
     if (const auto* failed = std::get_if<CheckpointFailed>(&event)) failed_.push_back(*failed);
+    if (const auto* written = std::get_if<CheckpointWritten>(&event)) written_.push_back(*written);
   }
-  void Progress(int64_t, const char*, const char*) override {}
+  void Progress(int64_t, const char*, const char* doing) override {
+    if (on_progress_) on_progress_(doing);
+  }
   std::vector<CheckpointFailed> failed_;
+  std::vector<CheckpointWritten> written_;
+  std::function<void(const std::string& doing)> on_progress_;
 };
 
 // The only rank of a job: a model, its strategy, and a folder for checkpoints.
@@ -35,7 +41,7 @@ class SavingTest : public testing::Test {
   void On(const std::vector<std::string>& recorded,
           const std::function<void(const Checkpoints::Restored& restored)>& body) {
     RunRanks(1, [&](int, comm::Communicator& control, comm::Communicator& data,
-                    comm::Communicator& parameters) {
+                    comm::Communicator& parameters, comm::Communicator& files) {
       Job job;
       *job.spec.mutable_model() =
           models::SpecFromText("mlp", R"({"inputs": 3, "hidden": [4], "classes": 2})");
@@ -49,15 +55,25 @@ class SavingTest : public testing::Test {
       const Identity identity = {"job", "instance", ++generation_, 0, "i"};
       const auto checkpoints =
           *Checkpoints::Open(identity, {.directory = folder_.Path("ckpt")}, {.recorded = recorded},
-                             "ddp", model->kind(), &control, &events_);
-      checkpoints->SetStillMine([this] { return still_mine_; });
+                             "ddp", model->kind(), &files, &events_);
+      checkpoints->SetStillMine([this] {
+        if (during_commit_) during_commit_();
+        return still_mine_;
+      });
       const auto state = [&] { return TrainingState(*model, {}, 1); };
+      parameter_ = model->Parameters()[0].tensor;
       const auto restored =
           checkpoints->Restore([&](const manifest::Manifest&) { return state(); });
       ASSERT_TRUE(restored.ok()) << restored.status();
+      Background background(&files, &reports);
+      background_ = &background;
       Saving saving(
-          {.generation = generation_,
+          {.rank = 0,
+           .generation = generation_,
            .jobs_rate = 0.5,
+           .while_training = while_training_,
+           .background = &background,
+           .writing = &writing_,
            .checkpoints = checkpoints.get(),
            .finite = &finite,
            .trained = trained.get(),
@@ -73,9 +89,16 @@ class SavingTest : public testing::Test {
       body(*restored);
     });
   }
-  absl::Status Save(SaveKind kind) {
-    const auto result = saving_->Save(kind);
-    return result.ok() ? result->files : result.status();
+  // What was told, or the error of the session.
+  Saving::Saved Save() {
+    Saving::Saved told = absl::UnknownError("nothing was told");
+    absl::Status end = saving_->Save(0, [&](const Saving::Saved& saved) { told = saved; });
+    if (end.ok()) end = background_->Await();
+    return end.ok() ? told : end;
+  }
+  Saving::Saved SaveLast() {
+    auto saved = saving_->SaveLast();
+    return saved.ok() ? *saved : saved.status();
   }
 
   files::TempDir folder_;
@@ -83,17 +106,23 @@ class SavingTest : public testing::Test {
   SessionState session_state_{.step = 3, .position = {1, 8}, .learning_rate = 0.25};
   CommandSchedule commands_{{.taken = 6, .waiting = {5}}};
   absl::Status still_mine_;
+  std::function<void()> during_commit_;
+  at::Tensor expected_;
   int tries_ = 0;
   int64_t generation_ = 0;
+  bool while_training_ = true;
+  checkpoint::Writing writing_;
+  at::Tensor parameter_;  // of the model
+  Background* background_ = nullptr;
   Saving* saving_ = nullptr;
 };
 
 TEST_F(SavingTest, ACheckpointContainsTheStateOfTheSession) {
   std::string path;
   On({}, [&](const Checkpoints::Restored&) {
-    ASSERT_TRUE(Save(SaveKind::kOnTheWay).ok());
-    ASSERT_TRUE(saving_->newest().has_value());
-    path = saving_->newest()->path;
+    const Saving::Saved saved = Save();
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    path = saved->path;
   });
   On({path}, [&](const Checkpoints::Restored& restored) {
     EXPECT_EQ(restored.path, path);
@@ -110,16 +139,19 @@ TEST_F(SavingTest, ACheckpointContainsTheStateOfTheSession) {
     // One of this step is there already.
     saving_->ResumeFrom(restored);
     still_mine_ = absl::InternalError("nothing more is written");
-    EXPECT_TRUE(Save(SaveKind::kLast).ok());
-    EXPECT_EQ(saving_->newest()->generation, 1);
+    EXPECT_EQ(Save()->path, path);
+    const Saving::Saved last = SaveLast();
+    ASSERT_TRUE(last.ok()) << last.status();
+    EXPECT_EQ(last->generation, 1);
   });
 }
 
 TEST_F(SavingTest, OneThatFailsOnTheWayIsReportedAndNotTriedAgain) {
   On({}, [&](const Checkpoints::Restored&) {
     still_mine_ = absl::ResourceExhaustedError("full");
-    EXPECT_TRUE(absl::IsResourceExhausted(Save(SaveKind::kOnTheWay)));
-    EXPECT_FALSE(saving_->newest().has_value());
+    EXPECT_TRUE(absl::IsResourceExhausted(Save().status()));
+    still_mine_ = absl::OkStatus();
+    EXPECT_TRUE(Save().ok()) << "there was none of this step";
   });
   EXPECT_EQ(tries_, 0);
   ASSERT_THAT(events_.failed_, SizeIs(1));
@@ -129,7 +161,7 @@ TEST_F(SavingTest, OneThatFailsOnTheWayIsReportedAndNotTriedAgain) {
 TEST_F(SavingTest, TheLastOneIsTriedThreeTimes) {
   On({}, [&](const Checkpoints::Restored&) {
     still_mine_ = absl::ResourceExhaustedError("full");
-    EXPECT_FALSE(Save(SaveKind::kLast).ok());
+    EXPECT_FALSE(SaveLast().ok());
   });
   EXPECT_EQ(tries_, 2);
   EXPECT_THAT(events_.failed_, SizeIs(1));
@@ -138,11 +170,73 @@ TEST_F(SavingTest, TheLastOneIsTriedThreeTimes) {
 TEST_F(SavingTest, WithoutALeaseNothingIsSaidOfTheFiles) {
   On({}, [&](const Checkpoints::Restored&) {
     still_mine_ = absl::UnavailableError("the lease is over");
-    const auto result = saving_->Save(SaveKind::kLast);
-    EXPECT_TRUE(absl::IsUnavailable(result.status())) << result.status();
+    const auto last = saving_->SaveLast();
+    EXPECT_TRUE(absl::IsUnavailable(last.status())) << last.status();
+    bool told = false;
+    EXPECT_TRUE(saving_->Save(0, [&](const Saving::Saved&) { told = true; }).ok());
+    EXPECT_TRUE(absl::IsUnavailable(background_->Await()));
+    EXPECT_FALSE(told);
+    EXPECT_TRUE(absl::IsUnavailable(saving_->Save())) << "the session is over";
   });
   EXPECT_EQ(tries_, 0);
   EXPECT_THAT(events_.failed_, SizeIs(0));
+}
+
+TEST_F(SavingTest, ACheckpointHasTheStateOfItsStepAlthoughTrainingContinues) {
+  std::string path;
+  On({}, [&](const Checkpoints::Restored&) {
+    const at::Tensor before = parameter_.detach().clone();
+    absl::Notification changed;
+    during_commit_ = [&] { changed.WaitForNotification(); };
+    ASSERT_TRUE(saving_->Save(0, [&](const Saving::Saved& saved) { path = saved->path; }).ok());
+    parameter_.detach().fill_(7);
+    ++session_state_.step;
+    changed.Notify();
+    ASSERT_TRUE(background_->Await().ok());
+    during_commit_ = nullptr;
+    expected_ = before;
+  });
+  On({path}, [&](const Checkpoints::Restored& restored) {
+    EXPECT_EQ(restored.point.step, 3);
+    EXPECT_TRUE(parameter_.equal(expected_));
+  });
+}
+
+TEST_F(SavingTest, OneWaitsForTheOneBefore) {
+  On({}, [&](const Checkpoints::Restored&) {
+    std::vector<int64_t> steps;
+    const auto note = [&](const Saving::Saved& saved) { steps.push_back(saved->step); };
+    absl::Notification first_may_end;
+    during_commit_ = [&] { first_may_end.WaitForNotification(); };
+    ASSERT_TRUE(saving_->Save(0, note).ok());
+    ++session_state_.step;
+    events_.on_progress_ = [&](const std::string& doing) {
+      if (doing != "waiting for files that are being written") return;
+      EXPECT_THAT(steps, SizeIs(0));
+      first_may_end.Notify();
+    };
+    ASSERT_TRUE(saving_->Save(0, note).ok());
+    events_.on_progress_ = nullptr;
+    ASSERT_TRUE(background_->Await().ok());
+    EXPECT_THAT(steps, ElementsAre(3, 4));
+  });
+  ASSERT_THAT(events_.written_, SizeIs(2));
+  EXPECT_GT(events_.written_[0].bytes, 0u);
+  EXPECT_GT(events_.written_[0].stall_seconds, 0);
+  EXPECT_GE(events_.written_[0].seconds, events_.written_[0].stall_seconds);
+}
+
+TEST_F(SavingTest, WhereTrainingWaitsNothingIsCopied) {
+  while_training_ = false;
+  On({}, [&](const Checkpoints::Restored&) {
+    during_commit_ = [&] { EXPECT_GT(writing_.Read().total, 0u); };
+    bool told = false;
+    ASSERT_TRUE(saving_->Save(0, [&](const Saving::Saved&) { told = true; }).ok());
+    EXPECT_TRUE(told);
+  });
+  ASSERT_THAT(events_.written_, SizeIs(1));
+  EXPECT_EQ(events_.written_[0].stall_seconds, events_.written_[0].seconds);
+  EXPECT_EQ(writing_.Read(), checkpoint::Writing::Now());
 }
 
 }  // namespace

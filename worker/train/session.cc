@@ -1,7 +1,6 @@
 #include "worker/train/session.h"
 
 #include <ATen/Parallel.h>
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <string>
@@ -10,19 +9,23 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/exports/temporary.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
-#include "worker/checkpoint/exchange.h"
-#include "worker/checkpoint/gather.h"
 #include "worker/device/event.h"
-#include "worker/optim/schedule.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/failure.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
+
+absl::StatusOr<SessionEnd> SessionImpl::RunToEnd() {
+  auto end = RunStages();
+  // After this error, too, all ranks come here, and have begun the same files.
+  const bool together = end.ok() || CauseOf(end.status()) == Cause::kFinalSaveFailed;
+  if (together) RETURN_IF_ERROR(background_.Await());
+  return end;
+}
 
 absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
   if (session_state_.validation_due) RETURN_IF_ERROR(ValidateDue());
@@ -100,6 +103,7 @@ absl::Status SessionImpl::Step(const RollCallPlan& plan) {
 
 absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage,
                                                                     const RollCallPlan& next) {
+  RETURN_IF_ERROR(background_.failure());
   const Due due =
       DueAfter(session_state_.step, !next.inputs.ran_out.empty(),
                {.stage = stage,
@@ -117,12 +121,18 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
     return plan;
   }
   if (due.validate) RETURN_IF_ERROR(Validate());
-  if (due.save) {
-    ASSIGN_OR_RETURN(const SaveResult result,
-                     Save(due.last_save ? SaveKind::kLast : SaveKind::kOnTheWay));
-    if (due.last_save) final_save_ = result.files;
+  if (due.last_save) {
+    ASSIGN_OR_RETURN(const Saving::Saved saved, SaveLast());
+    final_save_ = saved.status();
+  } else if (due.save) {
+    RETURN_IF_ERROR(saving_->Save());
   }
   return CallNow();
+}
+
+absl::StatusOr<RollCallPlan> SessionImpl::CallNow() {
+  RETURN_IF_ERROR(background_.failure());
+  return roll_call_.CallNow();
 }
 
 absl::StatusOr<bool> SessionImpl::RanOut(const RollCallPlan& plan) {
@@ -176,33 +186,6 @@ absl::Status SessionImpl::AwaitParameters() {
   // On a GPU a gather that has been waited for may still run, and may fail.
   device::Event::Now(device()).Await();
   return communicators().failure();
-}
-
-absl::StatusOr<checkpoint::GatherOutcome> SessionImpl::GatherOptimizerState(
-    const GatherOptimizerStateCommand& gather) {
-  std::string temporary;
-  if (reports_.leader()) {
-    // What earlier generations left, which were ended while they wrote.
-    const auto removed = exports::RemoveStale(gather.path, identity_.job, identity_.generation);
-    if (!removed.ok()) spdlog::warn("gather-optimizer-state: {}", Message(removed.status()));
-    temporary = exports::TemporaryPath(gather.path, identity_.job, identity_.generation,
-                                       identity_.incarnation);
-  }
-  // Its name has rank 0's incarnation in it.
-  ASSIGN_OR_RETURN(temporary, checkpoint::TellAll(*parts_.control, temporary, "gather's file"));
-  const checkpoint::State state = State();
-  ASSIGN_OR_RETURN(const checkpoint::ModelRecords records, Records(state));
-  const int64_t step = session_state_.step;
-  return checkpoint::GatherOptimizerState(
-      {.path = gather.path,
-       .temporary = temporary,
-       .format = gather.format,
-       .key = gather.key,
-       .overwrite = gather.overwrite,
-       .schedule_factor = optim::LearningRateFactor(job_.schedule, step),
-       .step = step},
-      state, records, parts_.control,
-      [this] { return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine(); });
 }
 
 absl::Status SessionImpl::Export() {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/checkpoint/writing.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/flight/flight_recorder.h"
 #include "worker/train/failure.h"
@@ -26,9 +27,11 @@ namespace muster::train {
 
 // What a session uses; all must outlive it. The communicators have the same ranks.
 struct SessionParts {
-  comm::Communicator* control;     // roll call, evaluation totals, checkpoint agreement
+  comm::Communicator* control;     // roll call, evaluation totals
   comm::Communicator* gradients;   // used by the strategy only
   comm::Communicator* parameters;  // likewise (parallel/communicators.h)
+  // For checkpoints and the files of optimizer states, which are written while training goes on.
+  comm::Communicator* files;
   const CommandSource* commands;
   EventSink* events;
   // Recorded checkpoints (absolute directories), newest first. The session starts from the first
@@ -48,6 +51,8 @@ struct SessionParts {
   std::string start_from;
   // Records the session's collectives. Null: the session records them in an object of its own.
   comm::FlightRecorder* flight = nullptr;
+  // Says how far this rank has come with the file that it writes. Null: an object of its own.
+  checkpoint::Writing* writing = nullptr;
   // Checked after each roll call, and before a file gets its final name. Null: no other process can
   // replace this one.
   const LeaseHolder* lease = nullptr;

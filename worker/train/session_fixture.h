@@ -150,13 +150,14 @@ class SessionTest : public ::testing::Test {
     RunRanks(
         world_size,
         [&](int rank, comm::Communicator& control, comm::Communicator& data,
-            comm::Communicator& parameters) {
+            comm::Communicator& parameters, comm::Communicator& files) {
           if (rank == kill_rank) return;
           const activity::Scope scope(&result->activities[rank]);
           SessionParts parts = start_;
           parts.control = &control;
           parts.gradients = &data;
           parts.parameters = &parameters;
+          parts.files = &files;
           parts.commands = &result->outside;
           parts.events = &result->outside;
           parts.checkpoints = checkpoints;

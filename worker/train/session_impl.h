@@ -1,8 +1,8 @@
 // A session composes its parts: session.cc goes through stages and steps, session_setup.cc builds
 // everything. What the parts do is in files of their own: trained_parameters.h (which parameters
-// are trained), trainability_changes.h, session_roll_call.h, commands.h, saving.h,
-// weights_export.h, stages.h (what follows a step), session_state.h (the position and settings
-// between two steps).
+// are trained), trainability_changes.h, session_roll_call.h, commands.h, saving.h, gathering.h,
+// background.h (what is written while training continues), weights_export.h, stages.h (what follows
+// a step), session_state.h (the position and settings between two steps).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
@@ -16,15 +16,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
+#include "worker/checkpoint/writing.h"
 #include "worker/comm/flight/recorded_communicator.h"
 #include "worker/data/sampler.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/seed.h"
 #include "worker/train/attempts.h"
+#include "worker/train/background.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/command_schedule.h"
 #include "worker/train/commands.h"
 #include "worker/train/finite.h"
+#include "worker/train/gathering.h"
 #include "worker/train/guarded.h"
 #include "worker/train/profile.h"
 #include "worker/train/rank_data.h"
@@ -50,7 +53,7 @@ class SessionImpl : public Session, private CommandEffects {
   // A collective.
   absl::Status Build();
   absl::StatusOr<SessionEnd> Run() override {
-    return Guarded("training", [this] { return RunStages(); });
+    return Guarded("training", [this] { return RunToEnd(); });
   }
 
  private:
@@ -72,6 +75,8 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status ImportOptimizerState();
 
   // ---- Stages and steps (session.cc). Collectives.
+  // The stages, and the files that are still being written after them.
+  absl::StatusOr<SessionEnd> RunToEnd();
   absl::StatusOr<SessionEnd> RunStages();
   absl::Status Fit(const FitUntil& stage);
   absl::Status Step(const RollCallPlan& plan);
@@ -94,11 +99,18 @@ class SessionImpl : public Session, private CommandEffects {
   // ---- CommandEffects.
   bool trains() const override { return sampler_.has_value(); }
   bool has_checkpoints() const override { return checkpoints_ != nullptr; }
-  absl::StatusOr<RollCallPlan> CallNow() override { return roll_call_.CallNow(); }
-  absl::StatusOr<SaveResult> Save(SaveKind kind) override { return saving_->Save(kind); }
-  CheckpointWritten NewestCheckpoint() const override { return *saving_->newest(); }
-  absl::StatusOr<checkpoint::GatherOutcome> GatherOptimizerState(
-      const GatherOptimizerStateCommand& gather) override;
+  absl::StatusOr<RollCallPlan> CallNow() override;
+  absl::Status Save(int64_t command, Saving::Told told) override {
+    return saving_->Save(command, std::move(told));
+  }
+  absl::StatusOr<Saving::Saved> SaveLast() override { return saving_->SaveLast(); }
+  absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
+                      Gathering::Told told) override {
+    return gathering_->Gather(gather, command, std::move(told));
+  }
+  absl::StatusOr<bool> CancelGather(int64_t command) override {
+    return gathering_->Cancel(command);
+  }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return trained_->With(rules).status();
   }
@@ -143,6 +155,7 @@ class SessionImpl : public Session, private CommandEffects {
   const std::unique_ptr<comm::Communicator> control_;
   const std::unique_ptr<comm::Communicator> gradients_;
   const std::unique_ptr<comm::Communicator> parameters_;
+  const std::unique_ptr<comm::Communicator> files_;
   Profile profile_;
   const SessionParts parts_;
 
@@ -166,9 +179,13 @@ class SessionImpl : public Session, private CommandEffects {
   std::unique_ptr<Training> training_;
   std::unique_ptr<models::ForwardContext> plain_context_;  // used if there is no training_
 
+  checkpoint::Writing own_writing_;
+  checkpoint::Writing* const writing_;
+  checkpoint::CountingDisk disk_;  // for checkpoints
   // Only in jobs with checkpoints.
   std::unique_ptr<Checkpoints> checkpoints_;
   std::optional<Saving> saving_;
+  std::optional<Gathering> gathering_;  // only in jobs that train
 
   CommandSchedule schedule_;
   std::optional<Commands> commands_;
@@ -176,6 +193,9 @@ class SessionImpl : public Session, private CommandEffects {
 
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;  // how the save at the end of training went
+
+  // Last: a task that runs uses what is above.
+  Background background_;
 };
 
 }  // namespace muster::train

@@ -10,7 +10,7 @@
 
 namespace muster::train {
 
-// Threading: the session's thread.
+// Threading: the session's thread; Report and leader also any other.
 class SessionReports {
  public:
   // Both outlive it.

@@ -39,6 +39,7 @@ SessionImpl::SessionImpl(const Identity& identity, const Job& job, const Session
       control_(comm::Recorded(parts.control, flight_, 0)),
       gradients_(comm::Recorded(parts.gradients, flight_, 1)),
       parameters_(comm::Recorded(parts.parameters, flight_, 2)),
+      files_(comm::Recorded(parts.files, flight_, comm::FlightRecorder::kBackground)),
       profile_(job.profile, identity),
       parts_(profile_.Trace(WithRecorded(parts))),
       reports_(identity.rank, parts.events, &session_state_),
@@ -51,12 +52,16 @@ SessionImpl::SessionImpl(const Identity& identity, const Job& job, const Session
                   .session_state = &session_state_,
                   .reports = &reports_}),
       plain_context_(std::make_unique<models::ForwardContext>(
-          models::Mode::kTrain, models::MakeGenerator(job.seed, device()))) {}
+          models::Mode::kTrain, models::MakeGenerator(job.seed, device()))),
+      writing_(parts.writing != nullptr ? parts.writing : &own_writing_),
+      disk_(writing_),
+      background_(files_.get(), &reports_) {}
 
 SessionParts SessionImpl::WithRecorded(SessionParts parts) const {
   parts.control = control_.get();
   parts.gradients = gradients_.get();
   parts.parameters = parameters_.get();
+  parts.files = files_.get();
   return parts;
 }
 
@@ -178,6 +183,17 @@ absl::Status SessionImpl::BuildTraining() {
   roll_call_.SetInput(&*sampler_, train_data_->dataset->size());
   session_state_.learning_rate = job_.optimizer->lr;
   ASSIGN_OR_RETURN(training_, MakeTraining());
+  gathering_.emplace(
+      Gathering::Parts{.identity = identity_,
+                       .lease = parts_.lease,
+                       .learning_rates = &job_.schedule,
+                       .session_state = &session_state_,
+                       .reports = &reports_,
+                       .communicator = parts_.files,
+                       .background = &background_,
+                       .writing = writing_,
+                       .state = [this] { return State(); },
+                       .records = [this](const auto& state) { return Records(state); }});
   changes_.emplace(TrainabilityChanges::Parts{.rank = identity_.rank,
                                               .refresh = job_.refresh,
                                               .model = model_.get(),
@@ -205,7 +221,7 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
                                                     .from_scratch = parts_.from_scratch,
                                                     .start_from = parts_.start_from},
                                                    StrategyName(job_.strategy), model_->kind(),
-                                                   parts_.control, parts_.events));
+                                                   parts_.files, parts_.events, disk_));
   checkpoints_->SetStillMine([this] {
     // A generation that starts from this checkpoint does not repeat the steps before it, so their
     // metrics must have been reported.
@@ -213,8 +229,12 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
     return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
   });
   saving_.emplace(
-      Saving::Parts{.generation = identity_.generation,
+      Saving::Parts{.rank = static_cast<int>(identity_.rank),
+                    .generation = identity_.generation,
                     .jobs_rate = job_.optimizer.has_value() ? job_.optimizer->lr : 0,
+                    .while_training = job_.checkpoint->background,
+                    .background = &background_,
+                    .writing = writing_,
                     .checkpoints = checkpoints_.get(),
                     .finite = &*finite_,
                     .trained = trained_.get(),

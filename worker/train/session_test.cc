@@ -58,9 +58,9 @@ TEST_F(SessionTest, LibTorchHasTheThreadsOfTheJobInTheThreadOfTheSession) {
   for (const int threads : {3, 1}) {
     job.threads = threads;
     RunRanks(1, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                    comm::Communicator& parameters) {
+                    comm::Communicator& parameters, comm::Communicator& files) {
       Outside outside;
-      const SessionParts parts{&control, &data, &parameters, &outside, &outside, {}};
+      const SessionParts parts{&control, &data, &parameters, &files, &outside, &outside, {}};
       const auto session =
           Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
       ASSERT_TRUE(session.ok()) << session.status();
@@ -126,10 +126,10 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
   first.ends.assign(2, absl::UnknownError("did not run"));
   const Preempting preempting(&first.outside, 5);
   RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                  comm::Communicator& parameters) {
+                  comm::Communicator& parameters, comm::Communicator& files) {
     const CommandSource* commands = &first.outside;
     if (rank == 1) commands = &preempting;
-    const SessionParts parts{&control, &data, &parameters, commands, &first.outside, {}};
+    const SessionParts parts{&control, &data, &parameters, &files, commands, &first.outside, {}};
     auto session = Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
     first.ends[rank] = session.ok() ? (*session)->Run() : session.status();
   });
@@ -179,11 +179,12 @@ class DueValidationTest : public SessionTest {
     result->ends.assign(2, absl::UnknownError("did not run"));
     PreemptedDuring source(&result->outside, step);
     RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                    comm::Communicator& parameters) {
+                    comm::Communicator& parameters, comm::Communicator& files) {
       SessionParts parts;
       parts.control = &control;
       parts.gradients = &data;
       parts.parameters = &parameters;
+      parts.files = &files;
       parts.commands = &result->outside;
       parts.events = &result->outside;
       if (rank == 1) {

@@ -142,9 +142,9 @@ class TrainabilitySession : public testing::Test {
     Result result{.ends = std::vector<absl::StatusOr<SessionEnd>>(world_size),
                   .outside = std::make_unique<Outside>(std::move(commands))};
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                             comm::Communicator& parameters) {
-      SessionParts parts{&control, &data, &parameters, result.outside.get(), result.outside.get(),
-                         {}};
+                             comm::Communicator& parameters, comm::Communicator& files) {
+      SessionParts parts{
+          &control, &data, &parameters, &files, result.outside.get(), result.outside.get(), {}};
       if (rank == 0) parts.flight = flight_;
       const auto session = Session::Create({"job", "instance", 1, rank, "i"}, job, parts);
       result.ends[rank] = session.ok() ? (*session)->Run() : session.status();

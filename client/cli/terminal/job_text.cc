@@ -232,10 +232,15 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
 
   if (!job.ranks().empty()) absl::StrAppend(&text, "\n", RankTable(job, now));
   if (!job.checkpoints().empty()) {
-    Table checkpoints({"CHECKPOINT", "GENERATION", "CREATED", "PATH"});
+    Table checkpoints(
+        {"CHECKPOINT", "GENERATION", "CREATED", "SIZE", "WRITTEN IN", "STALL", "PATH"});
     for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+      const bool known = checkpoint.bytes() > 0;
       checkpoints.Add({absl::StrCat("step ", checkpoint.step()),
                        absl::StrCat(checkpoint.generation()), Ago(checkpoint.create_time(), now),
+                       known ? HumanBytes(checkpoint.bytes()) : "",
+                       known ? absl::StrFormat("%.2f s", checkpoint.write_seconds()) : "",
+                       known ? absl::StrFormat("%.2f s", checkpoint.stall_seconds()) : "",
                        checkpoint.bad_reason().empty()
                            ? checkpoint.path()
                            : absl::StrCat(checkpoint.path(), " BAD: ", checkpoint.bad_reason())});

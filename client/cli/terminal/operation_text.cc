@@ -49,8 +49,14 @@ std::string ResultText(const v1::OperationResult& result) {
       return absl::StrCat(": would be ", PlanText(result.trainability_plan()));
     case v1::OperationResult::kGatheredOptimizerState: {
       const auto& gathered = result.gathered_optimizer_state();
-      return absl::StrCat(": ", gathered.path(), ", ", HumanBytes(gathered.bytes()),
-                          ", training waited ", absl::StrFormat("%.1f", gathered.seconds()), " s");
+      std::string text = absl::StrCat(": ", gathered.path(), ", ", HumanBytes(gathered.bytes()));
+      if (gathered.write_seconds() > 0) {
+        absl::StrAppendFormat(
+            &text, ", written in %.1f s (%s/s)", gathered.write_seconds(),
+            HumanBytes(static_cast<uint64_t>(gathered.bytes() / gathered.write_seconds())));
+      }
+      absl::StrAppendFormat(&text, ", training waited %.1f s", gathered.seconds());
+      return text;
     }
     case v1::OperationResult::KIND_NOT_SET:
       return "";

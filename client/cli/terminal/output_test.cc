@@ -149,7 +149,8 @@ TEST(StreamItem, IsALineOfJsonOrADocumentOfYaml) {
   EXPECT_EQ(StreamItem(checkpoint, Output::kJson),
             "{\"step\":\"5\",\"generation\":\"0\",\"path\":\"/"
             "c\",\"bad_reason\":\"\",\"origin\":\"ORIGIN_UNSPECIFIED\","
-            "\"origin_reason\":\"\"}\n");
+            "\"origin_reason\":\"\",\"bytes\":\"0\",\"stall_seconds\":0,"
+            "\"write_seconds\":0}\n");
   const std::string twice =
       StreamItem(checkpoint, Output::kYaml) + StreamItem(checkpoint, Output::kYaml);
   EXPECT_EQ(YAML::LoadAll(twice).size(), 2);

@@ -58,9 +58,12 @@ FlightRecorder::Flight FlightRecorder::Read() const {
 
 FlightRecorder::Digest FlightRecorder::digest() const {
   absl::MutexLock lock(&mutex_);
-  Digest digest{.begun = begun_};
-  for (const uint64_t hash : hashes_)
+  Digest digest{.begun = begun_ - begun_of_[kBackground]};
+  for (size_t channel = 0; channel < kChannels; ++channel) {
+    if (channel == kBackground) continue;
+    const uint64_t hash = hashes_[channel];
     digest.hash = XXH3_64bits_withSeed(&hash, sizeof(hash), digest.hash);
+  }
   return digest;
 }
 

@@ -26,7 +26,10 @@ class FlightRecorder {
  public:
   static constexpr size_t kKept = 64;
   // The largest number of communicators of one rank.
-  static constexpr size_t kChannels = 3;
+  static constexpr size_t kChannels = 4;
+  // The channel of a communicator whose operations another thread issues: their order among those
+  // of the other channels is not the same on all ranks.
+  static constexpr size_t kBackground = 3;
 
   // Returns the collective's number, from 1. `operation`: "all_reduce", of static lifetime.
   // `channel`: the number of the communicator, below kChannels.
@@ -48,8 +51,8 @@ class FlightRecorder {
   };
   Flight Read() const;
 
-  // A hash of all collectives that have begun so far. It is equal on ranks that have begun the same
-  // operations in the same order on each communicator.
+  // A hash of all collectives that have begun so far, without those of kBackground. It is equal on
+  // ranks that have begun the same operations in the same order on each communicator.
   struct Digest {
     uint64_t begun = 0;
     uint64_t hash = 0;

@@ -82,6 +82,16 @@ TEST(FlightRecorder, DigestsAreEqualForTheSameOperationsInTheOrderOfEachCommunic
   EXPECT_NE(a.digest().hash, other_channel.digest().hash);
 }
 
+TEST(FlightRecorder, ADigestIsTheSameWhateverAnotherThreadHasBegun) {
+  FlightRecorder a, b;
+  a.Begin(0, "all_gather", {"roll call", 1});
+  b.Begin(FlightRecorder::kBackground, "all_gather", {"checkpoint parts", 1});
+  b.Begin(0, "all_gather", {"roll call", 1});
+  EXPECT_EQ(a.digest().begun, b.digest().begun);
+  EXPECT_EQ(a.digest().hash, b.digest().hash);
+  EXPECT_EQ(b.Read().begun, 2u) << "it tells how far the rank has come";
+}
+
 TEST(FlightRecorder, ReadsWhileAnotherThreadRecords) {
   FlightRecorder recorder;
   std::thread session([&] {

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""The optimizer's state of 100 million parameters (AdamW, 806 MB): to one file, to a checkpoint in
+the background, and back; beside torch.save, PyTorch's DCP and dd.
+
+    bench/state/run.py --programs DIR [--rounds 9] [--folder DIR]
+
+Two ranks, fsdp. In each round every arm runs once, one after the other; ratios are computed within
+rounds. While an arm runs, the others do nothing: Muster's job is paused (except for the arm "while
+training"), and PyTorch's ranks wait for a line of input."""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PYTHON = pathlib.Path.home() / ".cache/muster/venv/bin/python"
+if __name__ == "__main__" and pathlib.Path(sys.executable) != PYTHON:
+    os.execv(PYTHON, [PYTHON, *sys.argv])
+sys.path.insert(0, str(ROOT))
+
+from bench.interval import interval  # noqa: E402
+from tests.faults import programs as programs_by_hand  # noqa: E402
+
+WIDTH, LAYERS = 3168, 10  # 100.4 million parameters
+BOUND = 600.0
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Peer:
+    def __init__(self, folder):
+        folder.mkdir()
+        port = free_port()
+        self.ranks = [
+            subprocess.Popen(
+                [
+                    PYTHON,
+                    ROOT / "bench/state/peer.py",
+                    str(rank),
+                    str(port),
+                    folder,
+                    str(WIDTH),
+                    str(LAYERS),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=open(folder / f"log-{rank}", "wb"),
+                text=True,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
+            for rank in (0, 1)
+        ]
+        self.folder = folder
+        self.tell(None)
+
+    def tell(self, command):
+        """What the ranks answer."""
+        answers = []
+        for process in self.ranks:
+            if command is not None:
+                process.stdin.write(command + "\n")
+                process.stdin.flush()
+        for rank, process in enumerate(self.ranks):
+            answer = process.stdout.readline().strip()
+            if not answer:
+                raise RuntimeError((self.folder / f"log-{rank}").read_text()[-3000:])
+            answers.append(answer)
+        return answers
+
+    def close(self):
+        for process in self.ranks:
+            process.kill()
+            process.wait()
+
+
+class Muster:
+    def __init__(self, programs, folder):
+        import numpy
+        from safetensors.numpy import save_file
+        from tests.process import harness
+        import yaml
+
+        folder.mkdir()
+        self.folder = folder
+        save_file(
+            {
+                "inputs": numpy.random.default_rng(1).standard_normal((64, WIDTH), "float32"),
+                "labels": numpy.zeros(64, "int64"),
+            },
+            folder / "rows.safetensors",
+        )
+        self.muster = harness.Muster(programs, folder)
+        self.muster.musterd()
+        self.muster.agent("node", slots=2)
+        job = folder / "job.yaml"
+        job.write_text(
+            yaml.safe_dump(
+                {
+                    "name": "state",
+                    "world_size": 2,
+                    "model": {
+                        "mlp": {"inputs": WIDTH, "hidden": [WIDTH] * LAYERS, "classes": 2}
+                    },
+                    "data": {"train": {"safetensors": {"path": "rows.safetensors"}}},
+                    "strategy": {"fsdp": {}},
+                    "optimizer": {"adamw": {"lr": 1.0e-4}},
+                    "batch": {"per_rank": 2},
+                    "stages": [{"fit": {"steps": 1000000}}],
+                    "checkpoint": {"directory": "ckpt", "keep": 1},
+                    "restart": {"max_restarts": 1000},
+                }
+            )
+        )
+        self.cli("submit", job, "--id", "job")
+        self.await_steps(2)
+
+    def cli(self, *arguments):
+        return self.muster.cli(*arguments)
+
+    def job(self):
+        return json.loads(self.cli("get", "job", "-o", "json").out)
+
+    def await_steps(self, more):
+        job = self.job()
+        step = int(job.get("step", 0)) + more
+        end = time.monotonic() + BOUND
+        while int(job.get("step", 0)) < step:
+            if time.monotonic() > end:
+                raise RuntimeError(self.muster.log())
+            time.sleep(0.05)
+            job = self.job()
+
+    def gather(self, *more):
+        out = self.folder / "state.pt"
+        done = json.loads(
+            self.cli(
+                "gather-optimizer-state", "job", "--out", out, "--overwrite", "--wait",
+                "-o", "json", *more,
+            ).out
+        )
+        result = done["result"]["gathered_optimizer_state"]
+        return result["write_seconds"], result["seconds"]
+
+    def save(self):
+        """A step first, because there is one checkpoint of a step."""
+        self.cli("resume", "job", "--wait")
+        self.await_steps(1)
+        self.cli("pause", "job", "--wait")
+        done = json.loads(self.cli("checkpoint", "job", "--wait", "-o", "json").out)
+        return done["result"]["checkpoint"]
+
+    def close(self):
+        self.muster.close()
+
+
+def dd(folder, megabytes):
+    target = folder / "zeros"
+    target.unlink(missing_ok=True)
+    began = time.monotonic()
+    subprocess.run(
+        ["dd", "if=/dev/zero", f"of={target}", "bs=1M", f"count={megabytes}", "conv=fsync"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    return time.monotonic() - began
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="a folder")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--folder", type=pathlib.Path, help="on the disk to measure")
+    arguments = parser.parse_args()
+    programs_by_hand.use()
+    programs = programs_by_hand.check(arguments.programs)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="muster-state-", dir=arguments.folder))
+    print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {folder}")
+    closing = []
+    try:
+        peer = Peer(folder / "peer")
+        closing.append(peer)
+        muster = Muster(programs, folder / "muster")
+        closing.append(muster)
+        rows = {}
+
+        def note(name, seconds):
+            rows.setdefault(name, []).append(float(seconds))
+
+        for number in range(arguments.rounds + 1):  # the first one warms everything up
+            if number == 1:
+                rows.clear()
+            muster.cli("pause", "job", "--wait")
+            arms = [
+                lambda: note("dd conv=fsync", dd(folder, 806)),
+                lambda: note("torch.save alone, fsync", peer.tell("save")[0]),
+                lambda: note("DCP full gather, torch.save, fsync", peer.tell("gather")[0]),
+                lambda: note("Muster gather --hold", muster.gather("--hold")[0]),
+                lambda: note("Muster gather", muster.gather()[0]),
+            ]
+            for arm in arms if number % 2 else arms[::-1]:
+                os.sync()
+                arm()
+            os.sync()
+            copies = [answer.split() for answer in peer.tell("copy")]
+            note("copy into new memory", max(float(one[0]) for one in copies))
+            note("copy into the same memory", max(float(one[1]) for one in copies))
+            saved = muster.save()
+            note("Muster save: stall", saved["stall_seconds"])
+            note("Muster save: until durable", saved["write_seconds"])
+            os.sync()
+            note("dcp.async_save: stall", peer.tell("async_save")[0])
+            os.sync()
+            note("DCP load", max(map(float, peer.tell("load"))))
+            muster.cli("resume", "job", "--wait")
+            written, stalled = muster.gather()
+            note("Muster gather while training", written)
+            note("Muster gather while training: stall", stalled)
+            print(f"round {number}", flush=True)
+        print("\n| arm | seconds, median | fastest to slowest |\n|---|---|---|")
+        for name, seconds in rows.items():
+            print(
+                f"| {name} | {statistics.median(seconds):.3f} "
+                f"| {min(seconds):.3f} to {max(seconds):.3f} |"
+            )
+        print("\n| ratio | median | 95% |\n|---|---|---|")
+        for name, base in (
+            ("Muster gather", "dd conv=fsync"),
+            ("Muster gather --hold", "dd conv=fsync"),
+            ("torch.save alone, fsync", "dd conv=fsync"),
+            ("DCP full gather, torch.save, fsync", "dd conv=fsync"),
+            ("Muster gather", "DCP full gather, torch.save, fsync"),
+            ("Muster save: stall", "copy into new memory"),
+            ("Muster save: stall", "copy into the same memory"),
+            ("dcp.async_save: stall", "copy into new memory"),
+            ("Muster save: stall", "dcp.async_save: stall"),
+        ):
+            ratio = interval([a / b for a, b in zip(rows[name], rows[base])])
+            print(f"| {name} / {base} | {ratio[0]:.3f} | {ratio[1]:.3f} to {ratio[2]:.3f} |")
+    finally:
+        for one in reversed(closing):
+            one.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+#include "worker/checkpoint/snapshot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ATen/ops/arange.h"
+#include "ATen/ops/full.h"
+#include "worker/checkpoint/shard.h"
+
+namespace muster::checkpoint {
+namespace {
+
+// A parameter of which all ranks have everything, and a moment of which rank 0 has the first 30
+// elements and rank 1 the others.
+State Of(int rank) {
+  StateBuilder builder(2);
+  builder.AddReplicated("param", "w", at::arange(100, at::kFloat));
+  builder.AddSharded({"exp_avg", "w", {50}}, {{0, 0, 30}, {1, 30, 50}});
+  builder.Hold(rank == 0 ? 0 : 30, at::arange(rank == 0 ? 0 : 30, rank == 0 ? 30 : 50, at::kFloat));
+  builder.AddReplicated("step", "w", at::full({}, 4.0f));
+  return builder.Build();
+}
+
+TEST(SnapshotTest, ARankHasCopiesOfWhatItWrites) {
+  for (const int rank : {0, 1}) {
+    const State state = Of(rank);
+    const State copy = Snapshot(state, rank);
+    EXPECT_TRUE(CheckWritable(copy, rank, 2).ok()) << CheckWritable(copy, rank, 2);
+    ASSERT_EQ(copy.held.size(), state.written.holders[rank].size());
+    int64_t bytes = 0;
+    std::vector<at::Tensor> before;
+    for (const HeldPiece& piece : copy.held) {
+      bytes += static_cast<int64_t>(piece.tensor.nbytes());
+      before.push_back(piece.tensor.clone());
+    }
+    EXPECT_EQ(BytesWritten(state, rank), bytes);
+    for (const HeldPiece& piece : state.held) piece.tensor.fill_(-1);
+    for (size_t i = 0; i < copy.held.size(); ++i) {
+      const HeldPiece& piece = copy.held[i];
+      const layout::Range& range = state.written.holders[rank][i];
+      EXPECT_EQ(piece.begin, range.begin);
+      EXPECT_EQ(piece.tensor.numel(), range.end - range.begin);
+      EXPECT_TRUE(piece.tensor.equal(before[i]));
+      const bool scalar = copy.items[piece.item].slot == "step";
+      EXPECT_EQ(piece.tensor.view({-1})[0].item<float>(),
+                scalar ? 4.0f : static_cast<float>(range.begin));
+    }
+  }
+}
+
+TEST(SnapshotTest, WhatIsNotHeldIsMissing) {
+  State state = Of(0);
+  state.held.erase(state.held.begin() + 1);
+  EXPECT_FALSE(CheckWritable(Snapshot(state, 0), 0, 2).ok());
+}
+
+TEST(SnapshotTest, TheOptimizersItemsAreAStateOfTheirOwn) {
+  for (const int rank : {0, 1}) {
+    const State own = OptimizersItems(Of(rank));
+    std::vector<std::string> names;
+    for (const StateItem& item : own.items) names.push_back(Name(item));
+    EXPECT_THAT(names, testing::ElementsAre("exp_avg/w", "step/w"));
+    EXPECT_TRUE(CheckWritable(own, rank, 2).ok()) << CheckWritable(own, rank, 2);
+    ASSERT_EQ(own.held.size(), 2u);
+    EXPECT_EQ(own.held[0].tensor.numel(), rank == 0 ? 30 : 20);
+  }
+}
+
+}  // namespace
+}  // namespace muster::checkpoint
