@@ -108,7 +108,8 @@ def read_field(message, field, location, number, comments, options, enums):
         place, enum = enums[".".join(field.type_name.rsplit(".", 2)[-2:])]
         for index, value in enumerate(enum.value):
             if value.number != 0:
-                values.append((value.name.lower(), comments.get((*place, ENUM_VALUE, index), "")))
+                written = value.options.Extensions[options.written] or value.name.lower()
+                values.append((written, comments.get((*place, ENUM_VALUE, index), "")))
     if is_map:
         kind = "mapping of texts"
     elif field.type == Proto.TYPE_MESSAGE:

@@ -71,7 +71,9 @@ void AddOperation(CLI::App* app, Console* console, ExitCode* code) {
   command->add_flag("--wait", options->wait, "Return when it is done (1: it failed)");
   AddDurationOption(command, "--timeout", &options->timeout,
                     "With --wait: wait at most this long (exit code 101)");
-  command->add_flag("--cancel", options->cancel, "Cancel it if it has not taken effect");
+  command->add_flag("--cancel", options->cancel,
+                    "Cancel it if it has not taken effect, or if its file of an optimizer's "
+                    "state is not complete");
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
   command->callback([=] { *code = Operation(console, *options); });

@@ -138,7 +138,7 @@ class Run {
       for (const v1::Job& job : list.jobs()) {
         if (client::HasEnded(job.state())) continue;
         if (google::protobuf::util::MessageDifferencer::Equals(
-                job.spec(), jobspec::ResolveDefaults(file_.spec))) {
+                jobspec::ResolveDefaults(job.spec()), jobspec::ResolveDefaults(file_.spec))) {
           console_->err << "job " << job.id() << " continues from step " << job.step() << std::endl;
           return job;
         }

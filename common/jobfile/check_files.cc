@@ -9,9 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/exports/target.h"
+#include "common/files/files.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/rules.h"
+#include "common/jobspec/start.h"
+#include "common/manifest/manifest.h"
 #include "common/status/status.h"
 
 namespace muster::jobfile {
@@ -40,6 +43,13 @@ std::string CheckExport(const v1::JobSpec& spec) {
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
   jobspec::ProblemList problems;
   jobspec::ForEachValue(spec, [&problems](const jobspec::FieldValue& value) {
+    if (jobspec::RuleOf(*value.field).text() == v1::FieldRule::CHECKPOINT) {
+      const std::string text = value.String();
+      if (!jobspec::IsDirectory(text)) return;
+      const std::string problem = Problem(files::JoinPath(text, manifest::kFileName));
+      if (!problem.empty()) problems.Add(value.path, absl::StrCat("no checkpoint: ", problem));
+      return;
+    }
     if (jobspec::RuleOf(*value.field).text() != v1::FieldRule::INPUT_PATH) return;
     const std::string problem = Problem(value.String());
     if (!problem.empty()) problems.Add(value.path, problem);

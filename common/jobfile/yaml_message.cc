@@ -10,6 +10,7 @@
 #include "common/jobfile/scalar.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/rules.h"
+#include "common/jobspec/start.h"
 
 namespace muster::jobfile {
 namespace {
@@ -169,7 +170,10 @@ void YamlMessageReader::ReadValue(const YAML::Node& value, const FieldDescriptor
     problems_.Add(path, *problem, LineOf(value, line));
     return;
   }
-  if (jobspec::IsPath(field)) {
+  const bool directory =
+      jobspec::RuleOf(field).text() == v1::FieldRule::CHECKPOINT && !field.is_repeated() &&
+      jobspec::IsDirectory(message->GetReflection()->GetString(*message, &field));
+  if (directory || jobspec::IsPath(field)) {
     MakePathAbsolute(field, path, line, message);
   }
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "proto/muster/v1/options.pb.h"
 
 namespace muster::jobspec {
 namespace {
@@ -101,7 +102,10 @@ std::string ParentPath(const std::string& path) {
 std::vector<std::string> EnumNames(const google::protobuf::EnumDescriptor& type) {
   std::vector<std::string> names;
   for (int i = 0; i < type.value_count(); ++i) {
-    if (type.value(i)->number() != 0) names.push_back(absl::AsciiStrToLower(type.value(i)->name()));
+    const auto& value = *type.value(i);
+    if (value.number() == 0) continue;
+    const std::string& written = value.options().GetExtension(v1::written);
+    names.push_back(written.empty() ? absl::AsciiStrToLower(value.name()) : written);
   }
   return names;
 }

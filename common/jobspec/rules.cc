@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/jobspec/duration.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/start.h"
 #include "common/protoenum/cases.h"
 
 namespace muster::jobspec {
@@ -62,6 +63,8 @@ std::string AllowedText(const v1::FieldRule& rule) {
       return "a pattern";
     case v1::FieldRule::UNITS:
       return "block, or a pattern of units' names";
+    case v1::FieldRule::CHECKPOINT:
+      return "the directory of a checkpoint (with a '/'), JOB, or JOB@STEP";
     case v1::FieldRule::TEXT_UNSPECIFIED:
     case v1::FieldRule::JOB_NAME:
       MUSTER_CASE_NO_VALUE_OF(v1::FieldRule_Text, FieldRule_Text)
@@ -211,6 +214,12 @@ class RuleChecker {
       case v1::FieldRule::PATTERN:
       case v1::FieldRule::UNITS:
         if (text.empty()) found("is empty");
+        return;
+      case v1::FieldRule::CHECKPOINT:
+        if (text.empty()) return found("is empty");
+        if (IsDirectory(text) ? text[0] != '/' : !ParseJobAndStep(text).has_value()) {
+          found(absl::StrCat("found '", text, "'"));
+        }
         return;
       case v1::FieldRule::TEXT_UNSPECIFIED:
         MUSTER_CASE_NO_VALUE_OF(v1::FieldRule_Text, FieldRule_Text)

@@ -35,6 +35,7 @@ class Validator {
     Profile();
     UnevenInputs();
     Collectives();
+    Start();
     return problems_.problems();
   }
 
@@ -165,6 +166,20 @@ class Validator {
       const uint64_t step = spec_.profile().steps(i);
       if (steps == 0 || step <= steps) continue;
       Add(ElementPath("profile.steps", i), absl::StrCat("found ", step, "; allowed: 1 to ", steps));
+    }
+  }
+
+  // What the checkpoint gives must not be given a second time.
+  void Start() {
+    if (!spec_.has_start()) return;
+    const auto both = [&](const std::string& path, const char* what) {
+      Add(path, absl::StrCat("found a file, but start.checkpoint gives ", what,
+                             ", too; allowed: one of them"));
+    };
+    if (!spec_.model().weights().empty()) both("model.weights", "the parameters");
+    const bool optimizer = spec_.start().what() != v1::StartSpec::WEIGHTS;
+    if (optimizer && !spec_.optimizer().state().empty()) {
+      both("optimizer.state", "the optimizer's state");
     }
   }
 

@@ -75,5 +75,17 @@ TEST(Cluster, AnOlderWorkerIsRefused) {
   EXPECT_EQ(RefusalReason(status), "WORKER_TOO_OLD");
 }
 
+TEST(Cluster, AnOlderWorkerIsRefusedWhereItWouldIgnoreASetting) {
+  World world;
+  world.Attach(1, Hello("n", 1)).IgnoreError();
+  world.Submit("job", jobs::Plan{.worker_protocol = 4});
+  const auto attach = [&](uint32_t protocol) {
+    return world.cluster().AttachWorker(
+        10, {.worker = world.job("job").Worker(0), .protocol = protocol}, world.now());
+  };
+  EXPECT_EQ(RefusalReason(attach(3)), "WORKER_TOO_OLD");
+  EXPECT_TRUE(attach(4).ok());
+}
+
 }  // namespace
 }  // namespace muster::cluster

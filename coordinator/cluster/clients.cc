@@ -184,6 +184,24 @@ absl::Status Cluster::CheckRoomFor(const jobs::Job& job) const {
   return absl::OkStatus();
 }
 
+absl::Status Cluster::CheckWorkersAreOf(uint32_t protocol, const jobs::Job& job) const {
+  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const membership::Worker* worker = membership_.FindWorker(job.id, rank);
+    if (worker == nullptr || !worker->attached() || worker->protocol >= protocol) continue;
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+        absl::StrCat(
+            "rank ", rank, " on node '", worker->node,
+            "' is a worker of an older program "
+            "(protocol ",
+            worker->protocol, ", needed is ", protocol,
+            "), which would ignore this; update the node's programs and move the job there "
+            "again (`muster drain ",
+            worker->node, "`)"));
+  }
+  return absl::OkStatus();
+}
+
 void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) {
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
@@ -220,6 +238,9 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
   const commands::Kind kind = request.command.kind;
+  if (kind == commands::Kind::kGatherOptimizerState) {
+    RETURN_IF_ERROR(CheckWorkersAreOf(kWorkerProtocolOfOptimizerState, *job));
+  }
   const bool paused = job->commands.WillBePaused() || job->halted();
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));
@@ -324,12 +345,13 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
   } else if (job->live || MayHaveBeenCarriedOut(*job, *command)) {
     Append(job, request.command, now);
   } else {
-    job->commands.Finished(target, {.time = now,
-                                    .code = absl::StatusCode::kCancelled,
-                                    .reason = "OPERATION_CANCELLED",
-                                    .message = command->applied_step.has_value()
-                                                   ? "cancelled before its file was complete"
-                                                   : "cancelled before it took effect"});
+    job->commands.Finished(
+        target, {.time = now,
+                 .code = absl::StatusCode::kCancelled,
+                 .reason = "OPERATION_CANCELLED",
+                 .message = command->applied_step.has_value()
+                                ? "cancelled; it is not known whether its file was complete"
+                                : "cancelled before it took effect"});
     ListsChanged(job);
   }
   Remember({.request_id = request.request_id,

@@ -234,6 +234,8 @@ class Cluster {
   absl::Status CheckRoomForRequestId(const std::string& request_id) const;
   // For one more command.
   absl::Status CheckRoomFor(const jobs::Job& job) const;
+  // OK if all attached workers of the job speak this protocol or a newer one.
+  absl::Status CheckWorkersAreOf(uint32_t protocol, const jobs::Job& job) const;
   // Refusals that all commands have in common.
   absl::StatusOr<jobs::Job*> OpenJob(const std::string& job_id);
   // The answer to a repeated request for a command; absent if the request is not a repeat.

@@ -64,6 +64,19 @@ TEST(Commands, AGatherIsCancelledAlsoWhileItsFileIsWritten) {
   ASSERT_FALSE(world.job("job").live);
 }
 
+TEST(Commands, AGatherIsRefusedWhereAWorkerWouldIgnoreIt) {
+  World world;
+  world.Attach(1, Hello("n", 1)).IgnoreError();
+  world.Submit("job", 1);
+  ASSERT_TRUE(
+      world.cluster()
+          .AttachWorker(10, {.worker = world.job("job").Worker(0), .protocol = 3}, world.now())
+          .ok());
+  const auto refused = world.Command("job", {.kind = commands::Kind::kGatherOptimizerState});
+  EXPECT_EQ(RefusalReason(refused.status()), "WORKER_TOO_OLD");
+  EXPECT_TRUE(world.Command("job", {.kind = commands::Kind::kSaveCheckpoint}).ok());
+}
+
 TEST(Commands, WithoutProcessesACommandIsTakenBackAtOnce) {
   World world;
   world.Submit("job", 1);

@@ -105,14 +105,16 @@ struct SlotQuarantine {
   std::string reason;
 };
 
-// The newest worker protocol that this program speaks; it accepts workers that are one version
-// older or newer. From version 2 on workers carry out the commands of the log. From version 3 on
-// heartbeats are acknowledged, and workers know the preemption notice.
-inline constexpr uint32_t kWorkerProtocol = 3;
+// The newest worker protocol that this program speaks; it also accepts the two versions before and
+// the next one. From version 2 on workers carry out the commands of the log. From version 3 on
+// heartbeats are acknowledged, and workers know the preemption notice. From version 4 on they write
+// the optimizer's state to a file, and begin with that of a file or with another job's checkpoint.
+inline constexpr uint32_t kWorkerProtocol = 4;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From this version on workers use WorkerWelcome.from_scratch and start_from.
 inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
 inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
+inline constexpr uint32_t kWorkerProtocolOfOptimizerState = 4;
 
 struct WorkerHello {
   WorkerId worker;

@@ -44,6 +44,11 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
         absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
         "this process is of an older program, which cannot be told where the job should start");
   }
+  if (hello.protocol < job->plan.worker_protocol) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+                  "this process is of an older program, which would ignore the job's `start` or "
+                  "`optimizer.state`; update the programs of its node");
+  }
   const auto replaced = membership_.AttachWorker(id, session, now, hello.protocol);
   if (!replaced.ok()) return replaced.status();
   Close(*replaced, absl::AbortedError("a newer stream of this process is attached"));

@@ -23,6 +23,10 @@ constexpr uint64_t kMostLost = 1'000'000;
 
 }  // namespace
 
+bool WritesAFile(Kind kind) {
+  return kind == Kind::kSaveCheckpoint || kind == Kind::kGatherOptimizerState;
+}
+
 bool ChangesState(Kind kind) {
   return kind == Kind::kSetTrainability || kind == Kind::kRefresh || kind == Kind::kSetLearningRate;
 }

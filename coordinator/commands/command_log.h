@@ -34,6 +34,8 @@ enum class Kind {
 };
 // "save_checkpoint".
 const char* Name(Kind kind);
+// True if the command takes effect at a step, and is done when a file has been written after it.
+bool WritesAFile(Kind kind);
 // True if the command changes settings that stay and that are part of every later checkpoint.
 // Commands of the other kinds are carried out again by processes that continue from a checkpoint.
 bool ChangesState(Kind kind);

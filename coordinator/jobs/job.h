@@ -55,6 +55,8 @@ struct Plan {
   // The directory in which the job's own folder for checkpoints lies; empty: it writes none. Not
   // stored, because it follows from the spec.
   std::string checkpoint_directory;
+  // The oldest worker protocol that knows all settings of the job; 0: any. Not stored either.
+  uint32_t worker_protocol = 0;
   // How long it may run; infinite: as long as it takes.
   absl::Duration time_limit = absl::InfiniteDuration();
 };

@@ -42,13 +42,20 @@ bool CountsCollectives(const std::vector<Watched>& ranks) {
   });
 }
 
+// The newest ones; those that have not ended come last and go before others, because another thread
+// of the rank may have begun and ended many since.
 void AddLast(const Watched& rank, std::vector<std::string>* out) {
-  const auto& newest = rank.collectives->newest;
-  for (size_t i = newest.size() - std::min(newest.size(), kShownCollectives); i < newest.size();
-       ++i) {
-    out->push_back(absl::StrCat("rank ", rank.rank, ": number ", newest[i].number, ", ",
-                                newest[i].name, newest[i].ended ? ", ended" : ", not ended"));
+  std::vector<std::string> ended, pending;  // newest first
+  for (auto one = rank.collectives->newest.rbegin(); one != rank.collectives->newest.rend();
+       ++one) {
+    (one->ended ? ended : pending)
+        .push_back(absl::StrCat("rank ", rank.rank, ": number ", one->number, ", ", one->name,
+                                one->ended ? ", ended" : ", not ended"));
   }
+  pending.resize(std::min(pending.size(), kShownCollectives));
+  ended.resize(std::min(ended.size(), kShownCollectives - pending.size()));
+  out->insert(out->end(), ended.rbegin(), ended.rend());
+  out->insert(out->end(), pending.rbegin(), pending.rend());
 }
 
 std::string Counts(const Watched& rank) {

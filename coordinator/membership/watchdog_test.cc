@@ -194,6 +194,20 @@ TEST(Watchdog, RanksThatWaitForEachOtherInDifferentCommunicatorsAreNamedAfterTwo
   EXPECT_TRUE(hang->permanent);
 }
 
+TEST(Watchdog, WhatHasNotEndedIsShownWhateverAnotherThreadHasBegunSince) {
+  Job job;
+  Rank& rank = job.Add(0, 9, 8);
+  rank.collectives.newest = {
+      {4, "bucket 0", true, 1, 1},        {5, "bucket 1", false, 1, 2},
+      {6, "checkpoint plan", true, 3, 1}, {7, "checkpoint parts", true, 3, 2},
+      {8, "hashes", true, 3, 3},          {9, "commit", true, 3, 4}};
+  const auto hang = job.Look(1000);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->collectives, (std::vector<std::string>{"rank 0: number 8, hashes, ended",
+                                                         "rank 0: number 9, commit, ended",
+                                                         "rank 0: number 5, bucket 1, not ended"}));
+}
+
 TEST(Watchdog, FilesThatAnotherThreadWritesAreNoMismatch) {
   Job job;
   for (const uint32_t communicator : {3, 1}) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/lease/lease.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/worker_protocol.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::service {
@@ -40,8 +41,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, sto
   if (!image.ok()) return image.status();
   for (jobs::Job& job : image->jobs) {
     v1::JobSpec spec;
-    if (spec.ParseFromString(job.spec))
-      job.plan.checkpoint_directory = spec.checkpoint().directory();
+    if (!spec.ParseFromString(job.spec)) continue;
+    job.plan.checkpoint_directory = spec.checkpoint().directory();
+    job.plan.worker_protocol = WorkerProtocolOf(spec);
   }
   auto cluster = std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
   std::unique_ptr<Engine> engine(new Engine(std::move(options), store, std::move(cluster)));

@@ -169,7 +169,9 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
   }
   auto id = std::make_shared<absl::StatusOr<std::string>>();
   engine_->Request(
-      [id, submission = ToSubmission(*request)](cluster::Cluster& cluster, absl::Time now) {
+      [id, given = ToSubmission(*request)](cluster::Cluster& cluster, absl::Time now) {
+        cluster::Submission submission = given;
+        ResolveStart(cluster, &submission);
         *id = cluster.Submit(submission, now);
       },
       [=, this](const absl::Status& committed) {
@@ -195,6 +197,12 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
   engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     const v1::JobSpec& spec = response->resolved();
+    const v1::SpecProblems start = ResolveStart(engine_->cluster(), response->mutable_resolved());
+    if (!start.problems().empty()) {
+      response->clear_resolved();
+      *response->mutable_problems() = start.problems();
+      return reactor->Finish(grpc::Status::OK);
+    }
     const std::string warning = engine_->cluster().TooBigFor(spec.world_size(), DeviceOf(spec));
     if (!warning.empty()) response->add_warnings(warning);
     reactor->Finish(grpc::Status::OK);

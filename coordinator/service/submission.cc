@@ -9,9 +9,11 @@
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/duration.h"
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/start.h"
 #include "common/rpc/error.h"
 #include "common/utf8/utf8.h"
 #include "coordinator/service/request.h"
+#include "coordinator/service/worker_protocol.h"
 
 namespace muster::service {
 namespace {
@@ -93,6 +95,44 @@ v1::SpecProblems ExportProblems(const v1::JobSpec& spec) {
   return problems;
 }
 
+v1::SpecProblems ResolveStart(const cluster::Cluster& cluster, v1::JobSpec* spec) {
+  v1::SpecProblems problems;
+  const std::string& given = spec->start().checkpoint();
+  const auto named = jobspec::ParseJobAndStep(given);
+  if (!spec->has_start() || jobspec::IsDirectory(given) || !named.has_value()) return problems;
+  const auto refuse = [&](const std::string& why) {
+    problems.add_problems()->set_path("start.checkpoint");
+    problems.mutable_problems(0)->set_message(absl::StrCat("found ", given, ", but ", why));
+    return problems;
+  };
+  const jobs::Job* job = cluster.Find(named->job);
+  if (job == nullptr) return refuse(absl::StrCat("there is no job '", named->job, "'"));
+  std::string steps;
+  const jobs::Checkpoint* chosen = nullptr;
+  for (const jobs::Checkpoint& one : job->checkpoints) {
+    if (!one.bad_reason.empty()) continue;
+    absl::StrAppend(&steps, steps.empty() ? "" : ", ", one.step);
+    if (named->step.value_or(one.step) != one.step) continue;
+    if (chosen == nullptr || one.step >= chosen->step) chosen = &one;
+  }
+  if (steps.empty()) return refuse(absl::StrCat("job '", named->job, "' has no checkpoint"));
+  if (chosen == nullptr) {
+    return refuse(absl::StrCat("the checkpoints of job '", named->job, "' are of steps ", steps));
+  }
+  spec->mutable_start()->set_checkpoint(chosen->path);
+  return problems;
+}
+
+void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submission) {
+  v1::JobSpec spec;
+  spec.ParseFromString(submission->spec);
+  const v1::SpecProblems problems = ResolveStart(cluster, &spec);
+  if (!problems.problems().empty() && submission->refusal.ok()) {
+    submission->refusal = InvalidSpec(problems);
+  }
+  submission->spec = spec.SerializeAsString();
+}
+
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(request.spec());
   const v1::SpecProblems refused = ExportProblems(spec);
@@ -112,6 +152,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
                    .startup = jobspec::DurationOf(spec.watchdog().startup()),
                    .checkpoint_directory = spec.checkpoint().directory(),
+                   .worker_protocol = WorkerProtocolOf(spec),
                    .time_limit =
                        jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())},
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};

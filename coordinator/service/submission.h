@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_SERVICE_SUBMISSION_H_
 
 #include "absl/status/status.h"
+#include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/event.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/membership/timing.h"
@@ -22,6 +23,12 @@ jobs::Device DeviceOf(const v1::JobSpec& spec);
 
 // A problem if the export would replace a file that is not this job's, as seen from this machine.
 v1::SpecProblems ExportProblems(const v1::JobSpec& spec);
+
+// Replaces the job that start.checkpoint names, if it names one, by the directory of its
+// checkpoint. A problem if there is no such checkpoint.
+v1::SpecProblems ResolveStart(const cluster::Cluster& cluster, v1::JobSpec* spec);
+// The same for a submission; the problem becomes its `refusal`.
+void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submission);
 
 // INVALID_ARGUMENT JOB_SPEC_INVALID with the first of the problems, as many as an error can carry.
 absl::Status InvalidSpec(const v1::SpecProblems& all);

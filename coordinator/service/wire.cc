@@ -106,9 +106,13 @@ struct WorkerOrderToWire {
       message->ParseFromString(command.contents);
       // An older musterd stored stops without contents.
       if (command.kind == commands::Kind::kStop) message->mutable_stop();
-      // A pause that took effect before, and lasts, takes effect at once.
-      const bool waits = command.at_step.has_value() && !command.applied_step.has_value();
-      if (waits) message->set_at_step(*command.at_step);
+      // A pause that took effect before, and lasts, takes effect at once. A file that was not
+      // finished is written when its step has come again.
+      if (!command.applied_step.has_value()) {
+        if (command.at_step.has_value()) message->set_at_step(*command.at_step);
+      } else if (commands::WritesAFile(command.kind)) {
+        message->set_at_step(*command.applied_step);
+      }
       message->set_begun(command.applied_step.has_value());
     }
     message->set_number(command.number);

@@ -70,6 +70,7 @@ JOBS = {
     "JoinSpec": {"uneven_inputs": {"join": {}}},
     "StopAtFirstSpec": {"uneven_inputs": {"stop_at_first": {}}},
     "TrainableRule": {"trainable": {"rules": [{"freeze": "*"}]}},
+    "StartSpec": {"start": {"checkpoint": "job@20"}},
     "ProfileSpec": {"profile": {"directory": "traces", "steps": [1]}},
     "OptimizerSpec": {},
     "AdamwSpec": {"optimizer": {"adamw": {"lr": 0.1}}},

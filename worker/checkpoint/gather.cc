@@ -126,6 +126,12 @@ class Gather {
         communicator_(communicator),
         disk_(disk),
         output_(options.temporary, disk) {}
+  // No other process uses the name.
+  ~Gather() {
+    if (created_ && !placed_) unlink(options_.temporary.c_str());
+  }
+  Gather(const Gather&) = delete;
+  Gather& operator=(const Gather&) = delete;
 
   absl::StatusOr<GatherOutcome> Run(const ModelRecords& records,
                                     const std::function<absl::Status()>& still_mine) {
@@ -140,10 +146,11 @@ class Gather {
       ASSIGN_OR_RETURN(crcs_, GatherTexts(*communicator_, crcs, "gather checksums", options_.step));
     }
     absl::Status placed;
-    if (leader() && outcome.status.ok()) placed = Place(still_mine);
-    if (leader() && created_ && !(outcome.status.ok() && placed.ok())) {
-      unlink(options_.temporary.c_str());
+    if (leader() && outcome.status.ok()) {
+      placed = Place(still_mine);
+      placed_ = placed.ok();
     }
+    if (created_ && !placed_) unlink(options_.temporary.c_str());
     ASSIGN_OR_RETURN(const auto told, Share(placed, "gather placed"));
     if (outcome.status.ok()) outcome.status = told[0].status();
     return outcome;
@@ -262,6 +269,7 @@ class Gather {
   files::Disk& disk_;
   OutputFile output_;
   bool created_ = false;
+  bool placed_ = false;  // it has its final name
   Plan plan_;
   std::vector<std::string> crcs_;  // by rank
 };

@@ -19,7 +19,6 @@
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/checkpoint/snapshot.h"
 #include "worker/comm/local/local_group.h"
 
 namespace muster::checkpoint {
@@ -86,8 +85,8 @@ class GatherTest : public ::testing::Test {
       threads.emplace_back([&, rank, communicator = std::move(group[rank])] {
         GatherOptions options = options_;
         if (rank == elsewhere_) options.temporary = dir_.Path("elsewhere/.state.tmp");
-        const auto outcome = GatherOptimizerState(options, OptimizersItems(StateOf(rank)), records_,
-                                                  communicator.get(), still_mine, disk);
+        const auto outcome = GatherOptimizerState(options, Only(StateOf(rank), IsOptimizers),
+                                                  records_, communicator.get(), still_mine, disk);
         ASSERT_TRUE(outcome.ok()) << outcome.status();
         outcomes[rank] = *outcome;
       });

@@ -20,7 +20,7 @@ namespace muster::checkpoint {
 // What a checkpoint may contain besides the state that is filled.
 enum class Surplus {
   kRefuse,  // nothing: training continues from exactly this state
-  kIgnore,  // anything: parameters alone are enough for evaluation
+  kIgnore,  // anything: a part of the state is enough
 };
 
 // A checkpoint whose manifest has been read. Threading: const.

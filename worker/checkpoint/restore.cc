@@ -179,7 +179,7 @@ absl::StatusOr<Saver::Reading> Saver::FillTogether(const std::string& path,
 }
 
 absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& candidates,
-                                              const StateFor& state_for) {
+                                              const StateFor& state_for, Surplus surplus) {
   RestoreOutcome outcome;
   if (candidates.empty()) {
     outcome.status = absl::NotFoundError("no checkpoint to restore from");
@@ -193,7 +193,7 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
     ASSIGN_OR_RETURN(Reading reading, OpenTogether(candidate, nodes, &reader));
     if (reading.verdict == Verdict::kWhole) {
       ASSIGN_OR_RETURN(const State state, state_for(reader->manifest()));
-      const auto copies = reader->Plan(state);
+      const auto copies = reader->Plan(state, surplus);
       ASSIGN_OR_RETURN(const auto fits,
                        Exchange(*communicator_, ToResult(copies.status()), "checkpoint fits", 0));
       outcome.status = Annotate(Combine(fits), path);

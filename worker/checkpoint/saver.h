@@ -141,7 +141,8 @@ class Saver {
   // errors, ABORTED as in Save, and the error of rank 0 if rank 0 could not read the epoch.
   using StateFor = std::function<absl::StatusOr<State>(const manifest::Manifest& manifest)>;
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<Candidate>& candidates,
-                                         const StateFor& state_for);
+                                         const StateFor& state_for,
+                                         Surplus surplus = Surplus::kRefuse);
   // The same for candidates of this job, by name, if the state does not depend on the checkpoint.
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& names, const State& state);
 

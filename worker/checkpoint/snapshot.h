@@ -17,9 +17,6 @@ State Snapshot(const State& state, int rank);
 // How many bytes of tensors `rank` writes.
 int64_t BytesWritten(const State& state, int rank);
 
-// Only the items of the optimizer: neither parameters nor buffers nor the loss scaler.
-State OptimizersItems(const State& state);
-
 }  // namespace muster::checkpoint
 
 #endif  // MUSTER_WORKER_CHECKPOINT_SNAPSHOT_H_

@@ -57,9 +57,9 @@ TEST(SnapshotTest, WhatIsNotHeldIsMissing) {
   EXPECT_FALSE(CheckWritable(Snapshot(state, 0), 0, 2).ok());
 }
 
-TEST(SnapshotTest, TheOptimizersItemsAreAStateOfTheirOwn) {
+TEST(SnapshotTest, OneOfChosenItemsHasTheirCopiesOnly) {
   for (const int rank : {0, 1}) {
-    const State own = OptimizersItems(Of(rank));
+    const State own = Only(Of(rank), IsOptimizers);
     std::vector<std::string> names;
     for (const StateItem& item : own.items) names.push_back(Name(item));
     EXPECT_THAT(names, testing::ElementsAre("exp_avg/w", "step/w"));

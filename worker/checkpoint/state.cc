@@ -1,5 +1,6 @@
 #include "worker/checkpoint/state.h"
 
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -66,6 +67,36 @@ absl::Status CheckState(const State& state) {
     if (absl::Status status = CheckPiece(item, piece); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+bool IsOptimizers(const StateItem& item) {
+  return item.slot != "param" && item.slot != "buffer" && item.slot != "scaler";
+}
+
+State Only(const State& state, const std::function<bool(const StateItem&)>& chosen) {
+  State own;
+  std::vector<std::optional<size_t>> numbers;
+  for (size_t i = 0; i < state.items.size(); ++i) {
+    numbers.push_back(chosen(state.items[i]) ? std::optional(own.items.size()) : std::nullopt);
+    if (!numbers.back().has_value()) continue;
+    own.items.push_back(state.items[i]);
+    own.written.elements.push_back(state.written.elements[i]);
+  }
+  for (const std::vector<layout::Range>& ranges : state.written.holders) {
+    std::vector<layout::Range>& kept = own.written.holders.emplace_back();
+    for (layout::Range range : ranges) {
+      const std::optional<size_t> number = numbers[range.parameter];
+      if (!number.has_value()) continue;
+      range.parameter = static_cast<int64_t>(*number);
+      kept.push_back(range);
+    }
+  }
+  for (const HeldPiece& piece : state.held) {
+    if (const auto number = numbers[piece.item]; number.has_value()) {
+      own.held.push_back({*number, piece.begin, piece.tensor});
+    }
+  }
+  return own;
 }
 
 State Replicated(const std::vector<StateTensor>& tensors, int world_size) {

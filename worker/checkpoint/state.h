@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,12 @@ struct State {
 
 // INVALID_ARGUMENT, with the item's name, unless `items` and `held` follow the rules above.
 absl::Status CheckState(const State& state);
+
+// True for the state of the optimizer: neither a parameter nor a buffer nor the loss scaler.
+bool IsOptimizers(const StateItem& item);
+
+// Only the chosen items.
+State Only(const State& state, const std::function<bool(const StateItem&)>& chosen);
 
 // What a manifest says about the model's parameters and the optimizer.
 struct ModelRecords {

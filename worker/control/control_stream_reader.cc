@@ -26,7 +26,7 @@ namespace muster::control {
 namespace {
 
 // The version of WorkerService; that of the coordinator may differ by one.
-constexpr uint32_t kProtocol = 3;
+constexpr uint32_t kProtocol = 4;
 constexpr std::chrono::milliseconds kRetry(100);
 // The pause while the coordinator cannot write its store.
 constexpr std::chrono::milliseconds kRetryInTrouble(500);
@@ -133,8 +133,7 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
   {
     absl::MutexLock lock(&mutex_);
     stream_ = nullptr;
-    mutex_.Await(absl::Condition(
-        +[](bool* writing) { return !*writing; }, &writing_));
+    mutex_.Await(absl::Condition(+[](bool* writing) { return !*writing; }, &writing_));
   }
   const absl::Status status = FromGrpc(stream->Finish());
   absl::MutexLock lock(&mutex_);

@@ -233,6 +233,21 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
   return Missing("stages");
 }
 
+train::StartConfig::What WhatOf(v1::StartSpec::What what) {
+  using What = train::StartConfig::What;
+  switch (what) {
+    case v1::StartSpec::WEIGHTS_AND_OPTIMIZER:
+      return What::kWeightsAndOptimizer;
+    case v1::StartSpec::EVERYTHING:
+      return What::kEverything;
+    case v1::StartSpec::WEIGHTS:
+    case v1::StartSpec::WHAT_UNSPECIFIED:
+      MUSTER_CASE_NO_VALUE_OF(v1::StartSpec_What, StartSpec_What)
+      break;
+  }
+  return What::kWeights;
+}
+
 }  // namespace
 
 absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
@@ -295,6 +310,9 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
     job.checkpoint = {.directory = spec.checkpoint().directory(),
                       .every_steps = spec.checkpoint().every_steps(),
                       .background = spec.checkpoint().background()};
+  }
+  if (spec.has_start()) {
+    job.start = {.checkpoint = spec.start().checkpoint(), .what = WhatOf(spec.start().what())};
   }
   if (spec.has_export_()) {
     job.weights_export = {.path = spec.export_().path(),

@@ -1,8 +1,16 @@
 #include "worker/train/background.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
+#include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
+#include "worker/checkpoint/node.h"
+#include "worker/checkpoint/snapshot.h"
+#include "worker/memory/available.h"
 #include "worker/train/guarded.h"
 
 namespace muster::train {
@@ -20,7 +28,31 @@ Background::~Background() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Background::Start(Task task) {
+absl::Status Background::CountRanksOfNode() {
+  const std::string own = checkpoint::NodeId();
+  ASSIGN_OR_RETURN(const auto nodes, checkpoint::GatherTexts(*communicator_, own, "nodes", 0));
+  ranks_of_node_ = static_cast<uint64_t>(std::count(nodes.begin(), nodes.end(), own));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<checkpoint::State> Background::Copy(const checkpoint::State& state) {
+  const int rank = communicator_->rank();
+  const auto bytes = static_cast<uint64_t>(checkpoint::BytesWritten(state, rank));
+  const uint64_t more = bytes - std::min(bytes, copied_);
+  const uint64_t available = memory::AvailableBytes();
+  if (more > 0 && more > available / ranks_of_node_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a copy of this rank's state needs ", more, " bytes, and ", ranks_of_node_,
+                     " ranks of this node share ", available, " available bytes"));
+  }
+  auto copy = Guarded("copying this rank's state", [&]() -> absl::StatusOr<checkpoint::State> {
+    return checkpoint::Snapshot(state, rank);
+  });
+  if (copy.ok()) copied_ = std::max(copied_, bytes);
+  return copy;
+}
+
+uint64_t Background::Start(Task task) {
   if (thread_.joinable()) thread_.join();
   {
     absl::MutexLock lock(&mutex_);
@@ -34,6 +66,7 @@ void Background::Start(Task task) {
     failure_ = status;
     running_ = false;
   });
+  return ++newest_;
 }
 
 absl::Status Background::Await() {

@@ -49,6 +49,23 @@ TEST_F(BackgroundTest, ATaskRunsOnAnotherThreadWithTheActivityOfThisOne) {
   });
 }
 
+TEST_F(BackgroundTest, WithoutRoomForTheCopiesOfAllRanksOfANodeNothingIsCopied) {
+  RunRanks(2, [&](int, comm::Communicator&, comm::Communicator&, comm::Communicator&,
+                  comm::Communicator& files) {
+    Background background(&files, &reports_);
+    ASSERT_TRUE(background.CountRanksOfNode().ok());
+    const at::Tensor small = at::full({8}, 1.0f);
+    EXPECT_TRUE(background.Copy(checkpoint::Replicated({{"param", "w", small}}, 2)).ok());
+    // More than any machine has.
+    checkpoint::StateBuilder builder(2);
+    builder.AddSharded({"param", "w", {int64_t{1} << 48}},
+                       {{0, 0, int64_t{1} << 47}, {1, int64_t{1} << 47, int64_t{1} << 48}});
+    const auto none = background.Copy(builder.Build());
+    EXPECT_TRUE(absl::IsResourceExhausted(none.status())) << none.status();
+    EXPECT_NE(none.status().message().find("2 ranks of this node"), absl::string_view::npos);
+  });
+}
+
 TEST_F(BackgroundTest, AnErrorStaysAndAnExceptionIsOne) {
   RunRanks(1, [&](int, comm::Communicator&, comm::Communicator&, comm::Communicator&,
                   comm::Communicator& files) {

@@ -77,6 +77,27 @@ absl::Status NodeError(const Identity& identity, const std::vector<int64_t>& at_
                    Cause::kNodeFault);
 }
 
+Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::string& path,
+                                 const Identity& identity) {
+  Checkpoints::Restored restored{.point = {.step = manifest.step,
+                                           .last_command = manifest.last_command,
+                                           .epoch = manifest.epoch,
+                                           .cursor = manifest.cursor,
+                                           .steering = manifest.steering},
+                                 .path = path,
+                                 .generation = manifest.generation};
+  // The command numbers of another job mean nothing in this job's log.
+  const std::string& instance = manifest.job_instance;
+  if (manifest.job != identity.job || (!instance.empty() && instance != identity.job_instance)) {
+    restored.point.last_command = 0;
+    restored.point.steering.waiting_commands.clear();
+    restored.point.steering.applied.clear();
+    // A validation pass of the other job is not due in this one.
+    restored.point.steering.validation_due = false;
+  }
+  return restored;
+}
+
 }  // namespace
 
 std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& config) {
@@ -273,24 +294,24 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
   if (!status.ok() && !history_.start_from.empty())
     status = WithCause(status, Cause::kStartDoesNotFit);
   RETURN_IF_ERROR(status);
-  Restored restored{.point = {.step = outcome.manifest.step,
-                              .last_command = outcome.manifest.last_command,
-                              .epoch = outcome.manifest.epoch,
-                              .cursor = outcome.manifest.cursor,
-                              .steering = outcome.manifest.steering},
-                    .path = PathOf(outcome.name),
-                    .generation = outcome.manifest.generation};
-  // The command numbers of another job mean nothing in this job's log.
-  const std::string& instance = outcome.manifest.job_instance;
-  if (outcome.manifest.job != identity_.job ||
-      (!instance.empty() && instance != identity_.job_instance)) {
-    restored.point.last_command = 0;
-    restored.point.steering.waiting_commands.clear();
-    restored.point.steering.applied.clear();
-    // A validation pass of the other job is not due in this one.
-    restored.point.steering.validation_due = false;
+  return RestoredOf(outcome.manifest, PathOf(outcome.name), identity_);
+}
+
+absl::StatusOr<Checkpoints::Restored> Checkpoints::RestoreFrom(
+    const std::string& directory, const Identity& identity, comm::Communicator* communicator,
+    const checkpoint::Saver::StateFor& state_for) {
+  checkpoint::Saver reader({.directory = "", .job = identity.job}, communicator);
+  const Candidate candidate{.name = directory, .recorded = false, .own = false};
+  ASSIGN_OR_RETURN(const auto outcome,
+                   reader.Restore({candidate}, state_for, checkpoint::Surplus::kIgnore));
+  if (!outcome.at_fault.empty()) return NodeError(identity, outcome.at_fault, outcome.status);
+  if (!outcome.rejected.empty()) {
+    const Rejected& rejected = outcome.rejected.front();
+    return absl::NotFoundError(absl::StrCat(
+        directory, rejected.damaged ? " is damaged: " : " cannot be read: ", rejected.reason));
   }
-  return restored;
+  RETURN_IF_ERROR(outcome.status);
+  return RestoredOf(outcome.manifest, directory, identity);
 }
 
 absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint& point,

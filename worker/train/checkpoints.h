@@ -73,6 +73,15 @@ class Checkpoints {
   // ranks).
   absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
 
+  // Fills a state from the checkpoint in `directory`, which any job may have written. The state may
+  // be a part of what the checkpoint holds. A collective over `communicator`. Errors: NOT_FOUND: no
+  // rank can read it; FAILED_PRECONDITION: it does not fit; those of `state_for`; kNodeFault as in
+  // Open.
+  static absl::StatusOr<Restored> RestoreFrom(const std::string& directory,
+                                              const Identity& identity,
+                                              comm::Communicator* communicator,
+                                              const checkpoint::Saver::StateFor& state_for);
+
   // `still_mine` is called before a checkpoint is renamed to its final name. If it returns an
   // error, the checkpoint is not renamed.
   void SetStillMine(std::function<absl::Status()> still_mine) {

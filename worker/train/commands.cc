@@ -49,6 +49,7 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
 
 absl::Status Commands::EndHere() {
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  if (parts_.effects->trains()) RETURN_IF_ERROR(parts_.effects->LeaveGatherToNextGeneration());
   if (can_save()) {
     ASSIGN_OR_RETURN(const Saving::Saved saved, parts_.effects->SaveLast());
     if (!saved.ok() && parts_.reports->leader()) {
@@ -127,6 +128,11 @@ bool Commands::NeedsTraining(const Command& command) {
 
 absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   if (due.cancels) {
+    const Command waited = parts_.source->Get(target);
+    const auto* gather = std::get_if<GatherOptimizerStateCommand>(&waited.what);
+    if (gather != nullptr && parts_.effects->trains()) {
+      parts_.effects->RemoveLeftoversOfGather(gather->path);
+    }
     parts_.reports->Report(Cancelled(target));
     Finish(due.command);
     return absl::OkStatus();

@@ -40,6 +40,8 @@ class CommandEffects {
   virtual absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
                               Gathering::Told told) = 0;
   virtual absl::StatusOr<bool> CancelGather(int64_t command) = 0;
+  virtual absl::Status LeaveGatherToNextGeneration() = 0;
+  virtual void RemoveLeftoversOfGather(const std::string& path) = 0;
   // INVALID_ARGUMENT: the rules do not fit the model.
   virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
   virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,

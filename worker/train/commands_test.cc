@@ -56,6 +56,13 @@ class Effects : public CommandEffects {
     WriteFiles();
     return true;
   }
+  absl::Status LeaveGatherToNextGeneration() override {
+    unwritten_.clear();
+    return absl::OkStatus();
+  }
+  void RemoveLeftoversOfGather(const std::string& path) override {
+    done_.push_back("clean up beside " + path);
+  }
   // What is written in the background, is written when this is called.
   void WriteFiles() {
     files_written_ = true;
@@ -175,6 +182,25 @@ TEST_F(CommandsTest, AGatherIsCancelledWhileItsFileIsWritten) {
   log_.push_back({.number = 3, .what = CancelCommand{1}});
   EXPECT_TRUE(commands_.Apply(3).ok());
   EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done", "3 OPERATION_APPLIED"));
+}
+
+TEST_F(CommandsTest, AGatherThatAnEarlierGenerationBeganLeavesNothingIfItIsCancelled) {
+  log_ = {{.number = 1,
+           .at_step = 9,
+           .begun = true,
+           .what = GatherOptimizerStateCommand{.path = "/state.pt"}},
+          {.number = 2, .what = CancelCommand{1}}};
+  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("clean up beside /state.pt"));
+  EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
+}
+
+TEST_F(CommandsTest, AGatherIsLeftToTheNextGenerationWhereTheJobLeavesItsNodes) {
+  effects_.in_background_ = true;
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  ASSERT_TRUE(commands_.EndHere().ok());
+  effects_.WriteFiles();
+  EXPECT_THAT(ended_, IsEmpty()) << "it is not done, and not cancelled";
 }
 
 TEST_F(CommandsTest, AGatherWhoseFileIsWrittenIsNotCancelled) {

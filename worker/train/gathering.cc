@@ -12,7 +12,6 @@
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/gather.h"
 #include "worker/checkpoint/snapshot.h"
-#include "worker/train/guarded.h"
 
 namespace muster::train {
 
@@ -35,28 +34,29 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
   RETURN_IF_ERROR(parts_.background->Await());
   parts_.reports->Progress("gathering the optimizer's state");
   command_ = command;
-  cancelled_ = false;
+  cancelled_ = left_ = false;
   const checkpoint::State state = parts_.state();
   Task task{.gather = gather,
             .command = command,
             .step = parts_.session_state->step,
-            .state = checkpoint::OptimizersItems(state),
+            .state = checkpoint::Only(state, checkpoint::IsOptimizers),
             .records = {},
             .begun = begun,
             .told = std::move(told)};
   ASSIGN_OR_RETURN(task.records, parts_.records(state));
-  if (gather.hold) return Write(task);
-  auto copy = Guarded("copying the optimizer's state", [&]() -> absl::StatusOr<checkpoint::State> {
-    return checkpoint::Snapshot(task.state, parts_.communicator->rank());
-  });
+  if (gather.hold) {
+    task_ = parts_.background->Skip();
+    return Write(task);
+  }
+  auto copy = parts_.background->Copy(task.state);
   if (!copy.ok()) {
-    // The other ranks do not notice which thread of this one writes.
     spdlog::warn("{}; training waits until the file is written", Message(copy.status()));
+    task_ = parts_.background->Skip();
     return Write(task);
   }
   task.state = *std::move(copy);
   task.stall_seconds = std::chrono::duration<double>(Clock::now() - begun).count();
-  parts_.background->Start([this, task = std::move(task)] { return Write(task); });
+  task_ = parts_.background->Start([this, task = std::move(task)] { return Write(task); });
   return absl::OkStatus();
 }
 
@@ -65,9 +65,7 @@ absl::Status Gathering::Write(const Task& task) {
   const Identity& identity = parts_.identity;
   std::string temporary;
   if (parts_.reports->leader()) {
-    // What earlier generations left, which were ended while they wrote.
-    const auto removed = exports::RemoveStale(gather.path, identity.job, identity.generation);
-    if (!removed.ok()) spdlog::warn("gather-optimizer-state: {}", Message(removed.status()));
+    RemoveLeftovers(gather.path);
     temporary = exports::TemporaryPath(gather.path, identity.job, identity.generation,
                                        identity.incarnation);
   }
@@ -93,7 +91,7 @@ absl::Status Gathering::Write(const Task& task) {
   RETURN_IF_ERROR(outcome.status());
   end_ = outcome->status;
   if (!end_.ok()) {
-    task.told(end_);
+    if (!left_) task.told(end_);
     return absl::OkStatus();
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - task.begun).count();
@@ -107,11 +105,25 @@ absl::Status Gathering::Write(const Task& task) {
 }
 
 absl::StatusOr<bool> Gathering::Cancel(int64_t command) {
-  if (command != command_) return false;
+  const bool newest = command == command_ && task_ == parts_.background->newest();
+  if (!newest) return false;
   cancelled_ = true;
   RETURN_IF_ERROR(parts_.background->Await());
   command_ = 0;
   return absl::IsCancelled(end_);
+}
+
+absl::Status Gathering::LeaveToNextGeneration() {
+  if (command_ == 0 || task_ != parts_.background->newest()) return absl::OkStatus();
+  left_ = cancelled_ = true;
+  return parts_.background->Await();
+}
+
+void Gathering::RemoveLeftovers(const std::string& path) const {
+  if (!parts_.reports->leader()) return;
+  const Identity& identity = parts_.identity;
+  const auto removed = exports::RemoveStale(path, identity.job, identity.generation);
+  if (!removed.ok()) spdlog::warn("gather-optimizer-state: {}", Message(removed.status()));
 }
 
 }  // namespace muster::train

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -51,6 +52,11 @@ class Gathering {
   // Cancels the gather of this command, and waits for its end. False: its file is written, it
   // failed, or it was never begun in this session. The same on all ranks.
   absl::StatusOr<bool> Cancel(int64_t command);
+  // Stops a gather that is under way, and tells nobody of its end: the next generation carries it
+  // out. The job leaves its nodes, which must not wait for a large file.
+  absl::Status LeaveToNextGeneration();
+  // Rank 0 removes what earlier generations left beside `path`.
+  void RemoveLeftovers(const std::string& path) const;
 
  private:
   struct Task;
@@ -58,7 +64,9 @@ class Gathering {
 
   const Parts parts_;
   int64_t command_ = 0;                  // the newest one
+  uint64_t task_ = 0;                    // the background's
   std::atomic<bool> cancelled_ = false;  // nobody needs its file any more
+  std::atomic<bool> left_ = false;       // it is cancelled, but its command is not
   // How the newest one ended. Used by the background's task while one runs.
   absl::Status end_;
 };

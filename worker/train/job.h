@@ -98,6 +98,13 @@ struct CheckpointConfig {
   bool background = true;   // written while training continues, except for the last one
 };
 
+// Another job's checkpoint with which a job begins.
+struct StartConfig {
+  std::string checkpoint;  // its directory, absolute
+  enum class What { kWeights, kWeightsAndOptimizer, kEverything };
+  What what = What::kWeights;
+};
+
 struct ExportConfig {
   std::string path;        // a safetensors file
   bool overwrite = false;  // any file; otherwise only one that a job of the same name wrote
@@ -134,6 +141,7 @@ struct Job {
   std::optional<std::vector<std::string>> recomputed_units;
   std::vector<Stage> stages;
   std::optional<CheckpointConfig> checkpoint;
+  std::optional<StartConfig> start;
   std::optional<ExportConfig> weights_export;
   std::optional<ProfileConfig> profile;
 };

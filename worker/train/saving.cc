@@ -6,7 +6,6 @@
 
 #include "common/status/status.h"
 #include "worker/checkpoint/snapshot.h"
-#include "worker/train/guarded.h"
 
 namespace muster::train {
 
@@ -74,31 +73,56 @@ absl::StatusOr<Saving::Saved> Saving::Take(const Contents& contents,
 }
 
 absl::Status Saving::Save(int64_t command, Told told) {
-  ASSIGN_OR_RETURN(std::optional<Contents> prepared, Prepare(command));
-  if (!prepared.has_value()) {
+  RETURN_IF_ERROR(parts_.background->failure());
+  if (pending_.Join(parts_.session_state->step, told)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::optional<Contents> contents, Prepare(command));
+  if (!contents.has_value()) {
     if (told) told(*newest_);
     return absl::OkStatus();
   }
-  const auto write = [this, told = std::move(told)](const Contents& contents) -> absl::Status {
+  Pending* const pending = &pending_;
+  pending->Begin(contents->point.step, std::move(told));
+  const auto write = [this, pending](const Contents& contents) -> absl::Status {
     ASSIGN_OR_RETURN(const Checkpoints::Saved files, Write(contents));
     ASSIGN_OR_RETURN(const Saved saved, Take(contents, files));
-    if (told) told(saved);
+    for (const Told& one : pending->End()) {
+      if (one) one(saved);
+    }
     return absl::OkStatus();
   };
-  if (!parts_.while_training) return write(*prepared);
-  auto copy =
-      Guarded("copying the state for a checkpoint", [&]() -> absl::StatusOr<checkpoint::State> {
-        return checkpoint::Snapshot(prepared->state, parts_.rank);
-      });
+  const auto wait = [&] {
+    parts_.background->Skip();
+    return write(*contents);
+  };
+  if (!parts_.while_training) return wait();
+  auto copy = parts_.background->Copy(contents->state);
   if (!copy.ok()) {
-    // The other ranks do not notice which thread of this one writes.
     spdlog::warn("{}; training waits until the checkpoint is written", Message(copy.status()));
-    return write(*prepared);
+    return wait();
   }
-  prepared->state = *std::move(copy);
-  prepared->stall_seconds = std::chrono::duration<double>(Clock::now() - prepared->begun).count();
-  parts_.background->Start([write, contents = *std::move(prepared)] { return write(contents); });
+  contents->state = *std::move(copy);
+  contents->stall_seconds = std::chrono::duration<double>(Clock::now() - contents->begun).count();
+  parts_.background->Start([write, contents = *std::move(contents)] { return write(contents); });
   return absl::OkStatus();
+}
+
+void Saving::Pending::Begin(int64_t step, Told told) {
+  absl::MutexLock lock(&mutex_);
+  step_ = step;
+  told_.push_back(std::move(told));
+}
+
+bool Saving::Pending::Join(int64_t step, const Told& told) {
+  absl::MutexLock lock(&mutex_);
+  if (step_ != step) return false;
+  told_.push_back(told);
+  return true;
+}
+
+std::vector<Saving::Told> Saving::Pending::End() {
+  absl::MutexLock lock(&mutex_);
+  step_.reset();
+  return std::exchange(told_, {});
 }
 
 absl::StatusOr<Saving::Saved> Saving::SaveLast() {

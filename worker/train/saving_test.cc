@@ -202,6 +202,23 @@ TEST_F(SavingTest, ACheckpointHasTheStateOfItsStepAlthoughTrainingContinues) {
   });
 }
 
+TEST_F(SavingTest, WhoAsksForTheOneThatIsBeingWrittenDoesNotWait) {
+  On({}, [&](const Checkpoints::Restored&) {
+    absl::Notification may_end;
+    during_commit_ = [&] { may_end.WaitForNotification(); };
+    std::vector<std::string> paths;
+    const auto note = [&](const Saving::Saved& saved) { paths.push_back(saved->path); };
+    ASSERT_TRUE(saving_->Save(0, note).ok());
+    ASSERT_TRUE(saving_->Save(7, note).ok());
+    EXPECT_THAT(paths, SizeIs(0));
+    may_end.Notify();
+    ASSERT_TRUE(background_->Await().ok());
+    ASSERT_THAT(paths, SizeIs(2));
+    EXPECT_EQ(paths[0], paths[1]);
+  });
+  EXPECT_THAT(events_.written_, SizeIs(1));
+}
+
 TEST_F(SavingTest, OneWaitsForTheOneBefore) {
   On({}, [&](const Checkpoints::Restored&) {
     std::vector<int64_t> steps;

@@ -15,15 +15,24 @@
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/failure.h"
+#include "worker/train/guarded.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
 
-absl::StatusOr<SessionEnd> SessionImpl::RunToEnd() {
-  auto end = RunStages();
-  // After this error, too, all ranks come here, and have begun the same files.
-  const bool together = end.ok() || CauseOf(end.status()) == Cause::kFinalSaveFailed;
-  if (together) RETURN_IF_ERROR(background_.Await());
+absl::StatusOr<SessionEnd> SessionImpl::Run() {
+  const auto end = Guarded("training", [this] { return RunStages(); });
+  if (end.ok()) {
+    RETURN_IF_ERROR(background_.Await());
+    return end;
+  }
+  // The files may still become complete, also if this rank fails alone: the other ranks have begun
+  // the same ones, or will, because all that this needs of this rank was done before it began them.
+  // A rank that has lost another one does not wait.
+  const absl::Status& why = end.status();
+  const bool lost_a_rank =
+      absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsDeadlineExceeded(why);
+  if (!lost_a_rank) background_.Await().IgnoreError();
   return end;
 }
 

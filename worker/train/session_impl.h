@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,7 +29,6 @@
 #include "worker/train/commands.h"
 #include "worker/train/finite.h"
 #include "worker/train/gathering.h"
-#include "worker/train/guarded.h"
 #include "worker/train/profile.h"
 #include "worker/train/rank_data.h"
 #include "worker/train/saving.h"
@@ -52,9 +52,7 @@ class SessionImpl : public Session, private CommandEffects {
 
   // A collective.
   absl::Status Build();
-  absl::StatusOr<SessionEnd> Run() override {
-    return Guarded("training", [this] { return RunToEnd(); });
-  }
+  absl::StatusOr<SessionEnd> Run() override;
 
  private:
   // ---- Set-up (session_setup.cc). Collectives.
@@ -70,13 +68,18 @@ class SessionImpl : public Session, private CommandEffects {
   // Prepares the session for a checkpoint with this manifest, and returns the state to fill from
   // it.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
+  // The parameters of whose optimizer's state the checkpoint holds.
+  std::set<std::string> WithState(const manifest::Manifest& manifest) const;
   void Restore(const Checkpoints::Restored& restored);
+  // Begins with another job's checkpoint, if the job names one. Returns its path if the session
+  // continues where it ends.
+  absl::StatusOr<std::string> StartFromOther();
+  // The state to fill from it.
+  absl::StatusOr<checkpoint::State> StateFromOther(const manifest::Manifest& manifest);
   // Fills the optimizer's state from the job's file, if it names one.
   absl::Status ImportOptimizerState();
 
   // ---- Stages and steps (session.cc). Collectives.
-  // The stages, and the files that are still being written after them.
-  absl::StatusOr<SessionEnd> RunToEnd();
   absl::StatusOr<SessionEnd> RunStages();
   absl::Status Fit(const FitUntil& stage);
   absl::Status Step(const RollCallPlan& plan);
@@ -110,6 +113,12 @@ class SessionImpl : public Session, private CommandEffects {
   }
   absl::StatusOr<bool> CancelGather(int64_t command) override {
     return gathering_->Cancel(command);
+  }
+  absl::Status LeaveGatherToNextGeneration() override {
+    return gathering_->LeaveToNextGeneration();
+  }
+  void RemoveLeftoversOfGather(const std::string& path) override {
+    gathering_->RemoveLeftovers(path);
   }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return trained_->With(rules).status();

@@ -73,6 +73,7 @@ data::Emptiness SessionImpl::emptiness() const {
 absl::Status SessionImpl::Build() {
   reports_.Progress("loading");
   RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(job_.spec), parts_.control));
+  RETURN_IF_ERROR(background_.CountRanksOfNode());
   if (job_.weights_export.has_value()) {
     export_.emplace(WeightsExport::Parts{identity_, *job_.weights_export, parts_.control,
                                          communicators(), parts_.export_gate, parts_.lease,
@@ -95,6 +96,9 @@ absl::Status SessionImpl::Build() {
   std::string started_from;
   if (job_.checkpoint.has_value()) {
     ASSIGN_OR_RETURN(started_from, OpenCheckpoints());
+  }
+  if (started_from.empty()) {
+    ASSIGN_OR_RETURN(started_from, StartFromOther());
   }
   if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
@@ -249,7 +253,10 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
   ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
     return StateFor(manifest);
   }));
-  if (!restored.path.empty()) Restore(restored);
+  if (!restored.path.empty()) {
+    Restore(restored);
+    saving_->ResumeFrom(restored);
+  }
   return restored.path;
 }
 
@@ -258,11 +265,73 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   session_state_.ResumeFrom(point);
   trained_->RestorePending(point.steering.pending);
   schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
-  saving_->ResumeFrom(restored);
+}
+
+absl::StatusOr<std::string> SessionImpl::StartFromOther() {
+  if (!job_.start.has_value()) return std::string();
+  constexpr char kSetting[] = "start.checkpoint";
+  reports_.Progress("loading another job's checkpoint");
+  const auto restored = Checkpoints::RestoreFrom(
+      job_.start->checkpoint, identity_, parts_.files,
+      [this](const manifest::Manifest& manifest) { return StateFromOther(manifest); });
+  if (!restored.ok()) return Annotate(restored.status(), kSetting);
+  if (reports_.leader()) {
+    spdlog::info("{}: {}, written after step {}", kSetting, restored->path, restored->point.step);
+  }
+  if (job_.start->what != StartConfig::What::kEverything || !trains()) return std::string();
+  Restore(*restored);
+  return restored->path;
+}
+
+absl::StatusOr<checkpoint::State> SessionImpl::StateFromOther(const manifest::Manifest& manifest) {
+  const StartConfig::What what = job_.start->what;
+  if (what == StartConfig::What::kEverything && trains()) return StateFor(manifest);
+  std::set<std::string> saved;  // parameters whose state is taken
+  if (what == StartConfig::What::kWeightsAndOptimizer && trains()) {
+    ASSIGN_OR_RETURN(const checkpoint::ModelRecords own, Records(State()));
+    const std::string& kind = manifest.optimizer.kind;
+    if (!kind.empty() && kind != own.optimizer.kind) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("found the state of ", kind, ", but the job's optimizer is ",
+                       own.optimizer.kind, "; start.what: weights takes the parameters alone"));
+    }
+    saved = WithState(manifest);
+    std::vector<bool> parked;
+    for (size_t i = 0; i < trained_->in_force().size(); ++i) {
+      parked.push_back(!trained_->in_force()[i] && saved.contains(trained_->name(i)));
+    }
+    training_->AddFrozenState(parked);
+  }
+  return checkpoint::Only(State(), [&saved](const checkpoint::StateItem& item) {
+    if (checkpoint::IsOptimizers(item)) return saved.contains(item.parameter);
+    return item.slot != "scaler";
+  });
+}
+
+std::set<std::string> SessionImpl::WithState(const manifest::Manifest& manifest) const {
+  std::set<std::string> saved;
+  for (const manifest::ParameterRecord& parameter : manifest.parameters) {
+    if (parameter.ever_trained) saved.insert(parameter.name);
+  }
+  if (!manifest.parameters.empty()) return saved;
+  std::set<std::string> slots;
+  for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
+  for (const manifest::Piece& piece : manifest.pieces) {
+    if (slots.contains(piece.slot)) saved.insert(piece.parameter);
+  }
+  return saved;
 }
 
 absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest& manifest) {
   if (!trains()) return State();
+  const int64_t world_size = parts_.control->world_size();
+  if (!train_data_->own_sizes.empty() && manifest.world_size != world_size) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "data.train.per_rank: the checkpoint was written by ", manifest.world_size,
+        " ranks, and the job has ", world_size,
+        ": with files of each rank's own the place in the data cannot be kept; start.what: "
+        "weights+optimizer begins the data anew"));
+  }
   const manifest::Steering& steering = manifest.steering;
   // Also without a version: another checkpoint may have been tried before.
   const bool steered = steering.trainability_version > 0;
@@ -272,17 +341,7 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
     RETURN_IF_ERROR(training_->Refresh(manifest.step).status());
     roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
   }
-  std::set<std::string> saved;  // parameters whose state the checkpoint has
-  for (const manifest::ParameterRecord& parameter : manifest.parameters) {
-    if (parameter.ever_trained) saved.insert(parameter.name);
-  }
-  if (manifest.parameters.empty()) {
-    std::set<std::string> slots;
-    for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
-    for (const manifest::Piece& piece : manifest.pieces) {
-      if (slots.contains(piece.slot)) saved.insert(piece.parameter);
-    }
-  }
+  const std::set<std::string> saved = WithState(manifest);
   std::vector<bool> parked;
   for (size_t i = 0; i < trained_->in_force().size(); ++i) {
     parked.push_back(!trained_->in_force()[i] && saved.contains(trained_->name(i)));

@@ -1,0 +1,18 @@
+// How much memory this process can still take.
+#ifndef MUSTER_WORKER_MEMORY_AVAILABLE_H_
+#define MUSTER_WORKER_MEMORY_AVAILABLE_H_
+
+#include <cstdint>
+#include <string>
+
+namespace muster::memory {
+
+// In bytes: what the machine has available (MemAvailable of /proc/meminfo), or less if a limit of
+// the process's control group (version 2) or of a group above it leaves less. UINT64_MAX if the
+// kernel says nothing. `proc` and `cgroups`: other folders in tests.
+uint64_t AvailableBytes(const std::string& proc = "/proc",
+                        const std::string& cgroups = "/sys/fs/cgroup");
+
+}  // namespace muster::memory
+
+#endif  // MUSTER_WORKER_MEMORY_AVAILABLE_H_
