@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The optimizer's state of 100 million parameters (AdamW, 806 MB): to one file, to a checkpoint in
-the background, and back; beside torch.save, PyTorch's DCP and dd.
+"""The optimizer's state of 100 million parameters (AdamW, 806 MB) to one file, and with the
+parameters (1205 MB) to a checkpoint in the background; beside torch.save, PyTorch's DCP and dd.
 
     bench/state/run.py --programs DIR [--rounds 9] [--folder DIR]
 
@@ -145,10 +145,11 @@ class Muster:
 
     def gather(self, *more):
         out = self.folder / "state.pt"
+        out.unlink(missing_ok=True)
+        os.sync()
         done = json.loads(
             self.cli(
-                "gather-optimizer-state", "job", "--out", out, "--overwrite", "--wait",
-                "-o", "json", *more,
+                "gather-optimizer-state", "job", "--out", out, "--wait", "-o", "json", *more
             ).out
         )
         result = done["result"]["gathered_optimizer_state"]
@@ -169,6 +170,7 @@ class Muster:
 def dd(folder, megabytes):
     target = folder / "zeros"
     target.unlink(missing_ok=True)
+    os.sync()
     began = time.monotonic()
     subprocess.run(
         ["dd", "if=/dev/zero", f"of={target}", "bs=1M", f"count={megabytes}", "conv=fsync"],
@@ -211,12 +213,19 @@ def main():
                 lambda: note("Muster gather", muster.gather()[0]),
             ]
             for arm in arms if number % 2 else arms[::-1]:
+                # To free the blocks of an old file takes as long as to write some.
+                for old in (folder / "peer").glob("*.pt"):
+                    old.unlink()
                 os.sync()
                 arm()
             os.sync()
             copies = [answer.split() for answer in peer.tell("copy")]
             note("copy into new memory", max(float(one[0]) for one in copies))
             note("copy into the same memory", max(float(one[1]) for one in copies))
+            os.sync()
+            note("dd conv=fsync, 1205 MB", dd(folder, 1205))
+            (folder / "zeros").unlink()
+            os.sync()
             saved = muster.save()
             note("Muster save: stall", saved["stall_seconds"])
             note("Muster save: until durable", saved["write_seconds"])
@@ -242,6 +251,7 @@ def main():
             ("torch.save alone, fsync", "dd conv=fsync"),
             ("DCP full gather, torch.save, fsync", "dd conv=fsync"),
             ("Muster gather", "DCP full gather, torch.save, fsync"),
+            ("Muster save: until durable", "dd conv=fsync, 1205 MB"),
             ("Muster save: stall", "copy into new memory"),
             ("Muster save: stall", "copy into the same memory"),
             ("dcp.async_save: stall", "copy into new memory"),
