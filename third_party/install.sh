@@ -11,8 +11,9 @@ packages=(
   libspdlog-dev libsqlite3-dev libxxhash-dev libyaml-cpp-dev mold nlohmann-json3-dev
   protobuf-compiler protobuf-compiler-grpc python3 python3-venv zlib1g-dev
 )
-# What the fault suite cuts networks and delays system calls with, and what checks guarded members.
-test_packages=(clang iproute2 strace)
+# What the fault suite cuts networks and delays system calls with; what checks guarded members, and
+# fuzzes readers.
+test_packages=(clang iproute2 libclang-rt-14-dev strace)
 [[ "${1:-}" == --tests ]] && packages+=("${test_packages[@]}")
 # Exactly these: the tests' tolerances were measured with them.
 wheels=(torch==2.13.0 numpy)

@@ -87,7 +87,7 @@ class Peer:
 
 
 class Muster:
-    def __init__(self, programs, folder):
+    def __init__(self, programs, folder, ranks=2):
         import numpy
         from safetensors.numpy import save_file
         from tests.process import harness
@@ -104,13 +104,13 @@ class Muster:
         )
         self.muster = harness.Muster(programs, folder)
         self.muster.musterd()
-        self.muster.agent("node", slots=2)
+        self.muster.agent("node", slots=ranks)
         job = folder / "job.yaml"
         job.write_text(
             yaml.safe_dump(
                 {
                     "name": "state",
-                    "world_size": 2,
+                    "world_size": ranks,
                     "model": {
                         "mlp": {"inputs": WIDTH, "hidden": [WIDTH] * LAYERS, "classes": 2}
                     },

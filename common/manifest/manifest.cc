@@ -1,7 +1,11 @@
 #include "common/manifest/manifest.h"
 
+#include <limits>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
@@ -24,6 +28,32 @@ constexpr int64_t kVersionWithoutHash = 1;
 // chose stands before it.
 constexpr char kHashMember[] = "manifest_xxh3_128";
 constexpr char kNoHash[] = "00000000000000000000000000000000";
+
+// nlohmann's own conversions also take a number with a fraction or out of range. Throws
+// std::invalid_argument instead.
+template <typename Integer>
+Integer Whole(const Json& json) {
+  const bool fits = json.is_number_unsigned()
+                        ? json.get<uint64_t>() <= uint64_t{std::numeric_limits<Integer>::max()}
+                        : json.is_number_integer() && std::is_signed_v<Integer>;
+  if (fits) return json.get<Integer>();
+  throw std::invalid_argument(absl::StrCat(
+      "expected a whole number, found ",
+      json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace).substr(0, 60)));
+}
+template <typename Integer>
+void WholeTo(const Json& json, Integer* number) {
+  *number = Whole<Integer>(json);
+}
+void WholeTo(const Json& json, std::pair<int64_t, int64_t>* pair) {
+  if (!json.is_array() || json.size() != 2) throw std::invalid_argument("expected a pair");
+  *pair = {Whole<int64_t>(json[0]), Whole<int64_t>(json[1])};
+}
+template <typename Value>
+void WholeTo(const Json& json, std::vector<Value>* values) {
+  if (!json.is_array()) throw std::invalid_argument("expected a list of whole numbers");
+  for (const Json& item : json) WholeTo(item, &values->emplace_back());
+}
 
 std::string HashLine(const std::string& hash) {
   return absl::StrCat("\"", kHashMember, "\": \"", hash, "\"");
@@ -80,17 +110,17 @@ Json ToJson(const Steering& steering) {
 
 Steering SteeringFromJson(const Json& json) {
   Steering steering;
-  json.at("waiting_commands").get_to(steering.waiting_commands);
+  WholeTo(json.at("waiting_commands"), &steering.waiting_commands);
   if (json.contains("learning_rate")) steering.learning_rate = json["learning_rate"].get<double>();
   const Json& trainability = json.at("trainability");
-  trainability.at("version").get_to(steering.trainability_version);
+  WholeTo(trainability.at("version"), &steering.trainability_version);
   trainability.at("pending").get_to(steering.pending);
   for (const Json& item : trainability.at("rules")) {
     const bool freeze = item.contains("freeze");
     steering.rules.push_back(
         {.freeze = freeze, .pattern = item.at(freeze ? "freeze" : "unfreeze").get<std::string>()});
   }
-  if (json.contains("applied")) json["applied"].get_to(steering.applied);
+  if (json.contains("applied")) WholeTo(json["applied"], &steering.applied);
   if (json.contains("validation_due")) json["validation_due"].get_to(steering.validation_due);
   return steering;
 }
@@ -138,11 +168,11 @@ std::vector<ParameterRecord> ParametersFromJson(const Json& json) {
   for (const Json& item : json) {
     ParameterRecord& parameter = parameters.emplace_back();
     item.at("name").get_to(parameter.name);
-    item.at("shape").get_to(parameter.shape);
+    WholeTo(item.at("shape"), &parameter.shape);
     item.at("dtype").get_to(parameter.dtype);
     item.at("trainable").get_to(parameter.trainable);
     item.at("ever_trained").get_to(parameter.ever_trained);
-    item.at("group").get_to(parameter.group);
+    WholeTo(item.at("group"), &parameter.group);
   }
   return parameters;
 }
@@ -187,20 +217,20 @@ Json ToJson(const Manifest& manifest) {
           {"pieces", std::move(pieces)}};
 }
 
-// Throws nlohmann's exceptions on missing keys and wrong types; Read turns them into a status.
+// Throws on missing keys and wrong types; Parse turns this into a status.
 Manifest FromJson(const Json& json, int64_t version) {
   Manifest manifest;
   manifest.version = version;
   const bool blocks = manifest.has_blocks();
   json.at("job").get_to(manifest.job);
   if (json.contains("job_instance")) json["job_instance"].get_to(manifest.job_instance);
-  json.at("step").get_to(manifest.step);
-  json.at("generation").get_to(manifest.generation);
-  json.at("last_command").get_to(manifest.last_command);
+  WholeTo(json.at("step"), &manifest.step);
+  WholeTo(json.at("generation"), &manifest.generation);
+  WholeTo(json.at("last_command"), &manifest.last_command);
   if (json.contains("steering")) manifest.steering = SteeringFromJson(json["steering"]);
-  json.at("epoch").get_to(manifest.epoch);
-  json.at("cursor").get_to(manifest.cursor);
-  json.at("world_size").get_to(manifest.world_size);
+  WholeTo(json.at("epoch"), &manifest.epoch);
+  WholeTo(json.at("cursor"), &manifest.cursor);
+  WholeTo(json.at("world_size"), &manifest.world_size);
   json.at("strategy").get_to(manifest.strategy);
   json.at("model_kind").get_to(manifest.model_kind);
   if (blocks) {
@@ -210,7 +240,7 @@ Manifest FromJson(const Json& json, int64_t version) {
   for (const Json& item : json.at("files")) {
     FileRecord file;
     item.at("name").get_to(file.name);
-    item.at("size").get_to(file.size);
+    WholeTo(item.at("size"), &file.size);
     item.at("xxh3_128").get_to(file.hash);
     if (blocks) item.at("blocks_xxh3_128").get_to(file.blocks);
     manifest.files.push_back(std::move(file));
@@ -219,12 +249,12 @@ Manifest FromJson(const Json& json, int64_t version) {
     Piece piece;
     item.at("slot").get_to(piece.slot);
     item.at("parameter").get_to(piece.parameter);
-    item.at("shape").get_to(piece.shape);
-    item.at("begin").get_to(piece.begin);
-    item.at("end").get_to(piece.end);
+    WholeTo(item.at("shape"), &piece.shape);
+    WholeTo(item.at("begin"), &piece.begin);
+    WholeTo(item.at("end"), &piece.end);
     item.at("file").get_to(piece.file);
     if (item.contains("dtype")) item["dtype"].get_to(piece.dtype);
-    if (blocks) item.at("offset").get_to(piece.offset);
+    if (blocks) WholeTo(item.at("offset"), &piece.offset);
     manifest.pieces.push_back(std::move(piece));
   }
   return manifest;
@@ -248,8 +278,12 @@ absl::Status Write(const Manifest& manifest, const std::string& directory, files
 }
 
 absl::StatusOr<Manifest> Read(const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(files::JoinPath(directory, kFileName)));
+  return Parse(text, directory);
+}
+
+absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& directory) {
   const std::string path = files::JoinPath(directory, kFileName);
-  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object()) {
     return absl::DataLossError(absl::StrCat(path, ": expected a JSON object, found ", text.size(),
@@ -257,7 +291,7 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
   }
   try {
     const std::string format = json.at("format").get<std::string>();
-    const int64_t version = json.at("version").get<int64_t>();
+    const int64_t version = Whole<int64_t>(json.at("version"));
     if (format == kFormat && version > kVersion) {
       // Written by a newer program, which has its hash in the same place: as far as this program
       // can check, it is not damaged.
@@ -274,13 +308,13 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
       RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
     }
     Manifest manifest = FromJson(json, version);
-    if (manifest.has_blocks() && json.at("block_bytes").get<uint64_t>() != files::kHashedBlock) {
+    if (manifest.has_blocks() && Whole<uint64_t>(json.at("block_bytes")) != files::kHashedBlock) {
       return absl::DataLossError(absl::StrCat(path, ": expected block_bytes ", files::kHashedBlock,
                                               ", found ", json.at("block_bytes").dump()));
     }
     RETURN_IF_ERROR(CheckName(directory, manifest));
     return manifest;
-  } catch (const Json::exception& error) {
+  } catch (const std::exception& error) {
     return absl::DataLossError(absl::StrCat(path, ": ", error.what()));
   }
 }

@@ -126,6 +126,8 @@ absl::Status Write(const Manifest& manifest, const std::string& directory,
 // is the name of a checkpoint). UNIMPLEMENTED if it is undamaged and its version is newer than this
 // program knows. Other errors, such as NOT_FOUND, mean that it could not be read.
 absl::StatusOr<Manifest> Read(const std::string& directory);
+// The same for the contents of `directory`/MANIFEST.json.
+absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& directory);
 
 // DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
 // in files that are listed; since version 3, inside of these files, which have a hash for each

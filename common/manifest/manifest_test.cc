@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/files/temp_dir.h"
@@ -319,6 +320,27 @@ TEST_F(ManifestTest, DamageIsToldWhereAnotherFileIsMissing) {
   std::filesystem::remove(dir_.Path("rank-0.safetensors"));
   std::filesystem::resize_file(dir_.Path("rank-1.safetensors"), 20);
   EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: expected "));
+}
+
+TEST_F(ManifestTest, ANumberThatIsNotWholeOrOutOfRangeIsRefused) {
+  const auto parse = [](const std::string& step) {
+    return Parse(
+        absl::StrCat(R"({"format": "muster-checkpoint", "version": 1, "job": "j", "step": )", step,
+                     R"(, "generation": 1, "last_command": 0, "epoch": 0,
+                   "cursor": 0, "world_size": 1, "strategy": "ddp", "model_kind": "toy",
+                   "files": [], "pieces": []})"),
+        "folder");
+  };
+  const auto whole = parse("7");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->step, 7);
+  for (const std::string step : {"7.5", "7e+20", "9223372036854775808", "\"7\"", "null", "[7]"}) {
+    const auto refused = parse(step);
+    EXPECT_TRUE(absl::IsDataLoss(refused.status())) << refused.status();
+    EXPECT_NE(refused.status().message().find("expected a whole number, found " + step),
+              absl::string_view::npos)
+        << refused.status();
+  }
 }
 
 }  // namespace

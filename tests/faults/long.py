@@ -8,8 +8,9 @@ Each (kind, seed, strategy) that passed is a line of the results file and is not
 failed is run again the next time, and its line is replaced. Simulated schedules (tests/simulation)
 are the kind "simulated", in pieces; the seed is the first one of the piece. With --output-base, the
 kinds "asan" and "tsan" are the tests that tests/asan_long.txt and tests/tsan_long.txt name, one by
-one: the strategy is the test's label. Ends with 0 once all have passed, with 3 while some are left,
-with 1 where one has failed."""
+one: the strategy is the test's label. The kind "fuzz" is five minutes of each target of tests/fuzz,
+and "fuzz_planted" shows that each finds a planted bug: the strategy is the target. Ends with 0 once
+all have passed, with 3 while some are left, with 1 where one has failed."""
 
 import argparse
 import atexit
@@ -37,6 +38,8 @@ MANY = (
     "fsync_kill",
 )
 SANITIZERS = ("asan", "tsan")
+FUZZED = {"fuzz": [], "fuzz_planted": ["--planted"]}
+FUZZ = HERE.parent / "fuzz/fuzz.py"
 # Simulated schedules that are played together, about a minute of them.
 PIECE = 5000
 
@@ -66,6 +69,17 @@ def sanitized(output_base, sanitizer, label):
         text=True,
         check=False,
     )
+
+
+def fuzzed(kind, target):
+    """tests/fuzz/fuzz.py of one target, to its end."""
+    return subprocess.run(
+        [sys.executable, FUZZ, *FUZZED[kind], target], capture_output=True, text=True, check=False
+    )
+
+
+def fuzz_targets():
+    return sorted(path.stem.removesuffix("_target") for path in FUZZ.parent.glob("*_target.cc"))
 
 
 def sanitized_tests(sanitizer):
@@ -148,11 +162,16 @@ def main():
     end = time.monotonic() + 60 * arguments.minutes
     results = Results(arguments.results)
     sanitizers = SANITIZERS if arguments.output_base else ()
-    kinds = arguments.kinds.split(",") if arguments.kinds else [*plans.KINDS, *sanitizers]
+    kinds = (
+        arguments.kinds.split(",") if arguments.kinds else [*plans.KINDS, *sanitizers, *FUZZED]
+    )
     cases = []
     for kind in kinds:
         if kind in SANITIZERS:
             cases += [(kind, "0", label) for label in sanitized_tests(kind)]
+            continue
+        if kind in FUZZED:
+            cases += [(kind, "0", target) for target in fuzz_targets()]
             continue
         seeds = arguments.seeds if kind in MANY else max(1, arguments.seeds // 4)
         cases += [
@@ -186,9 +205,12 @@ def main():
             print(f"{verdict} {kind} {seed} {seconds:.1f} s: {told[:2000]}", flush=True)
             failed += verdict == "FAILED"
             continue
-        if kind in SANITIZERS:
+        if kind in SANITIZERS or kind in FUZZED:
             begun = time.monotonic()
-            played = sanitized(arguments.output_base, kind, strategy)
+            if kind in FUZZED:
+                played = fuzzed(kind, strategy)
+            else:
+                played = sanitized(arguments.output_base, kind, strategy)
             verdict = "passed" if played.returncode == 0 else "FAILED"
             told, seconds = (played.stdout + played.stderr)[-2000:], time.monotonic() - begun
             results.add(case, verdict, seconds, arguments.version, told)

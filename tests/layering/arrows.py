@@ -119,6 +119,7 @@ ARROWS = {
     "tests": [],
     "tests/docs": ["client", "coordinator", "docs", "examples", "tests/process", "worker", ""],
     "tests/faults": ["plugin", "tests/process"],
+    "tests/fuzz": ["common", "worker"],
     "tests/gpu": ["common", "tests/parity", "worker"],
     "tests/layering": ["client", "coordinator", "worker"],
     "tests/parity": ["client", "common", "coordinator", "examples", "worker"],

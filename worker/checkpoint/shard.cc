@@ -18,6 +18,10 @@ namespace {
 using layout::Range;
 using safetensors::DType;
 
+// Such small pieces come first in a file. Every rank needs those of replicated items (the number of
+// steps of each parameter): together they lie in one block, of which each rank reads all.
+constexpr int64_t kFewElements = 1024;
+
 // Only for types that CheckState accepts.
 DType DTypeOf(at::ScalarType type) { return type == at::kLong ? DType::kI64 : DType::kF32; }
 
@@ -114,9 +118,12 @@ std::vector<std::vector<Range>> Parts(const State& state) {
       parts[writer].push_back({.parameter = static_cast<int64_t>(item)});
     }
   }
+  const auto key = [](const Range& range) {
+    return std::pair(range.end - range.begin > kFewElements, range.parameter);
+  };
   for (std::vector<Range>& part : parts) {
     std::sort(part.begin(), part.end(),
-              [](const Range& a, const Range& b) { return a.parameter < b.parameter; });
+              [&key](const Range& a, const Range& b) { return key(a) < key(b); });
   }
   return parts;
 }

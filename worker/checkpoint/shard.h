@@ -27,10 +27,10 @@ std::string DTypeName(at::ScalarType type);
 // item, and `rank` holds what it writes.
 absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size);
 
-// The entries of each rank's file, in the order of the items: the ranges of State::written, and the
-// items without elements, as empty ranges. Such an item is in the file in which the next item with
-// elements begins; if there is none, in the last file. Requires a state for which CheckWritable is
-// OK.
+// The entries of each rank's file: the ranges of State::written, and the items without elements, as
+// empty ranges. First come those with few elements, then the others, each group in the order of the
+// items. An item without elements is in the file in which the next item with elements begins; if
+// there is none, in the last file. Requires a state for which CheckWritable is OK.
 std::vector<std::vector<layout::Range>> Parts(const State& state);
 
 // The manifest's entries for these parts.
