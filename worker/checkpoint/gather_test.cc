@@ -2,6 +2,9 @@
 // tests/parity/optimizer_state_test.
 #include "worker/checkpoint/gather.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -68,8 +71,10 @@ class FailingDisk : public files::Disk {
   }
   int calls() const { return calls_; }
 
+ protected:
+  virtual bool Fails() { return ++calls_ == at_; }
+
  private:
-  bool Fails() { return ++calls_ == at_; }
   const int at_;
   std::atomic<int> calls_ = 0;
 };
@@ -178,6 +183,55 @@ TEST_F(GatherTest, EveryFailureOfTheDiskLeavesTheOldFileAndNothingElse) {
   }
   EXPECT_EQ(failures, 3 * 2 + 4) << "a write and a sync of each rank, then of rank 0 a write, a "
                                     "sync, a rename and a sync of the folder";
+}
+
+// Ends its process, as kill -9 does, before the `at`th call.
+class KillingDisk : public FailingDisk {
+ public:
+  explicit KillingDisk(int at) : FailingDisk(at) {}
+
+ protected:
+  bool Fails() override {
+    if (FailingDisk::Fails()) _exit(kKilled);
+    return false;
+  }
+
+ public:
+  static constexpr int kKilled = 9;
+};
+
+TEST_F(GatherTest, AKillBeforeAnyWriteOrSyncLeavesTheOldFileOrTheNewOne) {
+  options_.overwrite = true;
+  int kills = 0, old_ones = 0;
+  for (int at = 1;; ++at) {
+    ASSERT_TRUE(files::WriteAtomically(options_.path, "old").ok());
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      KillingDisk disk(at);
+      Run(disk);
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << status;
+    const bool old = *files::ReadFile(options_.path) == "old";
+    if (!old) {
+      EXPECT_TRUE(safetensors::File::Open(options_.path).ok()) << at;
+    }
+    // What the next generation removes (common/exports).
+    fs::remove(options_.temporary);
+    EXPECT_TRUE(NothingElseIsLeft()) << at;
+    if (WEXITSTATUS(status) == 0) {
+      EXPECT_FALSE(old);
+      break;
+    }
+    ASSERT_EQ(WEXITSTATUS(status), KillingDisk::kKilled);
+    ++kills;
+    old_ones += old;
+  }
+  EXPECT_EQ(kills, 3 * 2 + 4) << "before each call";
+  EXPECT_EQ(old_ones, kills - 1) << "only before the folder is synced the new one has its name";
 }
 
 TEST_F(GatherTest, WhoseLeaseIsOverGivesNoName) {
