@@ -6,7 +6,7 @@
 Each target runs for so many seconds on its corpus (tests/fuzz/corpus). An input that crashes it,
 or takes longer than 10 s or more than 2 GB, is kept in the folder where this was called, and the
 exit code is 1. --planted: instead, breaks each reader in one place, in a copy of its source, and
-shows that its target finds that within 60 s. --keep: adds to the corpus the inputs that reach new
+shows that its target finds that within 60 s. --keep: adds to the corpus a few inputs that reach new
 code. Needs clang and libclang-rt-14-dev (third_party/install.sh --tests)."""
 
 import argparse
@@ -61,6 +61,8 @@ PLANTED = {
         "if (false) {",
     ),
 }
+# Of an input in the corpus, in bytes; and how many of those that were found are kept.
+LARGEST, KEPT = 2048, 40
 SANITIZE = "-fsanitize=fuzzer-no-link,address,undefined"
 FLAGS = ["-std=c++20", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
 
@@ -155,6 +157,31 @@ def fuzz(program, target, seconds, work, found):
     return done.returncode, time.monotonic() - began, done.stdout
 
 
+def keep(program, target, folder):
+    """The corpus keeps what a person has named, and a few inputs that reach the rest of the code:
+    libFuzzer names them by their hash."""
+    small = folder / f"small-{target}"
+    small.mkdir()
+    named = folder / f"named-{target}"
+    named.mkdir()
+    for source in (CORPUS / target, folder / f"work-{target}"):
+        for one in source.iterdir():
+            by_hash = len(one.name) == 40
+            if one.stat().st_size <= LARGEST or not by_hash:
+                shutil.copy(one, (small if by_hash else named) / one.name)
+            if source == CORPUS / target and by_hash:
+                one.unlink()
+    run(
+        *(program, "-set_cover_merge=1", named, small),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    # Evenly over their hashes.
+    found = sorted(one for one in named.iterdir() if len(one.name) == 40)
+    for one in found[:: max(1, len(found) // KEPT)][:KEPT]:
+        shutil.copy(one, CORPUS / target / one.name)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(SOURCES))
@@ -197,13 +224,7 @@ def main():
             if not right and code != 0:
                 print(said[-3000:], flush=True)
             if arguments.keep and code == 0:
-                merged = folder / f"merged-{target}"
-                merged.mkdir()
-                run(program, "-merge=1", merged, CORPUS / target, folder / f"work-{target}",
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-                for one in merged.iterdir():
-                    if one.stat().st_size <= 4096:
-                        shutil.copy(one, CORPUS / target / one.name)
+                keep(program, target, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if failed else 0
