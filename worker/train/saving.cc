@@ -73,21 +73,15 @@ absl::StatusOr<Saving::Saved> Saving::Take(const Contents& contents,
 }
 
 absl::Status Saving::Save(int64_t command, Told told) {
-  RETURN_IF_ERROR(parts_.background->failure());
-  if (pending_.Join(parts_.session_state->step, told)) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<Contents> contents, Prepare(command));
   if (!contents.has_value()) {
     if (told) told(*newest_);
     return absl::OkStatus();
   }
-  Pending* const pending = &pending_;
-  pending->Begin(contents->point.step, std::move(told));
-  const auto write = [this, pending](const Contents& contents) -> absl::Status {
+  const auto write = [this, told = std::move(told)](const Contents& contents) -> absl::Status {
     ASSIGN_OR_RETURN(const Checkpoints::Saved files, Write(contents));
     ASSIGN_OR_RETURN(const Saved saved, Take(contents, files));
-    for (const Told& one : pending->End()) {
-      if (one) one(saved);
-    }
+    if (told) told(saved);
     return absl::OkStatus();
   };
   const auto wait = [&] {
@@ -104,25 +98,6 @@ absl::Status Saving::Save(int64_t command, Told told) {
   contents->stall_seconds = std::chrono::duration<double>(Clock::now() - contents->begun).count();
   parts_.background->Start([write, contents = *std::move(contents)] { return write(contents); });
   return absl::OkStatus();
-}
-
-void Saving::Pending::Begin(int64_t step, Told told) {
-  absl::MutexLock lock(&mutex_);
-  step_ = step;
-  told_.push_back(std::move(told));
-}
-
-bool Saving::Pending::Join(int64_t step, const Told& told) {
-  absl::MutexLock lock(&mutex_);
-  if (step_ != step) return false;
-  told_.push_back(told);
-  return true;
-}
-
-std::vector<Saving::Told> Saving::Pending::End() {
-  absl::MutexLock lock(&mutex_);
-  step_.reset();
-  return std::exchange(told_, {});
 }
 
 absl::StatusOr<Saving::Saved> Saving::SaveLast() {

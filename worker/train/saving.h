@@ -7,12 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/parallel/strategy.h"
@@ -67,9 +64,9 @@ class Saving {
   // parameter or buffer is not finite; UNAVAILABLE: the lease is over; DATA_LOSS: the ranks'
   // parameters differ.
 
-  // Training continues after it. If a checkpoint of this step is being written, `told` hears of
-  // that one. Otherwise it waits until the files before are written, copies what this rank writes,
-  // and returns; the files are written in the background. `told` hears how it ended,
+  // Training continues after it. It waits until the files before are written, also for a checkpoint
+  // of this step: only then all ranks know whether there is one, or another must be saved. It copies
+  // what this rank writes, and returns; the files are written in the background. `told` hears how it ended,
   // on the thread that wrote them. What ends the session meanwhile is the background's error.
   absl::Status Save(int64_t command = 0, Told told = nullptr);
   // The session trains no more after it: it returns when the files are written. It is tried up to
@@ -91,21 +88,6 @@ class Saving {
     double stall_seconds = 0;  // training waited for so long; 0: until it was written
   };
 
-  // The checkpoint that is written in the background: who hears of its end. Thread-safe.
-  class Pending {
-   public:
-    void Begin(int64_t step, Told told);
-    // Adds one, if a checkpoint of this step is written.
-    bool Join(int64_t step, const Told& told);
-    // It has ended. Returns all who hear of it.
-    std::vector<Told> End();
-
-   private:
-    absl::Mutex mutex_;
-    std::optional<int64_t> step_ ABSL_GUARDED_BY(mutex_);
-    std::vector<Told> told_ ABSL_GUARDED_BY(mutex_);
-  };
-
   checkpoint::SavePoint Point() const;
   // After what was begun before has ended. Nothing: there is a checkpoint of this step.
   absl::StatusOr<std::optional<Contents>> Prepare(int64_t command);
@@ -117,7 +99,6 @@ class Saving {
   // The newest checkpoint that this session wrote or started from. Used by the background's task
   // while one runs.
   std::optional<CheckpointWritten> newest_;
-  Pending pending_;
 };
 
 }  // namespace muster::train
