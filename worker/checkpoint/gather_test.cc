@@ -122,22 +122,23 @@ class GatherTest : public ::testing::Test {
   int elsewhere_ = -1;  // a rank that sees another file system
 };
 
-// Cancels when a rank has written its part.
+// Cancels when the last rank has written its part.
 class CancellingDisk : public files::Disk {
  public:
   explicit CancellingDisk(std::atomic<bool>* cancelled) : cancelled_(cancelled) {}
   absl::Status Sync(int fd, const std::string& path) override {
-    *cancelled_ = true;
+    if (++syncs_ == kRanks) *cancelled_ = true;
     return Disk::Sync(fd, path);
   }
 
  private:
   std::atomic<bool>* const cancelled_;
+  std::atomic<int> syncs_ = 0;
 };
 
 TEST_F(GatherTest, OnceItIsCancelledThereIsNoFile) {
   options_.cancelled = &cancelled_;
-  // At the latest before the file gets its name: the ranks' parts are written then.
+  // Before the file gets its name, when all parts are written.
   CancellingDisk disk(&cancelled_);
   const auto late = Run(disk);
   EXPECT_TRUE(absl::IsCancelled(late[0].status)) << late[0].status;

@@ -51,6 +51,22 @@ TEST(SnapshotTest, ARankHasCopiesOfWhatItWrites) {
   }
 }
 
+// A rank that reads the small pieces of all ranks then reads one block of each file for them.
+TEST(ShardTest, SmallPiecesComeFirstInAFile) {
+  StateBuilder builder(1);
+  for (const char* const name : {"a", "b"}) {
+    builder.AddReplicated("exp_avg", name, at::arange(2000, at::kFloat));
+    builder.AddReplicated("step", name, at::full({}, 4.0f));
+  }
+  const State state = builder.Build();
+  const auto parts = Parts(state);
+  std::vector<std::string> names;
+  for (const layout::Range& range : parts[0]) {
+    names.push_back(Name(state.items[range.parameter]));
+  }
+  EXPECT_THAT(names, testing::ElementsAre("step/a", "step/b", "exp_avg/a", "exp_avg/b"));
+}
+
 TEST(SnapshotTest, WhatIsNotHeldIsMissing) {
   State state = Of(0);
   state.held.erase(state.held.begin() + 1);
