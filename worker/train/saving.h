@@ -65,9 +65,10 @@ class Saving {
   // parameters differ.
 
   // Training continues after it. It waits until the files before are written, also for a checkpoint
-  // of this step: only then all ranks know whether there is one, or another must be saved. It copies
-  // what this rank writes, and returns; the files are written in the background. `told` hears how it ended,
-  // on the thread that wrote them. What ends the session meanwhile is the background's error.
+  // of this step: only then all ranks know whether there is one, or another must be saved. It
+  // copies what this rank writes, and returns; the files are written in the background. `told`
+  // hears how it ended, on the thread that wrote them. What ends the session meanwhile is the
+  // background's error.
   absl::Status Save(int64_t command = 0, Told told = nullptr);
   // The session trains no more after it: it returns when the files are written. It is tried up to
   // three times.
