@@ -249,6 +249,15 @@ absl::StatusOr<v1::Operation> MusterClient::GatherOptimizerState(const std::stri
                std::move(request), options);
 }
 
+absl::StatusOr<v1::Operation> MusterClient::Consolidate(const std::string& job_id,
+                                                        const v1::ModelFolder& folder,
+                                                        const SteerOptions& options) {
+  v1::ConsolidateRequest request;
+  *request.mutable_folder() = folder;
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::Consolidate, job_id,
+               std::move(request), options);
+}
+
 absl::StatusOr<v1::Operation> MusterClient::SetLearningRate(const std::string& job_id, double rate,
                                                             const SteerOptions& options) {
   v1::SetLearningRateRequest request;

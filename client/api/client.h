@@ -131,6 +131,9 @@ class MusterClient {
   absl::StatusOr<v1::Operation> GatherOptimizerState(const std::string& job_id,
                                                      const v1::OptimizerStateFile& file,
                                                      const SteerOptions& options = {});
+  absl::StatusOr<v1::Operation> Consolidate(const std::string& job_id,
+                                            const v1::ModelFolder& folder,
+                                            const SteerOptions& options = {});
   absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
                                                 const SteerOptions& options = {});
 

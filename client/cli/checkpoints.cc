@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -5,11 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "client/checkpoints/compare.h"
+#include "client/checkpoints/reshard.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/table.h"
 #include "common/manifest/manifest.h"
+#include "common/problems/problems.h"
 #include "common/status/status.h"
 
 namespace muster::cli {
@@ -162,6 +168,139 @@ void AddCheckpointsList(CLI::App* group, Console* console, ExitCode* code) {
   command->callback([=] { *code = List(console, *options, options->job); });
 }
 
+ExitCode Reshard(Console* console, const CommonOptions& options, const std::string& directory,
+                 const std::string& out, int files) {
+  const auto manifest = checkpoints::Reshard(
+      directory, std::filesystem::absolute(out).lexically_normal().string(), files);
+  if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
+  if (IsDocument(options.output)) {
+    console->out << Document(ToJson(*manifest), options.output);
+  } else {
+    console->out << out << ": step " << manifest->step << ", " << manifest->files.size()
+                 << " files, " << HumanBytes(Bytes(*manifest)) << "\n";
+  }
+  return kDone;
+}
+
+using checkpoints::Comparison;
+using checkpoints::FactDifference;
+
+// Enough to see what is going on; -o json has all.
+constexpr size_t kShownTensors = 20;
+
+void AddFacts(const char* title, const std::vector<FactDifference>& facts, std::string* text) {
+  if (facts.empty()) return;
+  Table table({title, "A", "B"});
+  for (const FactDifference& fact : facts) table.Add({fact.name, fact.a, fact.b});
+  absl::StrAppend(text, table.Text(), "\n");
+}
+
+std::string ToText(const Comparison& comparison) {
+  std::string text;
+  AddFacts("TRAINING", comparison.facts, &text);
+  AddFacts("WRITTEN BY", comparison.origin, &text);
+  AddFacts("SHAPE", comparison.shapes, &text);
+  for (const auto& [where, names] :
+       {std::pair("A", &comparison.only_in_a), std::pair("B", &comparison.only_in_b)}) {
+    if (names->empty()) continue;
+    Problems shown;
+    for (const std::string& name : *names) shown.Add(name);
+    absl::StrAppend(&text, "only in ", where, ": ", shown.Text(), "\n\n");
+  }
+  if (!comparison.values.empty()) {
+    Table table({"TENSOR", "ELEMENTS", "DIFFERENT", "LARGEST DIFFERENCE"});
+    for (size_t i = 0; i < std::min(kShownTensors, comparison.values.size()); ++i) {
+      const auto& value = comparison.values[i];
+      table.Add({value.name, absl::StrCat(value.elements), absl::StrCat(value.different),
+                 absl::StrCat(value.largest)});
+    }
+    absl::StrAppend(&text, table.Text());
+    if (comparison.values.size() > kShownTensors) {
+      absl::StrAppend(&text, "and ", comparison.values.size() - kShownTensors,
+                      " more tensors (-o json has all)\n");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return absl::StrCat(text, comparison.equal_tensors, " tensors are equal, ",
+                      comparison.values.size(), " have different values\n");
+}
+
+std::string ToJson(const Comparison& comparison) {
+  const auto list = [](const std::vector<FactDifference>& facts) {
+    auto json = nlohmann::ordered_json::array();
+    for (const FactDifference& fact : facts) {
+      json.push_back({{"name", fact.name}, {"a", fact.a}, {"b", fact.b}});
+    }
+    return json;
+  };
+  nlohmann::ordered_json json = {{"same", comparison.same()},
+                                 {"training", list(comparison.facts)},
+                                 {"written_by", list(comparison.origin)},
+                                 {"only_in_a", comparison.only_in_a},
+                                 {"only_in_b", comparison.only_in_b},
+                                 {"shapes", list(comparison.shapes)},
+                                 {"equal_tensors", comparison.equal_tensors}};
+  json["values"] = nlohmann::ordered_json::array();
+  for (const auto& value : comparison.values) {
+    nlohmann::ordered_json item = {{"tensor", value.name},
+                                   {"elements", value.elements},
+                                   {"different", value.different},
+                                   {"largest", value.largest}};
+    // JSON has no NaN.
+    if (!std::isfinite(value.largest)) item["largest"] = absl::StrCat(value.largest);
+    json["values"].push_back(std::move(item));
+  }
+  return json.dump(2) + "\n";
+}
+
+// 1 if they differ, as `diff`.
+ExitCode Diff(Console* console, const CommonOptions& options, const std::string& a,
+              const std::string& b) {
+  const auto comparison = checkpoints::Compare(a, b);
+  if (!comparison.ok()) return FailWith(console, Message(comparison.status()));
+  console->out << (IsDocument(options.output) ? Document(ToJson(*comparison), options.output)
+                                              : ToText(*comparison));
+  return comparison->same() ? kDone : kOtherError;
+}
+
+void AddReshard(CLI::App* group, Console* console, ExitCode* code) {
+  struct Options : CommonOptions {
+    std::string directory;
+    std::string out;
+    int files = 1;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = group->add_subcommand(
+      "reshard",
+      "Write a checkpoint anew with another number of files, in the newest version of the format "
+      "(a job of any number of ranks reads any number of files)");
+  command->add_option("DIR", options->directory, "A checkpoint's directory (step-...)")->required();
+  command->add_option("--out", options->out, "The new directory, which must not exist or be empty")
+      ->required();
+  command->add_option("--files", options->files, "The number of files (the default is 1)")
+      ->check(CLI::Range(1, 65536));
+  AddOutputOption(command, options.get());
+  command->callback([=] {
+    *code = Reshard(console, *options, options->directory, options->out, options->files);
+  });
+}
+
+void AddDiff(CLI::App* group, Console* console, ExitCode* code) {
+  struct Options : CommonOptions {
+    std::string a;
+    std::string b;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = group->add_subcommand(
+      "diff",
+      "Show what differs between two checkpoints: settings, tensors, values. The exit code is 1 if "
+      "training would not continue from both in the same way");
+  command->add_option("A", options->a, "A checkpoint's directory")->required();
+  command->add_option("B", options->b, "Another one")->required();
+  AddOutputOption(command, options.get());
+  command->callback([=] { *code = Diff(console, *options, options->a, options->b); });
+}
+
 using Action = ExitCode (*)(Console*, const CommonOptions&, const std::string&);
 
 void AddAction(CLI::App* group, const std::string& name, const std::string& help, Action action,
@@ -187,6 +326,8 @@ void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code) {
   AddAction(group, "verify",
             "Read all of a checkpoint and check its sizes, its hashes and that it is complete",
             Verify, console, code);
+  AddReshard(group, console, code);
+  AddDiff(group, console, code);
 }
 
 }  // namespace muster::cli

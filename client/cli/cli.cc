@@ -117,6 +117,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddResume(&app, console, &code);
   AddCheckpoint(&app, console, &code);
   AddGatherOptimizerState(&app, console, &code);
+  AddConsolidate(&app, console, &code);
   AddSetLearningRate(&app, console, &code);
   AddOperations(&app, console, &code);
   AddOperation(&app, console, &code);

@@ -35,6 +35,7 @@ void AddRefresh(CLI::App* app, Console* console, ExitCode* code);
 void AddTrainability(CLI::App* app, Console* console, ExitCode* code);
 void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code);
 void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code);
+void AddConsolidate(CLI::App* app, Console* console, ExitCode* code);
 void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code);
 void AddOperations(CLI::App* app, Console* console, ExitCode* code);
 void AddOperation(CLI::App* app, Console* console, ExitCode* code);

@@ -130,7 +130,7 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
       "Write the optimizer's state of a running job to one file that Python reads, after its "
       "current step, while training continues");
   AddSteeringOptions(command, console, options.get());
-  command->add_option("--out", *path, "The file; all ranks must see its folder")->required();
+  command->add_option("--out", *path, "The file, on the node of rank 0")->required();
   const std::map<std::string, v1::OptimizerStateFile::Format> formats = {
       {"torch", v1::OptimizerStateFile::TORCH},
       {"safetensors", v1::OptimizerStateFile::SAFETENSORS}};

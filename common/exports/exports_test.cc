@@ -101,11 +101,14 @@ TEST_F(ExportsTest, OnlyWhatOlderGenerationsOfThisJobLeftIsRemoved) {
                                          ".w.a-g1-" + std::string(kUuid) + "-x.tmp"};
   for (const std::string& other : kept) Write(other, "x");
   Write(stale, "x");
-  Write(numbered, "x");
+  // The folder of a model.
+  std::filesystem::create_directory(dir_.Path(numbered));
+  Write(numbered + "/config.json", "x");
   const auto removed = RemoveStale(path, "a", 2);
   ASSERT_TRUE(removed.ok()) << removed.status();
   EXPECT_THAT(*removed, ElementsAre(numbered, stale));
   EXPECT_FALSE(Exists(stale));
+  EXPECT_FALSE(Exists(numbered));
   for (const std::string& other : kept) EXPECT_TRUE(Exists(other)) << other;
 }
 

@@ -86,8 +86,8 @@ absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
   std::sort(stale.begin(), stale.end());
   for (const std::string& name : stale) {
     const std::string file = files::JoinPath(folder, name);
-    if (unlink(file.c_str()) != 0 && errno != ENOENT)
-      return files::ErrnoStatus(errno, "remove", file);
+    fs::remove_all(file, error);
+    if (error) return files::ErrnoStatus(error.value(), "remove", file);
   }
   return stale;
 }

@@ -121,6 +121,17 @@ absl::Status Disk::Rename(const std::string& from, const std::string& to) {
   return absl::OkStatus();
 }
 
+absl::Status Disk::Exchange(const std::string& a, const std::string& b) {
+  if (renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) {
+    return absl::OkStatus();
+  }
+  if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
+    return absl::UnimplementedError(absl::StrCat(
+        "the file system of ", b, " cannot exchange the names of two files or folders"));
+  }
+  return ErrnoStatus(errno, absl::StrCat("exchange ", a, " and"), b);
+}
+
 absl::Status Disk::SyncDirectory(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, "open", path);

@@ -26,6 +26,9 @@ class Disk {
   // pages.
   virtual absl::Status Sync(int fd, const std::string& path);
   virtual absl::Status Rename(const std::string& from, const std::string& to);
+  // Two files or directories exchange their names at once. UNIMPLEMENTED: the file system cannot do
+  // that.
+  virtual absl::Status Exchange(const std::string& a, const std::string& b);
   // fsync of a directory: makes the names in it durable.
   virtual absl::Status SyncDirectory(const std::string& path);
   // Asks the kernel to drop a file's pages from memory, so that the next read comes from the disk.

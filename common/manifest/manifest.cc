@@ -196,25 +196,28 @@ Json ToJson(const Manifest& manifest) {
                       {"dtype", piece.dtype},
                       {"offset", piece.offset}});
   }
-  return {{"format", kFormat},
-          {"version", kVersion},
-          {kHashMember, kNoHash},
-          {"job", manifest.job},
-          {"job_instance", manifest.job_instance},
-          {"step", manifest.step},
-          {"generation", manifest.generation},
-          {"last_command", manifest.last_command},
-          {"steering", ToJson(manifest.steering)},
-          {"epoch", manifest.epoch},
-          {"cursor", manifest.cursor},
-          {"world_size", manifest.world_size},
-          {"strategy", manifest.strategy},
-          {"model_kind", manifest.model_kind},
-          {"optimizer", ToJson(manifest.optimizer)},
-          {"parameters", ToJson(manifest.parameters)},
-          {"block_bytes", files::kHashedBlock},
-          {"files", std::move(files)},
-          {"pieces", std::move(pieces)}};
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {kHashMember, kNoHash},
+               {"job", manifest.job},
+               {"job_instance", manifest.job_instance},
+               {"step", manifest.step},
+               {"generation", manifest.generation},
+               {"last_command", manifest.last_command},
+               {"steering", ToJson(manifest.steering)},
+               {"epoch", manifest.epoch},
+               {"cursor", manifest.cursor},
+               {"world_size", manifest.world_size},
+               {"strategy", manifest.strategy},
+               {"model_kind", manifest.model_kind},
+               {"optimizer", ToJson(manifest.optimizer)},
+               {"parameters", ToJson(manifest.parameters)},
+               {"block_bytes", files::kHashedBlock}};
+  if (!manifest.config.empty()) json["config"] = Json::parse(manifest.config);
+  if (!manifest.first_weights.empty()) json["first_weights"] = manifest.first_weights;
+  json["files"] = std::move(files);
+  json["pieces"] = std::move(pieces);
+  return json;
 }
 
 // Throws on missing keys and wrong types; Parse turns this into a status.
@@ -236,6 +239,8 @@ Manifest FromJson(const Json& json, int64_t version) {
   if (blocks) {
     manifest.optimizer = OptimizerFromJson(json.at("optimizer"));
     manifest.parameters = ParametersFromJson(json.at("parameters"));
+    if (json.contains("config")) manifest.config = json["config"].dump(2) + "\n";
+    if (json.contains("first_weights")) json["first_weights"].get_to(manifest.first_weights);
   }
   for (const Json& item : json.at("files")) {
     FileRecord file;

@@ -105,6 +105,10 @@ struct Manifest {
   // In the order in which the source model registers them (Hugging Face's, if it has this model):
   // the position is the index in the state of a Python optimizer. Empty before version 3.
   std::vector<ParameterRecord> parameters;
+  // The model's config.json, if transformers has this kind of model; a JSON object, or empty.
+  std::string config;
+  // The file from which the model's first weights came: an absolute path, or empty.
+  std::string first_weights;
   std::vector<FileRecord> files;
   std::vector<Piece> pieces;
   friend bool operator==(const Manifest&, const Manifest&) = default;

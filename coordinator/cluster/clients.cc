@@ -238,7 +238,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
   const commands::Kind kind = request.command.kind;
-  if (kind == commands::Kind::kGatherOptimizerState) {
+  if (commands::WritesForOthers(kind)) {
     RETURN_IF_ERROR(CheckWorkersAreOf(kWorkerProtocolOfOptimizerState, *job));
   }
   const bool paused = job->commands.WillBePaused() || job->halted();
@@ -330,8 +330,8 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
                   absl::StrCat("operation '", name, "' ", why));
   };
   if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
-  // The file of a gather is written while training continues.
-  const bool is_written = command->kind == commands::Kind::kGatherOptimizerState;
+  // Its file is written while training continues.
+  const bool is_written = commands::WritesForOthers(command->kind);
   if (command->applied_step.has_value() && !is_written) {
     return too_late("OPERATION_APPLIED",
                     absl::StrCat("took effect after step ", *command->applied_step));

@@ -226,6 +226,7 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
     case commands::Kind::kCancel:
     case commands::Kind::kPlanTrainability:
     case commands::Kind::kGatherOptimizerState:
+    case commands::Kind::kConsolidate:
       return;
   }
 }

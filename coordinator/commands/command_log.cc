@@ -11,7 +11,7 @@ namespace {
 // (worker/train/command_schedule.h), so they keep their number.
 bool IsDoneOnce(Kind kind) {
   return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
-         kind == Kind::kSaveCheckpoint || kind == Kind::kGatherOptimizerState;
+         WritesAFile(kind);
 }
 
 // The reason code of a command that was open when its job ended.
@@ -23,8 +23,10 @@ constexpr uint64_t kMostLost = 1'000'000;
 
 }  // namespace
 
-bool WritesAFile(Kind kind) {
-  return kind == Kind::kSaveCheckpoint || kind == Kind::kGatherOptimizerState;
+bool WritesAFile(Kind kind) { return kind == Kind::kSaveCheckpoint || WritesForOthers(kind); }
+
+bool WritesForOthers(Kind kind) {
+  return kind == Kind::kGatherOptimizerState || kind == Kind::kConsolidate;
 }
 
 bool ChangesState(Kind kind) {
@@ -55,6 +57,8 @@ const char* Name(Kind kind) {
       return "plan_trainability";
     case Kind::kGatherOptimizerState:
       return "gather_optimizer_state";
+    case Kind::kConsolidate:
+      return "consolidate";
   }
   return "unknown";
 }

@@ -31,11 +31,14 @@ enum class Kind {
   kCancel = 8,
   kPlanTrainability = 9,
   kGatherOptimizerState = 10,
+  kConsolidate = 11,
 };
 // "save_checkpoint".
 const char* Name(Kind kind);
 // True if the command takes effect at a step, and is done when a file has been written after it.
 bool WritesAFile(Kind kind);
+// True if this file is none of the job's own: the command can be cancelled until it is complete.
+bool WritesForOthers(Kind kind);
 // True if the command changes settings that stay and that are part of every later checkpoint.
 // Commands of the other kinds are carried out again by processes that continue from a checkpoint.
 bool ChangesState(Kind kind);

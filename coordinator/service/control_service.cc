@@ -134,6 +134,26 @@ grpc::ServerUnaryReactor* ControlService::SaveCheckpoint(grpc::CallbackServerCon
                      response, context->DefaultReactor(), NeedsCheckpoints);
 }
 
+grpc::ServerUnaryReactor* ControlService::Consolidate(grpc::CallbackServerContext* context,
+                                                      const v1::ConsolidateRequest* request,
+                                                      v1::Operation* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const std::string& path = request->folder().path();
+      path.size() < 2 || path.front() != '/' || path.back() == '/') {
+    reactor->Finish(ToWire(Refuse(
+        absl::StatusCode::kInvalidArgument, "PATH_INVALID",
+        absl::StrCat("folder.path is '", path,
+                     "'; expected the absolute path of a folder, without a '/' at its end"))));
+    return reactor;
+  }
+  v1::Command contents;
+  *contents.mutable_consolidate()->mutable_folder() = request->folder();
+  return PostCommand(
+      engine_,
+      CommandOf("consolidate", *request, commands::Kind::kConsolidate, contents, AtStep(*request)),
+      response, reactor, NeedsOptimizer);
+}
+
 grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
     grpc::CallbackServerContext* context, const v1::GatherOptimizerStateRequest* request,
     v1::Operation* response) {

@@ -21,6 +21,9 @@ class ControlService final : public v1::ControlService::CallbackService {
   grpc::ServerUnaryReactor* GetTrainability(grpc::CallbackServerContext* context,
                                             const v1::GetTrainabilityRequest* request,
                                             v1::GetTrainabilityResponse* response) override;
+  grpc::ServerUnaryReactor* Consolidate(grpc::CallbackServerContext* context,
+                                        const v1::ConsolidateRequest* request,
+                                        v1::Operation* response) override;
   grpc::ServerUnaryReactor* GatherOptimizerState(grpc::CallbackServerContext* context,
                                                  const v1::GatherOptimizerStateRequest* request,
                                                  v1::Operation* response) override;

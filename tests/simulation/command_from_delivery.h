@@ -32,6 +32,9 @@ inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
     case Kind::kGatherOptimizerState:
       result.what = train::GatherOptimizerStateCommand();
       break;
+    case Kind::kConsolidate:
+      result.what = train::ConsolidateCommand();
+      break;
     case Kind::kPause:
       result.what = train::PauseCommand();
       break;

@@ -13,32 +13,13 @@
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
-#include "common/status/status.h"
+#include "common/manifest/block.h"
 #include "worker/device/memory.h"
 
 namespace muster::checkpoint {
 namespace {
 
 constexpr int64_t kBlock = files::kHashedBlock;
-
-// Read, not mapped, so that a failed read is an error and not a signal.
-absl::Status ReadAt(int fd, int64_t offset, char* to, int64_t bytes, const std::string& path) {
-  while (bytes > 0) {
-    const ssize_t got = pread(fd, to, bytes, offset);
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      return files::ErrnoStatus(errno, "read", path);
-    }
-    if (got == 0) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": expected bytes from ", offset, " on, found the end of the file"));
-    }
-    to += got;
-    offset += got;
-    bytes -= got;
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -86,17 +67,16 @@ std::map<int64_t, absl::Status> CheckedFile::ReadFrom(int fd) {
   for (const int64_t block : wanted_) {
     const int64_t begin = block * kBlock;
     const int64_t bytes = std::min<int64_t>(kBlock, static_cast<int64_t>(record_.size) - begin);
-    const absl::Status read = ReadAt(fd, begin, buffer.data(), bytes, path_);
+    const absl::Status read = manifest::ReadAt(fd, begin, buffer.data(), bytes, path_);
     if (!read.ok()) {
       errors[has_blocks() ? block : Block::kWholeFile] = read;
       return errors;
     }
     if (has_blocks()) {
-      const std::string found = files::HashBytes(buffer.data(), bytes);
-      if (found != record_.blocks[block]) {
-        errors[block] = absl::DataLossError(absl::StrCat(path_, ": bytes ", begin, " to ",
-                                                         begin + bytes, ": expected the hash ",
-                                                         record_.blocks[block], ", found ", found));
+      const absl::Status checked =
+          manifest::CheckBlock(record_, block, buffer.data(), bytes, path_);
+      if (!checked.ok()) {
+        errors[block] = checked;
         continue;
       }
     } else {

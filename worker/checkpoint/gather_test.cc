@@ -2,15 +2,12 @@
 // tests/parity/optimizer_state_test.
 #include "worker/checkpoint/gather.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
-#include <functional>
+#include <memory>
+#include <numeric>
+#include <set>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -18,11 +15,10 @@
 #include "absl/strings/match.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
-#include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/comm/local/local_group.h"
+#include "worker/checkpoint/joint_fixture.h"
 
 namespace muster::checkpoint {
 namespace {
@@ -52,74 +48,36 @@ ModelRecords Records() {
           .parameters = {{"w", {kElements}, "F32", true, true, 0}}};
 }
 
-// Fails in the call with this number, counted over all ranks and from 1.
-class FailingDisk : public files::Disk {
- public:
-  explicit FailingDisk(int at) : at_(at) {}
-  absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
-    return Fails() ? absl::ResourceExhaustedError(path + ": full")
-                   : Disk::Write(fd, data, size, path);
-  }
-  absl::Status Sync(int fd, const std::string& path) override {
-    return Fails() ? absl::InternalError(path + ": fsync") : Disk::Sync(fd, path);
-  }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return Fails() ? absl::InternalError(to + ": rename") : Disk::Rename(from, to);
-  }
-  absl::Status SyncDirectory(const std::string& path) override {
-    return Fails() ? absl::InternalError(path + ": fsync") : Disk::SyncDirectory(path);
-  }
-  int calls() const { return calls_; }
-
+class GatherTest : public JointTest {
  protected:
-  virtual bool Fails() { return ++calls_ == at_; }
-
- private:
-  const int at_;
-  std::atomic<int> calls_ = 0;
-};
-
-class GatherTest : public ::testing::Test {
- protected:
-  std::vector<GatherOutcome> Run(files::Disk& disk = files::Disk::Real(),
-                                 const std::function<absl::Status()>& still_mine = nullptr) {
-    auto group = comm::LocalGroup::Create(kRanks);
-    std::vector<GatherOutcome> outcomes(kRanks);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      threads.emplace_back([&, rank, communicator = std::move(group[rank])] {
-        GatherOptions options = options_;
-        if (rank == elsewhere_) options.temporary = dir_.Path("elsewhere/.state.tmp");
-        const auto outcome = GatherOptimizerState(options, Only(StateOf(rank), IsOptimizers),
-                                                  records_, communicator.get(), still_mine, disk);
-        ASSERT_TRUE(outcome.ok()) << outcome.status();
-        outcomes[rank] = *outcome;
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const GatherOutcome& outcome : outcomes) {
-      EXPECT_EQ(outcome.status, outcomes[0].status) << "all ranks know the same";
-    }
-    return outcomes;
+  absl::StatusOr<std::unique_ptr<JointOutput>> Output(int rank) override {
+    GatherOptions options = options_;
+    options.temporary = Temporary(rank, temporary_);
+    return OptimizerStateOutput(options, StateOf(rank), records_);
   }
-  std::string Error(const std::vector<GatherOutcome>& outcomes) {
-    return std::string(outcomes[0].status.message());
-  }
+  State StateOf(int rank) override { return Only(muster::checkpoint::StateOf(rank), IsOptimizers); }
   // Only the file, if there is one.
-  bool NothingElseIsLeft() const {
-    for (const auto& entry : fs::directory_iterator(dir_.path())) {
-      if (entry.path() != options_.path) return false;
-    }
-    return true;
+  bool NothingElseIsLeft() const { return NothingIsLeftBut(options_.path); }
+  // The moment in the file.
+  std::vector<float> InFile() const {
+    const auto file = safetensors::File::Open(options_.path);
+    if (!file.ok()) return {};
+    EXPECT_EQ(file->header().entries.size(), 1) << "a parameter is no state of the optimizer";
+    const auto* entry = file->Find("momentum_buffer/w");
+    if (entry == nullptr) return {};
+    const auto* values = reinterpret_cast<const float*>(file->data(*entry));
+    return {values, values + kElements};
+  }
+  static std::vector<float> Expected() {
+    std::vector<float> expected(kElements);
+    std::iota(expected.begin(), expected.end(), 0);
+    return expected;
   }
 
-  files::TempDir dir_;
-  GatherOptions options_{.path = dir_.Path("state"),
-                         .temporary = dir_.Path(".state.tmp"),
-                         .format = optimizerfile::Format::kSafetensors};
+  std::string temporary_ = ".state.tmp";
+  GatherOptions options_{
+      .path = dir_.Path("state"), .temporary = "", .format = optimizerfile::Format::kSafetensors};
   ModelRecords records_ = Records();
-  std::atomic<bool> cancelled_ = false;
-  int elsewhere_ = -1;  // a rank that sees another file system
 };
 
 // Cancels when the last rank has written its part.
@@ -137,7 +95,6 @@ class CancellingDisk : public files::Disk {
 };
 
 TEST_F(GatherTest, OnceItIsCancelledThereIsNoFile) {
-  options_.cancelled = &cancelled_;
   // Before the file gets its name, when all parts are written.
   CancellingDisk disk(&cancelled_);
   const auto late = Run(disk);
@@ -154,13 +111,39 @@ TEST_F(GatherTest, TheRanksPartsAreOneTensor) {
   const auto outcomes = Run();
   ASSERT_TRUE(outcomes[0].status.ok()) << outcomes[0].status;
   EXPECT_EQ(outcomes[1].bytes, fs::file_size(options_.path));
-  const auto file = safetensors::File::Open(options_.path);
-  ASSERT_TRUE(file.ok()) << file.status();
-  ASSERT_EQ(file->header().entries.size(), 1) << "a parameter is no state of the optimizer";
-  const auto* entry = file->Find("momentum_buffer/w");
-  ASSERT_NE(entry, nullptr);
-  const auto* values = reinterpret_cast<const float*>(file->data(*entry));
-  for (int64_t i = 0; i < kElements; ++i) EXPECT_EQ(values[i], i);
+  EXPECT_EQ(InFile(), Expected());
+  EXPECT_TRUE(NothingElseIsLeft());
+}
+
+TEST_F(GatherTest, RanksThatDoNotSeeTheFolderSendTheirParts) {
+  ASSERT_TRUE(Run()[0].status.ok());
+  const std::string seen_by_all = *files::ReadFile(options_.path);
+  options_.overwrite = true;
+  for (const std::set<int>& elsewhere : {std::set<int>{1}, {2}, {1, 2}}) {
+    elsewhere_ = elsewhere;
+    // Also the CRCs, which only a torch file has.
+    for (const auto format : {optimizerfile::Format::kSafetensors, optimizerfile::Format::kTorch}) {
+      options_.format = format;
+      const auto outcomes = Run();
+      ASSERT_TRUE(outcomes[0].status.ok()) << outcomes[0].status;
+      EXPECT_TRUE(NothingElseIsLeft());
+      const std::string sent = *files::ReadFile(options_.path);
+      elsewhere_.clear();
+      ASSERT_TRUE(Run()[0].status.ok());
+      EXPECT_EQ(sent == *files::ReadFile(options_.path), true);
+      elsewhere_ = elsewhere;
+    }
+  }
+}
+
+TEST_F(GatherTest, WhatRankZeroCannotWriteForAnotherIsAnErrorOfAll) {
+  elsewhere_ = {1, 2};
+  // Rank 0 has written and synced its own part; the third call writes what the others sent.
+  FailingDisk disk(3);
+  EXPECT_THAT(Error(Run(disk)), AllOf(HasSubstr("rank 0: "), HasSubstr("full")));
+  EXPECT_TRUE(NothingElseIsLeft());
+  cancelled_ = true;
+  EXPECT_TRUE(absl::IsCancelled(Run()[0].status));
   EXPECT_TRUE(NothingElseIsLeft());
 }
 
@@ -186,48 +169,23 @@ TEST_F(GatherTest, EveryFailureOfTheDiskLeavesTheOldFileAndNothingElse) {
                                     "sync, a rename and a sync of the folder";
 }
 
-// Ends its process, as kill -9 does, before the `at`th call.
-class KillingDisk : public FailingDisk {
- public:
-  explicit KillingDisk(int at) : FailingDisk(at) {}
-
- protected:
-  bool Fails() override {
-    if (FailingDisk::Fails()) _exit(kKilled);
-    return false;
-  }
-
- public:
-  static constexpr int kKilled = 9;
-};
-
 TEST_F(GatherTest, AKillBeforeAnyWriteOrSyncLeavesTheOldFileOrTheNewOne) {
   options_.overwrite = true;
   int kills = 0, old_ones = 0;
   for (int at = 1;; ++at) {
     ASSERT_TRUE(files::WriteAtomically(options_.path, "old").ok());
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      KillingDisk disk(at);
-      Run(disk);
-      _exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status)) << status;
+    const bool killed = Killed(at);
     const bool old = *files::ReadFile(options_.path) == "old";
     if (!old) {
       EXPECT_TRUE(safetensors::File::Open(options_.path).ok()) << at;
     }
     // What the next generation removes (common/exports).
-    fs::remove(options_.temporary);
+    fs::remove(Temporary(0, temporary_));
     EXPECT_TRUE(NothingElseIsLeft()) << at;
-    if (WEXITSTATUS(status) == 0) {
+    if (!killed) {
       EXPECT_FALSE(old);
       break;
     }
-    ASSERT_EQ(WEXITSTATUS(status), KillingDisk::kKilled);
     ++kills;
     old_ones += old;
   }
@@ -236,8 +194,8 @@ TEST_F(GatherTest, AKillBeforeAnyWriteOrSyncLeavesTheOldFileOrTheNewOne) {
 }
 
 TEST_F(GatherTest, WhoseLeaseIsOverGivesNoName) {
-  const auto outcomes =
-      Run(files::Disk::Real(), [] { return absl::UnavailableError("the lease is over"); });
+  still_mine_ = [] { return absl::UnavailableError("the lease is over"); };
+  const auto outcomes = Run();
   EXPECT_EQ(outcomes[0].status, absl::UnavailableError("the lease is over"));
   EXPECT_FALSE(fs::exists(options_.path));
   EXPECT_TRUE(NothingElseIsLeft());
@@ -254,18 +212,10 @@ TEST_F(GatherTest, AFileThatExistsIsReplacedOnlyIfItMayBe) {
   EXPECT_THAT(Error(Run()), HasSubstr("folder: is no regular file"));
 }
 
-TEST_F(GatherTest, ARankThatDoesNotSeeTheFolderIsNamed) {
-  elsewhere_ = 1;
-  EXPECT_THAT(Error(Run()), AllOf(HasSubstr("rank 1: all ranks must see the folder of the file"),
-                                  HasSubstr("No such file")));
-  EXPECT_FALSE(fs::exists(options_.path));
-  EXPECT_TRUE(NothingElseIsLeft());
-}
-
 TEST_F(GatherTest, AFolderThatCannotBeMadeAndAnUnknownOptimizerAreNamed) {
   ASSERT_TRUE(files::WriteAtomically(dir_.Path("file"), "").ok());
   options_.path = dir_.Path("file/state");
-  options_.temporary = dir_.Path("file/.state.tmp");
+  temporary_ = "file/.state.tmp";
   EXPECT_THAT(Error(Run()), AllOf(HasSubstr("rank 0: "), HasSubstr("file")));
   records_.optimizer.kind = "adagrad";
   EXPECT_THAT(Error(Run()), HasSubstr("expected adamw, adam, sgd or lion, found 'adagrad'"));

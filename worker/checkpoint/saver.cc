@@ -137,7 +137,9 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .strategy = options_.strategy,
                         .model_kind = options_.model_kind,
                         .optimizer = records.optimizer,
-                        .parameters = records.parameters};
+                        .parameters = records.parameters,
+                        .config = records.config,
+                        .first_weights = records.first_weights};
     ASSIGN_OR_RETURN(outcome.manifest.pieces, Pieces(state, shards));
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       outcome.manifest.files.push_back({ShardName(static_cast<int64_t>(rank)), parts[rank]->size,

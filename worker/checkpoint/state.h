@@ -65,7 +65,10 @@ State Only(const State& state, const std::function<bool(const StateItem&)>& chos
 // What a manifest says about the model's parameters and the optimizer.
 struct ModelRecords {
   manifest::OptimizerRecord optimizer;
-  std::vector<manifest::ParameterRecord> parameters;  // as Manifest::parameters
+  // As in Manifest.
+  std::vector<manifest::ParameterRecord> parameters;
+  std::string config;
+  std::string first_weights;
 };
 
 // An item that this rank holds whole.

@@ -2,9 +2,24 @@
 
 #include <utility>
 
+#include "common/safetensors/safetensors.h"
 #include "common/trainability/from_proto.h"
 
 namespace muster::control {
+namespace {
+
+safetensors::DType DtypeOf(v1::ModelFolder::Dtype dtype) {
+  switch (dtype) {
+    case v1::ModelFolder::BFLOAT16:
+      return safetensors::DType::kBF16;
+    case v1::ModelFolder::FLOAT16:
+      return safetensors::DType::kF16;
+    default:
+      return safetensors::DType::kF32;
+  }
+}
+
+}  // namespace
 
 train::Command CommandFromWire(const v1::Command& command) {
   train::Command result{.number = static_cast<int64_t>(command.number()),
@@ -41,6 +56,15 @@ train::Command CommandFromWire(const v1::Command& command) {
                                                             : optimizerfile::Key::kIndex,
           .overwrite = file.overwrite(),
           .hold = file.hold()};
+      break;
+    }
+    case v1::Command::kConsolidate: {
+      const v1::ModelFolder& folder = command.consolidate().folder();
+      result.what = train::ConsolidateCommand{.path = folder.path(),
+                                              .dtype = DtypeOf(folder.dtype()),
+                                              .max_shard_bytes = folder.max_shard_bytes(),
+                                              .overwrite = folder.overwrite(),
+                                              .hold = folder.hold()};
       break;
     }
     case v1::Command::kPause:

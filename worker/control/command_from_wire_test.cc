@@ -7,6 +7,8 @@
 #include <string>
 #include <variant>
 
+#include "common/safetensors/safetensors.h"
+
 namespace muster::control {
 namespace {
 
@@ -55,6 +57,20 @@ TEST(CommandFromWire, KeepsWhatACommandCarries) {
   EXPECT_EQ(rules.rules[0].pattern, "a.*");
   EXPECT_FALSE(rules.rules[1].freeze);
   EXPECT_EQ(rules.rules[1].pattern, "a.b");
+}
+
+TEST(CommandFromWire, KeepsWhatAFolderIsLike) {
+  const auto folder = std::get<train::ConsolidateCommand>(
+      Read("consolidate { folder { path: '/m' dtype: BFLOAT16 max_shard_bytes: 9 overwrite: true "
+           "hold: true } }")
+          .what);
+  EXPECT_EQ(folder.path, "/m");
+  EXPECT_EQ(folder.dtype, safetensors::DType::kBF16);
+  EXPECT_EQ(folder.max_shard_bytes, 9);
+  EXPECT_TRUE(folder.overwrite);
+  EXPECT_TRUE(folder.hold);
+  EXPECT_EQ(std::get<train::ConsolidateCommand>(Read("consolidate {}").what).dtype,
+            safetensors::DType::kF32);
 }
 
 // A cancelled command, and a kind that only a newer coordinator knows.

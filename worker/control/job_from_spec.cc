@@ -317,7 +317,8 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   if (spec.has_export_()) {
     job.weights_export = {.path = spec.export_().path(),
                           .overwrite = spec.export_().overwrite(),
-                          .job_name = spec.name()};
+                          .job_name = spec.name(),
+                          .every_steps = spec.export_().every_steps()};
   }
   return job;
 }

@@ -106,6 +106,16 @@ struct Fill {
                      told.set_seconds(gathered.stall_seconds);
                      told.set_write_seconds(gathered.seconds);
                    },
+                   [&](const train::ModelConsolidated& model) {
+                     v1::ConsolidatedModel& told = *result.mutable_consolidated_model();
+                     told.set_path(model.path);
+                     told.set_step(model.step);
+                     told.set_bytes(model.bytes);
+                     for (const std::string& file : model.files) told.add_files(file);
+                     for (const std::string& note : model.notes) told.add_notes(note);
+                     told.set_stall_seconds(model.stall_seconds);
+                     told.set_write_seconds(model.seconds);
+                   },
                    [&](const train::TrainabilityChange& change) {
                      Set(result.mutable_trainability(), change);
                    },

@@ -22,6 +22,7 @@ Nature NatureOf(const Command& command) {
                                [](const StopCommand&) { return Nature::kDoneOnce; },
                                [](const SaveCheckpointCommand&) { return Nature::kDoneOnce; },
                                [](const GatherOptimizerStateCommand&) { return Nature::kDoneOnce; },
+                               [](const ConsolidateCommand&) { return Nature::kDoneOnce; },
                                [](const SetLearningRateCommand&) { return Nature::kChangesState; },
                                [](const SetTrainabilityCommand&) { return Nature::kChangesState; },
                                [](const RefreshCommand&) { return Nature::kChangesState; },
@@ -33,14 +34,21 @@ Nature NatureOf(const Command& command) {
 
 }  // namespace
 
+const std::string* PathFor(const Command& command) {
+  if (const auto* gather = std::get_if<GatherOptimizerStateCommand>(&command.what)) {
+    return &gather->path;
+  }
+  const auto* consolidate = std::get_if<ConsolidateCommand>(&command.what);
+  return consolidate == nullptr ? nullptr : &consolidate->path;
+}
+
 bool IsDoneOnce(const Command& command) { return NatureOf(command) == Nature::kDoneOnce; }
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
   if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
     const auto target = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
-      const bool writes_a_file =
-          std::holds_alternative<GatherOptimizerStateCommand>(waiting.command.what);
+      const bool writes_a_file = PathFor(waiting.command) != nullptr;
       return waiting.command.number == cancel->target && !waiting.command.replay &&
              (!waiting.command.begun || writes_a_file);
     });

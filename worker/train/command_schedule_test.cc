@@ -107,6 +107,10 @@ TEST(CommandSchedule, AGatherThatHadBegunIsCancelledBeforeItIsCarriedOutAgain) {
   Command gather = A<GatherOptimizerStateCommand>(1);
   gather.begun = true;
   EXPECT_EQ(Taken(schedule, {gather, Cancel(2, 1)}, 2, 10), "2!");
+  CommandSchedule of_model;
+  Command consolidate = A<ConsolidateCommand>(1);
+  consolidate.begun = true;
+  EXPECT_EQ(Taken(of_model, {consolidate, Cancel(2, 1)}, 2, 10), "2!");
 }
 
 TEST(CommandSchedule, AReplayIsNotCancelled) {

@@ -129,9 +129,9 @@ bool Commands::NeedsTraining(const Command& command) {
 absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   if (due.cancels) {
     const Command waited = parts_.source->Get(target);
-    const auto* gather = std::get_if<GatherOptimizerStateCommand>(&waited.what);
-    if (gather != nullptr && parts_.effects->trains()) {
-      parts_.effects->RemoveLeftoversOfGather(gather->path);
+    const std::string* const path = PathFor(waited);
+    if (path != nullptr && parts_.effects->trains()) {
+      parts_.effects->RemoveLeftoversOfGather(*path);
     }
     parts_.reports->Report(Cancelled(target));
     Finish(due.command);
@@ -180,6 +180,14 @@ absl::Status Commands::Apply(const Command& command, const GatherOptimizerStateC
   TellApplied(command.number);
   return parts_.effects->Gather(gather, command.number,
                                 ReportEndOf<OptimizerStateGathered>(command));
+}
+
+absl::Status Commands::Apply(const Command& command, const ConsolidateCommand& consolidate) {
+  if (!NeedsTraining(command)) return absl::OkStatus();
+  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  TellApplied(command.number);
+  return parts_.effects->Consolidate(consolidate, command.number,
+                                     ReportEndOf<ModelConsolidated>(command));
 }
 
 absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {

@@ -39,6 +39,8 @@ class CommandEffects {
   // As Gathering's. This and the following methods are called only if the job trains.
   virtual absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
                               Gathering::Told told) = 0;
+  virtual absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+                                   Gathering::ToldOfModel told) = 0;
   virtual absl::StatusOr<bool> CancelGather(int64_t command) = 0;
   virtual absl::Status LeaveGatherToNextGeneration() = 0;
   virtual void RemoveLeftoversOfGather(const std::string& path) = 0;
@@ -87,6 +89,7 @@ class Commands {
   absl::Status Apply(const Command& command, const StopCommand&);
   absl::Status Apply(const Command& command, const SaveCheckpointCommand&);
   absl::Status Apply(const Command& command, const GatherOptimizerStateCommand& gather);
+  absl::Status Apply(const Command& command, const ConsolidateCommand& consolidate);
   absl::Status Apply(const Command& command, const SetLearningRateCommand& set);
   absl::Status Apply(const Command& command, const SetTrainabilityCommand& set);
   absl::Status Apply(const Command& command, const RefreshCommand&);

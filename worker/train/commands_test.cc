@@ -50,6 +50,16 @@ class Effects : public CommandEffects {
     });
     return absl::OkStatus();
   }
+  absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+                           Gathering::ToldOfModel told) override {
+    done_.push_back("consolidate " + consolidate.path);
+    gathered_by_ = command;
+    Write([this, told] {
+      if (!files_.ok()) return told(files_);
+      told(ModelConsolidated{.bytes = 7});
+    });
+    return absl::OkStatus();
+  }
   absl::StatusOr<bool> CancelGather(int64_t command) override {
     if (command != gathered_by_ || files_written_) return false;
     files_ = absl::CancelledError("cancelled");
@@ -156,6 +166,11 @@ TEST_F(CommandsTest, AGatherFollowsACallAndEndsWithItsFile) {
   EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "gather /state.pt"));
   EXPECT_THAT(ended_, ElementsAre("1 done"));
+}
+
+TEST_F(CommandsTest, AConsolidationIsAsAGather) {
+  EXPECT_TRUE(Apply({ConsolidateCommand{.path = "/model"}}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "consolidate /model"));
 }
 
 TEST_F(CommandsTest, AFileThatCannotBeWrittenIsAnErrorOfTheGatherOnly) {

@@ -7,85 +7,171 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/exports/target.h"
 #include "common/exports/temporary.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/gather.h"
+#include "worker/checkpoint/model_output.h"
 #include "worker/checkpoint/snapshot.h"
 
 namespace muster::train {
 
 using Clock = std::chrono::steady_clock;
+using Output = absl::StatusOr<std::unique_ptr<checkpoint::JointOutput>>;
 
 struct Gathering::Task {
-  GatherOptimizerStateCommand gather;
+  const char* what = "";  // for people
+  std::string path;
   int64_t command = 0;
+  // Which items are written.
+  std::function<bool(const checkpoint::StateItem&)> items;
+  // Makes the output.
+  std::function<Output(const std::string& temporary, const checkpoint::State&,
+                       const checkpoint::ModelRecords&)>
+      output;
+  std::function<void(const absl::StatusOr<Written>&)> told;
+
   int64_t step = 0;
   checkpoint::State state;
   checkpoint::ModelRecords records;
   Clock::time_point begun;
   double stall_seconds = 0;  // training waited for so long; 0: until it was written
-  Told told;
 };
 
 absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_t command,
                                Told told) {
-  const Clock::time_point begun = Clock::now();
-  RETURN_IF_ERROR(parts_.background->Await());
-  parts_.reports->Progress("gathering the optimizer's state");
-  command_ = command;
-  cancelled_ = left_ = false;
-  const checkpoint::State state = parts_.state();
-  Task task{.gather = gather,
+  const double factor =
+      optim::LearningRateFactor(*parts_.learning_rates, parts_.session_state->step);
+  Task task{.what = "gathering the optimizer's state",
+            .path = gather.path,
             .command = command,
-            .step = parts_.session_state->step,
-            .state = checkpoint::Only(state, checkpoint::IsOptimizers),
-            .records = {},
-            .begun = begun,
-            .told = std::move(told)};
+            .items = checkpoint::IsOptimizers};
+  task.output = [gather, factor](const std::string& temporary, const checkpoint::State& state,
+                                 const checkpoint::ModelRecords& records) {
+    return checkpoint::OptimizerStateOutput({.path = gather.path,
+                                             .temporary = temporary,
+                                             .format = gather.format,
+                                             .key = gather.key,
+                                             .overwrite = gather.overwrite,
+                                             .schedule_factor = factor},
+                                            state, records);
+  };
+  task.told = [path = gather.path, told = std::move(told)](const absl::StatusOr<Written>& written) {
+    if (!written.ok()) return told(written.status());
+    told(OptimizerStateGathered{.path = path,
+                                .step = written->step,
+                                .bytes = written->bytes,
+                                .stall_seconds = written->stall_seconds,
+                                .seconds = written->seconds});
+  };
+  return Begin(std::move(task), gather.hold);
+}
+
+absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+                                    ToldOfModel told) {
+  RETURN_IF_ERROR(parts_.await_weights());
+  auto contents = std::make_shared<checkpoint::ModelFolderContents>();
+  Task task{.what = "consolidating the model",
+            .path = consolidate.path,
+            .command = command,
+            .items = checkpoint::IsWeight};
+  task.output = [consolidate, contents, job = parts_.identity.job](
+                    const std::string& temporary, const checkpoint::State& state,
+                    const checkpoint::ModelRecords& records) {
+    checkpoint::ModelFolderOptions options{
+        .path = consolidate.path,
+        .temporary = temporary,
+        .dtype = consolidate.dtype,
+        .overwrite = consolidate.overwrite,
+        .metadata = {{"format", "pt"}, {exports::kJobIdKey, job}}};
+    if (consolidate.max_shard_bytes > 0) options.max_shard_bytes = consolidate.max_shard_bytes;
+    return checkpoint::ModelFolderOutput(options, state, records, contents.get());
+  };
+  task.told = [path = consolidate.path, contents,
+               told = std::move(told)](const absl::StatusOr<Written>& written) {
+    if (!written.ok()) return told(written.status());
+    told(ModelConsolidated{.path = path,
+                           .step = written->step,
+                           .bytes = written->bytes,
+                           .files = contents->files,
+                           .notes = contents->notes,
+                           .stall_seconds = written->stall_seconds,
+                           .seconds = written->seconds});
+  };
+  return Begin(std::move(task), consolidate.hold);
+}
+
+absl::Status Gathering::Export(const ExportConfig& config) {
+  RETURN_IF_ERROR(parts_.await_weights());
+  Task task{.what = "exporting the weights", .path = config.path, .items = checkpoint::IsWeight};
+  task.output = [config, job = parts_.identity.job](const std::string& temporary,
+                                                    const checkpoint::State& state,
+                                                    const checkpoint::ModelRecords& records) {
+    return checkpoint::WeightsFileOutput({.path = config.path,
+                                          .temporary = temporary,
+                                          .overwrite = config.overwrite,
+                                          .job_name = config.job_name,
+                                          .metadata = exports::MetadataOf(config.job_name, job)},
+                                         state, records);
+  };
+  task.told = [reports = parts_.reports, path = config.path,
+               step = parts_.session_state->step](const absl::StatusOr<Written>& written) {
+    if (written.ok()) return reports->Report(Exported{path});
+    reports->Report(CheckpointFailed{step, Message(Annotate(written.status(), "export.path"))});
+  };
+  return Begin(std::move(task), /*hold=*/false);
+}
+
+absl::Status Gathering::Begin(Task task, bool hold) {
+  task.begun = Clock::now();
+  RETURN_IF_ERROR(parts_.background->Await());
+  parts_.reports->Progress(task.what);
+  command_ = task.command;
+  cancelled_ = left_ = false;
+  task.step = parts_.session_state->step;
+  const checkpoint::State state = parts_.state();
+  task.state = checkpoint::Only(state, task.items);
   ASSIGN_OR_RETURN(task.records, parts_.records(state));
-  if (gather.hold) {
+  if (hold) {
     task_ = parts_.background->Skip();
     return Write(task);
   }
   auto copy = parts_.background->Copy(task.state);
   if (!copy.ok()) {
-    spdlog::warn("{}; training waits until the file is written", Message(copy.status()));
+    spdlog::warn("{}; training waits until {} is written", Message(copy.status()), task.path);
     task_ = parts_.background->Skip();
     return Write(task);
   }
   task.state = *std::move(copy);
-  task.stall_seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  task.stall_seconds = std::chrono::duration<double>(Clock::now() - task.begun).count();
   task_ = parts_.background->Start([this, task = std::move(task)] { return Write(task); });
   return absl::OkStatus();
 }
 
 absl::Status Gathering::Write(const Task& task) {
-  const GatherOptimizerStateCommand& gather = task.gather;
   const Identity& identity = parts_.identity;
   std::string temporary;
   if (parts_.reports->leader()) {
-    RemoveLeftovers(gather.path);
-    temporary = exports::TemporaryPath(gather.path, identity.job, identity.generation,
-                                       identity.incarnation);
+    RemoveLeftovers(task.path);
+    temporary =
+        exports::TemporaryPath(task.path, identity.job, identity.generation, identity.incarnation);
   }
   // Its name has rank 0's incarnation in it.
   ASSIGN_OR_RETURN(temporary,
-                   checkpoint::TellAll(*parts_.communicator, temporary, "gather's file"));
+                   checkpoint::TellAll(*parts_.communicator, temporary, "name of the file"));
   parts_.writing->Begin(task.command,
                         checkpoint::BytesWritten(task.state, parts_.communicator->rank()));
   checkpoint::CountingDisk disk(parts_.writing);
-  const auto outcome = checkpoint::GatherOptimizerState(
-      {.path = gather.path,
-       .temporary = temporary,
-       .format = gather.format,
-       .key = gather.key,
-       .overwrite = gather.overwrite,
-       .schedule_factor = optim::LearningRateFactor(*parts_.learning_rates, task.step),
-       .step = task.step,
-       .cancelled = &cancelled_},
-      task.state, task.records, parts_.communicator,
-      [this] { return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine(); },
+  const auto outcome = checkpoint::WriteTogether(
+      task.output(temporary, task.state, task.records), task.state, parts_.communicator,
+      {.step = task.step,
+       .cancelled = &cancelled_,
+       .still_mine =
+           [this] {
+             return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
+           }},
       disk);
   parts_.writing->End();
   RETURN_IF_ERROR(outcome.status());
@@ -95,12 +181,10 @@ absl::Status Gathering::Write(const Task& task) {
     return absl::OkStatus();
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - task.begun).count();
-  task.told(
-      OptimizerStateGathered{.path = gather.path,
-                             .step = task.step,
-                             .bytes = outcome->bytes,
-                             .stall_seconds = task.stall_seconds > 0 ? task.stall_seconds : seconds,
-                             .seconds = seconds});
+  task.told(Written{.step = task.step,
+                    .bytes = outcome->bytes,
+                    .stall_seconds = task.stall_seconds > 0 ? task.stall_seconds : seconds,
+                    .seconds = seconds});
   return absl::OkStatus();
 }
 
@@ -123,7 +207,7 @@ void Gathering::RemoveLeftovers(const std::string& path) const {
   if (!parts_.reports->leader()) return;
   const Identity& identity = parts_.identity;
   const auto removed = exports::RemoveStale(path, identity.job, identity.generation);
-  if (!removed.ok()) spdlog::warn("gather-optimizer-state: {}", Message(removed.status()));
+  if (!removed.ok()) spdlog::warn("{}: {}", path, Message(removed.status()));
 }
 
 }  // namespace muster::train

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "ATen/ops/full.h"
 #include "absl/synchronization/notification.h"
@@ -20,13 +23,14 @@ constexpr int64_t kElements = 6;
 
 class Outside : public EventSink, public LeaseHolder {
  public:
-  void Report(const Event&) override {}
+  void Report(const Event& event) override { events.push_back(event); }
   void Progress(int64_t, const char*, const char*) override {}
   absl::Status StillMine() const override {
     if (before_name) before_name();
     return absl::OkStatus();
   }
   std::function<void()> before_name;
+  std::vector<Event> events;  // of the background's thread, while one runs
 };
 
 // The only rank of a job whose optimizer has one moment.
@@ -48,6 +52,7 @@ class GatheringTest : public testing::Test {
            .communicator = &files,
            .background = &background,
            .writing = &writing_,
+           .await_weights = [this] { return weights_; },
            .state =
                [this] {
                  return checkpoint::Replicated(
@@ -87,6 +92,7 @@ class GatheringTest : public testing::Test {
   files::TempDir folder_;
   Outside outside_;
   SessionState session_state_{.step = 3};
+  absl::Status weights_;
   checkpoint::Writing writing_;
   at::Tensor moment_ = at::full({kElements}, 1.0f);
   absl::StatusOr<OptimizerStateGathered> told_ = absl::UnknownError("nothing was told");
@@ -139,6 +145,60 @@ TEST_F(GatheringTest, ItIsCancelledUntilItsFileIsComplete) {
     std::filesystem::remove(folder_.Path("state"));
   });
   EXPECT_TRUE(NothingIsLeft());
+}
+
+TEST_F(GatheringTest, AModelHasTheWeightsOfItsStepAndItsFolderIsComplete) {
+  absl::StatusOr<ModelConsolidated> told = absl::UnknownError("nothing was told");
+  On([&](Gathering& gathering) {
+    ASSERT_TRUE(gathering
+                    .Consolidate({.path = folder_.Path("model")}, /*command=*/5,
+                                 [&](const auto& model) { told = model; })
+                    .ok());
+    ++session_state_.step;
+    ASSERT_TRUE(background_->Await().ok());
+  });
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->step, 3);
+  EXPECT_EQ(told->files, std::vector<std::string>{"model.safetensors"});
+  EXPECT_EQ(told->bytes, std::filesystem::file_size(folder_.Path("model/model.safetensors")));
+  EXPECT_EQ(told->notes.size(), 1) << "this model has no config.json";
+  const auto file = safetensors::File::Open(folder_.Path("model/model.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_NE(file->Find("w"), nullptr);
+  EXPECT_EQ(file->header().entries.size(), 1) << "the optimizer's state is none of it";
+  float value = 0;
+  std::memcpy(&value, file->data(*file->Find("w")), sizeof(value));
+  EXPECT_EQ(value, 9.0f);
+}
+
+TEST_F(GatheringTest, WeightsThatAreNotFiniteAreNotWritten) {
+  weights_ = absl::OutOfRangeError("w is not finite");
+  On([&](Gathering& gathering) {
+    EXPECT_EQ(gathering.Consolidate({.path = folder_.Path("model")}, 5, nullptr), weights_);
+    EXPECT_EQ(gathering.Export({.path = folder_.Path("model.safetensors")}), weights_);
+  });
+  EXPECT_TRUE(NothingIsLeft());
+}
+
+TEST_F(GatheringTest, AnExportThatFailsIsReportedAndTheNextOneIsTried) {
+  const ExportConfig config{.path = folder_.Path("model.safetensors"), .job_name = "mine"};
+  ASSERT_TRUE(files::WriteAtomically(config.path, "somebody's").ok());
+  On([&](Gathering& gathering) {
+    ASSERT_TRUE(gathering.Export(config).ok());
+    ASSERT_TRUE(background_->Await().ok());
+    ASSERT_EQ(outside_.events.size(), 1);
+    const auto* failed = std::get_if<CheckpointFailed>(&outside_.events[0]);
+    ASSERT_NE(failed, nullptr);
+    EXPECT_EQ(failed->step, 3);
+    EXPECT_EQ(failed->reason.rfind("export.path: ", 0), 0) << failed->reason;
+    EXPECT_EQ(*files::ReadFile(config.path), "somebody's");
+    std::filesystem::remove(config.path);
+    ASSERT_TRUE(gathering.Export(config).ok());
+    ASSERT_TRUE(background_->Await().ok());
+    ASSERT_EQ(outside_.events.size(), 2);
+    EXPECT_EQ(std::get<Exported>(outside_.events[1]).path, config.path);
+  });
+  EXPECT_TRUE(safetensors::File::Open(config.path).ok());
 }
 
 }  // namespace

@@ -106,9 +106,10 @@ struct StartConfig {
 };
 
 struct ExportConfig {
-  std::string path;        // a safetensors file
-  bool overwrite = false;  // any file; otherwise only one that a job of the same name wrote
-  std::string job_name;    // the job that will own the file
+  std::string path;         // a safetensors file
+  bool overwrite = false;   // any file; otherwise only one that a job of the same name wrote
+  std::string job_name;     // the job that will own the file
+  int64_t every_steps = 0;  // also during training; 0: only when the job succeeds
 };
 
 struct ProfileConfig {

@@ -85,7 +85,10 @@ absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models:
   std::map<std::string, size_t> numbers;
   for (const auto& parameter : model.Parameters()) numbers.emplace(parameter.name, numbers.size());
   const std::vector<std::string> order = model.SourceOrder();
-  checkpoint::ModelRecords records;
+  checkpoint::ModelRecords records{.optimizer = {},
+                                   .parameters = {},
+                                   .config = model.HuggingFaceConfig(),
+                                   .first_weights = job.spec.model().weights()};
   std::vector<int64_t> groups(order.size());
   if (job.optimizer.has_value()) {
     ASSIGN_OR_RETURN(groups, GroupsOf(*job.optimizer, order, learning_rate, &records.optimizer));

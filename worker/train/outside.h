@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/optimizerfile/optimizer_file.h"
+#include "common/safetensors/safetensors.h"
 #include "common/trainability/trainability.h"
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/train/input_plan.h"
@@ -30,6 +31,14 @@ struct GatherOptimizerStateCommand {
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;
   bool hold = false;  // training waits until the file is written
+};
+// Writes the weights of all ranks to a folder that Hugging Face reads.
+struct ConsolidateCommand {
+  std::string path;  // absolute
+  safetensors::DType dtype = safetensors::DType::kF32;
+  uint64_t max_shard_bytes = 0;  // 0: modelfolder::kShardBytes
+  bool overwrite = false;
+  bool hold = false;
 };
 struct SetLearningRateCommand {
   double rate = 0;
@@ -55,11 +64,12 @@ struct Command {
   // that step, and no later change takes effect before it.
   bool replay = false;
   // The command took effect in an earlier generation and is carried out again (a pause that is in
-  // force, a file that was not finished). It cannot be cancelled, unless it is a gather.
+  // force, a file that was not finished). It cannot be cancelled, unless it writes files for
+  // others than the job.
   bool begun = false;
   std::variant<NoCommand, StopCommand, SaveCheckpointCommand, GatherOptimizerStateCommand,
-               SetLearningRateCommand, SetTrainabilityCommand, RefreshCommand, PauseCommand,
-               ResumeCommand, CancelCommand>
+               ConsolidateCommand, SetLearningRateCommand, SetTrainabilityCommand, RefreshCommand,
+               PauseCommand, ResumeCommand, CancelCommand>
       what;
 };
 
@@ -170,6 +180,15 @@ struct OptimizerStateGathered {
   double stall_seconds = 0;
   double seconds = 0;
 };
+struct ModelConsolidated {
+  std::string path;
+  int64_t step = 0;                // optimizer steps done
+  uint64_t bytes = 0;              // of the files with weights
+  std::vector<std::string> files;  // all of them
+  std::vector<std::string> notes;  // what the folder lacks, and why
+  double stall_seconds = 0;        // as above
+  double seconds = 0;
+};
 // How a command ended.
 struct CommandFinished {
   int64_t number = 0;
@@ -177,7 +196,7 @@ struct CommandFinished {
   std::string reason;  // of an error, for programs; may be empty
   // The result of a command that succeeded.
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, OptimizerStateGathered,
-               TrainabilityChange, TrainabilityPlan>
+               ModelConsolidated, TrainabilityChange, TrainabilityPlan>
       result;
 };
 // The weights are written under a temporary name, which they keep until ExportGate allows the final

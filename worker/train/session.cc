@@ -113,12 +113,13 @@ absl::Status SessionImpl::Step(const RollCallPlan& plan) {
 absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage,
                                                                     const RollCallPlan& next) {
   RETURN_IF_ERROR(background_.failure());
-  const Due due =
-      DueAfter(session_state_.step, !next.inputs.ran_out.empty(),
-               {.stage = stage,
-                .checkpoints = has_checkpoints(),
-                .save_every = job_.checkpoint.has_value() ? job_.checkpoint->every_steps : 0,
-                .total_steps = TotalSteps(job_.stages)});
+  const Due due = DueAfter(
+      session_state_.step, !next.inputs.ran_out.empty(),
+      {.stage = stage,
+       .checkpoints = has_checkpoints(),
+       .save_every = job_.checkpoint.has_value() ? job_.checkpoint->every_steps : 0,
+       .export_every = job_.weights_export.has_value() ? job_.weights_export->every_steps : 0,
+       .total_steps = TotalSteps(job_.stages)});
   if (!due.any() && roll_call_.outcome() == StepOutcome::kApplied) return std::nullopt;
   // This call shows that training may continue from this step: its loss is finite on every rank, or
   // the step was skipped.
@@ -136,6 +137,7 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   } else if (due.save) {
     RETURN_IF_ERROR(saving_->Save());
   }
+  if (due.export_weights) RETURN_IF_ERROR(gathering_->Export(*job_.weights_export));
   return CallNow();
 }
 
@@ -195,6 +197,12 @@ absl::Status SessionImpl::AwaitParameters() {
   // On a GPU a gather that has been waited for may still run, and may fail.
   device::Event::Now(device()).Await();
   return communicators().failure();
+}
+
+absl::Status SessionImpl::AwaitWeights() {
+  RETURN_IF_ERROR(AwaitParameters());
+  RETURN_IF_ERROR(finite_->Check(session_state_.step, strategy()));
+  return strategy()->VerifyParametersEqual(session_state_.step);
 }
 
 absl::Status SessionImpl::Export() {

@@ -111,6 +111,10 @@ class SessionImpl : public Session, private CommandEffects {
                       Gathering::Told told) override {
     return gathering_->Gather(gather, command, std::move(told));
   }
+  absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+                           Gathering::ToldOfModel told) override {
+    return gathering_->Consolidate(consolidate, command, std::move(told));
+  }
   absl::StatusOr<bool> CancelGather(int64_t command) override {
     return gathering_->Cancel(command);
   }
@@ -147,6 +151,8 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<checkpoint::ModelRecords> Records(const checkpoint::State& state) const;
   // Waits until this rank has all parameters as they are after the last step.
   absl::Status AwaitParameters();
+  // AwaitParameters, and checks that the parameters are finite and the same on all ranks.
+  absl::Status AwaitWeights();
   // Of the model.
   c10::Device device() const { return parts_.gradients->device(); }
   parallel::Communicators communicators() const { return {parts_.gradients, parts_.parameters}; }
@@ -194,6 +200,8 @@ class SessionImpl : public Session, private CommandEffects {
   // Only in jobs with checkpoints.
   std::unique_ptr<Checkpoints> checkpoints_;
   std::optional<Saving> saving_;
+  // Where the weights of the checkpoint came from with which this session starts.
+  std::string first_weights_;
   std::optional<Gathering> gathering_;  // only in jobs that train
 
   CommandSchedule schedule_;

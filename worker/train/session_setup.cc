@@ -196,6 +196,7 @@ absl::Status SessionImpl::BuildTraining() {
                        .communicator = parts_.files,
                        .background = &background_,
                        .writing = writing_,
+                       .await_weights = [this] { return AwaitWeights(); },
                        .state = [this] { return State(); },
                        .records = [this](const auto& state) { return Records(state); }});
   changes_.emplace(TrainabilityChanges::Parts{.rank = identity_.rank,
@@ -285,6 +286,7 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
 
 absl::StatusOr<checkpoint::State> SessionImpl::StateFromOther(const manifest::Manifest& manifest) {
   const StartConfig::What what = job_.start->what;
+  first_weights_ = manifest.first_weights;
   if (what == StartConfig::What::kEverything && trains()) return StateFor(manifest);
   std::set<std::string> saved;  // parameters whose state is taken
   if (what == StartConfig::What::kWeightsAndOptimizer && trains()) {
@@ -323,6 +325,7 @@ std::set<std::string> SessionImpl::WithState(const manifest::Manifest& manifest)
 }
 
 absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest& manifest) {
+  first_weights_ = manifest.first_weights;
   if (!trains()) return State();
   const int64_t world_size = parts_.control->world_size();
   if (!train_data_->own_sizes.empty() && manifest.world_size != world_size) {
@@ -381,8 +384,11 @@ absl::Status SessionImpl::ImportOptimizerState() {
 absl::StatusOr<checkpoint::ModelRecords> SessionImpl::Records(
     const checkpoint::State& state) const {
   const Mask none(trained_->in_force().size());
-  return RecordsOf(job_, *model_, state, session_state_.learning_rate,
-                   trains() ? trained_->in_force() : none, trains() ? training_->HasState() : none);
+  ASSIGN_OR_RETURN(auto records, RecordsOf(job_, *model_, state, session_state_.learning_rate,
+                                           trains() ? trained_->in_force() : none,
+                                           trains() ? training_->HasState() : none));
+  if (records.first_weights.empty()) records.first_weights = first_weights_;
+  return records;
 }
 
 checkpoint::State SessionImpl::State() const {

@@ -43,7 +43,9 @@ Due DueAfter(int64_t step, bool ran_out, const DueRules& rules) {
   due.end = step == rules.stage.end || ran_out;
   due.validate = every(step - rules.stage.begin, rules.stage.validate_every);
   due.save = rules.checkpoints && (due.end || every(step, rules.save_every));
-  due.last_save = due.save && due.end && (ran_out || step == rules.total_steps);
+  const bool last = due.end && (ran_out || step == rules.total_steps);
+  due.last_save = due.save && last;
+  due.export_weights = every(step, rules.export_every) && !last;
   return due;
 }
 

@@ -31,14 +31,16 @@ struct Due {
   bool end = false;  // the stage is over
   bool validate = false;
   bool save = false;
-  bool last_save = false;  // the checkpoint is the last one of the job's training
+  bool last_save = false;       // the checkpoint is the last one of the job's training
+  bool export_weights = false;  // during training; at its end they are exported anyway
 
-  bool any() const { return end || validate || save; }
+  bool any() const { return end || validate || save || export_weights; }
 };
 struct DueRules {
   FitUntil stage;
   bool checkpoints = false;  // the job has any
   int64_t save_every = 0;    // steps; 0: only at the end of each fit stage
+  int64_t export_every = 0;  // steps; 0: only when the job succeeds
   int64_t total_steps = 0;   // of the job
 };
 // step: optimizer steps done. ran_out: training ends before the next step, because a rank has no

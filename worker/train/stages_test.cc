@@ -43,12 +43,13 @@ std::string PrintDue(const Due& due) {
   if (due.validate) parts.push_back("validate");
   if (due.save) parts.push_back("save");
   if (due.last_save) parts.push_back("last");
+  if (due.export_weights) parts.push_back("export");
   EXPECT_EQ(due.any(), !parts.empty());
   return absl::StrJoin(parts, " ");
 }
 
 TEST(DueAfter, CountsValidationFromTheStagesBeginAndCheckpointsFromTheJobs) {
-  const DueRules rules = {{.end = 17, .validate_every = 3, .begin = 10}, true, 5, 30};
+  const DueRules rules = {{.end = 17, .validate_every = 3, .begin = 10}, true, 5, 0, 30};
   EXPECT_EQ(PrintDue(DueAfter(11, false, rules)), "");
   EXPECT_EQ(PrintDue(DueAfter(13, false, rules)), "validate");
   EXPECT_EQ(PrintDue(DueAfter(15, false, rules)), "save");
@@ -56,8 +57,17 @@ TEST(DueAfter, CountsValidationFromTheStagesBeginAndCheckpointsFromTheJobs) {
   EXPECT_EQ(PrintDue(DueAfter(17, false, rules)), "end save");
 }
 
+TEST(DueAfter, WeightsAreExportedDuringTrainingButNotTwiceAtItsEnd) {
+  const DueRules rules = {{.end = 20, .begin = 10}, false, 0, 5, 25};
+  EXPECT_EQ(PrintDue(DueAfter(14, false, rules)), "");
+  EXPECT_EQ(PrintDue(DueAfter(15, false, rules)), "export");
+  EXPECT_EQ(PrintDue(DueAfter(20, false, rules)), "end export") << "another stage follows";
+  EXPECT_EQ(PrintDue(DueAfter(15, true, rules)), "end") << "the job ends";
+  EXPECT_EQ(PrintDue(DueAfter(25, false, {{.end = 25, .begin = 20}, false, 0, 5, 25})), "end");
+}
+
 TEST(DueAfter, TheLastSaveIsThatOfTheEndOfTrainingHoweverItEnds) {
-  DueRules rules = {{.end = 17}, true, 0, 17};
+  DueRules rules = {{.end = 17}, true, 0, 0, 17};
   EXPECT_EQ(PrintDue(DueAfter(16, false, rules)), "");
   EXPECT_EQ(PrintDue(DueAfter(17, false, rules)), "end save last");
   EXPECT_EQ(PrintDue(DueAfter(3, true, rules)), "end save last");

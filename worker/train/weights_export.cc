@@ -58,10 +58,10 @@ std::string WeightsExport::Temporary() const {
 
 absl::Status WeightsExport::Prepare() const {
   if (!parts_.reports->leader()) return absl::OkStatus();
-  const auto& [path, overwrite, job_name] = parts_.config;
+  const ExportConfig& config = parts_.config;
   const auto check = [&]() -> absl::Status {
-    RETURN_IF_ERROR(exports::CheckTarget(path, job_name, overwrite));
-    RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(path)));
+    RETURN_IF_ERROR(exports::CheckTarget(config.path, config.job_name, config.overwrite));
+    RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(config.path)));
     return Probe(Temporary());
   };
   return Annotate(check(), "export.path");

@@ -58,6 +58,16 @@ std::string ResultText(const v1::OperationResult& result) {
       absl::StrAppendFormat(&text, ", training waited %.1f s", gathered.seconds());
       return text;
     }
+    case v1::OperationResult::kConsolidatedModel: {
+      const auto& model = result.consolidated_model();
+      std::string text = absl::StrFormat(
+          ": %s, %s in %d files, written in %.1f s (%s/s), training waited %.1f s", model.path(),
+          HumanBytes(model.bytes()), model.files_size(), model.write_seconds(),
+          HumanBytes(static_cast<uint64_t>(model.bytes() / std::max(model.write_seconds(), 1e-3))),
+          model.stall_seconds());
+      for (const std::string& note : model.notes()) absl::StrAppend(&text, "; ", note);
+      return text;
+    }
     case v1::OperationResult::KIND_NOT_SET:
       return "";
   }

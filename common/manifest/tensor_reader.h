@@ -1,0 +1,77 @@
+// Reads the tensors of a checkpoint, whichever files they lie in, and checks what it reads. Needs
+// memory for a few blocks, however large the checkpoint is.
+#ifndef MUSTER_COMMON_MANIFEST_TENSOR_READER_H_
+#define MUSTER_COMMON_MANIFEST_TENSOR_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/manifest/manifest.h"
+
+namespace muster::manifest {
+
+// A whole tensor of a checkpoint.
+struct StoredTensor {
+  std::string slot;
+  std::string parameter;
+  std::vector<int64_t> shape;
+  std::string dtype;
+  int64_t elements = 0;
+  int64_t element_bytes = 0;
+  std::vector<const Piece*> pieces;  // not empty ones, by `begin`
+
+  // "slot/parameter".
+  std::string name() const { return slot + "/" + parameter; }
+};
+
+// Movable. Threading: one thread.
+class TensorReader {
+ public:
+  // Reads the manifest, and checks that it is complete and that the files have their sizes. A
+  // checkpoint without hashes of blocks is read and checked as a whole. Errors: those of Read,
+  // CheckComplete and CheckFiles, or of Verify; DATA_LOSS: a dtype that no file has.
+  static absl::StatusOr<TensorReader> Open(const std::string& directory);
+
+  const std::string& directory() const { return directory_; }
+  const Manifest& manifest() const { return *manifest_; }
+  // In the order of the manifest's pieces.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Null if there is no such tensor.
+  const StoredTensor* Find(const std::string& slot, const std::string& parameter) const;
+
+  // Reads elements [begin, begin + count) of one of tensors(), which exist. DATA_LOSS: a block of a
+  // file does not have its hash. Other errors: it cannot be read.
+  absl::Status Read(const StoredTensor& tensor, int64_t begin, int64_t count, char* to);
+
+ private:
+  TensorReader(std::string directory, Manifest manifest);
+  absl::Status FindTensors();
+  absl::Status ReadBytes(const FileRecord& file, uint64_t offset, uint64_t bytes, char* to);
+  // The block, from the newest ones or from its file.
+  absl::StatusOr<const std::vector<char>*> BlockOf(const FileRecord& file, uint64_t number);
+
+  std::string directory_;
+  // On the heap, because the tensors point into it.
+  std::unique_ptr<Manifest> manifest_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::pair<std::string, std::string>, size_t> by_name_;
+  std::map<std::string, const FileRecord*> files_;
+  struct Block {
+    const FileRecord* file;
+    uint64_t number;
+    std::vector<char> bytes;
+  };
+  std::list<Block> blocks_;  // the newest one first
+};
+
+}  // namespace muster::manifest
+
+#endif  // MUSTER_COMMON_MANIFEST_TENSOR_READER_H_

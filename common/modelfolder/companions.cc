@@ -1,0 +1,57 @@
+#include "common/modelfolder/companions.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/files/hashing_writer.h"
+#include "common/modelfolder/config.h"
+#include "common/modelfolder/folder.h"
+#include "common/modelfolder/plan.h"
+#include "common/status/status.h"
+
+namespace muster::modelfolder {
+namespace {
+
+absl::Status WriteText(const std::string& folder, const std::string& name, const std::string& text,
+                       files::Disk& disk, Companions* result) {
+  ASSIGN_OR_RETURN(const auto writer,
+                   files::HashingWriter::Create(files::JoinPath(folder, name), disk));
+  RETURN_IF_ERROR(writer->Append(text.data(), text.size()));
+  RETURN_IF_ERROR(writer->Finish().status());
+  result->files.push_back(name);
+  result->bytes += text.size();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Companions> WriteCompanions(const CompanionOptions& options,
+                                           const std::string& folder, files::Disk& disk) {
+  Companions result;
+  if (!options.index.empty()) {
+    RETURN_IF_ERROR(WriteText(folder, kIndexName, options.index, disk, &result));
+  }
+  const bool has_source = !options.first_weights.empty();
+  const std::string source = has_source ? files::ParentDirectory(options.first_weights) : "";
+  std::string their_config;
+  if (has_source) {
+    their_config = files::ReadFile(files::JoinPath(source, kConfigName)).value_or("");
+  }
+  const std::string config = FolderConfig(options.config, their_config, options.dtype);
+  if (!config.empty()) {
+    RETURN_IF_ERROR(WriteText(folder, kConfigName, config, disk, &result));
+  } else {
+    result.notes.push_back(
+        "there is no config.json, because the settings of a model that transformers has are not "
+        "known");
+  }
+  if (!has_source) return result;
+  ASSIGN_OR_RETURN(const auto copied, CopyTokenizer(source, folder, disk));
+  result.files.insert(result.files.end(), copied.begin(), copied.end());
+  if (copied.empty()) {
+    result.notes.push_back(absl::StrCat("there are no files of a tokenizer, because ", source,
+                                        ", from which the first weights came, has none"));
+  }
+  return result;
+}
+
+}  // namespace muster::modelfolder

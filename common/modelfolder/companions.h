@@ -1,0 +1,39 @@
+// What a model's folder contains besides the weights: their index, config.json, and the files of
+// the tokenizer.
+#ifndef MUSTER_COMMON_MODELFOLDER_COMPANIONS_H_
+#define MUSTER_COMMON_MODELFOLDER_COMPANIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/files/disk.h"
+#include "common/safetensors/safetensors.h"
+
+namespace muster::modelfolder {
+
+struct CompanionOptions {
+  std::string index;   // FolderPlan's
+  std::string config;  // the model's own config.json; may be empty
+  // The file from which the model's first weights came; may be empty. The files of the tokenizer
+  // are copied from its folder, and FolderConfig uses the config.json there.
+  std::string first_weights;
+  safetensors::DType dtype = safetensors::DType::kF32;
+};
+
+struct Companions {
+  std::vector<std::string> files;
+  uint64_t bytes = 0;
+  // What there is not, and why; sentences for people.
+  std::vector<std::string> notes;
+};
+
+// Writes and syncs new files in `folder`.
+absl::StatusOr<Companions> WriteCompanions(const CompanionOptions& options,
+                                           const std::string& folder,
+                                           files::Disk& disk = files::Disk::Real());
+
+}  // namespace muster::modelfolder
+
+#endif  // MUSTER_COMMON_MODELFOLDER_COMPANIONS_H_

@@ -1,0 +1,119 @@
+#include "common/modelfolder/folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/glob/glob.h"
+#include "common/modelfolder/plan.h"
+#include "common/status/status.h"
+
+namespace muster::modelfolder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+};
+
+bool IsTokenizerFile(const std::string& name) {
+  return std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
+         std::end(kTokenizerFiles);
+}
+
+absl::Status SyncFile(const std::string& path, files::Disk& disk) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return files::ErrnoStatus(errno, "open", path);
+  const absl::Status synced = disk.Sync(fd, path);
+  close(fd);
+  return synced;
+}
+
+}  // namespace
+
+bool IsModelFile(const std::string& name) {
+  return name == kConfigName || name == kIndexName || name == "model.safetensors" ||
+         GlobMatches("model-?????-of-?????.safetensors", name) || IsTokenizerFile(name);
+}
+
+absl::Status CheckTarget(const std::string& path, bool overwrite) {
+  std::error_code error;
+  const fs::file_status found = fs::symlink_status(path, error);
+  if (found.type() == fs::file_type::not_found) return absl::OkStatus();
+  if (error) return files::ErrnoStatus(error.value(), "look at", path);
+  if (found.type() != fs::file_type::directory) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is no folder"));
+  }
+  bool empty = true;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    empty = false;
+    const std::string name = it->path().filename().string();
+    if (!overwrite) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, ": the folder exists and is not empty (it contains '", name,
+                       "'); a folder that contains only a model is replaced with --overwrite"));
+    }
+    if (!it->is_regular_file(error) || !IsModelFile(name)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, ": contains '", name,
+                       "', which is no file of a model, so the folder is not replaced"));
+    }
+  }
+  if (error) return files::ErrnoStatus(error.value(), "list", path);
+  return absl::OkStatus();
+}
+
+absl::Status PlaceFolder(const std::string& temporary, const std::string& path, bool overwrite,
+                         files::Disk& disk) {
+  RETURN_IF_ERROR(disk.SyncDirectory(temporary));
+  RETURN_IF_ERROR(CheckTarget(path, overwrite));
+  std::error_code error;
+  if (!fs::exists(path, error) || fs::is_empty(path, error)) {
+    return files::RenameDurably(temporary, path, disk);
+  }
+  RETURN_IF_ERROR(disk.Exchange(temporary, path));
+  RETURN_IF_ERROR(disk.SyncDirectory(files::ParentDirectory(path)));
+  return RemoveFolder(temporary);
+}
+
+absl::StatusOr<std::vector<std::string>> CopyTokenizer(const std::string& from,
+                                                       const std::string& to, files::Disk& disk) {
+  std::vector<std::string> copied;
+  for (const std::string name : kTokenizerFiles) {
+    const std::string target = files::JoinPath(to, name);
+    std::error_code error;
+    fs::copy_file(files::JoinPath(from, name), target, error);
+    if (error == std::errc::no_such_file_or_directory) continue;
+    if (error) return files::ErrnoStatus(error.value(), "copy", files::JoinPath(from, name));
+    RETURN_IF_ERROR(SyncFile(target, disk));
+    copied.push_back(name);
+  }
+  return copied;
+}
+
+absl::Status RemoveFolder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? files::ErrnoStatus(error.value(), "remove", path) : absl::OkStatus();
+}
+
+}  // namespace muster::modelfolder

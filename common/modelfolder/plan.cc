@@ -1,0 +1,103 @@
+#include "common/modelfolder/plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status/status.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::modelfolder {
+namespace {
+
+using safetensors::DType;
+using safetensors::Entry;
+
+uint64_t BytesOf(const Tensor& tensor, DType dtype) {
+  return std::accumulate(
+      tensor.shape.begin(), tensor.shape.end(), safetensors::ElementSize(dtype),
+      [](uint64_t bytes, int64_t size) { return bytes * static_cast<uint64_t>(size); });
+}
+
+// The tensors of each file, by number.
+std::vector<std::vector<size_t>> Divide(const std::vector<Tensor>& tensors,
+                                        const std::vector<Place>& places, uint64_t most) {
+  std::vector<std::vector<size_t>> shards(1);
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t more = BytesOf(tensors[i], places[i].dtype);
+    if (!shards.back().empty() && bytes + more > most) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().push_back(i);
+    bytes += more;
+  }
+  for (std::vector<size_t>& shard : shards) {
+    std::stable_sort(shard.begin(), shard.end(), [&](size_t a, size_t b) {
+      return safetensors::ElementSize(places[a].dtype) > safetensors::ElementSize(places[b].dtype);
+    });
+  }
+  return shards;
+}
+
+std::string NameOf(size_t shard, size_t shards) {
+  return shards == 1 ? "model.safetensors"
+                     : absl::StrFormat("model-%05d-of-%05d.safetensors", shard + 1, shards);
+}
+
+std::string IndexOf(const std::vector<Tensor>& tensors, const FolderPlan& plan) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    map[tensors[i].name] = plan.files[plan.places[i].file].name;
+    bytes += BytesOf(tensors[i], plan.places[i].dtype);
+  }
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},
+                                        {"weight_map", std::move(map)}};
+  return index.dump(2) + "\n";
+}
+
+}  // namespace
+
+absl::StatusOr<FolderPlan> PlanFolder(const std::vector<Tensor>& tensors,
+                                      const PlanOptions& options) {
+  FolderPlan plan;
+  std::set<std::string> names;
+  for (const Tensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model has two tensors with the name '", tensor.name, "'"));
+    }
+    if (tensor.dtype != DType::kF32 && tensor.dtype != DType::kI64) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor '", tensor.name, "': expected F32 or I64, found ", Name(tensor.dtype)));
+    }
+    plan.places.push_back({.dtype = tensor.dtype == DType::kF32 ? options.dtype : tensor.dtype});
+  }
+  const auto shards = Divide(tensors, plan.places, options.max_shard_bytes);
+  for (size_t file = 0; file < shards.size(); ++file) {
+    std::vector<Entry> entries;
+    for (const size_t i : shards[file]) {
+      entries.push_back({tensors[i].name, plan.places[i].dtype, tensors[i].shape});
+    }
+    ASSIGN_OR_RETURN(safetensors::FilePlan planned,
+                     safetensors::Plan(std::move(entries), options.metadata));
+    const uint64_t data = planned.prefix.size();
+    uint64_t size = data;
+    for (size_t i = 0; i < shards[file].size(); ++i) {
+      Place& place = plan.places[shards[file][i]];
+      place.file = file;
+      place.offset = data + planned.entries[i].begin;
+      size = data + planned.entries[i].end;
+    }
+    plan.files.push_back({NameOf(file, shards.size()), std::move(planned.prefix), size});
+  }
+  if (shards.size() > 1) plan.index = IndexOf(tensors, plan);
+  return plan;
+}
+
+}  // namespace muster::modelfolder

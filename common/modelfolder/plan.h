@@ -1,0 +1,64 @@
+// The weights in a model's folder as Hugging Face's from_pretrained reads it: one file, or several
+// (shards) with an index. All positions are known before any tensor is, so that many writers can
+// write their parts at the same time. Pure.
+#ifndef MUSTER_COMMON_MODELFOLDER_PLAN_H_
+#define MUSTER_COMMON_MODELFOLDER_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/safetensors/safetensors.h"
+
+namespace muster::modelfolder {
+
+struct Tensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  safetensors::DType dtype = safetensors::DType::kF32;  // or kI64
+};
+
+// As transformers' save_pretrained.
+inline constexpr uint64_t kShardBytes = 5'000'000'000;
+
+struct PlanOptions {
+  // What float32 tensors become: kF32, kBF16 or kF16. Others keep their type.
+  safetensors::DType dtype = safetensors::DType::kF32;
+  // A file holds no more bytes of tensors, unless it holds only one tensor. At least 1.
+  uint64_t max_shard_bytes = kShardBytes;
+  safetensors::Metadata metadata;  // of each file
+};
+
+struct PlannedFile {
+  std::string name;    // "model.safetensors", "model-00001-of-00003.safetensors"
+  std::string prefix;  // its first bytes: everything before the tensors
+  uint64_t size = 0;
+};
+
+// Where the elements of a tensor lie.
+struct Place {
+  size_t file = 0;
+  uint64_t offset = 0;  // in the file
+  safetensors::DType dtype = safetensors::DType::kF32;
+};
+
+struct FolderPlan {
+  std::vector<PlannedFile> files;
+  std::vector<Place> places;  // of the tensors, in their order
+  // The contents of model.safetensors.index.json; empty if there is one file.
+  std::string index;
+};
+
+inline constexpr char kIndexName[] = "model.safetensors.index.json";
+
+// Tensors keep their order from file to file; in a file, wide numbers come first, because readers
+// may want each at a multiple of its size. INVALID_ARGUMENT: a name appears twice or is not UTF-8,
+// or a type is not allowed.
+absl::StatusOr<FolderPlan> PlanFolder(const std::vector<Tensor>& tensors,
+                                      const PlanOptions& options);
+
+}  // namespace muster::modelfolder
+
+#endif  // MUSTER_COMMON_MODELFOLDER_PLAN_H_
