@@ -16,9 +16,9 @@ namespace muster::exports {
 std::string TemporaryPath(const std::string& path, const std::string& job_id, int64_t generation,
                           const std::string& incarnation);
 
-// Removes what generations of the job before `generation` left beside `path`: files and folders named exactly
-// as TemporaryPath names them, with a UUID as the incarnation, with or without a number behind it,
-// and nothing else. Returns the removed names; none if the folder does not exist.
+// Removes what generations of the job before `generation` left beside `path`: files and folders
+// named exactly as TemporaryPath names them, with a UUID as the incarnation, with or without a
+// number behind it, and nothing else. Returns the removed names; none if the folder does not exist.
 absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
                                                      const std::string& job_id, int64_t generation);
 

@@ -17,17 +17,17 @@ inline constexpr char kConfigName[] = "config.json";
 // what the tokenizer and the generation of text need.
 bool IsModelFile(const std::string& name);
 
-// Whether a model may get the name `path` (absolute): there is nothing, or an empty folder, or, with
-// `overwrite`, a folder that contains nothing but files of a model. ALREADY_EXISTS: there is
-// something, and `overwrite` is not set. FAILED_PRECONDITION: it is no folder, or contains something
-// else, which the message names.
+// Whether a model may get the name `path` (absolute): there is nothing, or an empty folder, or,
+// with `overwrite`, a folder that contains nothing but files of a model. ALREADY_EXISTS: there is
+// something, and `overwrite` is not set. FAILED_PRECONDITION: it is no folder, or contains
+// something else, which the message names.
 absl::Status CheckTarget(const std::string& path, bool overwrite);
 
-// Gives the folder `temporary`, whose files are complete and synced (its names need not be), the name `path`; an older
-// folder is then removed. Afterwards, also after a crash, `path` is the old folder or the new one.
-// Errors: those of CheckTarget; UNIMPLEMENTED: there is an older folder, and the file system cannot
-// exchange two names. After an error the new folder is still `temporary`, unless only the sync of
-// its parent, or the removal of the older folder, failed.
+// Gives the folder `temporary`, whose files are complete and synced (its names need not be), the
+// name `path`; an older folder is then removed. Afterwards, also after a crash, `path` is the old
+// folder or the new one. Errors: those of CheckTarget; UNIMPLEMENTED: there is an older folder, and
+// the file system cannot exchange two names. After an error the new folder is still `temporary`,
+// unless only the sync of its parent, or the removal of the older folder, failed.
 absl::Status PlaceFolder(const std::string& temporary, const std::string& path, bool overwrite,
                          files::Disk& disk = files::Disk::Real());
 

@@ -1,5 +1,5 @@
-// Writing the state of all ranks to files for others than the job, while training continues or while
-// it waits: the optimizer's state, the folder of a model, the weights.
+// Writing the state of all ranks to files for others than the job, while training continues or
+// while it waits: the optimizer's state, the folder of a model, the weights.
 #ifndef MUSTER_WORKER_TRAIN_GATHERING_H_
 #define MUSTER_WORKER_TRAIN_GATHERING_H_
 
