@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
-#include "worker/checkpoint/weights.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
@@ -18,8 +17,9 @@
 
 namespace muster::train {
 
-absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
-                                                          models::DeferredValues* deferred) {
+absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
+    const Job& job, models::DeferredValues* deferred,
+    std::optional<checkpoint::LoadedWeights>* weights) {
   std::unique_ptr<models::Model> model;
   {
     const memory::MemoryScope scope(memory::Purpose::kParameters);
@@ -31,8 +31,10 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
     for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
   if (job.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.loss));
-  if (const std::string& weights = job.spec.model().weights(); !weights.empty()) {
-    RETURN_IF_ERROR(Annotate(checkpoint::LoadWeights(weights, *model, deferred), "model.weights"));
+  if (const std::string& path = job.spec.model().weights(); !path.empty()) {
+    auto loaded = checkpoint::LoadWeights({.path = path}, *model, deferred);
+    if (!loaded.ok()) return Annotate(loaded.status(), "model.weights");
+    if (weights != nullptr) *weights = *std::move(loaded);
   }
   return model;
 }
