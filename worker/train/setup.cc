@@ -16,6 +16,24 @@
 #include "worker/train/trained_parameters.h"
 
 namespace muster::train {
+namespace {
+
+// Nothing if the job names no weights file.
+std::optional<checkpoint::WeightsOptions> WeightsOf(const v1::ModelSpec& model) {
+  if (!model.has_weights_from()) {
+    if (model.weights().empty()) return std::nullopt;
+    return checkpoint::WeightsOptions{.path = model.weights()};
+  }
+  using Missing = checkpoint::WeightsOptions::Missing;
+  const v1::WeightsSpec& spec = model.weights_from();
+  return checkpoint::WeightsOptions{
+      .path = spec.file(),
+      .take = {spec.take().begin(), spec.take().end()},
+      .rename = {spec.rename().begin(), spec.rename().end()},
+      .missing = spec.missing() == v1::WeightsSpec::INITIAL ? Missing::kInitial : Missing::kRefuse};
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
     const Job& job, models::DeferredValues* deferred,
@@ -31,8 +49,8 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
     for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
   if (job.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.loss));
-  if (const std::string& path = job.spec.model().weights(); !path.empty()) {
-    auto loaded = checkpoint::LoadWeights({.path = path}, *model, deferred);
+  if (const auto options = WeightsOf(job.spec.model()); options.has_value()) {
+    auto loaded = checkpoint::LoadWeights(*options, *model, deferred);
     if (!loaded.ok()) return Annotate(loaded.status(), "model.weights");
     if (weights != nullptr) *weights = *std::move(loaded);
   }

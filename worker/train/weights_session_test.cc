@@ -1,7 +1,12 @@
 // Sessions that begin with a weights file.
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
 #include <cstdint>
 #include <fstream>
 #include <limits>
+#include <memory>
+#include <sstream>
 #include <string>
 
 #include "common/safetensors/safetensors.h"
@@ -80,6 +85,31 @@ TEST_F(WeightsSessionTest, AllStrategiesTrainBitwiseFromTheSameValues) {
   EXPECT_NE(losses, RunSessions(SmallJob(), 2)->outside.losses());
   EXPECT_EQ(RunSessions(Loading(parallel::ShardedDdpOptions{}), 2)->outside.losses(), losses);
   EXPECT_EQ(RunSessions(Loading(parallel::FsdpOptions{}), 2)->outside.losses(), losses);
+}
+
+TEST_F(WeightsSessionTest, OneRankSaysWhatItHasTaken) {
+  Job job = SmallJob();
+  job.strategy = parallel::FsdpOptions{};
+  job.stages = {FitStage{1, 0}};
+  v1::WeightsSpec* weights = job.spec.mutable_model()->mutable_weights_from();
+  weights->set_file(path_);
+  weights->add_take("transformer.h.0.*");
+  (*weights->mutable_rename())["transformer.h.0.*"] = "transformer.h.1.*";
+  weights->set_missing(v1::WeightsSpec::INITIAL);
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const auto run = RunSessions(job, 3);
+  spdlog::set_default_logger(before);
+  ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
+  const std::string told = "model.weights: tensors taken: 12 ('transformer.h.0.ln_1.weight', ";
+  const std::string text = log.str();
+  EXPECT_NE(text.find(told), std::string::npos) << text;
+  EXPECT_EQ(text.find(told), text.rfind(told));
+  EXPECT_THAT(text, HasSubstr("of these renamed: 12 ('transformer.h.0.ln_1.weight' to "
+                              "'transformer.h.1.ln_1.weight', "));
+  EXPECT_THAT(text, HasSubstr("; left at their initial values: 16 ('transformer.wte.weight', "));
 }
 
 }  // namespace
