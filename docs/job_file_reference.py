@@ -33,7 +33,8 @@ FILE_MESSAGE, MESSAGE_FIELD, MESSAGE_ENUM, ENUM_VALUE = 4, 2, 4, 2
 
 @dataclasses.dataclass
 class Field:
-    name: str
+    name: str  # in the file
+    stored: str  # in the message, and so in JSON
     type: str  # "whole number", "path", "one of"; of one element where it is a list
     message: str | None  # name of the message that it holds
     repeated: bool
@@ -125,7 +126,8 @@ def read_field(message, field, location, number, comments, options, enums):
     else:
         kind = "whole number"
     return Field(
-        name=field.name,
+        name=rule.written or field.name,
+        stored=field.name,
         type=kind,
         message=name if field.type == Proto.TYPE_MESSAGE and not is_map else None,
         repeated=field.label == Proto.LABEL_REPEATED and not is_map,
@@ -178,7 +180,7 @@ def sentences(comment):
     return re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!et al\.)(?<=\.)\s+", comment)
 
 
-def places(schema):
+def places(schema, name_of=lambda field: field.name):
     """Message name -> the places in the file where it stands ("stages[].fit"), depth first; only
     those with keys."""
     found = {}
@@ -189,7 +191,7 @@ def places(schema):
         found.setdefault(name, []).append(place)
         for field in schema[name].fields:
             if field.message:
-                step = field.name + ("[]" if field.repeated else "")
+                step = name_of(field) + ("[]" if field.repeated else "")
                 visit(field.message, f"{place}.{step}" if place else step)
 
     visit("JobSpec", "")

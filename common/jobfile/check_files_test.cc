@@ -37,6 +37,15 @@ TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
   EXPECT_THAT(problems.problems(2).message(), HasSubstr("not a regular file"));
 }
 
+TEST(CheckFiles, NamesAFileByItsPathInTheJobFile) {
+  files::TempDir folder;
+  v1::JobSpec spec;
+  spec.mutable_model()->mutable_weights_from()->set_file(folder.Path("missing"));
+  const v1::SpecProblems problems = CheckFiles(spec);
+  ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+  EXPECT_EQ(problems.problems(0).path(), "model.weights.file");
+}
+
 TEST(CheckFiles, NamesAnExportThatWouldReplaceAFileOfSomebodyElse) {
   files::TempDir folder;
   ASSERT_TRUE(files::WriteAtomically(folder.Path("theirs"), "x").ok());

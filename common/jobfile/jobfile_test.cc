@@ -223,6 +223,48 @@ TEST(ParseJobFile, RefusesWhatIsNoTextInAMap) {
       "j: 1 problem\nj:6: model.plugin.options: found 'fast'; allowed: a mapping (name: value)");
 }
 
+// `weights` is a path or a mapping.
+TEST(ParseJobFile, AMappingMayHaveTheNameOfAnotherField) {
+  const std::string model =
+      "  gpt2: {vocab_size: 256, context: 32, layers: 2, heads: 4, width: 64}\n";
+  const auto job = ParseJobFile(WithModel(model + R"(  weights:
+    file: ../w/model.safetensors
+    take: "transformer.*"
+    rename: {"backbone.*": "transformer.*", a.b: c}
+    missing: initial
+)"),
+                                "j", "/jobs/a");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job->spec.model().weights().empty());
+  const v1::WeightsSpec& weights = job->spec.model().weights_from();
+  EXPECT_EQ(weights.file(), "/jobs/w/model.safetensors");
+  ASSERT_EQ(weights.take_size(), 1);
+  EXPECT_EQ(weights.take(0), "transformer.*");
+  EXPECT_EQ(weights.rename().at("backbone.*"), "transformer.*");
+  EXPECT_EQ(weights.rename().at("a.b"), "c");
+  EXPECT_EQ(weights.missing(), v1::WeightsSpec::INITIAL);
+  EXPECT_EQ(job->lines.at("model.weights.file"), 8);
+
+  const auto message = [&](const std::string& text) {
+    return Message(ParseJobFile(WithModel(model + text), "j", "/").status());
+  };
+  EXPECT_EQ(message("  weights: {tak: x, missing: never, rename: {a: b*}}\n"),
+            "j: 4 problems\n"
+            "j:7: model.weights.tak: unknown key; did you mean take?; allowed: file, take, rename, "
+            "missing\n"
+            "j:7: model.weights.missing: found 'never'; allowed: one of: refuse, initial\n"
+            "j:7: model.weights.file: is missing; allowed: a path\n"
+            "j:7: model.weights.rename.a: found 'a': 'b*'; allowed: no * in both names, or one * "
+            "in both");
+  EXPECT_THAT(message("  weights: w\n  weights: {file: w}\n"),
+              HasSubstr("j:8: model.weights: given twice, first in line 7"));
+  // Its name in the message is none in the file.
+  EXPECT_THAT(message("  weights_from: {file: w}\n"),
+              HasSubstr("j:7: model.weights_from: unknown key"));
+  EXPECT_THAT(message("  weights_from: {file: w}\n"),
+              ::testing::EndsWith("torchscript, plugin, weights"));
+}
+
 TEST(ParseJobFile, RefusesATilde) {
   std::string text = kGood;
   text.replace(text.find("./ckpt"), 6, "~/ckpt");

@@ -97,7 +97,9 @@ class Setting {
     const std::string& name = steps_[at].name;
     if (steps_[at].index.has_value()) return Refuse(path, "is not a list");
     const std::string child_path = ChildPath(path, name);
-    const FieldDescriptor* field = type.FindFieldByName(name);
+    const bool goes_on = at + 1 < steps_.size();
+    const FieldDescriptor* field = jobspec::FieldOf(
+        type, name, goes_on ? jobspec::KeyValue::kMapping : jobspec::KeyValue::kOther);
     if (field == nullptr) {
       std::string near;
       const std::string what = UnknownKey(name, type, &near);

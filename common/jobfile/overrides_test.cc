@@ -108,6 +108,15 @@ TEST(Overrides, ReachTheNamesOfAMap) {
   EXPECT_EQ(spec.model().plugin().path(), "/file/p.so");
 }
 
+TEST(Overrides, ReachAMappingWithTheNameOfAnotherField) {
+  v1::JobSpec spec = Set({"model.weights.file=w", "model.weights.take=a.*"});
+  EXPECT_EQ(spec.model().weights_from().file(), "/here/w");
+  EXPECT_EQ(spec.model().weights_from().take(0), "a.*");
+  spec = Set({"model.weights={file: w}", "model.weights=/other"});
+  EXPECT_EQ(spec.model().weights(), "/other");
+  EXPECT_FALSE(spec.model().has_weights_from());
+}
+
 struct Case {
   const char* name;
   std::vector<std::string> settings;
@@ -172,6 +181,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"IndexOfNoList",
              {"batch[0].per_rank=1"},
              "--set batch[0].per_rank: batch: is not a list"},
+        Case{"BelowAPath",
+             {"model.weights=w", "model.weights.missing=initial"},
+             "--set model.weights.missing: model.weights: found 'w' in the file; allowed: a "
+             "mapping"},
         Case{"BelowAScalar",
              {"seed.x=1"},
              "--set seed.x: seed: has nothing below it; allowed: a whole"},

@@ -1,5 +1,6 @@
 #include "common/jobfile/yaml_message.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -23,7 +24,11 @@ using jobspec::ElementPath;
 
 std::vector<std::string> FieldNames(const Descriptor& type) {
   std::vector<std::string> names;
-  for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string& name = jobspec::NameOf(*type.field(i));
+    // Two fields may have one name.
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
   return names;
 }
 
@@ -85,7 +90,9 @@ void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
   const int line = LineOf(key, 0);
   const std::string& name = key.Scalar();
   const std::string child = ChildPath(path, name);
-  const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(name);
+  const FieldDescriptor* field =
+      jobspec::FieldOf(*message->GetDescriptor(), name,
+                       value.IsMap() ? jobspec::KeyValue::kMapping : jobspec::KeyValue::kOther);
   if (field == nullptr) {
     std::string near;
     problems_.Add(child, UnknownKey(name, *message->GetDescriptor(), &near), line);

@@ -14,12 +14,12 @@
 
 namespace muster::jobfile {
 
-// Rules: keys are field names; a field given twice, an unknown key, two alternatives of a oneof and
-// values of another type are problems. A list of one may be written as its element. A message
-// without a value (`ddp:`) is present and empty; a number or text without a value is a problem. A
-// relative path (jobspec::IsPath) is made absolute with `base_folder`. In a map field, whose keys
-// and values are texts, every key is allowed, and a number or a truth value is taken as its text in
-// the file.
+// Rules: keys are field names (jobspec::FieldOf); a field given twice, an unknown key, two
+// alternatives of a oneof and values of another type are problems. A list of one may be written as
+// its element. A message without a value (`ddp:`) is present and empty; a number or text without a
+// value is a problem. A relative path (jobspec::IsPath) is made absolute with `base_folder`. In a
+// map field, whose keys and values are texts, every key is allowed, and a number or a truth value
+// is taken as its text in the file.
 //
 // Continues after a problem, so that one call finds all problems. Not thread-safe; one use.
 class YamlMessageReader {

@@ -18,7 +18,7 @@ void Visit(const google::protobuf::Message& message, const std::string& parent,
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     if (field->is_map()) continue;
-    const std::string path = ChildPath(parent, field->name());
+    const std::string path = ChildPath(parent, NameOf(*field));
     const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
       const int index = field->is_repeated() ? i : -1;
@@ -84,6 +84,23 @@ const google::protobuf::Message& FieldValue::Message() const {
 void ForEachValue(const google::protobuf::Message& message,
                   const std::function<void(const FieldValue&)>& visit) {
   Visit(message, "", visit);
+}
+
+const std::string& NameOf(const FieldDescriptor& field) {
+  const std::string& written = field.options().GetExtension(v1::rule).written();
+  return written.empty() ? field.name() : written;
+}
+
+const FieldDescriptor* FieldOf(const google::protobuf::Descriptor& type, const std::string& key,
+                               KeyValue value) {
+  const FieldDescriptor* found = nullptr;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    if (NameOf(*field) != key) continue;
+    const bool message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    if (found == nullptr || message == (value == KeyValue::kMapping)) found = field;
+  }
+  return found;
 }
 
 std::string ChildPath(const std::string& parent, const std::string& name) {

@@ -33,6 +33,14 @@ struct FieldValue {
 void ForEachValue(const google::protobuf::Message& message,
                   const std::function<void(const FieldValue&)>& visit);
 
+// The name of a field in job files and in paths.
+const std::string& NameOf(const google::protobuf::FieldDescriptor& field);
+// The field of a key in a job file; null if the message has no such key. Of two fields with this
+// name, a mapping is for the one that is a message (FieldRule.written).
+enum class KeyValue { kMapping, kOther };
+const google::protobuf::FieldDescriptor* FieldOf(const google::protobuf::Descriptor& type,
+                                                 const std::string& key, KeyValue value);
+
 // "a.b"; only `name` if the parent is the whole job.
 std::string ChildPath(const std::string& parent, const std::string& name);
 // "a[3]"

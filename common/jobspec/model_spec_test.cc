@@ -38,6 +38,12 @@ v1::TorchscriptSpec* Script(v1::JobSpec* s) {
   script->set_context(32);
   return script;
 }
+// With a part of another model's weights.
+v1::WeightsSpec* PartOf(v1::JobSpec* s) {
+  v1::WeightsSpec* weights = s->mutable_model()->mutable_weights_from();
+  weights->set_file("/w");
+  return weights;
+}
 // Instead of the job, one that trains a TorchScript of rows.
 v1::TorchscriptSpec* ScriptOfRows(v1::JobSpec* s) {
   s->mutable_data()->clear_validate();
@@ -174,7 +180,26 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PluginName", [](auto* s) { s->mutable_model()->mutable_plugin()->set_path("/x.so"); },
              "model.plugin.name", "is missing; allowed: the name of one of the plug-in's models"},
         Case{"RelativeWeights", [](auto* s) { s->mutable_model()->set_weights("w"); },
-             "model.weights", "absolute path"}),
+             "model.weights", "absolute path"},
+        Case{"RelativeWeightsFile", [](auto* s) { PartOf(s)->set_file("w"); }, "model.weights.file",
+             "absolute path"},
+        Case{"WeightsWithoutFile", [](auto* s) { PartOf(s)->clear_file(); }, "model.weights.file",
+             "is missing; allowed: a path"},
+        Case{"WeightsTwice",
+             [](auto* s) {
+               PartOf(s);
+               s->mutable_model()->set_weights("/w");
+             },
+             "model.weights", "found a path and a mapping; allowed: one of them"},
+        Case{"EmptyTake", [](auto* s) { PartOf(s)->add_take(""); }, "model.weights.take[0]",
+             "is empty; allowed: a pattern"},
+        Case{"RenameToNothing", [](auto* s) { (*PartOf(s)->mutable_rename())["a.b"] = ""; },
+             "model.weights.rename.a.b", "found 'a.b': ''; allowed: two names"},
+        Case{"RenameLosesTheStar", [](auto* s) { (*PartOf(s)->mutable_rename())["a.*"] = "b"; },
+             "model.weights.rename.a.*", "found 'a.*': 'b'; allowed: no * in both names, or one"},
+        Case{"RenameWithTwoStars",
+             [](auto* s) { (*PartOf(s)->mutable_rename())["*.a.*"] = "*.b.*"; },
+             "model.weights.rename.*.a.*", "allowed: no * in both names, or one * in both"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -38,6 +38,12 @@ TEST(Start, WhatTheCheckpointGivesIsNotGivenASecondTime) {
          s->mutable_model()->set_weights("/w");
        },
        "model.weights", "allowed: one of them"},
+      {"PartOfWeights",
+       [](auto* s) {
+         s->mutable_start()->set_checkpoint("/c");
+         s->mutable_model()->mutable_weights_from()->set_file("/w");
+       },
+       "model.weights", "allowed: one of them"},
       {"State",
        [](auto* s) {
          s->mutable_start()->set_checkpoint("/c");

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -26,6 +28,7 @@ class Validator {
   v1::SpecProblems Run() {
     CheckRules(spec_, &problems_);
     Model();
+    Weights();
     ValidateData(spec_, &problems_);
     ValidateOptimizer(spec_, &problems_);
     ValidateSchedule(spec_, &problems_);
@@ -57,6 +60,28 @@ class Validator {
       case v1::ModelSpec::kPlugin:
       case v1::ModelSpec::KIND_NOT_SET:
         return;
+    }
+  }
+
+  void Weights() {
+    const v1::ModelSpec& model = spec_.model();
+    if (!model.has_weights_from()) return;
+    const std::string path = "model.weights";
+    if (!model.weights().empty()) Add(path, "found a path and a mapping; allowed: one of them");
+    const auto& rename = model.weights_from().rename();
+    // In the order of the names.
+    for (const auto& [from, to] :
+         std::map<std::string, std::string>(rename.begin(), rename.end())) {
+      const auto stars = [](const std::string& name) {
+        return std::count(name.begin(), name.end(), '*');
+      };
+      const std::string at = ChildPath(path + ".rename", from);
+      if (from.empty() || to.empty()) {
+        Add(at, absl::StrCat("found '", from, "': '", to, "'; allowed: two names"));
+      } else if (stars(from) != stars(to) || stars(from) > 1) {
+        Add(at, absl::StrCat("found '", from, "': '", to,
+                             "'; allowed: no * in both names, or one * in both"));
+      }
     }
   }
 
@@ -176,7 +201,8 @@ class Validator {
       Add(path, absl::StrCat("found a file, but start.checkpoint gives ", what,
                              ", too; allowed: one of them"));
     };
-    if (!spec_.model().weights().empty()) both("model.weights", "the parameters");
+    const bool weights = !spec_.model().weights().empty() || spec_.model().has_weights_from();
+    if (weights) both("model.weights", "the parameters");
     const bool optimizer = spec_.start().what() != v1::StartSpec::WEIGHTS;
     if (optimizer && !spec_.optimizer().state().empty()) {
       both("optimizer.state", "the optimizer's state");

@@ -108,7 +108,8 @@ struct SlotQuarantine {
 // The newest worker protocol that this program speaks; it also accepts the two versions before and
 // the next one. From version 2 on workers carry out the commands of the log. From version 3 on
 // heartbeats are acknowledged, and workers know the preemption notice. From version 4 on they write
-// the optimizer's state to a file, and begin with that of a file or with another job's checkpoint.
+// the optimizer's state to a file, and begin with that of a file, with another job's checkpoint or
+// with a part of a weights file.
 inline constexpr uint32_t kWorkerProtocol = 4;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From this version on workers use WorkerWelcome.from_scratch and start_from.

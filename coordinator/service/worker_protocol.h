@@ -11,7 +11,8 @@ namespace muster::service {
 
 // The oldest worker protocol that knows them; 0: any.
 inline uint32_t WorkerProtocolOf(const v1::JobSpec& spec) {
-  const bool begins_with_state = spec.has_start() || !spec.optimizer().state().empty();
+  const bool begins_with_state =
+      spec.has_start() || !spec.optimizer().state().empty() || spec.model().has_weights_from();
   return begins_with_state ? cluster::kWorkerProtocolOfOptimizerState : 0;
 }
 

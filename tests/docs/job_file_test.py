@@ -21,6 +21,7 @@ _spec.loader.exec_module(job_file_reference)
 
 SCHEMA = job_file_reference.read_schema(job_file_reference.ROOT)
 PLACES = job_file_reference.places(SCHEMA)
+STORED = job_file_reference.places(SCHEMA, lambda field: field.stored)
 
 FILE = "file"  # stands for any input file
 ROWS = {
@@ -51,6 +52,9 @@ JOBS = {
     "ConvnetSpec": CONVNET,
     "TorchscriptSpec": {"model": {"torchscript": {"path": FILE, "inputs": [4], "classes": 2}}},
     "PluginSpec": TOKENS | {"model": {"plugin": {"path": FILE, "name": "model"}}},
+    "WeightsSpec": {
+        "model": {"mlp": {"inputs": 4, "classes": 2}, "weights": {"file": FILE, "take": ["*"]}}
+    },
     "DataSpec": {},
     "DataSet": {},
     "TokenData": GPT2,
@@ -123,11 +127,11 @@ def job_with(message):
     return copy.deepcopy(ROWS | JOBS[message])
 
 
-def steps_to(message):
+def steps_to(message, places=PLACES):
     """The keys that lead to the first place of a message: "stages[].fit" -> ["stages", 0,
     "fit"]."""
     steps = []
-    for step in filter(None, PLACES[message][0].split(".")):
+    for step in filter(None, places[message][0].split(".")):
         steps += [step.removesuffix("[]"), 0] if step.endswith("[]") else [step]
     return steps
 
@@ -199,7 +203,7 @@ def test_the_example_is_a_good_job(validate, tmp_path):
 def test_what_is_left_out_has_the_default_that_is_said(message, validate):
     code, resolved, said = validate(job_with(message))
     assert code == 0, said
-    found = at(resolved, steps_to(message))
+    found = at(resolved, steps_to(message, STORED))
     for field in SCHEMA[message].fields:
         expected = as_value(field.left_out)
         chosen = field.name in at(job_with(message), steps_to(message))
@@ -211,7 +215,7 @@ def test_what_is_left_out_has_the_default_that_is_said(message, validate):
             and expected not in dict(field.values)
         ):
             continue
-        value = found.get(field.name)
+        value = found.get(field.stored)
         if field.values:
             value = value.lower()
         elif value is None or isinstance(value, str):

@@ -13,6 +13,7 @@
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
+#include "worker/checkpoint/load_weights.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/models/seed.h"
 #include "worker/models/spec_from_json.h"
@@ -68,7 +69,9 @@ absl::Status Run(const Flags& flags) {
   const auto options = nlohmann::json::parse(flags.options, nullptr, /*allow_exceptions=*/false);
   if (options.is_discarded()) return absl::InvalidArgumentError("--options: not JSON");
   ASSIGN_OR_RETURN(const auto model, models::CreateFromJson(flags.model, options, /*seed=*/0));
-  if (!flags.weights.empty()) RETURN_IF_ERROR(checkpoint::LoadWeights(flags.weights, *model));
+  if (!flags.weights.empty()) {
+    RETURN_IF_ERROR(checkpoint::LoadWeights({.path = flags.weights}, *model).status());
+  }
   if (!flags.export_path.empty()) {
     RETURN_IF_ERROR(checkpoint::ExportModel(flags.export_path, *model));
   }

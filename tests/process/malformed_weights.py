@@ -1,6 +1,7 @@
 """Malformed weights, in one file and in several."""
 
 import json
+import struct
 
 from tests.process import inputs
 from tests.process.inputs import floats
@@ -75,10 +76,10 @@ weights_file(
     transformer__h__0__attn__c_attn__weight=("F32", [24, 8], bytes(768)),
 )
 weights_file(
-    "weights-in-float64",
-    "F32, F16 or BF16",
-    "found F64",
-    transformer__ln_f__bias=("F64", [8], bytes(64)),
+    "weights-in-float8",
+    "F64, F32, F16 or BF16",
+    "found F8_E4M3",
+    transformer__ln_f__bias=("F8_E4M3", [8], bytes(8)),
 )
 weights_file(
     "weights-in-int8", "F32, F16 or BF16", "found I8", transformer__ln_f__bias=("I8", [8], bytes(8))
@@ -94,6 +95,12 @@ weights_file(
     "one parameter",
     "differ",
     lm_head__weight=("F32", [32, 8], floats([9.0] * 256)),
+)
+weights_file(
+    "weights-beyond-float32",
+    "numbers that float32 can hold",
+    "found 1e+300",
+    transformer__ln_f__bias=("F64", [8], struct.pack("<8d", *[1e300] * 8)),
 )
 changed_job(
     "weights-of-another-model",

@@ -23,26 +23,33 @@ DeferredValues* DeferredValues::Current() { return current; }
 at::Tensor DeferredValues::Add(const std::vector<int64_t>& shape, Maker maker) {
   const at::Tensor tensor = at::empty(shape, at::kFloat);  // no page of it is touched
   device::ResizeStorage(tensor, 0);
-  makers_[tensor.unsafeGetTensorImpl()] = std::move(maker);
+  makers_[tensor.unsafeGetTensorImpl()] = [maker = std::move(maker)](int64_t begin, int64_t end) {
+    return maker().flatten().slice(0, begin, end);
+  };
   return tensor;
 }
 
 at::Tensor DeferredValues::Of(const at::Tensor& tensor) const {
-  const auto found = makers_.find(tensor.unsafeGetTensorImpl());
-  activity::Moved();
-  return found == makers_.end() ? tensor.detach() : found->second();
+  if (!Has(tensor)) return tensor.detach();
+  return Range(tensor, 0, tensor.numel()).view(tensor.sizes());
 }
 
-void DeferredValues::Replace(const at::Tensor& tensor, Maker maker) {
+at::Tensor DeferredValues::Range(const at::Tensor& tensor, int64_t begin, int64_t end) const {
+  const auto found = makers_.find(tensor.unsafeGetTensorImpl());
+  activity::Moved();
+  return found == makers_.end() ? tensor.detach().flatten().slice(0, begin, end)
+                                : found->second(begin, end);
+}
+
+void DeferredValues::Replace(const at::Tensor& tensor, RangeMaker maker) {
   makers_.at(tensor.unsafeGetTensorImpl()) = std::move(maker);
 }
 
 void DeferredValues::Settle(at::Tensor tensor) {
-  const auto found = makers_.find(tensor.unsafeGetTensorImpl());
-  if (found == makers_.end()) return;
+  if (!Has(tensor)) return;
   const c10::NoGradGuard no_grad;
-  tensor.set_data(found->second());
-  makers_.erase(found);
+  tensor.set_data(Of(tensor));
+  makers_.erase(tensor.unsafeGetTensorImpl());
 }
 
 }  // namespace muster::models

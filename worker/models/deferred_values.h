@@ -7,6 +7,7 @@
 //     model = Create(...);  // what init.h makes has sizes, but no memory
 //   }
 //   at::Tensor first = values.Of(model->Parameters()[0].tensor);
+//   at::Tensor some = values.Range(model->Parameters()[0].tensor, 4, 8);  // four elements
 //
 // Threading: a scope belongs to its thread; everything else may be used by one thread at a time.
 #ifndef MUSTER_WORKER_MODELS_DEFERRED_VALUES_H_
@@ -25,6 +26,9 @@ class DeferredValues {
  public:
   // Returns new memory with the values each time.
   using Maker = std::function<at::Tensor()>;
+  // The same for the elements [begin, end) alone, in the order of a contiguous tensor. The result
+  // is flat.
+  using RangeMaker = std::function<at::Tensor(int64_t begin, int64_t end)>;
 
   class Scope {
    public:
@@ -39,7 +43,8 @@ class DeferredValues {
   // The values of this thread's innermost scope; null outside of all scopes.
   static DeferredValues* Current();
 
-  // A float32 tensor of that shape without memory.
+  // A float32 tensor of that shape without memory. All of it is made even if only a range of it is
+  // wanted.
   at::Tensor Add(const std::vector<int64_t>& shape, Maker maker);
 
   // Whether the tensor has no memory because its values are here.
@@ -48,13 +53,15 @@ class DeferredValues {
   }
   // The tensor's values: computed again, or the tensor itself if it has memory.
   at::Tensor Of(const at::Tensor& tensor) const;
+  // Its elements [begin, end), [end - begin].
+  at::Tensor Range(const at::Tensor& tensor, int64_t begin, int64_t end) const;
   // Replaces the function that computes a tensor's values. Requires Has(tensor).
-  void Replace(const at::Tensor& tensor, Maker maker);
+  void Replace(const at::Tensor& tensor, RangeMaker maker);
   // Gives a tensor its own memory with its values, unless it has memory already.
   void Settle(at::Tensor tensor);
 
  private:
-  std::unordered_map<const void*, Maker> makers_;
+  std::unordered_map<const void*, RangeMaker> makers_;
 };
 
 }  // namespace muster::models

@@ -35,6 +35,28 @@ TEST(DeferredValues, AModelMadeSoHasNoMemoryAndTheSameValues) {
   EXPECT_TRUE(values.Of(expected[0].tensor).equal(expected[0].tensor));
 }
 
+TEST(DeferredValues, ARangeHasTheElementsOfTheWhole) {
+  DeferredValues values;
+  at::Tensor tensor;
+  {
+    const DeferredValues::Scope scope(&values);
+    tensor = NormalInit(1, "a", {3, 4}, 1);
+  }
+  const at::Tensor whole = NormalInit(1, "a", {3, 4}, 1).flatten();
+  EXPECT_TRUE(values.Range(tensor, 2, 7).equal(whole.slice(0, 2, 7)));
+  EXPECT_EQ(values.Range(tensor, 5, 5).numel(), 0);
+  std::vector<int64_t> asked;
+  values.Replace(tensor, [&asked](int64_t begin, int64_t end) {
+    asked = {begin, end};
+    return ConstantInit({end - begin}, 1);
+  });
+  EXPECT_EQ(values.Range(tensor, 2, 7).numel(), 5);
+  EXPECT_EQ(asked, (std::vector<int64_t>{2, 7})) << "no more than this is made";
+  values.Settle(tensor);
+  EXPECT_EQ(tensor.sizes(), (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(values.Range(tensor, 2, 7).numel(), 5) << "of a tensor with memory";
+}
+
 TEST(DeferredValues, OutsideOfAScopeNothingIsDeferred) {
   DeferredValues values;
   {
@@ -51,7 +73,7 @@ TEST(DeferredValues, AreReplacedAndSettled) {
     const DeferredValues::Scope scope(&values);
     tensor = ConstantInit({2, 2}, 1);
   }
-  values.Replace(tensor, [] { return ConstantInit({2, 2}, 5); });
+  values.Replace(tensor, [](int64_t begin, int64_t end) { return ConstantInit({end - begin}, 5); });
   EXPECT_TRUE(values.Of(tensor).equal(ConstantInit({2, 2}, 5)));
   values.Settle(tensor);
   EXPECT_FALSE(values.Has(tensor));

@@ -53,7 +53,9 @@ inline Implementation FullySharded(const char* name, const FsdpOptions& options)
                     int64_t, KeptMemory kept) {
             FsdpOptions own = options;
             // The values lie in `kept`; MovePieces fills the other slices.
-            if (!kept.flats.empty()) own.values = [](const at::Tensor&) { return at::Tensor(); };
+            if (!kept.flats.empty()) {
+              own.values = [](const at::Tensor&, int64_t, int64_t) { return at::Tensor(); };
+            }
             return CreateFsdp(parameters, buffers, root, ranks, own, std::move(kept));
           }};
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/jobspec/fields.h"
 #include "worker/train/session_fixture.h"
 
 namespace muster::train {
@@ -49,7 +50,7 @@ std::vector<Path> AllPaths() {
 std::string NameOf(const Path& path) {
   std::string name;
   for (const FieldDescriptor* field : path) {
-    name += (name.empty() ? "" : ".") + field->name();
+    name += (name.empty() ? "" : ".") + jobspec::NameOf(*field);
     if (field->is_map()) {
       name += "[\"key\"]";
     } else if (field->is_repeated()) {
@@ -142,14 +143,12 @@ TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Schema, AgreementSessionTest, testing::ValuesIn(AllPaths()),
-                         [](const auto& info) {
-                           std::string name = NameOf(info.param);
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
-                               '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Schema, AgreementSessionTest, testing::ValuesIn(AllPaths()), [](const auto& info) {
+      std::string name = NameOf(info.param);
+      std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace muster::train

@@ -72,6 +72,10 @@ absl::StatusOr<std::vector<int64_t>> GroupsOf(const OptimizerConfig& config,
   return groups;
 }
 
+std::string FirstWeights(const v1::ModelSpec& model) {
+  return model.has_weights_from() ? model.weights_from().file() : model.weights();
+}
+
 }  // namespace
 
 absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models::Model& model,
@@ -88,7 +92,7 @@ absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models:
   checkpoint::ModelRecords records{.optimizer = {},
                                    .parameters = {},
                                    .config = model.HuggingFaceConfig(),
-                                   .first_weights = job.spec.model().weights()};
+                                   .first_weights = FirstWeights(job.spec.model())};
   std::vector<int64_t> groups(order.size());
   if (job.optimizer.has_value()) {
     ASSIGN_OR_RETURN(groups, GroupsOf(*job.optimizer, order, learning_rate, &records.optimizer));

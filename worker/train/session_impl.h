@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
+#include "worker/checkpoint/load_weights.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/flight/recorded_communicator.h"
 #include "worker/data/sampler.h"
@@ -57,6 +58,11 @@ class SessionImpl : public Session, private CommandEffects {
  private:
   // ---- Set-up (session_setup.cc). Collectives.
   absl::Status BuildModel();
+  // Reports what was taken from the weights file, and compares it on all ranks.
+  absl::Status AgreeOnWeights();
+  // Ends the session on all ranks if the values that some rank has read of the weights file are
+  // wrong: with fsdp each rank reads other ones.
+  absl::Status CheckWeights();
   absl::Status OpenTrainData();
   // Compares the sizes of the data sets that all ranks share.
   absl::Status AgreeOnData();
@@ -181,6 +187,7 @@ class SessionImpl : public Session, private CommandEffects {
 
   std::unique_ptr<models::Model> model_;
   models::DeferredValues deferred_;  // values of its parameters during set-up
+  std::optional<checkpoint::LoadedWeights> weights_;
   std::unique_ptr<TrainedParameters> trained_;
   std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;

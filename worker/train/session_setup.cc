@@ -9,12 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/jobspec/lines.h"
 #include "common/optimizerfile/optimizer_source.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/imported_state.h"
+#include "worker/checkpoint/load_weights.h"
 #include "worker/device/peak_flops.h"
 #include "worker/train/agreement.h"
 #include "worker/train/model_records.h"
@@ -25,6 +28,17 @@ namespace {
 
 // A checkpoint waits at most this long for the reports before it.
 constexpr absl::Duration kSettle = absl::Seconds(1);
+
+// The setting, for messages.
+constexpr char kWeights[] = "model.weights";
+
+// What all ranks must find in the weights file.
+std::vector<jobspec::Line> LinesOf(const checkpoint::WeightsReport& report) {
+  std::vector<jobspec::Line> lines;
+  for (const std::string& name : report.taken) lines.push_back({absl::CEscape(name), "taken"});
+  for (const std::string& name : report.initial) lines.push_back({absl::CEscape(name), "initial"});
+  return lines;
+}
 
 void Sleep(absl::Duration duration) {
   std::this_thread::sleep_for(absl::ToChronoMilliseconds(duration));
@@ -89,6 +103,7 @@ absl::Status SessionImpl::Build() {
   if (fits) RETURN_IF_ERROR(OpenTrainData());
   RETURN_IF_ERROR(AgreeOnData());
   RETURN_IF_ERROR(fits ? BuildTraining() : BuildShards());
+  RETURN_IF_ERROR(CheckWeights());
   deferred_ = {};  // this also closes the weights file
   if (strategy() != nullptr) {
     roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
@@ -116,9 +131,10 @@ absl::Status SessionImpl::Build() {
 }
 
 absl::Status SessionImpl::BuildModel() {
-  ASSIGN_OR_RETURN(model_, train::BuildModel(job_, in_shards() ? &deferred_ : nullptr));
+  ASSIGN_OR_RETURN(model_, train::BuildModel(job_, in_shards() ? &deferred_ : nullptr, &weights_));
   MoveTo(device(), *model_, in_shards() ? Moved::kBuffers : Moved::kAll);
   RETURN_IF_ERROR(AgreeOn("the model", LinesOf(*model_), parts_.control));
+  RETURN_IF_ERROR(AgreeOnWeights());
   auto trained = TrainedParameters::Create(model_->Parameters(), job_.trainable);
   if (!trained.ok()) return Annotate(trained.status(), "trainable.rules");
   trained_ = *std::move(trained);
@@ -131,6 +147,25 @@ absl::Status SessionImpl::BuildModel() {
                      device::PeakFlopsOf(device(), job_.precision != Precision::kFloat32)});
   finite_.emplace(*model_, device());
   return absl::OkStatus();
+}
+
+absl::Status SessionImpl::AgreeOnWeights() {
+  if (!weights_.has_value()) return absl::OkStatus();
+  const checkpoint::WeightsReport& report = weights_->report();
+  if (reports_.leader()) {
+    spdlog::info("{}: {}", kWeights, Describe(report));
+    if (!report.other_config.empty()) spdlog::warn("{}: {}", kWeights, report.other_config);
+  }
+  // A file that is another one on some node would give the ranks parts of different models.
+  return AgreeOn("the weights", LinesOf(report), parts_.control);
+}
+
+absl::Status SessionImpl::CheckWeights() {
+  if (!weights_.has_value() || !in_shards()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto results,
+                   checkpoint::Exchange(*parts_.control, checkpoint::ToResult(weights_->status()),
+                                        "what the ranks read of the weights", 0));
+  return Annotate(checkpoint::Combine(results), kWeights);
 }
 
 absl::Status SessionImpl::AgreeOnData() {

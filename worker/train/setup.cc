@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
-#include "worker/checkpoint/weights.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
@@ -17,9 +16,28 @@
 #include "worker/train/trained_parameters.h"
 
 namespace muster::train {
+namespace {
 
-absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
-                                                          models::DeferredValues* deferred) {
+// Nothing if the job names no weights file.
+std::optional<checkpoint::WeightsOptions> WeightsOf(const v1::ModelSpec& model) {
+  if (!model.has_weights_from()) {
+    if (model.weights().empty()) return std::nullopt;
+    return checkpoint::WeightsOptions{.path = model.weights()};
+  }
+  using Missing = checkpoint::WeightsOptions::Missing;
+  const v1::WeightsSpec& spec = model.weights_from();
+  return checkpoint::WeightsOptions{
+      .path = spec.file(),
+      .take = {spec.take().begin(), spec.take().end()},
+      .rename = {spec.rename().begin(), spec.rename().end()},
+      .missing = spec.missing() == v1::WeightsSpec::INITIAL ? Missing::kInitial : Missing::kRefuse};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
+    const Job& job, models::DeferredValues* deferred,
+    std::optional<checkpoint::LoadedWeights>* weights) {
   std::unique_ptr<models::Model> model;
   {
     const memory::MemoryScope scope(memory::Purpose::kParameters);
@@ -31,8 +49,10 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
     for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
   if (job.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.loss));
-  if (const std::string& weights = job.spec.model().weights(); !weights.empty()) {
-    RETURN_IF_ERROR(Annotate(checkpoint::LoadWeights(weights, *model, deferred), "model.weights"));
+  if (const auto options = WeightsOf(job.spec.model()); options.has_value()) {
+    auto loaded = checkpoint::LoadWeights(*options, *model, deferred);
+    if (!loaded.ok()) return Annotate(loaded.status(), "model.weights");
+    if (weights != nullptr) *weights = *std::move(loaded);
   }
   return model;
 }

@@ -2,13 +2,16 @@
 #ifndef MUSTER_WORKER_TRAIN_SETUP_H_
 #define MUSTER_WORKER_TRAIN_SETUP_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/trainability/trainability.h"
+#include "worker/checkpoint/load_weights.h"
 #include "worker/checkpoint/state.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/model.h"
@@ -23,10 +26,12 @@
 namespace muster::train {
 
 // Builds the model, with values from the seed or from the weights file. `deferred`: receives the
-// values of the parameters, which get no memory; null: the parameters get memory. INVALID_ARGUMENT
-// names the options or weights that do not fit.
+// values of the parameters, which get no memory; null: the parameters get memory. `weights`: if it
+// is not null and the job has a weights file, what was read of it; its status() is not yet final if
+// values are deferred. INVALID_ARGUMENT names the options or weights that do not fit.
 absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
-    const Job& job, models::DeferredValues* deferred = nullptr);
+    const Job& job, models::DeferredValues* deferred = nullptr,
+    std::optional<checkpoint::LoadedWeights>* weights = nullptr);
 
 // Moves the model's buffers, and with kAll its parameters, to the device. Called before anything
 // else refers to their memory.
@@ -34,7 +39,8 @@ enum class Moved { kAll, kBuffers };
 void MoveTo(c10::Device device, const models::Model& model, Moved moved);
 
 // As FsdpOptions::values.
-using ParameterValues = std::function<at::Tensor(const at::Tensor& tensor)>;
+using ParameterValues =
+    std::function<at::Tensor(const at::Tensor& tensor, int64_t begin, int64_t end)>;
 
 // Builds the strategy of the job, by which the ranks share the model. `recorder`: records the
 // events of units; null: nothing is recorded. `values`: the values of parameters without memory;

@@ -6,13 +6,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "worker/checkpoint/load_weights.h"
+#include "worker/checkpoint/weights.h"
 #include "worker/comm/local/local_group.h"
+#include "worker/models/deferred_values.h"
 #include "worker/models/spec_from_json.h"
+#include "worker/train/rank_threads.h"
 
 namespace muster::train {
 namespace {
@@ -25,6 +32,48 @@ Job SmallJob() {
   job.schedule = optim::WarmupCosine{.warmup_steps = 2, .total_steps = 9};
   job.stages = {FitStage{9, 0}};
   return job;
+}
+
+// The measure of what a rank reads of the weights file.
+TEST(BuildStrategy, ARankOfFsdpReadsItsSliceOfTheWeightsAndNoMore) {
+  const std::string path = ::testing::TempDir() + "/ranges.safetensors";
+  Job job = SmallJob();
+  *job.spec.mutable_model() =
+      models::SpecFromText("mlp", R"({"inputs": 64, "hidden": [64, 64], "classes": 2})");
+  int64_t whole = 0;
+  {
+    const auto model = *BuildModel(job);
+    ASSERT_TRUE(checkpoint::SaveWeights(path, model->Parameters()).ok());
+    for (const auto& parameter : model->Parameters()) whole += parameter.tensor.nbytes();
+  }
+  job.spec.mutable_model()->set_weights(path);
+  std::optional<checkpoint::LoadedWeights> weights;
+  const auto model = *BuildModel(job, nullptr, &weights);
+  EXPECT_EQ(weights->bytes_read(), whole) << "without slices, each rank";
+  job.strategy = parallel::FsdpOptions{.units = {"*"}};
+  for (const int world_size : {1, 2, 4}) {
+    std::vector<int64_t> bytes(world_size);
+    RunRanks(world_size, [&](int rank, comm::Communicator&, comm::Communicator& gradients,
+                             comm::Communicator& parameters) {
+      models::DeferredValues deferred;
+      std::optional<checkpoint::LoadedWeights> own;
+      const auto slice = *BuildModel(job, &deferred, &own);
+      EXPECT_EQ(own->bytes_read(), 0);
+      const auto strategy =
+          *BuildStrategy(job, *slice, {&gradients, &parameters}, nullptr,
+                         [&deferred](const at::Tensor& tensor, int64_t begin, int64_t end) {
+                           return deferred.Range(tensor, begin, end);
+                         });
+      bytes[rank] = own->bytes_read();
+      for (const parallel::Piece& piece : strategy->shards()->held) {
+        const at::Tensor expected = model->Parameters()[piece.parameter].tensor.detach().flatten();
+        EXPECT_TRUE(piece.tensor.detach().equal(
+            expected.slice(0, piece.begin, piece.begin + piece.tensor.numel())));
+      }
+    });
+    EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}), whole);
+    for (const int64_t own : bytes) EXPECT_LE(own, whole / world_size + whole / 20);
+  }
 }
 
 TEST(BuildOptimizer, GivesEachParameterTheSettingsOfItsGroups) {

@@ -16,7 +16,9 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   }
   ParameterValues values;
   if (deferred != nullptr) {
-    values = [deferred](const at::Tensor& tensor) { return deferred->Of(tensor); };
+    values = [deferred](const at::Tensor& tensor, int64_t begin, int64_t end) {
+      return deferred->Range(tensor, begin, end);
+    };
   }
   if (parts.job->precision == Precision::kFloat16) {
     training->scaler_.emplace(parts.job->loss_scale, parts.communicators.gradients->device());
@@ -78,7 +80,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
 
   parts_.trained->BringIntoForce();
   ParameterValues values;
-  if (shards.has_value()) values = [](const at::Tensor&) { return at::Tensor(); };
+  if (shards.has_value()) values = [](const at::Tensor&, int64_t, int64_t) { return at::Tensor(); };
   RETURN_IF_ERROR(Plan(values, std::move(kept)));
   int64_t bytes = 0;
   if (shards.has_value()) {

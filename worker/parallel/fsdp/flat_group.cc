@@ -54,9 +54,10 @@ at::Tensor FlatGroup::CopySlice(const std::vector<models::Parameter>& parameters
   for (const layout::Range& range :
        layout::RangesOf(group_, specs, communicator_->rank(), world_size)) {
     const at::Tensor& tensor = parameters[indices[range.parameter]].tensor;
-    const at::Tensor from = options.values ? options.values(tensor) : tensor;
+    const at::Tensor from =
+        options.values ? options.values(tensor, range.begin, range.end) : tensor;
     if (!from.defined()) continue;
-    device::CopyBytes(slice, range.offset * size, from, range.begin * size,
+    device::CopyBytes(slice, range.offset * size, from, options.values ? 0 : range.begin * size,
                       (range.end - range.begin) * size);
   }
   return slice;

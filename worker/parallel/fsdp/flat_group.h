@@ -31,7 +31,7 @@ class FlatGroup {
     // The whole of a float32 group is bfloat16, rounded from the slices.
     bool in_bfloat16 = false;
     // As FsdpOptions::values.
-    std::function<at::Tensor(const at::Tensor& tensor)> values;
+    std::function<at::Tensor(const at::Tensor& tensor, int64_t begin, int64_t end)> values;
     // This rank's slice, if there is memory for it already; `values` is not called then.
     at::Tensor slice;
   };

@@ -55,10 +55,11 @@ struct FsdpOptions {
   // updated and saved, stay float32. Gradients arrive in bfloat16 and are added up in float32. Not
   // for models with float32 buffers.
   bool parameters_in_bfloat16 = false;
-  // Returns the values of a parameter whose tensor may have no memory. Called while the strategy is
-  // made, for one parameter at a time. If the result is undefined, the values are zero until the
-  // caller fills shards()->held. Empty: the tensors have the values.
-  std::function<at::Tensor(const at::Tensor& tensor)> values;
+  // Returns the elements [begin, end) of a parameter whose tensor may have no memory, as a flat
+  // tensor. Called while the strategy is made, for one parameter at a time, only for the elements
+  // that this rank holds. If the result is undefined, the values are zero until the caller fills
+  // shards()->held. Empty: the tensors have the values.
+  std::function<at::Tensor(const at::Tensor& tensor, int64_t begin, int64_t end)> values;
   // Called at each event, if it is set, in the thread that trains. It must not throw.
   std::function<void(const UnitEvent&)> trace;
 };

@@ -1,0 +1,273 @@
+#include "worker/checkpoint/load_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/empty.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
+#include "common/files/files.h"
+#include "common/problems/problems.h"
+#include "common/safetensors/safetensors.h"
+#include "common/safetensors/tensor_set.h"
+#include "common/status/status.h"
+#include "worker/data/not_finite.h"
+
+namespace muster::checkpoint {
+namespace {
+
+using models::WeightName;
+using safetensors::DType;
+using safetensors::Entry;
+using safetensors::ShapeString;
+using safetensors::StoredTensor;
+using safetensors::TensorSet;
+
+// A tensor of the model and the data that the files contain for it.
+struct Target {
+  std::string name;
+  at::Tensor tensor;
+  bool optional = false;
+  std::vector<StoredTensor> sources;
+};
+
+std::vector<Target> TargetsOf(const models::Model& model) {
+  std::vector<Target> targets;
+  for (const models::Parameter& parameter : model.Parameters()) {
+    targets.push_back({parameter.name, parameter.tensor});
+  }
+  for (const models::Buffer& buffer : model.Buffers()) {
+    // Files of PyTorch before 0.4.1 do not contain it, and no result depends on it.
+    const bool optional = absl::EndsWith(buffer.name, "num_batches_tracked");
+    targets.push_back({buffer.name, buffer.tensor, optional});
+  }
+  return targets;
+}
+
+// The dtypes that a file may contain for a tensor, for errors; CanBecome checks one dtype.
+const char* AllowedTypes(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kLong ? "I64" : "F64, F32, F16 or BF16";
+}
+
+bool CanBecome(DType dtype, const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kLong) return dtype == DType::kI64;
+  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
+         dtype == DType::kBF16;
+}
+
+at::ScalarType TypeOf(DType dtype) {
+  return dtype == DType::kF16    ? at::kHalf
+         : dtype == DType::kBF16 ? at::kBFloat16
+         : dtype == DType::kF64  ? at::kDouble
+         : dtype == DType::kI64  ? at::kLong
+                                 : at::kFloat;
+}
+
+// Reads and checks the values of targets.
+class Reader {
+ public:
+  Reader(std::shared_ptr<const TensorSet> files, std::shared_ptr<LoadedWeights::Read> read)
+      : files_(std::move(files)), read_(std::move(read)) {}
+
+  // Copies the elements [begin, begin + to.numel()) of the target's sources, in the order of a
+  // contiguous tensor, to `to`, contiguous memory of the CPU; block by block, so that this needs no
+  // memory of that size. Each problem is added to what was read.
+  enum class Values { kFinite, kAny };
+  void Copy(const std::vector<StoredTensor>& sources, int64_t begin, const at::Tensor& to,
+            Values allowed) const {
+    const c10::NoGradGuard no_grad;
+    const at::Tensor flat = to.detach().view({-1});
+    const int64_t most = activity::kBlockBytes / std::max<int64_t>(to.element_size(), 8);
+    std::vector<bool> differs(sources.size());
+    for (int64_t done = 0; done < flat.numel(); done += most) {
+      const int64_t elements = std::min(most, flat.numel() - done);
+      const at::Tensor block = flat.narrow(0, done, elements);
+      const at::Tensor first = Block(sources[0], begin + done, elements);
+      block.copy_(first);
+      for (size_t i = 1; i < sources.size(); ++i) {
+        const at::Tensor other = Block(sources[i], begin + done, elements);
+        differs[i] = differs[i] || !block.equal(other.to(block.scalar_type()));
+      }
+      if (allowed == Values::kFinite && block.scalar_type() == at::kFloat) {
+        const auto wrong = data::FirstNotFinite(block.const_data_ptr<float>(), elements);
+        if (wrong.has_value()) {
+          NotFinite(sources[0], begin + done + static_cast<int64_t>(*wrong),
+                    first[static_cast<int64_t>(*wrong)].item<double>());
+          allowed = Values::kAny;  // one problem for each tensor
+        }
+      }
+      activity::Moved();
+    }
+    for (size_t i = 1; i < sources.size(); ++i) {
+      if (!differs[i]) continue;
+      read_->problems.Add(absl::StrCat(files_->Describe(sources[0]), " and ",
+                                       files_->Describe(sources[i]),
+                                       " are one parameter of this model, but differ in the file"));
+    }
+  }
+
+ private:
+  // In the type of the file.
+  at::Tensor Block(const StoredTensor& source, int64_t begin, int64_t elements) const {
+    const at::Tensor raw = at::empty({elements}, TypeOf(source.entry->dtype));
+    std::memcpy(raw.mutable_data_ptr(), source.data() + begin * raw.element_size(), raw.nbytes());
+    read_->bytes += static_cast<int64_t>(raw.nbytes());
+    return raw;
+  }
+
+  void NotFinite(const StoredTensor& source, int64_t index, double found) const {
+    read_->problems.Add(
+        absl::StrCat(files_->Describe(source), ": expected ",
+                     std::isfinite(found) ? "numbers that float32 can hold" : "finite numbers",
+                     ", found ", found, " as number ", index));
+  }
+
+  std::shared_ptr<const TensorSet> files_;
+  std::shared_ptr<LoadedWeights::Read> read_;
+};
+
+// A buffer that is not finite in the model itself (a mask of -inf, say) is not in its weights
+// either.
+Reader::Values AllowedFor(const at::Tensor& tensor) {
+  if (tensor.scalar_type() != at::kFloat) return Reader::Values::kAny;
+  const at::Tensor own = tensor.contiguous();
+  const bool finite = !data::FirstNotFinite(own.const_data_ptr<float>(), own.numel()).has_value();
+  return finite ? Reader::Values::kFinite : Reader::Values::kAny;
+}
+
+// Notes each tensor that is taken with the target that it is for.
+void FindSources(const TensorSet& set, const WeightsOptions& options, const models::Model& model,
+                 std::vector<Target>* targets, WeightsReport* report, Problems* problems) {
+  std::map<std::string, size_t> by_name;
+  for (size_t i = 0; i < targets->size(); ++i) by_name[(*targets)[i].name] = i;
+  std::vector<std::string> names;
+  for (const StoredTensor& source : set.tensors()) names.push_back(source.name());
+  const auto taken = TakenNames(names, options.take, options.rename, problems);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const StoredTensor& source = set.tensors()[i];
+    if (!taken[i].has_value()) {
+      report->ignored.push_back(names[i]);
+      continue;
+    }
+    const bool renamed = *taken[i] != names[i];
+    const std::string described =
+        absl::StrCat(set.Describe(source), renamed ? absl::StrCat(", now '", *taken[i], "'") : "");
+    const WeightName name = model.ResolveWeight(*taken[i]);
+    if (name.kind == WeightName::Kind::kIgnored) {
+      report->ignored.push_back(names[i]);
+      continue;
+    }
+    const auto found = by_name.find(name.parameter);
+    if (name.kind == WeightName::Kind::kUnknown || found == by_name.end()) {
+      problems->Add(absl::StrCat("unexpected ", described));
+      continue;
+    }
+    report->taken.push_back(names[i]);
+    if (renamed) report->renamed.push_back(absl::StrCat("'", names[i], "' to '", *taken[i], "'"));
+    Target& target = (*targets)[found->second];
+    target.sources.push_back(source);
+    const Entry& entry = *source.entry;
+    if (at::IntArrayRef(entry.shape) != target.tensor.sizes()) {
+      problems->Add(absl::StrCat(described, ": expected the shape ",
+                                 ShapeString(target.tensor.sizes().vec()), ", found ",
+                                 ShapeString(entry.shape)));
+    }
+    if (!CanBecome(entry.dtype, target.tensor)) {
+      problems->Add(absl::StrCat(described, ": expected ", AllowedTypes(target.tensor), ", found ",
+                                 Name(entry.dtype)));
+    }
+  }
+}
+
+// The weights of transformers do not show all properties of their model; the config.json beside
+// them does.
+absl::Status CheckConfig(const WeightsOptions& options, const models::Model& model,
+                         WeightsReport* report) {
+  const std::string& path = options.path;
+  const size_t name = path.find_last_of('/') + 1;  // 0 without a folder
+  if (!absl::StartsWith(path.substr(name), "model.safetensors")) return absl::OkStatus();
+  const std::string config = files::JoinPath(files::ParentDirectory(path), "config.json");
+  const auto text = files::ReadFile(config);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(text.status());
+  const absl::Status differs = Annotate(model.CheckHuggingFaceConfig(*text), config);
+  if (options.rename.empty()) return differs;
+  if (!differs.ok()) report->other_config = Message(differs);
+  return absl::OkStatus();
+}
+
+// "taken: 2 ('a', 'b')"
+std::string Few(const char* what, const std::vector<std::string>& names, const char* quote) {
+  std::string text = absl::StrCat(what, ": ", names.size());
+  for (size_t i = 0; i < names.size() && i < Problems::kShown; ++i) {
+    absl::StrAppend(&text, i == 0 ? " (" : ", ", quote, names[i], quote);
+  }
+  if (names.size() > Problems::kShown) {
+    absl::StrAppend(&text, " and ", names.size() - Problems::kShown, " more");
+  }
+  return names.empty() ? text : text + ")";
+}
+
+}  // namespace
+
+std::string Describe(const WeightsReport& report) {
+  return absl::StrCat(Few("tensors taken", report.taken, "'"), "; ",
+                      Few("of these renamed", report.renamed, ""), "; ",
+                      Few("ignored", report.ignored, "'"), "; ",
+                      Few("left at their initial values", report.initial, "'"));
+}
+
+absl::StatusOr<LoadedWeights> LoadWeights(const WeightsOptions& options, const models::Model& model,
+                                          models::DeferredValues* deferred) {
+  ASSIGN_OR_RETURN(TensorSet opened, TensorSet::Open(options.path));
+  const auto files = std::make_shared<const TensorSet>(std::move(opened));
+  WeightsReport report;
+  RETURN_IF_ERROR(CheckConfig(options, model, &report));
+  std::vector<Target> targets = TargetsOf(model);
+  Problems problems;
+  FindSources(*files, options, model, &targets, &report, &problems);
+  for (const Target& target : targets) {
+    if (!target.sources.empty()) continue;
+    if (!target.optional && options.missing == WeightsOptions::Missing::kRefuse) {
+      problems.Add(absl::StrCat("missing '", target.name, "'"));
+    }
+    report.initial.push_back(target.name);
+  }
+  if (report.taken.empty() && problems.count() == 0) {
+    problems.Add("the model has none of the tensors that are taken");
+  }
+  RETURN_IF_ERROR(problems.ToStatus(absl::StatusCode::kInvalidArgument, options.path));
+  const auto read = std::make_shared<LoadedWeights::Read>();
+  read->path = options.path;
+  const Reader reader(files, read);
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor, optional, sources] : targets) {
+    if (sources.empty()) continue;
+    const at::TensorOptions type(tensor.scalar_type());
+    if (deferred != nullptr && deferred->Has(tensor)) {
+      deferred->Replace(tensor, [reader, sources, type](int64_t begin, int64_t end) {
+        const at::Tensor values = at::empty({end - begin}, type);
+        reader.Copy(sources, begin, values, Reader::Values::kFinite);
+        return values;
+      });
+      continue;
+    }
+    const bool in_place = tensor.is_contiguous();
+    const at::Tensor values = in_place ? tensor : at::empty(tensor.sizes(), type);
+    reader.Copy(sources, 0, values, AllowedFor(tensor));
+    if (!in_place) tensor.copy_(values);
+  }
+  LoadedWeights loaded(std::move(report), read);
+  RETURN_IF_ERROR(loaded.status());
+  return loaded;
+}
+
+}  // namespace muster::checkpoint
