@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""The memory that a rank needs for a gather and a save, and the bytes that it reads on resume.
+"""The memory that a rank needs for a gather, a consolidation, a save and a load, and the bytes
+that it reads on resume.
 
     bench/state/memory.py --programs DIR [--ranks 4] [--folder DIR]
 
-The job is that of run.py (AdamW, 100 million parameters). Memory: the peak of the resident memory
-during the operation (VmHWM, which is reset before), less what was resident before it. The bytes
+The job is that of run.py (AdamW, 100 million parameters), and it is paused. Memory by RSS: the
+peak of the resident memory during the operation (VmHWM, which is reset before), less what was
+resident before it. Memory by the allocator: what LibTorch's allocator had given for other
+purposes than training at the peak (RankMemory.other.peak_bytes, which is never reset), less what
+it had given before the operation; so a later operation shows at least what an earlier one needed.
+Of a load: the peaks since the process began, less what is in use when the load is over. The bytes
 read are those of the read calls of a worker until its session has started (rchar in /proc), less
 those of a worker of the same job that starts without a checkpoint."""
 
@@ -45,20 +50,39 @@ def pids(muster):
     return [int(rank["pid"]) for rank in muster.job()["ranks"]]
 
 
+# Workers send their memory every 2 s.
+HEARTBEATS = 5
+
+
+def memory(muster, purpose):
+    """(now, peak) of each rank, by the allocator."""
+    time.sleep(HEARTBEATS)
+    uses = [rank["memory"].get(purpose, {}) for rank in muster.job()["ranks"]]
+    return [(int(use.get("bytes", 0)), int(use.get("peak_bytes", 0))) for use in uses]
+
+
 def peaks(muster, operation):
-    """What each rank needed more during the operation."""
+    """What each rank needed more during the operation: by RSS, and by the allocator."""
+    given = [now for now, _ in memory(muster, "other")]
     before = {}
     for pid in pids(muster):
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
         before[pid] = status(pid, "VmRSS")
     operation()
-    return [max(0, status(pid, "VmHWM") - rss) for pid, rss in before.items()]
+    resident = [max(0, status(pid, "VmHWM") - rss) for pid, rss in before.items()]
+    most = [peak - now for (_, peak), now in zip(memory(muster, "other"), given)]
+    return resident, most
 
 
-def tell(what, values, slice_bytes, limit):
+def column(values):
+    listed = ", ".join(f"{value / MB:.0f}" for value in values)
+    return f"{max(values) / MB:.0f} MB ({listed})"
+
+
+def tell(what, measured, slice_bytes, limit):
+    resident, given = measured
     print(
-        f"| {what} | {max(values) / MB:.0f} MB | {slice_bytes / MB:.0f} MB | {limit} "
-        f"| {', '.join(f'{value / MB:.0f}' for value in values)} |",
+        f"| {what} | {column(resident)} | {column(given)} | {slice_bytes / MB:.0f} MB | {limit} |",
         flush=True,
     )
 
@@ -79,9 +103,21 @@ def main():
         muster.cli("pause", "job", "--wait")
         time.sleep(1)
         moments, everything = 806e6 / arguments.ranks, 1205e6 / arguments.ranks
-        print("| operation | largest | slice | limit | ranks, MB |\n|---|---|---|---|---|")
+        weights = 402e6 / arguments.ranks
+
+        def consolidate(*more):
+            shutil.rmtree(folder / "model", ignore_errors=True)
+            muster.cli("consolidate", "job", "--out", folder / "model", "--wait", *more)
+
+        print("| operation | by RSS (each rank) | by the allocator | slice | limit |")
+        print("|---|---|---|---|---|")
         held = peaks(muster, lambda: muster.gather("--hold"))
         tell("gather --hold", held, moments, "64 MiB")
+        held = peaks(muster, lambda: consolidate("--hold"))
+        tell("consolidate --hold", held, weights, "64 MiB")
+        held = peaks(muster, lambda: consolidate("--hold", "--dtype", "bfloat16"))
+        tell("consolidate --hold --dtype bfloat16", held, weights, "64 MiB")
+        tell("consolidate", peaks(muster, consolidate), weights, "slice + 64 MiB")
         tell("gather", peaks(muster, muster.gather), moments, "slice + 64 MiB")
         tell("gather, again", peaks(muster, muster.gather), moments, "slice + 64 MiB")
         saved = peaks(
@@ -95,9 +131,11 @@ def main():
             if int(job["generation"]) > generation and job["state"] in ("RUNNING", "PAUSED"):
                 break
             time.sleep(0.05)
-        time.sleep(1)
         read = [bytes_read(pid) - min(fresh) for pid in pids(muster)]
-        tell("bytes read on resume", read, everything, "slice + 10%")
+        given = [peak - now for now, peak in memory(muster, "total")]
+        resident = [status(pid, "VmHWM") - status(pid, "VmRSS") for pid in pids(muster)]
+        tell("load", (resident, given), everything, "slice + 64 MiB")
+        print(f"\nbytes read on resume: {column(read)}, limit: slice + 10%")
         print(json.dumps({"read_to_slice": max(read) / everything}))
     finally:
         if muster is not None:

@@ -1,5 +1,6 @@
 #include "client/cli/steer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -9,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/operation_text.h"
+#include "client/cli/terminal/progress.h"
+#include "common/steady/now.h"
 
 namespace muster::cli {
 
@@ -23,14 +26,35 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
   AddRetryOption(command, options);
 }
 
+namespace {
+
+// Waits for the end of an operation. On a terminal its progress is shown meanwhile.
+absl::StatusOr<v1::Operation> AwaitEnd(Console* console, client::MusterClient& client,
+                                       const SteeringOptions& options, const std::string& name) {
+  constexpr absl::Duration kRedraw = absl::Seconds(1);
+  const absl::Time deadline = SteadyNow() + options.timeout;
+  while (true) {
+    const absl::Duration left = std::max(deadline - SteadyNow(), absl::ZeroDuration());
+    const absl::Duration wait = console->err_is_terminal ? std::min(left, kRedraw) : left;
+    auto ended = client.WaitOperation(name, {.retry_for = options.retry_for, .timeout = wait});
+    if (!absl::IsDeadlineExceeded(ended.status()) || wait == left) {
+      if (console->err_is_terminal) console->err << kEraseLine << std::flush;
+      return ended;
+    }
+    const auto now = client.GetOperation(name);
+    if (now.ok()) console->err << kEraseLine << now->progress() << std::flush;
+  }
+}
+
+}  // namespace
+
 ExitCode ShowOperation(Console* console, client::MusterClient& client,
                        const SteeringOptions& options, v1::Operation operation,
                        v1::Operation* last) {
   if (options.wait && !operation.done()) {
     // If the user interrupts the wait, the printed name identifies the operation.
     console->err << OperationLine(operation) << std::endl;
-    const auto ended = client.WaitOperation(
-        operation.name(), {.retry_for = options.retry_for, .timeout = options.timeout});
+    const auto ended = AwaitEnd(console, client, options, operation.name());
     if (absl::IsDeadlineExceeded(ended.status())) {
       return FailWith(console,
                       absl::StrCat("operation ", operation.name(), " is not done after ",

@@ -219,6 +219,12 @@ struct TrainabilityReport {
 struct Exported {
   std::string path;
 };
+// Becomes an event of the job.
+struct Notice {
+  std::string reason;
+  std::string message;
+  uint64_t step = 0;
+};
 struct Finished {
   uint64_t step = 0;
   std::string ended_early;
@@ -230,7 +236,7 @@ struct Report {
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
                CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
                CheckpointsRemoved, CommandApplied, CommandFinished, TrainabilityReport, RanksJoined,
-               ExportReady, Exported, Finished, jobs::ReportedFailure>
+               ExportReady, Exported, Notice, Finished, jobs::ReportedFailure>
       what;
 };
 

@@ -6,6 +6,7 @@
 #include "common/overloaded/overloaded.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/events.h"
 #include "coordinator/jobs/live_state.h"
 #include "coordinator/jobs/saves.h"
 
@@ -108,7 +109,7 @@ void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
                                 CheckpointWritten, CheckpointFailed, CheckpointBad,
                                 CheckpointsFound, CheckpointsRemoved, CommandApplied,
                                 CommandFinished, TrainabilityReport, RanksJoined, ExportReady,
-                                Exported, Finished, jobs::ReportedFailure> auto&) {},
+                                Exported, Notice, Finished, jobs::ReportedFailure> auto&) {},
              },
              report.what);
 }
@@ -183,6 +184,10 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                  [&](const Exported& exported) {
                    job->exported_path = exported.path;
                    job->export_granted.clear();
+                 },
+                 [&](const Notice& notice) {
+                   if (rank == 0)
+                     jobs::TakeNotice(job, notice.reason, notice.message, notice.step, now);
                  },
                  [&](const Finished& finished) {
                    job->ranks[rank].step = finished.step;

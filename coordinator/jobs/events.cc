@@ -1,5 +1,10 @@
 #include "coordinator/jobs/events.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "common/utf8/utf8.h"
+
 namespace muster::jobs {
 
 void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::string& message,
@@ -11,6 +16,32 @@ void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::st
                          .reason = reason,
                          .message = message});
   if (job->events.size() > kKeptEvents) job->events.erase(job->events.begin());
+}
+
+bool SameButForNumbers(std::string a, std::string b) {
+  for (std::string* text : {&a, &b}) {
+    text->erase(std::remove_if(text->begin(), text->end(),
+                               [](unsigned char c) { return absl::ascii_isdigit(c); }),
+                text->end());
+  }
+  return a == b;
+}
+
+void TakeNotice(Job* job, const std::string& reason, const std::string& message, uint64_t step,
+                absl::Time now) {
+  constexpr size_t kLongestReason = 40;
+  constexpr size_t kLongestMessage = 1000;
+  const bool is_code = !reason.empty() && reason.size() <= kLongestReason &&
+                       std::all_of(reason.begin(), reason.end(), [](unsigned char c) {
+                         return absl::ascii_isupper(c) || absl::ascii_isdigit(c) || c == '_';
+                       });
+  if (!is_code) return;
+  const std::string cut = message.substr(0, kLongestMessage);
+  const std::string text = cut.substr(0, ValidUtf8Prefix(cut));
+  for (const JobEvent& event : job->events) {
+    if (event.reason == reason && SameButForNumbers(event.message, text)) return;
+  }
+  AddEvent(job, now, reason, text, step);
 }
 
 }  // namespace muster::jobs

@@ -21,6 +21,15 @@ inline constexpr size_t kKeptEvents = 50;
 void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::string& message,
               std::optional<uint64_t> step = std::nullopt);
 
+// Adds what a worker said as an event, unless the job has the same one: with the same reason, and
+// the same message but for its numbers. Ignores a reason that is no such code; cuts a message that
+// is longer than 1000 bytes.
+void TakeNotice(Job* job, const std::string& reason, const std::string& message, uint64_t step,
+                absl::Time now);
+
+// Whether two texts are the same but for their numbers, as the same failure at another step has.
+bool SameButForNumbers(std::string a, std::string b);
+
 }  // namespace muster::jobs
 
 #endif  // MUSTER_COORDINATOR_JOBS_EVENTS_H_

@@ -35,5 +35,22 @@ TEST(Events, TheNewestAreKeptAndNumbersGoOn) {
   EXPECT_EQ(job.newest_event(), kKeptEvents + 5);
 }
 
+TEST(Events, WhatAWorkerSaysIsAddedOnce) {
+  Job job;
+  const absl::Time now = absl::UnixEpoch();
+  TakeNotice(&job, "EXPORT_FAILED", "step 5: the disk is full", 5, now);
+  TakeNotice(&job, "EXPORT_FAILED", "step 10: the disk is full", 10, now);
+  TakeNotice(&job, "EXPORT_FAILED", "step 15: no such folder", 15, now);
+  ASSERT_EQ(job.events.size(), 2);
+  EXPECT_EQ(job.events[0].step, 5);
+  EXPECT_EQ(job.events[1].message, "step 15: no such folder");
+  for (const std::string reason : {"", "lower", "A B", std::string(41, 'A').c_str()}) {
+    TakeNotice(&job, reason, "of a program that is not ours", 1, now);
+  }
+  EXPECT_EQ(job.events.size(), 2);
+  TakeNotice(&job, "LONG", std::string(998, 'x') + "\u00e9\u00e9", 1, now);
+  EXPECT_EQ(job.events[2].message, std::string(998, 'x') + "\u00e9") << "no half character";
+}
+
 }  // namespace
 }  // namespace muster::jobs

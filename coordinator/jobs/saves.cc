@@ -1,10 +1,8 @@
 #include "coordinator/jobs/saves.h"
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"
@@ -14,16 +12,6 @@ namespace {
 
 // Of saves that fail for the same reason, each tenth one is an event.
 constexpr uint32_t kToldEvery = 10;
-
-// The same failure at another step has the same text with other numbers.
-bool SameButForNumbers(std::string a, std::string b) {
-  for (std::string* text : {&a, &b}) {
-    text->erase(std::remove_if(text->begin(), text->end(),
-                               [](unsigned char c) { return absl::ascii_isdigit(c); }),
-                text->end());
-  }
-  return a == b;
-}
 
 // The newest checkpoint that counts.
 std::optional<Checkpoint> Newest(const Job& job) {

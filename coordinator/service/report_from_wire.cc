@@ -143,6 +143,10 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
     case v1::WorkerReport::kExportReady:
       result.what = cluster::ExportReady{report.export_ready().path()};
       break;
+    case v1::WorkerReport::kNotice:
+      result.what = cluster::Notice{report.notice().reason(), report.notice().message(),
+                                    report.notice().step()};
+      break;
     case v1::WorkerReport::kExported:
       result.what = cluster::Exported{report.exported().path()};
       break;

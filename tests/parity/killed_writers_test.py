@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests import bazel
+from tests import bazel, cases
 from tests.parity import checkpoints, cluster, sessions, workloads
 
 CALLS = "write,pwrite64,fsync,fallocate,rename,renameat2,mkdir"
@@ -20,6 +20,8 @@ FAULTS = {
 }
 # Which call is hit: each of the first ones, then some of them, up to more than any thread makes.
 WHEN = [*range(1, 9), *range(9, 60, 3), *range(60, 600, 13)]
+if not cases.all_are_run():
+    WHEN = [*range(1, 5), *range(5, 60, 4), *range(60, 600, 60)]
 
 
 def contents(path):
@@ -128,10 +130,20 @@ def offline(folder):
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-@pytest.mark.parametrize(
-    "make, fault",
-    [*itertools.product([gather, consolidate, offline], FAULTS), (export, "kill")],
-)
+# The first ones show each writer and each fault.
+WRITERS = [
+    *itertools.product([offline], FAULTS),
+    (consolidate, "kill"),
+    (gather, "full"),
+    (consolidate, "broken"),
+    (consolidate, "full"),
+    (gather, "kill"),
+    (gather, "broken"),
+    (export, "kill"),
+]
+
+
+@pytest.mark.parametrize("make, fault", cases.first_ones(WRITERS, 4))
 def test_there_is_the_old_one_or_the_new_one(make, fault, tmp_path):
     writer = make(tmp_path)
     calls, injected = FAULTS[fault]
@@ -152,8 +164,8 @@ def test_there_is_the_old_one_or_the_new_one(make, fault, tmp_path):
         assert writer.others() == [], when
     else:
         pytest.fail(f"a thread made {WHEN[-1]} of the calls")
-    assert hits >= 5, hits
-    assert olds >= 3, olds
+    assert hits >= 3, hits
+    assert olds >= 2, olds
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
@@ -195,4 +207,4 @@ def test_a_checkpoint_is_whole_or_it_has_no_name(tmp_path):
             assert len(checkpoints.all_steps(tmp_path / "ckpt", "job")) == 2
             break
         hits += 1
-    assert hits >= 5 and whole >= 2, (hits, whole)
+    assert hits >= 3 and whole >= 2, (hits, whole)

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from tests.bazel import runfile
 from tests import exports
@@ -228,6 +228,50 @@ def test_the_optimizers_state_in_python(cluster):
     refused = muster.cli("gather-optimizer-state", "job", "--out", "/", expect=2).err
     assert "expected the absolute path of a file" in refused
     muster.cli("stop", "job", "--wait")
+
+
+def test_the_model_as_a_folder(cluster):
+    """While the job runs, and from its checkpoint when it has ended."""
+    muster = cluster
+    muster.agent("node", slots=2)
+    job_file = write_job(
+        muster, stages=[{"fit": {"steps": 100000}}], strategy={"fsdp": {}}, export=None
+    )
+    muster.cli("submit", job_file, "--id", "job")
+    await_state(muster, "job", "RUNNING")
+    folder = muster.folder / "new/model"
+    command = ("consolidate", "job", "--out", folder)
+    done = muster.cli(*command, "--wait", "-o", "json").json()
+    model = done["result"]["consolidated_model"]
+    assert model["path"] == str(folder) and model["step"] == done["applied_at_step"]
+    assert sorted(model["files"]) == ["config.json", "model.safetensors"]
+    assert int(model["bytes"]) == (folder / "model.safetensors").stat().st_size
+    assert len(load_file(folder / "model.safetensors")) > 10
+    again = muster.cli(*command, "--wait", expect=1).out
+    assert "the folder exists and is not empty" in again
+    text = muster.cli(*command, "--overwrite", "--dtype", "bfloat16", "--wait").out
+    assert "in 2 files" in text and "training waited" in text
+    tensors = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    assert [found.name for found in folder.parent.iterdir()] == ["model"]
+
+    # Killed while the operation is under way or before: the next generation carries it out.
+    other = muster.folder / "new/other"
+    left = muster.cli("consolidate", "job", "--out", other, "-o", "json").json()
+    kill_a_worker(muster)
+    harness.eventually(lambda: operation(muster, left["name"])["done"], "it is done")
+    assert "error" not in operation(muster, left["name"])
+    assert sorted(found.name for found in other.parent.iterdir()) == ["model", "other"]
+
+    assert "absolute path" in muster.cli("consolidate", "job", "--out", "/", expect=2).err
+    muster.cli("stop", "job", "--wait")
+    muster.cli("wait", "job", expect=103)
+    late = muster.cli("consolidate", "job", "--out", muster.folder / "late", expect=1).err
+    checkpoint = late.split("`muster consolidate ")[1].split(" --out")[0]
+    muster.cli("consolidate", checkpoint, "--out", muster.folder / "late")
+    assert (muster.folder / "late/model.safetensors").exists()
+    wrong = muster.cli("consolidate", checkpoint, "--out", "x", "--hold", expect=2).err
+    assert "--hold and --wait are for a running job" in wrong
 
 
 def test_masks_that_differ_end_the_job_by_name(cluster):

@@ -181,6 +181,11 @@ struct Fill {
   void operator()(const train::ExportReady& event) const {
     report.mutable_export_ready()->set_path(event.path);
   }
+  void operator()(const train::Notice& event) const {
+    report.mutable_notice()->set_reason(event.reason);
+    report.mutable_notice()->set_message(ValidUtf8(event.message));
+    report.mutable_notice()->set_step(event.step);
+  }
   void operator()(const train::Exported& event) const {
     report.mutable_exported()->set_path(event.path);
   }

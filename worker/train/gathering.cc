@@ -119,7 +119,8 @@ absl::Status Gathering::Export(const ExportConfig& config) {
   task.told = [reports = parts_.reports, path = config.path,
                step = parts_.session_state->step](const absl::StatusOr<Written>& written) {
     if (written.ok()) return reports->Report(Exported{path});
-    reports->Report(CheckpointFailed{step, Message(Annotate(written.status(), "export.path"))});
+    reports->Report(
+        Notice{"EXPORT_FAILED", Message(Annotate(written.status(), "export.path")), step});
   };
   return Begin(std::move(task), /*hold=*/false);
 }

@@ -187,10 +187,11 @@ TEST_F(GatheringTest, AnExportThatFailsIsReportedAndTheNextOneIsTried) {
     ASSERT_TRUE(gathering.Export(config).ok());
     ASSERT_TRUE(background_->Await().ok());
     ASSERT_EQ(outside_.events.size(), 1);
-    const auto* failed = std::get_if<CheckpointFailed>(&outside_.events[0]);
+    const auto* failed = std::get_if<Notice>(&outside_.events[0]);
     ASSERT_NE(failed, nullptr);
     EXPECT_EQ(failed->step, 3);
-    EXPECT_EQ(failed->reason.rfind("export.path: ", 0), 0) << failed->reason;
+    EXPECT_EQ(failed->reason, "EXPORT_FAILED");
+    EXPECT_EQ(failed->message.rfind("export.path: ", 0), 0) << failed->message;
     EXPECT_EQ(*files::ReadFile(config.path), "somebody's");
     std::filesystem::remove(config.path);
     ASSERT_TRUE(gathering.Export(config).ok());

@@ -209,12 +209,19 @@ struct Exported {
   std::string path;
 };
 
+// Something that people should know. `reason`: a stable code in UPPER_SNAKE_CASE.
+struct Notice {
+  std::string reason;
+  std::string message;
+  int64_t step = 0;  // optimizer steps done
+};
+
 // A v1::StepMetrics holds the measurements of a step or of a validation pass, without the
 // generation.
 using Event =
     std::variant<SessionStarted, StageStarted, v1::StepMetrics, RanksJoined, CheckpointWritten,
                  CheckpointFailed, CheckpointBad, CheckpointsFound, CommandApplied, CommandFinished,
-                 TrainabilityReport, ExportReady, Exported>;
+                 TrainabilityReport, ExportReady, Exported, Notice>;
 
 // Allows exported weights to get their final name. Thread-safe.
 class ExportGate {

@@ -208,6 +208,8 @@ absl::Status SessionImpl::AwaitWeights() {
 absl::Status SessionImpl::Export() {
   if (!export_.has_value()) return absl::OkStatus();
   reports_.Progress("exporting the weights");
+  // An export during training has the same names.
+  RETURN_IF_ERROR(background_.Await());
   RETURN_IF_ERROR(AwaitParameters());
   RETURN_IF_ERROR(finite_->Check(session_state_.step, strategy()));
   RETURN_IF_ERROR(export_->Write(*model_, strategy()));

@@ -154,7 +154,14 @@ absl::Status SessionImpl::AgreeOnWeights() {
   const checkpoint::WeightsReport& report = weights_->report();
   if (reports_.leader()) {
     spdlog::info("{}: {}", kWeights, Describe(report));
-    if (!report.other_config.empty()) spdlog::warn("{}: {}", kWeights, report.other_config);
+    reports_.Report(Notice{"WEIGHTS_TAKEN", absl::StrCat(kWeights, ": ", Describe(report)),
+                           session_state_.step});
+    if (!report.other_config.empty()) {
+      spdlog::warn("{}: {}", kWeights, report.other_config);
+      reports_.Report(Notice{"WEIGHTS_OF_ANOTHER_MODEL",
+                             absl::StrCat(kWeights, ": ", report.other_config),
+                             session_state_.step});
+    }
   }
   // A file that is another one on some node would give the ranks parts of different models.
   return AgreeOn("the weights", LinesOf(report), parts_.control);
@@ -412,6 +419,9 @@ absl::Status SessionImpl::ImportOptimizerState() {
   if (!reports_.leader()) return absl::OkStatus();
   for (const std::string& difference : source->differences()) {
     spdlog::warn("{}: {}: {}", kSetting, path, difference);
+    reports_.Report(Notice{"OPTIMIZER_STATE_DIFFERS",
+                           absl::StrCat(kSetting, ": ", path, ": ", difference),
+                           session_state_.step});
   }
   return absl::OkStatus();
 }

@@ -10,7 +10,6 @@
 namespace muster::cli {
 namespace {
 
-constexpr char kEraseLine[] = "\r\x1b[K";
 
 // Samples of all ranks in one step.
 uint64_t SamplesPerStep(const v1::JobSpec& spec) {

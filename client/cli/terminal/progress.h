@@ -11,6 +11,9 @@
 
 namespace muster::cli {
 
+// For a terminal: the line is empty, and the next text begins it anew.
+inline constexpr char kEraseLine[] = "\r\x1b[K";
+
 enum class ProgressForm {
   kTerminal,  // one line that is redrawn, below the lines of events
   kPlain,     // lines only, few of them
