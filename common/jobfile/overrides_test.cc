@@ -162,9 +162,9 @@ INSTANTIATE_TEST_SUITE_P(
              "--set optimizer.adamw.betas: optimizer.adamw.betas[1]: found 'x'"},
         Case{"AnotherAlternative",
              {"optimizer.sgd.lr=0.1"},
-             "--set optimizer.sgd.lr: optimizer.sgd: only one of adamw, sgd, lion, adam is "
-             "allowed, and optimizer.adamw is given; to replace it, write --set 'optimizer={sgd: "
-             "...}'"},
+             "--set optimizer.sgd.lr: optimizer.sgd: only one of adamw, sgd, lion, adam, adadelta "
+             "is allowed, and optimizer.adamw is given; to replace it, write --set "
+             "'optimizer={sgd: ...}'"},
         Case{"AnotherAlternativeOfAnotherSetting",
              {"schedule.constant=", "schedule.warmup_cosine.warmup_steps=1"},
              "schedule.constant is given"},

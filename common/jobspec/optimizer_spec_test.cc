@@ -92,6 +92,12 @@ TEST(ResolveDefaults, FillsLion) {
       "schedule { constant {} }");
 }
 
+TEST(ResolveDefaults, FillsAdadelta) {
+  ExpectResolved("optimizer { adadelta {} }",
+                 "optimizer { adadelta { lr: 1 rho: 0.9 eps: 1e-6 weight_decay: 0 } } "
+                 "on_nan: FAIL schedule { constant {} }");
+}
+
 TEST(ResolveDefaults, FillsTheLossScaleOfFloat16Only) {
   const std::string rest = std::string(kSgd) + "schedule { constant {} } ";
   ExpectResolved("precision: BFLOAT16", rest + "precision: BFLOAT16");
@@ -192,6 +198,8 @@ TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {
       {"precision: FLOAT16 loss_scale { growth_interval: 16777217 }", "loss_scale.growth_interval",
        "found 16777217"},
       {"optimizer { sgd { lr: 1 nesterov: true } }", "optimizer.sgd.nesterov", "momentum is 0"},
+      {"optimizer { adadelta { rho: 1 } }", "optimizer.adadelta.rho",
+       "found 1; allowed: from 0 to below 1"},
       {"optimizer { lion {} }", "optimizer.lion.lr", "allowed: a number above 0"},
       {"optimizer { lion { lr: 1 betas: 1 betas: 0.5 } }", "optimizer.lion.betas[0]", "found 1"},
       {"optimizer { sgd { lr: 1 } groups { match: \"a\" } }", "optimizer.groups[0]",

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,11 +40,11 @@ absl::Status Check(const Contents& contents) {
         absl::StrCat("state ", item.slot, "/", item.parameter, ": there is no such parameter"));
   }
   const std::string& kind = contents.optimizer.kind;
-  for (const char* const known : {"adamw", "adam", "sgd", "lion"}) {
+  for (const char* const known : {"adamw", "adam", "sgd", "lion", "adadelta"}) {
     if (kind == known) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("optimizer: expected adamw, adam, sgd or lion, found '", kind, "'"));
+      absl::StrCat("optimizer: expected adamw, adam, sgd, lion or adadelta, found '", kind, "'"));
 }
 
 void WriteSetting(const std::string& name, const std::vector<double>& values,
@@ -72,9 +73,11 @@ void WriteDefaults(const std::string& kind, PickleWriter* pickle) {
     pickle->Float(0);
   }
   if (kind == "lion") return;  // torch.optim has none
+  if (kind == "adadelta") write("capturable", false);
   write("maximize", false);
   write("differentiable", false);
   for (const char* choice : {"foreach", "fused"}) {
+    if (kind == "adadelta" && choice == std::string_view("fused")) continue;  // it has none
     pickle->Text(choice);
     pickle->None();
   }

@@ -81,6 +81,7 @@ JOBS = {
     "AdamSpec": {"optimizer": {"adam": {"lr": 0.1}}},
     "SgdSpec": {},
     "LionSpec": {"optimizer": {"lion": {"lr": 0.1}}},
+    "AdadeltaSpec": {"optimizer": {"adadelta": {}}},
     "ParameterGroup": {
         "optimizer": {"sgd": {"lr": 0.1}, "groups": [{"match": "*", "weight_decay": 0.5}]}
     },

@@ -91,7 +91,8 @@ TEST_F(Device, OptimizersStepAsOnTheCpuAndSkipByAFlag) {
   for (const optim::OptimizerOptions& options :
        {optim::OptimizerOptions(optim::AdamWOptions{.weight_decay = 0.1}),
         optim::OptimizerOptions(optim::SgdOptions{.momentum = 0.9}),
-        optim::OptimizerOptions(optim::LionOptions{.weight_decay = 0.1})}) {
+        optim::OptimizerOptions(optim::LionOptions{.weight_decay = 0.1}),
+        optim::OptimizerOptions(optim::AdadeltaOptions{.weight_decay = 0.1})}) {
     const at::Tensor here = Numbers(1000, 1), there = here.to(kGpu);
     auto on_cpu = *optim::CreateOptimizer({{"p", here}}, options);
     auto on_gpu = *optim::CreateOptimizer({{"p", there}}, options);

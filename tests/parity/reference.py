@@ -207,6 +207,7 @@ OPTIMIZERS = {
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
     "lion": Lion,
+    "adadelta": torch.optim.Adadelta,
 }
 
 

@@ -218,7 +218,8 @@ TEST_F(GatherTest, AFolderThatCannotBeMadeAndAnUnknownOptimizerAreNamed) {
   temporary_ = "file/.state.tmp";
   EXPECT_THAT(Error(Run()), AllOf(HasSubstr("rank 0: "), HasSubstr("file")));
   records_.optimizer.kind = "adagrad";
-  EXPECT_THAT(Error(Run()), HasSubstr("expected adamw, adam, sgd or lion, found 'adagrad'"));
+  EXPECT_THAT(Error(Run()),
+              HasSubstr("expected adamw, adam, sgd, lion or adadelta, found 'adagrad'"));
 }
 
 }  // namespace

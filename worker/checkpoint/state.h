@@ -18,8 +18,8 @@
 
 namespace muster::checkpoint {
 
-// One whole tensor of the state. `slot` is "param", "buffer", "exp_avg", "exp_avg_sq", "step" (a
-// scalar, shape []), "momentum_buffer" or "scaler".
+// One whole tensor of the state. `slot` is "param", "buffer", "scaler", or one of the optimizer's:
+// "exp_avg", "step" (a scalar, shape []).
 struct StateItem {
   std::string slot;
   std::string parameter;  // the parameter's full name, or the buffer's

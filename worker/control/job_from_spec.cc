@@ -97,6 +97,12 @@ absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) 
                                           .eps = spec.adam().eps(),
                                           .weight_decay = spec.adam().weight_decay()};
       break;
+    case v1::OptimizerSpec::kAdadelta:
+      optimizer.lr = spec.adadelta().lr();
+      optimizer.kind = optim::AdadeltaOptions{.rho = spec.adadelta().rho(),
+                                              .eps = spec.adadelta().eps(),
+                                              .weight_decay = spec.adadelta().weight_decay()};
+      break;
     case v1::OptimizerSpec::KIND_NOT_SET:
       return Missing("optimizer");
   }

@@ -174,6 +174,11 @@ TEST(JobFromSpec, OptionsOfOptimizersAreThoseOfTheJobFile) {
   EXPECT_EQ(lion.beta1, 0.25);
   EXPECT_EQ(lion.beta2, 0.5);
   EXPECT_EQ(lion.weight_decay, 2);
+  const auto adadelta =
+      std::get<optim::AdadeltaOptions>(kind("adadelta { lr: 1 rho: 0.25 eps: 3 weight_decay: 2 }"));
+  EXPECT_EQ(adadelta.rho, 0.25);
+  EXPECT_EQ(adadelta.eps, 3);
+  EXPECT_EQ(adadelta.weight_decay, 2);
 }
 
 TEST(JobFromSpec, WithoutTrainingThereIsNoOptimizer) {

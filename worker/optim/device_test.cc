@@ -75,6 +75,23 @@ TEST(OptimizersOnADevice, HaveTheBitsAndTheStateOfTheCpu) {
   }
 }
 
+// LibTorch's square root of float32 is not rounded correctly on every CPU (MKL's), so the last bits
+// of a change differ: by 2^-22 of it at most, for there are two roots in it, and twice that of its
+// square.
+TEST(AdadeltaOnADevice, HasTheNumbersOfTheCpu) {
+  const OptimizerOptions options = AdadeltaOptions{.weight_decay = 0.1};
+  const Trained here = Train(options, at::kCPU), there = Train(options, device::StandInDevice());
+  for (size_t i = 0; i < here.parameters.size(); ++i) {
+    EXPECT_TRUE(there.parameters[i].cpu().allclose(here.parameters[i], 1e-6, 1e-7)) << i;
+  }
+  ASSERT_EQ(there.state.size(), here.state.size());
+  for (size_t i = 0; i < here.state.size(); ++i) {
+    EXPECT_EQ(there.state[i].tensor.device(), device::StandInDevice());
+    EXPECT_TRUE(there.state[i].tensor.cpu().allclose(here.state[i].tensor, 2e-6, 0))
+        << here.state[i].slot << " of " << here.state[i].parameter;
+  }
+}
+
 // Squares are added in float64, in another order than on the CPU: 40 additions of relative error
 // 2^-53 each change the float32 of the norm by its last bit at most.
 TEST(ClippingOnADevice, HasTheNormOfTheCpu) {
@@ -102,7 +119,8 @@ TEST(OptimizersOnADevice, ChangeNothingInAStepThatIsSkipped) {
   for (const c10::Device device : {c10::Device(at::kCPU), device::StandInDevice()}) {
     for (const OptimizerOptions& options : {OptimizerOptions(AdamWOptions{.weight_decay = 0.1}),
                                             OptimizerOptions(SgdOptions{.momentum = 0.9}),
-                                            OptimizerOptions(LionOptions{.weight_decay = 0.1})}) {
+                                            OptimizerOptions(LionOptions{.weight_decay = 0.1}),
+                                            OptimizerOptions(AdadeltaOptions{})}) {
       // `plain` makes only the steps that `skipping` does not skip.
       std::vector<at::Tensor> parameters;
       std::vector<std::unique_ptr<Optimizer>> optimizers;

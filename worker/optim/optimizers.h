@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/optim/adadelta.h"
 #include "worker/optim/adamw.h"
 #include "worker/optim/lion.h"
 #include "worker/optim/optimizer.h"
@@ -15,13 +16,15 @@
 
 namespace muster::optim {
 
-using OptimizerOptions = std::variant<AdamWOptions, SgdOptions, LionOptions, AdamOptions>;
+using OptimizerOptions =
+    std::variant<AdamWOptions, SgdOptions, LionOptions, AdamOptions, AdadeltaOptions>;
 
 // The factory of each optimizer. If an alternative has none, CreateOptimizer does not compile.
 inline auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }
 inline auto FactoryOf(const SgdOptions&) { return &CreateSgd; }
 inline auto FactoryOf(const LionOptions&) { return &CreateLion; }
 inline auto FactoryOf(const AdamOptions&) { return &CreateAdam; }
+inline auto FactoryOf(const AdadeltaOptions&) { return &CreateAdadelta; }
 
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
 inline absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(

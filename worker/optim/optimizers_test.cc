@@ -26,7 +26,8 @@ TEST(CreateOptimizer, MakesTheOneThatTheOptionsAreOf) {
   EXPECT_EQ(SlotsOf(SgdOptions{}), Names{});
   EXPECT_EQ(SlotsOf(LionOptions{}), Names{"exp_avg"});
   EXPECT_EQ(SlotsOf(AdamOptions{}), (Names{"exp_avg", "exp_avg_sq", "step"}));
-  EXPECT_EQ(std::variant_size_v<OptimizerOptions>, 4u) << "one that is not listed here";
+  EXPECT_EQ(SlotsOf(AdadeltaOptions{}), (Names{"square_avg", "acc_delta", "step"}));
+  EXPECT_EQ(std::variant_size_v<OptimizerOptions>, 5u) << "one that is not listed here";
 }
 
 TEST(CreateOptimizer, HandsOverParametersAndOptions) {
@@ -46,7 +47,8 @@ TEST(CreateOptimizer, HandsOverParametersAndOptions) {
 TEST(CreateOptimizer, NamesAParameterThatDoesNotFit) {
   for (const OptimizerOptions& options :
        {OptimizerOptions(AdamWOptions{}), OptimizerOptions(SgdOptions{}),
-        OptimizerOptions(LionOptions{}), OptimizerOptions(AdamOptions{})}) {
+        OptimizerOptions(LionOptions{}), OptimizerOptions(AdamOptions{}),
+        OptimizerOptions(AdadeltaOptions{})}) {
     const auto refused = CreateOptimizer({{"p", at::zeros({3}, at::kLong)}}, options).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(std::string(refused.message()).find("parameter 'p'"), std::string::npos) << refused;

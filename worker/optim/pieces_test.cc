@@ -13,6 +13,7 @@
 
 #include "ATen/ops/empty.h"
 #include "gtest/gtest.h"
+#include "worker/optim/adadelta.h"
 #include "worker/optim/adamw.h"
 #include "worker/optim/lion.h"
 #include "worker/optim/sgd.h"
@@ -48,7 +49,9 @@ const Kind kKinds[] = {
                         {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
      }},
     {"Lion",
-     [](auto parameters) { return CreateLion(std::move(parameters), {.weight_decay = 0.1}); }}};
+     [](auto parameters) { return CreateLion(std::move(parameters), {.weight_decay = 0.1}); }},
+    {"Adadelta",
+     [](auto parameters) { return CreateAdadelta(std::move(parameters), {.weight_decay = 0.1}); }}};
 
 class Pieces : public testing::TestWithParam<int> {
  protected:

@@ -42,6 +42,12 @@ std::pair<std::string, OptimizerSettings> SettingsOf(const optim::OptimizerOptio
                                           {"eps", {adam.eps}},
                                           {"weight_decay", decay(adam.weight_decay)}}};
                                },
+                               [&](const optim::AdadeltaOptions& adadelta) -> Result {
+                                 return {"adadelta",
+                                         {{"rho", {adadelta.rho}},
+                                          {"eps", {adadelta.eps}},
+                                          {"weight_decay", decay(adadelta.weight_decay)}}};
+                               },
                                [&](const optim::LionOptions& lion) -> Result {
                                  return {"lion",
                                          {{"betas", {lion.beta1, lion.beta2}},

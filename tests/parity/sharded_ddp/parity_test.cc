@@ -16,6 +16,23 @@ INSTANTIATE_TEST_SUITE_P(All, PairwiseParity, testing::ValuesIn(PairwiseCases())
 
 TEST_P(PairwiseParity, StateAfterEveryStepIsThatOfDdp) { ExpectParity(GetParam()); }
 
+// Optimizers that are not in the pairs.
+class OtherOptimizers : public testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(All, OtherOptimizers,
+                         testing::Values(Case{.model = ModelKind::kGpt2,
+                                              .optimizer = OptimizerKind::kAdadelta,
+                                              .clip = Clip::kOn,
+                                              .world_size = 3},
+                                         Case{.model = ModelKind::kMixed,
+                                              .optimizer = OptimizerKind::kAdadelta,
+                                              .precision = PrecisionKind::kFloat16,
+                                              .accumulate = Accumulate::kThree,
+                                              .world_size = 4}),
+                         [](const auto& info) { return Name(info.param); });
+
+TEST_P(OtherOptimizers, StateAfterEveryStepIsThatOfDdp) { ExpectParity(GetParam()); }
+
 class Bfloat16Reduction : public testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Bfloat16Reduction,

@@ -32,6 +32,10 @@ train::Job JobOf(const Case& one, const train::StrategyConfig& strategy) {
       job.optimizer =
           train::OptimizerConfig{kLionRate, optim::LionOptions{.weight_decay = 0.3}, groups};
       break;
+    case OptimizerKind::kAdadelta:
+      job.optimizer = train::OptimizerConfig{
+          kAdadeltaRate, optim::AdadeltaOptions{.eps = 1e-5, .weight_decay = 0.1}, groups};
+      break;
   }
   job.schedule = optim::Constant{.warmup_steps = 2};
   job.batch = {.per_rank = 2, .accumulate = one.micro_batches()};

@@ -36,6 +36,7 @@ namespace muster::parity {
 inline constexpr double kAdamWRate = 1e-3;
 inline constexpr double kSgdRate = 0.05;
 inline constexpr double kLionRate = 1e-3;
+inline constexpr double kAdadeltaRate = 1;
 // Below the norms of most gradients here.
 inline constexpr double kMaxNorm = 0.2;
 

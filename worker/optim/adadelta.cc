@@ -1,0 +1,138 @@
+#include "worker/optim/adadelta.h"
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "ATen/TensorOperators.h"
+#include "ATen/ops/ne.h"
+#include "ATen/ops/where.h"
+#include "c10/core/GradMode.h"
+#include "common/status/status.h"
+#include "worker/device/host_values.h"
+#include "worker/optim/parameter_list.h"
+
+namespace muster::optim {
+namespace {
+
+// In the type of the parameter; each element by itself, so that pieces have the bits of the whole.
+template <typename T>
+struct Numbers {
+  T rho, rest;  // rest: 1 - rho
+  T eps;
+  T decay;
+  T rate;
+};
+
+// What one step uses and changes of a parameter.
+struct Tensors {
+  at::Tensor gradient, parameter, square_avg, acc_delta, step;
+};
+
+template <typename T>
+void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* parameters,
+                  T* square_avgs, T* acc_deltas) {
+  for (int64_t i = 0; i < count; ++i) {
+    const T g = gradients[i] + parameters[i] * by.decay;
+    const T square = square_avgs[i] * by.rho + g * by.rest * g;
+    const T delta = std::sqrt(acc_deltas[i] + by.eps) / std::sqrt(square + by.eps) * g;
+    square_avgs[i] = square;
+    acc_deltas[i] = acc_deltas[i] * by.rho + delta * by.rest * delta;
+    parameters[i] = parameters[i] - delta * by.rate;
+  }
+}
+
+// tensor = value, if `skip` is not 1.
+void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip) {
+  tensor.copy_(skip.defined() ? at::where(skip.ne(0), tensor, value) : value);
+}
+
+template <typename T>
+void StepTensor(const AdadeltaOptions& options, const ParameterClass& alike, double rate,
+                const Tensors& of, const at::Tensor& skip) {
+  const Numbers<T> by = {.rho = static_cast<T>(options.rho),
+                         .rest = static_cast<T>(1 - options.rho),
+                         .eps = static_cast<T>(options.eps),
+                         .decay = static_cast<T>(alike.weight_decay),
+                         .rate = static_cast<T>(rate)};
+  if (!of.parameter.is_cpu()) {
+    const c10::NoGradGuard no_grad;
+    const at::Tensor g = of.gradient + of.parameter * by.decay;
+    const at::Tensor square = (of.square_avg * by.rho).add_((g * by.rest).mul_(g));
+    const at::Tensor delta =
+        (of.acc_delta + by.eps).sqrt_().div_((square + by.eps).sqrt_()).mul_(g);
+    Assign(of.square_avg, square, skip);
+    Assign(of.acc_delta, (of.acc_delta * by.rho).add_((delta * by.rest).mul_(delta)), skip);
+    Assign(of.parameter, of.parameter - delta * by.rate, skip);
+    Assign(of.step, of.step + 1, skip);
+    return;
+  }
+  if (skip.defined() && device::HostValues<float>(skip)[0] == 1.0f) return;
+  of.parameter.unsafeGetTensorImpl()->bump_version();  // as an operation of torch's in place does
+  StepElements(by, of.parameter.numel(), device::HostValues<T>(of.gradient).data(),
+               device::MutableHostValues<T>(of.parameter).data(),
+               device::MutableHostValues<T>(of.square_avg).data(),
+               device::MutableHostValues<T>(of.acc_delta).data());
+  device::MutableHostValues<float>(of.step)[0] += 1.0f;
+}
+
+std::vector<StateSlot> AdadeltaSlots() {
+  return {{"square_avg"}, {"acc_delta"}, {"step", /*scalar=*/true}};
+}
+
+class Adadelta : public Optimizer {
+ public:
+  Adadelta(ParameterList parameters, const AdadeltaOptions& options)
+      : options_(options),
+        parameters_(std::move(parameters)),
+        square_avgs_(StateOf(parameters_, 0)),
+        acc_deltas_(StateOf(parameters_, 1)),
+        steps_(StateOf(parameters_, 2, /*scalar=*/true)) {}
+
+  std::vector<StateSlot> Slots() const override { return AdadeltaSlots(); }
+
+  std::vector<NamedTensor> State() override {
+    std::vector<NamedTensor> state;
+    for (size_t i = 0; i < parameters_.names.size(); ++i) {
+      state.push_back({parameters_.names[i], "square_avg", square_avgs_[i]});
+      state.push_back({parameters_.names[i], "acc_delta", acc_deltas_[i]});
+      state.push_back({parameters_.names[i], "step", steps_[i]});
+    }
+    return state;
+  }
+
+ private:
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket,
+                      const at::Tensor& skip) override {
+    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    for (const auto& [number, gradients] : all) {
+      const ParameterClass& alike = parameters_.classes[number];
+      const double rate = learning_rate * alike.lr_scale;
+      const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
+      for (size_t k = 0; k < alike.members.size(); ++k) {
+        const size_t i = alike.members[k];
+        step(options_, alike, rate,
+             {gradients[k], parameters_.tensors[i], square_avgs_[i], acc_deltas_[i], steps_[i]},
+             skip);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const AdadeltaOptions options_;
+  const ParameterList parameters_;
+  const std::vector<at::Tensor> square_avgs_;
+  const std::vector<at::Tensor> acc_deltas_;
+  const std::vector<at::Tensor> steps_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdadelta(
+    std::vector<OptimizedParameter> parameters, const AdadeltaOptions& options) {
+  ASSIGN_OR_RETURN(ParameterList list,
+                   MakeParameterList(std::move(parameters), options.weight_decay, AdadeltaSlots()));
+  return std::make_unique<Adadelta>(std::move(list), options);
+}
+
+}  // namespace muster::optim
