@@ -129,7 +129,6 @@ def offline(folder):
     return Writer(command, path, {"config.json": b"old"}, made(command, path, folder))
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 # The first ones show each writer and each fault.
 WRITERS = [
     *itertools.product([offline], FAULTS),
@@ -143,6 +142,7 @@ WRITERS = [
 ]
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 @pytest.mark.parametrize("make, fault", cases.first_ones(WRITERS, 4))
 def test_there_is_the_old_one_or_the_new_one(make, fault, tmp_path):
     writer = make(tmp_path)

@@ -154,8 +154,10 @@ absl::Status SessionImpl::AgreeOnWeights() {
   const checkpoint::WeightsReport& report = weights_->report();
   if (reports_.leader()) {
     spdlog::info("{}: {}", kWeights, Describe(report));
-    reports_.Report(Notice{"WEIGHTS_TAKEN", absl::StrCat(kWeights, ": ", Describe(report)),
-                           session_state_.step});
+    if (job_.spec.model().has_weights_from()) {
+      reports_.Report(Notice{"WEIGHTS_TAKEN", absl::StrCat(kWeights, ": ", Describe(report)),
+                             session_state_.step});
+    }
     if (!report.other_config.empty()) {
       spdlog::warn("{}: {}", kWeights, report.other_config);
       reports_.Report(Notice{"WEIGHTS_OF_ANOTHER_MODEL",
