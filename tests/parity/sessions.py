@@ -9,7 +9,7 @@ from tests import bazel
 from tests.parity import checkpoints, cluster
 
 
-def run(spec, folder, changes=None, start=None, commands=()):
+def run(spec, folder, changes=None, start=None, commands=(), job_id="job"):
     """The folders of the checkpoints, by step. `changes`: {steps done: rules of trainability};
     `start`: folder of the checkpoint to go on from; `commands`: further ones. Needs
     //worker/control:muster-session."""
@@ -18,12 +18,12 @@ def run(spec, folder, changes=None, start=None, commands=()):
         for done, rules in sorted((changes or {}).items())
         if rules
     ]
-    errors = errors_of(spec, folder, [*steering, *commands], start)
+    errors = errors_of(spec, folder, [*steering, *commands], start, job_id)
     assert errors == [], errors
-    return checkpoints.all_steps(folder / "checkpoints", "job")
+    return checkpoints.all_steps(folder / "checkpoints", job_id)
 
 
-def errors_of(spec, folder, commands, start=None):
+def errors_of(spec, folder, commands, start=None, job_id="job"):
     """What muster-session says of commands that failed. It saves every step of the job."""
     folder.mkdir()
     spec = checkpoints.with_checkpoints(spec, folder)
@@ -32,11 +32,11 @@ def errors_of(spec, folder, commands, start=None):
     command = [
         bazel.runfile("worker/control/muster-session"),
         folder / "job.yaml",
-        "--commands",
-        folder / "commands",
+        *("--job", job_id),
+        *("--commands", folder / "commands"),
     ]
     if start is not None:
-        own = folder / "checkpoints/job" / start.name
+        own = folder / "checkpoints" / job_id / start.name
         shutil.copytree(start, own)
         # It is the same process of the same generation for the folder, which so is not taken for
         # another's.

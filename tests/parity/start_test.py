@@ -1,12 +1,17 @@
 """A job that begins with another job's checkpoint (`start:`), of another strategy and world size.
 
-`everything` goes on as the other job would have. `weights+optimizer` is what a job does that is
+`everything` goes on as the other job would have: before the first step it has every element of the
+other's checkpoint, to the bit, and after each step what the other job then had. That takes the same
+samples and rates, so the losses are the same too. `weights+optimizer` is what a job does that is
 given the other one's weights (`model.weights`) and the state of its optimizer (`optimizer.state`,
 which optimizer_state_test compares with Python). `weights` is what `model.weights` does. Equal is:
-to the bit, for the same world size and parameters that every strategy computes in the same order.
+to the bit, for the same world size; every strategy adds in the same order, however its buckets or
+units are cut.
 """
 
+import itertools
 import json
+import random
 
 import pytest
 from safetensors.torch import save_file
@@ -22,6 +27,7 @@ STRATEGIES = {
 OTHER = {"ddp": "fsdp", "sharded_ddp": "ddp", "fsdp": "sharded_ddp"}
 LATE = "transformer.h.0.mlp.c_fc.weight"
 NEVER = "transformer.wpe.weight"
+ONE_LAYER = "transformer.h.1.*"
 STEPS, TAKEN = 8, 5
 # Other world sizes sum gradients in another order.
 TOLERANCE = 1e-6
@@ -76,22 +82,71 @@ def assert_equal(found, expected, tolerance):
         assert difference <= tolerance, (name, difference)
 
 
-CASES = cases.every_value(STRATEGIES, [1, 2, 3], [1, 2, 4])
+# The same strategies, with what is reduced or gathered together cut otherwise.
+CUT_OTHERWISE = {
+    "ddp": {"ddp": {"bucket_mb": 0.003}},
+    "sharded_ddp": {"sharded_ddp": {"bucket_mb": 0.003}},
+    "fsdp": {"fsdp": {"unit": ["transformer.wte", "*.h.1"], "replicate": ["*ln_*"]}},
+}
+# What is frozen and freed: {steps done: rules}. All but one layer is frozen when the checkpoint is
+# made that the new job begins with, and freed a step later.
+TRAINED = {
+    "most": {3: [{"unfreeze": LATE}]},
+    "one layer": {3: [{"freeze": "*"}, {"unfreeze": ONE_LAYER}], 6: [{"unfreeze": "*"}]},
+}
+FROM = list(itertools.product(STRATEGIES, [1, 2, 3, 4]))
+# So that few pairs have each strategy together with each.
+TO = random.Random(1).sample(FROM, len(FROM))
+HOW = {
+    "as it was": ("most", STRATEGIES),
+    "one layer": ("one layer", STRATEGIES),
+    "cut otherwise": ("most", CUT_OTHERWISE),
+}
 
 
-@pytest.mark.parametrize("strategy, before, after", CASES)
-def test_everything_goes_on_as_the_other_job(tmp_path, source, strategy, before, after):
-    steps = source(strategy, before)["steps"]
-    spec = job(tmp_path, OTHER[strategy], after)
-    spec["start"] = {"checkpoint": str(steps[TAKEN]), "what": "everything"}
-    own = sessions.run(spec, tmp_path / "own")
-    assert sorted(own) == list(range(TAKEN + 1, STEPS + 1))
-    slots = ("param", "exp_avg", "exp_avg_sq", "step")
-    assert_equal(
-        checkpoints.read(own[STEPS], slots),
-        checkpoints.read(steps[STEPS], slots),
-        0 if before == after else TOLERANCE,
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The checkpoints of jobs, each of which is run once."""
+    made = {}
+
+    def get(strategy, world_size, trained):
+        if (strategy, world_size, trained) not in made:
+            folder = tmp_path_factory.mktemp("source")
+            made[strategy, world_size, trained] = sessions.run(
+                job(folder, strategy, world_size), folder / "run", TRAINED[trained]
+            )
+        return made[strategy, world_size, trained]
+
+    return get
+
+
+def name_of(value):
+    return value if isinstance(value, str) else "-".join(map(str, value))
+
+
+@pytest.mark.parametrize("one, other, how", cases.every_value(FROM, TO, HOW), ids=name_of)
+def test_everything_goes_on_as_the_other_job(tmp_path, sources, one, other, how):
+    (strategy, before), (own_strategy, after), (trained, cut) = one, other, HOW[how]
+    expected = sources(strategy, before, trained)
+    spec = job(tmp_path, own_strategy, after) | {"strategy": cut[own_strategy]}
+    spec["start"] = {"checkpoint": str(expected[TAKEN]), "what": "everything"}
+    later = {done: rules for done, rules in TRAINED[trained].items() if done > TAKEN}
+    save = {"at_step": TAKEN, "save_checkpoint": {}}
+    found = sessions.run(spec, tmp_path / "own", later, commands=[save], job_id="own")
+    # What was taken is there to the bit, before the first step.
+    checkpoints.assert_bitwise_equal(
+        checkpoints.read(found.pop(TAKEN)), checkpoints.read(expected[TAKEN])
     )
+    assert list(found) == list(range(TAKEN + 1, STEPS + 1))
+    for step in found:
+        assert_equal(
+            checkpoints.read(found[step]),
+            checkpoints.read(expected[step]),
+            0 if before == after else TOLERANCE,
+        )
+
+
+CASES = cases.every_value(STRATEGIES, [1, 2, 3], [1, 2, 4])
 
 
 @pytest.mark.parametrize("strategy, before, after", CASES)

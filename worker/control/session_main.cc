@@ -49,6 +49,7 @@ class NoCoordinator : public train::CommandSource, public train::EventSink {
 
 // What each of the jobs starts with.
 struct Inputs {
+  std::string job_id = "job";
   std::vector<train::Command> commands;
   std::vector<std::string> checkpoints;  // those that count, newest first
 };
@@ -74,7 +75,7 @@ absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
   NoCoordinator coordinator(&inputs.commands);
   const train::SessionParts parts{control,      gradients,    parameters,        files,
                                   &coordinator, &coordinator, inputs.checkpoints};
-  const train::Identity identity{"job", "instance", /*generation=*/1, rank, "incarnation"};
+  const train::Identity identity{inputs.job_id, "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
   return session->Run().status();
 }
@@ -141,6 +142,7 @@ int main(int argc, char** argv) {
   app.add_option("FILE", files, "job files")->required();
   std::string commands_file;
   muster::Inputs inputs;
+  app.add_option("--job", inputs.job_id, "id of each of the jobs");
   app.add_option("--commands", commands_file, "commands for each of the jobs: one per line");
   app.add_option("--from", inputs.checkpoints, "checkpoint to start from, in the job's folder");
   CLI11_PARSE(app, argc, argv);
