@@ -75,9 +75,9 @@ TEST(OptimizersOnADevice, HaveTheBitsAndTheStateOfTheCpu) {
   }
 }
 
-// LibTorch's square root of float32 is not rounded correctly on every CPU (MKL's), so the last bits
-// of a change differ: by 2^-22 of it at most, for there are two roots in it, and twice that of its
-// square.
+// On the CPU the optimizer's own loop takes the square roots, on a device LibTorch's operators do.
+// Their last bits may differ, and then those of a change do: by 2^-22 of it at most, for there are
+// two roots in it, and twice that of its square.
 TEST(AdadeltaOnADevice, HasTheNumbersOfTheCpu) {
   const OptimizerOptions options = AdadeltaOptions{.weight_decay = 0.1};
   const Trained here = Train(options, at::kCPU), there = Train(options, device::StandInDevice());
