@@ -49,14 +49,30 @@ std::string OptimizerOf(const Manifest& manifest) {
   return absl::StrCat(manifest.optimizer.kind, " (", absl::StrJoin(groups, "; "), ")");
 }
 
-std::string FrozenOf(const Manifest& manifest) {
-  std::vector<std::string> frozen;
+// The names of the parameters for which `chosen` is true.
+template <typename Chosen>
+std::string NamesOf(const Manifest& manifest, const Chosen& chosen) {
+  std::vector<std::string> names;
   for (const manifest::ParameterRecord& parameter : manifest.parameters) {
-    if (!parameter.trainable) frozen.push_back(parameter.name);
+    if (chosen(parameter)) names.push_back(parameter.name);
   }
-  if (frozen.empty()) return "none";
-  const std::string all = absl::StrJoin(frozen, ", ");
-  return all.size() <= 200 ? all : absl::StrCat(frozen.size(), " parameters");
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
+}
+
+std::string FrozenOf(const Manifest& manifest) {
+  return NamesOf(manifest, [](const auto& parameter) { return !parameter.trainable; });
+}
+
+std::string EverTrainedOf(const Manifest& manifest) {
+  return NamesOf(manifest, [](const auto& parameter) { return parameter.ever_trained; });
+}
+
+std::string GroupsOf(const Manifest& manifest) {
+  std::vector<std::string> groups;
+  for (const manifest::ParameterRecord& parameter : manifest.parameters) {
+    groups.push_back(absl::StrCat(parameter.name, " ", parameter.group));
+  }
+  return absl::StrJoin(groups, ", ");
 }
 
 void CompareFacts(const Manifest& a, const Manifest& b, Comparison* result) {
@@ -69,10 +85,15 @@ void CompareFacts(const Manifest& a, const Manifest& b, Comparison* result) {
   fact("model", [](const Manifest& m) { return m.model_kind; });
   fact("learning rate", RateOf);
   fact("rules of trainability", RulesOf);
+  fact("changes that wait for a refresh",
+       [](const Manifest& m) { return absl::StrJoin(m.steering.pending, ", "); });
+  fact("validation due", [](const Manifest& m) { return m.steering.validation_due; });
   // Older checkpoints do not have them.
   if (!a.parameters.empty() && !b.parameters.empty()) {
     fact("optimizer", OptimizerOf);
     fact("frozen parameters", FrozenOf);
+    fact("parameters that were ever trained", EverTrainedOf);
+    fact("groups of the parameters", GroupsOf);
   }
   const auto origin = [&](const char* name, const auto& of) {
     AddFact(name, absl::StrCat(of(a)), absl::StrCat(of(b)), &result->origin);

@@ -1,7 +1,7 @@
 #include "client/checkpoints/consolidate.h"
 
 #include <algorithm>
-#include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +24,7 @@ using manifest::TensorReader;
 using modelfolder::FolderPlan;
 using safetensors::DType;
 
-// The parameters in the order of the source model, then the buffers.
+// The parameters in the order of the source model, then the buffers by name.
 absl::StatusOr<std::vector<const StoredTensor*>> WeightsOf(const TensorReader& reader) {
   std::vector<const StoredTensor*> weights;
   for (const manifest::ParameterRecord& parameter : reader.manifest().parameters) {
@@ -35,13 +35,17 @@ absl::StatusOr<std::vector<const StoredTensor*>> WeightsOf(const TensorReader& r
     }
     weights.push_back(tensor);
   }
-  for (const char* slot : {"param", "buffer"}) {
-    // Before version 3 a manifest has no list of parameters.
-    if (std::string(slot) == "param" && !weights.empty()) continue;
-    for (const StoredTensor& tensor : reader.tensors()) {
-      if (tensor.slot == slot) weights.push_back(&tensor);
-    }
+  // Before version 3 a manifest has no list of parameters.
+  std::set<const StoredTensor*> listed(weights.begin(), weights.end());
+  std::vector<const StoredTensor*> buffers;
+  for (const StoredTensor& tensor : reader.tensors()) {
+    if (tensor.slot == "param" && !listed.contains(&tensor)) weights.push_back(&tensor);
+    if (tensor.slot == "buffer") buffers.push_back(&tensor);
   }
+  std::sort(buffers.begin(), buffers.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    return a->parameter < b->parameter;
+  });
+  weights.insert(weights.end(), buffers.begin(), buffers.end());
   return weights;
 }
 

@@ -16,23 +16,46 @@
 
 namespace muster::checkpoints {
 
+namespace {
+
+bool HasName(int folder, const std::string& name) {
+  struct stat own = {}, there = {};
+  return fstat(folder, &own) == 0 && lstat(name.c_str(), &there) == 0 &&
+         own.st_ino == there.st_ino && own.st_dev == there.st_dev;
+}
+
+// The locked folder `temporary`, open. Another process may give a folder of this name its final
+// name between two calls; then the next attempt makes a new one.
+absl::StatusOr<int> MakeAndLock(const std::string& path, const std::string& temporary) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (mkdir(temporary.c_str(), 0755) != 0 && errno != EEXIST) {
+      return files::ErrnoStatus(errno, "create", temporary);
+    }
+    const int folder = open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0 && errno == ENOENT) continue;
+    if (folder < 0) return files::ErrnoStatus(errno, "open", temporary);
+    if (flock(folder, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      close(folder);
+      if (error != EWOULDBLOCK) return files::ErrnoStatus(error, "lock", temporary);
+      break;
+    }
+    if (HasName(folder, temporary)) return folder;
+    close(folder);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": another process is writing it (it has locked ", temporary, ")"));
+}
+
+}  // namespace
+
 absl::StatusOr<NewFolder> NewFolder::Create(const std::string& path) {
   const std::string parent = files::ParentDirectory(path);
   const std::string temporary =
       files::JoinPath(parent, absl::StrCat(".", manifest::NameOfDirectory(path), ".muster.tmp"));
   RETURN_IF_ERROR(files::CreateDirectories(parent));
-  if (mkdir(temporary.c_str(), 0755) != 0 && errno != EEXIST) {
-    return files::ErrnoStatus(errno, "create", temporary);
-  }
-  const int lock = open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock < 0) return files::ErrnoStatus(errno, "open", temporary);
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    close(lock);
-    if (error != EWOULDBLOCK) return files::ErrnoStatus(error, "lock", temporary);
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": another process is writing it (it has locked ", temporary, ")"));
-  }
+  ASSIGN_OR_RETURN(const int lock, MakeAndLock(path, temporary));
   NewFolder folder(temporary, lock);
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(temporary, error)) {
@@ -48,9 +71,7 @@ NewFolder::NewFolder(NewFolder&& other) noexcept
 NewFolder::~NewFolder() {
   if (lock_ < 0) return;
   // Another folder may have the name by now.
-  struct stat own = {}, there = {};
-  if (fstat(lock_, &own) == 0 && lstat(temporary_.c_str(), &there) == 0 &&
-      own.st_ino == there.st_ino && own.st_dev == there.st_dev) {
+  if (HasName(lock_, temporary_)) {
     std::error_code error;
     std::filesystem::remove_all(temporary_, error);
   }

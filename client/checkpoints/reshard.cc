@@ -82,8 +82,10 @@ absl::Status WriteFile(TensorReader& reader, const std::vector<Range>& part,
 
 absl::Status CheckFree(const std::string& out) {
   std::error_code error;
-  if (!std::filesystem::exists(out, error)) return absl::OkStatus();
-  if (std::filesystem::is_directory(out, error) && std::filesystem::is_empty(out, error)) {
+  const auto found = std::filesystem::symlink_status(out, error);
+  if (found.type() == std::filesystem::file_type::not_found) return absl::OkStatus();
+  if (found.type() == std::filesystem::file_type::directory &&
+      std::filesystem::is_empty(out, error)) {
     return absl::OkStatus();
   }
   return absl::AlreadyExistsError(absl::StrCat(out, ": exists and is no empty folder"));

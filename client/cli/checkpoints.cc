@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -170,8 +169,8 @@ void AddCheckpointsList(CLI::App* group, Console* console, ExitCode* code) {
 
 ExitCode Reshard(Console* console, const CommonOptions& options, const std::string& directory,
                  const std::string& out, int files) {
-  const auto manifest = checkpoints::Reshard(
-      directory, std::filesystem::absolute(out).lexically_normal().string(), files);
+  if (out.empty()) return FailWith(console, kOutIsEmpty, kUsage);
+  const auto manifest = checkpoints::Reshard(directory, AbsolutePath(out), files);
   if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
   if (IsDocument(options.output)) {
     console->out << Document(ToJson(*manifest), options.output);
@@ -190,8 +189,14 @@ constexpr size_t kShownTensors = 20;
 
 void AddFacts(const char* title, const std::vector<FactDifference>& facts, std::string* text) {
   if (facts.empty()) return;
+  const auto shortened = [](const std::string& fact) {
+    constexpr size_t kShown = 60;
+    return fact.size() <= kShown ? fact : absl::StrCat(fact.substr(0, kShown), "...");
+  };
   Table table({title, "A", "B"});
-  for (const FactDifference& fact : facts) table.Add({fact.name, fact.a, fact.b});
+  for (const FactDifference& fact : facts) {
+    table.Add({fact.name, shortened(fact.a), shortened(fact.b)});
+  }
   absl::StrAppend(text, table.Text(), "\n");
 }
 

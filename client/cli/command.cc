@@ -104,6 +104,13 @@ void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step) {
       ->type_name("N");
 }
 
+std::string AbsolutePath(const std::string& path) {
+  if (path.empty()) return "";
+  std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
+  if (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
+  return absolute;
+}
+
 std::string Requester(Console* console) {
   char host[HOST_NAME_MAX + 1] = {};
   if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';

@@ -55,6 +55,10 @@ void AddDurationOption(CLI::App* command, const std::string& name,
 
 // Adds --at-step to commands that change a running job.
 void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step);
+// The absolute form of a path, without a '/' at its end. Empty for an empty path.
+std::string AbsolutePath(const std::string& path);
+inline constexpr char kOutIsEmpty[] = "--out is empty; expected a path";
+
 // Who uses this program, for the history of jobs: "user@host".
 std::string Requester(Console* console);
 

@@ -1,6 +1,5 @@
 #include "client/checkpoints/consolidate.h"
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -39,12 +38,6 @@ bool IsFolder(const std::string& target) {
   return target.find('/') != std::string::npos || target == "." || target == "..";
 }
 
-std::string Absolute(const std::string& path) {
-  std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
-  if (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
-  return absolute;
-}
-
 ExitCode FromCheckpoint(Console* console, const Options& options) {
   if (options.at_step.has_value() || options.hold || options.wait) {
     return FailWith(console,
@@ -52,7 +45,7 @@ ExitCode FromCheckpoint(Console* console, const Options& options) {
                     "consolidated at once",
                     kUsage);
   }
-  const std::string out = Absolute(options.out);
+  const std::string out = AbsolutePath(options.out);
   const auto done = checkpoints::Consolidate(options.job, out,
                                              {.dtype = options.dtype,
                                               .max_shard_bytes = options.max_shard_bytes,
@@ -94,7 +87,7 @@ absl::Status WithAdvice(const absl::Status& refused, client::MusterClient& clien
 
 ExitCode FromJob(Console* console, const Options& options) {
   v1::ModelFolder folder;
-  folder.set_path(Absolute(options.out));
+  folder.set_path(AbsolutePath(options.out));
   folder.set_dtype(ToWire(options.dtype));
   folder.set_max_shard_bytes(options.max_shard_bytes);
   folder.set_overwrite(options.overwrite);
@@ -142,6 +135,10 @@ void AddConsolidate(CLI::App* app, Console* console, ExitCode* code) {
                     "Let training wait until the folder is written, instead of making a copy of "
                     "the weights in memory");
   command->callback([=] {
+    if (options->out.empty()) {
+      *code = FailWith(console, kOutIsEmpty, kUsage);
+      return;
+    }
     *code = IsFolder(options->job) ? FromCheckpoint(console, *options) : FromJob(console, *options);
   });
 }

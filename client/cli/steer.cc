@@ -1,7 +1,6 @@
 #include "client/cli/steer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -123,10 +122,7 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
           "failed, or that halted with CHECKPOINTS_UNREADABLE)")
       ->excludes(from);
   command->callback([=] {
-    if (!start->from.empty()) {
-      start->from = std::filesystem::absolute(start->from).lexically_normal().string();
-      if (start->from.size() > 1 && start->from.back() == '/') start->from.pop_back();
-    }
+    start->from = AbsolutePath(start->from);
     *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
       return client.Resume(job, steer, *start);
     });
@@ -175,7 +171,8 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
                     "Let training wait until the file is written, instead of making a copy of the "
                     "state in memory");
   command->callback([=] {
-    file->set_path(std::filesystem::absolute(*path).lexically_normal().string());
+    // With a '/' at its end it is refused, because it is no file's.
+    file->set_path(path->empty() || path->back() != '/' ? AbsolutePath(*path) : *path);
     file->set_format(*format);
     file->set_key(*key);
     file->set_overwrite(*overwrite);

@@ -63,6 +63,14 @@ absl::Status TensorReader::FindTensors() {
     if (piece.begin < piece.end) tensor.pieces.push_back(&piece);
   }
   for (StoredTensor& tensor : tensors_) {
+    // CheckComplete knows tensors by their names alone, which a hostile manifest can divide between
+    // slot and parameter in several ways.
+    int64_t elements = 1;
+    for (const int64_t size : tensor.shape) elements *= size;
+    if (elements != tensor.elements) {
+      return absl::DataLossError(absl::StrCat(tensor.name(), ": expected pieces of ", elements,
+                                              " elements, found ", tensor.elements));
+    }
     std::sort(tensor.pieces.begin(), tensor.pieces.end(),
               [](const Piece* a, const Piece* b) { return a->begin < b->begin; });
   }

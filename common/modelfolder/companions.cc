@@ -46,8 +46,11 @@ absl::StatusOr<Companions> WriteCompanions(const CompanionOptions& options,
   }
   if (!has_source) return result;
   ASSIGN_OR_RETURN(const auto copied, CopyTokenizer(source, folder, disk));
-  result.files.insert(result.files.end(), copied.begin(), copied.end());
-  if (copied.empty()) {
+  result.files.insert(result.files.end(), copied.files.begin(), copied.files.end());
+  for (const std::string& why : copied.unreadable) {
+    result.notes.push_back(absl::StrCat("a file of the tokenizer could not be read: ", why));
+  }
+  if (copied.files.empty() && copied.unreadable.empty()) {
     result.notes.push_back(absl::StrCat("there are no files of a tokenizer, because ", source,
                                         ", from which the first weights came, has none"));
   }

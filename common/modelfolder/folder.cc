@@ -1,10 +1,12 @@
 #include "common/modelfolder/folder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -90,22 +92,34 @@ absl::Status PlaceFolder(const std::string& temporary, const std::string& path, 
   if (!fs::exists(path, error) || fs::is_empty(path, error)) {
     return files::RenameDurably(temporary, path, disk);
   }
-  RETURN_IF_ERROR(disk.Exchange(temporary, path));
-  RETURN_IF_ERROR(disk.SyncDirectory(files::ParentDirectory(path)));
-  return RemoveFolder(temporary);
+  // Who makes a temporary folder locks it (client/checkpoints/new_folder.h): nobody takes the old
+  // one for his own while it is removed.
+  const int old = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (old >= 0) flock(old, LOCK_EX | LOCK_NB);
+  absl::Status status = disk.Exchange(temporary, path);
+  if (status.ok()) status = disk.SyncDirectory(files::ParentDirectory(path));
+  if (status.ok()) RemoveFolder(temporary).IgnoreError();
+  if (old >= 0) close(old);
+  return status;
 }
 
-absl::StatusOr<std::vector<std::string>> CopyTokenizer(const std::string& from,
-                                                       const std::string& to, files::Disk& disk) {
-  std::vector<std::string> copied;
+absl::StatusOr<CopiedTokenizer> CopyTokenizer(const std::string& from, const std::string& to,
+                                              files::Disk& disk) {
+  CopiedTokenizer copied;
   for (const std::string name : kTokenizerFiles) {
+    const std::string source = files::JoinPath(from, name);
+    if (access(source.c_str(), R_OK) != 0) {
+      if (errno != ENOENT && errno != ENOTDIR) {
+        copied.unreadable.push_back(absl::StrCat(source, ": ", std::strerror(errno)));
+      }
+      continue;
+    }
     const std::string target = files::JoinPath(to, name);
     std::error_code error;
-    fs::copy_file(files::JoinPath(from, name), target, error);
-    if (error == std::errc::no_such_file_or_directory) continue;
-    if (error) return files::ErrnoStatus(error.value(), "copy", files::JoinPath(from, name));
+    fs::copy_file(source, target, error);
+    if (error) return files::ErrnoStatus(error.value(), "copy " + source + " to", target);
     RETURN_IF_ERROR(SyncFile(target, disk));
-    copied.push_back(name);
+    copied.files.push_back(name);
   }
   return copied;
 }

@@ -27,15 +27,19 @@ absl::Status CheckTarget(const std::string& path, bool overwrite);
 // name `path`; an older folder is then removed. Afterwards, also after a crash, `path` is the old
 // folder or the new one. Errors: those of CheckTarget; UNIMPLEMENTED: there is an older folder, and
 // the file system cannot exchange two names. After an error the new folder is still `temporary`,
-// unless only the sync of its parent, or the removal of the older folder, failed.
+// unless only the sync of its parent failed. What cannot be removed of the older folder stays under
+// the temporary name.
 absl::Status PlaceFolder(const std::string& temporary, const std::string& path, bool overwrite,
                          files::Disk& disk = files::Disk::Real());
 
-// Copies the files of the tokenizer and of the generation of text, and syncs them. Returns their
-// names; none if the folder `from` does not exist.
-absl::StatusOr<std::vector<std::string>> CopyTokenizer(const std::string& from,
-                                                       const std::string& to,
-                                                       files::Disk& disk = files::Disk::Real());
+struct CopiedTokenizer {
+  std::vector<std::string> files;
+  std::vector<std::string> unreadable;  // "<name>: <why>"
+};
+// Copies the files of the tokenizer and of the generation of text that `from` has, and syncs them.
+// The folder may be missing. What cannot be read there is no error.
+absl::StatusOr<CopiedTokenizer> CopyTokenizer(const std::string& from, const std::string& to,
+                                              files::Disk& disk = files::Disk::Real());
 
 // Removes a folder of files, if it exists.
 absl::Status RemoveFolder(const std::string& path);

@@ -92,12 +92,21 @@ TEST_F(FolderTest, CopiesTheTokenizerAndNothingElse) {
   fs::create_directory(new_folder());
   const auto copied = CopyTokenizer(dir_.path() + "/source", new_folder());
   ASSERT_TRUE(copied.ok()) << copied.status();
-  EXPECT_EQ(*copied, (std::vector<std::string>{"tokenizer.json", "merges.txt"}));
+  EXPECT_EQ(copied->files, (std::vector<std::string>{"tokenizer.json", "merges.txt"}));
   EXPECT_EQ(Read("new/tokenizer.json"), "t");
   EXPECT_FALSE(fs::exists(new_folder() + "/secret"));
-  const auto none = CopyTokenizer(dir_.path() + "/gone", new_folder());
-  ASSERT_TRUE(none.ok()) << none.status();
-  EXPECT_TRUE(none->empty());
+  for (const char* gone : {"/gone", "/source/secret"}) {  // missing, and no folder
+    const auto none = CopyTokenizer(dir_.path() + gone, new_folder());
+    ASSERT_TRUE(none.ok()) << none.status();
+    EXPECT_TRUE(none->files.empty() && none->unreadable.empty());
+  }
+  // Whatever the reader's rights are: a link that leads to itself.
+  fs::create_directory(dir_.path() + "/loop");
+  fs::create_symlink("vocab.json", dir_.path() + "/loop/vocab.json");
+  const auto unreadable = CopyTokenizer(dir_.path() + "/loop", new_folder());
+  ASSERT_TRUE(unreadable.ok()) << unreadable.status();
+  ASSERT_EQ(unreadable->unreadable.size(), 1);
+  EXPECT_NE(unreadable->unreadable[0].find("loop/vocab.json: "), std::string::npos);
 }
 
 }  // namespace

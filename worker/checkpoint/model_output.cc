@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <map>
@@ -24,7 +25,7 @@ namespace {
 using modelfolder::FolderPlan;
 using safetensors::DType;
 
-// The parameters in the order of the source model, then the buffers; as numbers of items.
+// The parameters in the order of the source model, then the buffers by name; as numbers of items.
 absl::StatusOr<std::vector<size_t>> InOrder(const State& state, const ModelRecords& records) {
   std::map<std::string, size_t> parameters;
   std::vector<size_t> buffers;
@@ -45,6 +46,9 @@ absl::StatusOr<std::vector<size_t>> InOrder(const State& state, const ModelRecor
                                             " parameters, and ", order.size(), " of them are in ",
                                             "the list of the source model"));
   }
+  std::sort(buffers.begin(), buffers.end(), [&](size_t a, size_t b) {
+    return state.items[a].parameter < state.items[b].parameter;
+  });
   order.insert(order.end(), buffers.begin(), buffers.end());
   return order;
 }

@@ -118,7 +118,10 @@ absl::Status Gathering::Export(const ExportConfig& config) {
   };
   task.told = [reports = parts_.reports, path = config.path,
                step = parts_.session_state->step](const absl::StatusOr<Written>& written) {
-    if (written.ok()) return reports->Report(Exported{path});
+    if (written.ok()) {
+      if (reports->leader()) spdlog::info("{} has the weights after step {}", path, step);
+      return;
+    }
     reports->Report(
         Notice{"EXPORT_FAILED", Message(Annotate(written.status(), "export.path")), step});
   };
@@ -130,7 +133,8 @@ absl::Status Gathering::Begin(Task task, bool hold) {
   RETURN_IF_ERROR(parts_.background->Await());
   parts_.reports->Progress(task.what);
   command_ = task.command;
-  cancelled_ = left_ = false;
+  cancelled_ = false;
+  told_ = task.told;
   task.step = parts_.session_state->step;
   const checkpoint::State state = parts_.state();
   task.state = checkpoint::Only(state, task.items);
@@ -155,7 +159,8 @@ absl::Status Gathering::Write(const Task& task) {
   const Identity& identity = parts_.identity;
   std::string temporary;
   if (parts_.reports->leader()) {
-    RemoveLeftovers(task.path);
+    // Those of an export may be all that is left of a job that failed at its end.
+    if (task.command != 0) RemoveLeftovers(task.path);
     temporary =
         exports::TemporaryPath(task.path, identity.job, identity.generation, identity.incarnation);
   }
@@ -178,9 +183,12 @@ absl::Status Gathering::Write(const Task& task) {
   RETURN_IF_ERROR(outcome.status());
   end_ = outcome->status;
   if (!end_.ok()) {
-    if (!left_) task.told(end_);
+    // A cancel is told by Cancel, because another rank may have been told earlier that the job
+    // leaves its nodes.
+    if (!absl::IsCancelled(end_)) task.told(end_);
     return absl::OkStatus();
   }
+  if (task.command == 0) RemoveLeftovers(task.path);
   const double seconds = std::chrono::duration<double>(Clock::now() - task.begun).count();
   task.told(Written{.step = task.step,
                     .bytes = outcome->bytes,
@@ -195,12 +203,14 @@ absl::StatusOr<bool> Gathering::Cancel(int64_t command) {
   cancelled_ = true;
   RETURN_IF_ERROR(parts_.background->Await());
   command_ = 0;
-  return absl::IsCancelled(end_);
+  if (!absl::IsCancelled(end_)) return false;
+  told_(end_);
+  return true;
 }
 
 absl::Status Gathering::LeaveToNextGeneration() {
-  if (command_ == 0 || task_ != parts_.background->newest()) return absl::OkStatus();
-  left_ = cancelled_ = true;
+  if (task_ != parts_.background->newest()) return absl::OkStatus();
+  cancelled_ = true;
   return parts_.background->Await();
 }
 

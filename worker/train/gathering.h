@@ -61,11 +61,11 @@ class Gathering {
   // The weights during training: replaces the file of the job's export. A failure is reported.
   absl::Status Export(const ExportConfig& config);
 
-  // Cancels what was begun for this command, and waits for its end. False: it is complete, it
-  // failed, or it was never begun in this session. The same on all ranks.
+  // Cancels what was begun for this command, waits for its end, and tells it. False: it is
+  // complete, it failed, or it was never begun in this session. The same on all ranks.
   absl::StatusOr<bool> Cancel(int64_t command);
-  // Stops what is under way for a command, and tells nobody of its end: the next generation carries
-  // it out. The job leaves its nodes, which must not wait for a large file.
+  // Stops what is under way, and tells nobody of its end: the next generation carries it out. The
+  // job leaves its nodes, which must not wait for a large file.
   absl::Status LeaveToNextGeneration();
   // Rank 0 removes what earlier generations left beside `path`.
   void RemoveLeftovers(const std::string& path) const;
@@ -86,9 +86,9 @@ class Gathering {
   int64_t command_ = 0;                  // the newest one; 0: an export
   uint64_t task_ = 0;                    // the background's
   std::atomic<bool> cancelled_ = false;  // nobody needs its file any more
-  std::atomic<bool> left_ = false;       // it is cancelled, but its command is not
   // How the newest one ended. Used by the background's task while one runs.
   absl::Status end_;
+  std::function<void(const absl::StatusOr<Written>&)> told_;  // the newest one's
 };
 
 }  // namespace muster::train
