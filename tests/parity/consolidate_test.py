@@ -159,6 +159,9 @@ def test_what_may_not_be_replaced_stays(tmp_path):
     muster("consolidate", checkpoint, "--out", out, "--overwrite", "--dtype", "float16")
     assert_holds(out, checkpoint, torch.float16)
     assert not list(tmp_path.glob(".out*"))
+    told = muster("consolidate", checkpoint.parent, "--out", tmp_path / "x", expect=1)
+    assert f"the newest checkpoint in this folder is {checkpoint.parent}/step-{STEPS}-g" in told
+    assert "--out is empty" in muster("consolidate", checkpoint, "--out", "", expect=2)
 
 
 def test_a_damaged_block_is_found_and_nothing_is_left(tmp_path):
@@ -198,7 +201,7 @@ def test_another_number_of_files_is_the_same_checkpoint(strategy, tmp_path):
     steps = sessions.run(spec, tmp_path / "run")
     for files in (1, 2, 5):
         out = tmp_path / f"out-{files}"
-        muster("checkpoints", "reshard", steps[TAKEN], "--out", out, "--files", files)
+        muster("checkpoints", "reshard", steps[TAKEN], "--out", f"{out}/", "--files", files)
         muster("checkpoints", "verify", out)
         assert len(list(out.glob("rank-*.safetensors"))) == files
         assert "0 have different values" in muster("checkpoints", "diff", steps[TAKEN], out)
