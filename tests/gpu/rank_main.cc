@@ -27,6 +27,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/jobfile.h"
+#include "common/log/log.h"
 #include "common/status/status.h"
 #include "tests/gpu/rank_device.h"
 #include "worker/comm/gloo/gloo_communicator.h"
@@ -181,6 +182,7 @@ absl::Status Run(const Options& options) {
 
 int main(int argc, char** argv) {
   muster::memory::InstallCountingAllocator();
+  muster::InitLog("muster-rank");  // stdout is for events
   muster::Options options;
   CLI::App app("One rank of a job in a process of its own, for tests and measurements");
   app.add_option("JOB_FILE", options.job_file)->required();

@@ -153,8 +153,8 @@ absl::Status SessionImpl::AgreeOnWeights() {
   if (!weights_.has_value()) return absl::OkStatus();
   const checkpoint::WeightsReport& report = weights_->report();
   if (reports_.leader()) {
-    spdlog::info("{}: {}", kWeights, Describe(report));
     if (job_.spec.model().has_weights_from()) {
+      spdlog::info("{}: {}", kWeights, Describe(report));
       reports_.Report(Notice{"WEIGHTS_TAKEN", absl::StrCat(kWeights, ": ", Describe(report)),
                              session_state_.step});
     }
