@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 
 namespace muster::jobs {
@@ -44,7 +47,8 @@ TEST(Events, WhatAWorkerSaysIsAddedOnce) {
   ASSERT_EQ(job.events.size(), 2);
   EXPECT_EQ(job.events[0].step, 5);
   EXPECT_EQ(job.events[1].message, "step 15: no such folder");
-  for (const std::string reason : {"", "lower", "A B", std::string(41, 'A').c_str()}) {
+  for (const std::string& reason :
+       std::vector<std::string>{"", "lower", "A B", std::string(41, 'A')}) {
     TakeNotice(&job, reason, "of a program that is not ours", 1, now);
   }
   EXPECT_EQ(job.events.size(), 2);
