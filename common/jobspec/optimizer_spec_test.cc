@@ -119,6 +119,15 @@ TEST(ResolveDefaults, LeavesOpenWhatAGroupDoesNotSet) {
                      groups + "on_nan: FAIL schedule { constant {} }");
 }
 
+TEST(ResolveDefaults, FillsTheDefaultsOfAnOptimizerOfAGroup) {
+  const std::string own =
+      "optimizer { sgd { lr: 0.1 momentum: 0 weight_decay: 0 nesterov: false } ";
+  ExpectResolved(own + "groups { match: \"*\" optimizer { lion { lr: 1 } } } }",
+                 own +
+                     "groups { match: \"*\" optimizer { lion { lr: 1 betas: [ 0.9, 0.99 ] "
+                     "weight_decay: 0 } } } } on_nan: FAIL schedule { constant {} }");
+}
+
 TEST(ValidateSpec, TakesWhatIsJustPossible) {
   for (const char* settings : {
            "schedule { constant { warmup_steps: 100 } }",
@@ -132,6 +141,10 @@ TEST(ValidateSpec, TakesWhatIsJustPossible) {
            "on_nan: SKIP_STEP",
            "optimizer { sgd { lr: 1 momentum: 0.9 nesterov: true } }",
            "optimizer { adamw { lr: 1 } groups { match: \"*\" weight_decay: 0 lr_scale: 0 } }",
+           "optimizer { adamw { lr: 1 } groups { match: \"*\" lr: 2 betas: [ 0, 0.5 ] eps: 1 } }",
+           "optimizer { sgd { lr: 1 } groups { match: \"*\" momentum: 0.5 } }",
+           "optimizer { sgd { lr: 1 } groups { match: \"a\" lr_scale: 2 optimizer { adadelta {} } }"
+           " groups { match: \"b\" eps: 1 } groups { match: \"c\" momentum: 0.5 } }",
        }) {
     EXPECT_THAT(ValidateSpec(Job(settings)).problems(), IsEmpty()) << settings;
     EXPECT_THAT(ValidateSpec(ResolveDefaults(Job(settings))).problems(), IsEmpty()) << settings;
@@ -203,7 +216,30 @@ TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {
       {"optimizer { lion {} }", "optimizer.lion.lr", "allowed: a number above 0"},
       {"optimizer { lion { lr: 1 betas: 1 betas: 0.5 } }", "optimizer.lion.betas[0]", "found 1"},
       {"optimizer { sgd { lr: 1 } groups { match: \"a\" } }", "optimizer.groups[0]",
-       "sets nothing; allowed: weight_decay, lr_scale, or both"},
+       "sets nothing; allowed: one or more of weight_decay, lr_scale, lr, betas, eps, momentum, or "
+       "optimizer"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" lr: 0 } }", "optimizer.groups[0].lr",
+       "found 0; allowed: a number above 0"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" betas: 0.5 } }",
+       "optimizer.groups[0].betas", "found a list of 1; allowed: 2 numbers"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" momentum: 0.5 } }",
+       "optimizer.groups[0].momentum",
+       "no optimizer that is chosen before this group has it; allowed: settings of the job's "
+       "optimizer, or of an optimizer of an earlier group"},
+      {"optimizer { lion { lr: 1 } groups { match: \"a\" eps: 0.5 } "
+       "groups { match: \"b\" optimizer { adam { lr: 1 } } } }",
+       "optimizer.groups[0].eps", "chosen before this group"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" weight_decay: 0.5 "
+       "optimizer { sgd { lr: 1 } } } }",
+       "optimizer.groups[0].weight_decay",
+       "is set beside optimizer; allowed: as a setting of that optimizer, or in a later group"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" optimizer {} } }",
+       "optimizer.groups[0].optimizer", "nothing is chosen; allowed is one of: adamw, sgd"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" optimizer { sgd {} } } }",
+       "optimizer.groups[0].optimizer.sgd.lr", "is missing or 0"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" "
+       "optimizer { sgd { lr: 1 nesterov: true } } } }",
+       "optimizer.groups[0].optimizer.sgd.nesterov", "momentum is 0"},
       {"optimizer { sgd { lr: 1 } groups { match: \"a\" lr_scale: 1 } groups { lr_scale: 1 } }",
        "optimizer.groups[1].match", "is missing"},
       {"optimizer { adamw { lr: 1 } groups { match: \"a\" weight_decay: -1 } }",

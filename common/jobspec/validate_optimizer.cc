@@ -1,7 +1,11 @@
 #include "common/jobspec/validate_optimizer.h"
 
+#include <google/protobuf/message.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
@@ -10,6 +14,9 @@
 
 namespace muster::jobspec {
 namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
 
 std::string Found(double value, const std::string& allowed) {
   return absl::StrCat("found ", value, "; allowed: ", allowed);
@@ -55,19 +62,72 @@ void OneCycle(const std::string& path, const v1::OneCycleSchedule& cycle, Proble
   }
 }
 
+void Sgd(const std::string& path, const v1::SgdSpec& sgd, ProblemList* problems) {
+  if (!sgd.nesterov() || sgd.momentum() > 0) return;
+  problems->Add(path + ".nesterov",
+                "found true, but momentum is 0; allowed: with momentum above 0");
+}
+
+// The optimizer that the oneof of a message chooses; null: none.
+const Message* Chosen(const Message& message) {
+  const auto* const field = message.GetReflection()->GetOneofFieldDescriptor(
+      message, message.GetDescriptor()->oneof_decl(0));
+  return field == nullptr ? nullptr : &message.GetReflection()->GetMessage(message, field);
+}
+
+// `possible`: the optimizers that parameters may have before this group; one of the group's own is
+// added.
+void Group(const std::string& path, const v1::ParameterGroup& group,
+           std::vector<const Message*>* possible, ProblemList* problems) {
+  std::vector<const FieldDescriptor*> given;
+  group.GetReflection()->ListFields(group, &given);
+  std::vector<const FieldDescriptor*> settings;  // of the optimizer
+  for (const FieldDescriptor* field : given) {
+    if (field->number() == v1::ParameterGroup::kMatchFieldNumber ||
+        field->number() == v1::ParameterGroup::kLrScaleFieldNumber ||
+        field->number() == v1::ParameterGroup::kOptimizerFieldNumber) {
+      continue;
+    }
+    settings.push_back(field);
+  }
+  if (settings.empty() && !group.has_lr_scale() && !group.has_optimizer()) {
+    problems->Add(path,
+                  "sets nothing; allowed: one or more of weight_decay, lr_scale, lr, betas, eps, "
+                  "momentum, or optimizer");
+  }
+  if (group.has_optimizer()) {
+    for (const FieldDescriptor* field : settings) {
+      problems->Add(ChildPath(path, field->name()),
+                    "is set beside optimizer; allowed: as a setting of that optimizer, or in a "
+                    "later group");
+    }
+    Sgd(path + ".optimizer.sgd", group.optimizer().sgd(), problems);
+    if (const Message* chosen = Chosen(group.optimizer()); chosen != nullptr) {
+      possible->push_back(chosen);
+    }
+    return;
+  }
+  for (const FieldDescriptor* field : settings) {
+    const auto has = [field](const Message* optimizer) {
+      return optimizer->GetDescriptor()->FindFieldByName(field->name()) != nullptr;
+    };
+    if (possible->empty() || std::any_of(possible->begin(), possible->end(), has)) continue;
+    problems->Add(ChildPath(path, field->name()),
+                  "no optimizer that is chosen before this group has it; allowed: settings of the "
+                  "job's optimizer, or of an optimizer of an earlier group");
+  }
+}
+
 }  // namespace
 
 void ValidateOptimizer(const v1::JobSpec& spec, ProblemList* problems) {
-  const v1::SgdSpec& sgd = spec.optimizer().sgd();
-  if (sgd.nesterov() && sgd.momentum() == 0) {
-    problems->Add("optimizer.sgd.nesterov",
-                  "found true, but momentum is 0; allowed: with momentum above 0");
+  Sgd("optimizer.sgd", spec.optimizer().sgd(), problems);
+  std::vector<const Message*> possible;
+  if (const Message* chosen = Chosen(spec.optimizer()); chosen != nullptr) {
+    possible.push_back(chosen);
   }
   for (int i = 0; i < spec.optimizer().groups_size(); ++i) {
-    const v1::ParameterGroup& group = spec.optimizer().groups(i);
-    if (group.has_weight_decay() || group.has_lr_scale()) continue;
-    problems->Add(ElementPath("optimizer.groups", i),
-                  "sets nothing; allowed: weight_decay, lr_scale, or both");
+    Group(ElementPath("optimizer.groups", i), spec.optimizer().groups(i), &possible, problems);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "common/manifest/manifest.h"
 
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -134,7 +135,9 @@ Json ToJson(const OptimizerRecord& optimizer) {
     }
     groups.push_back(std::move(group));
   }
-  return {{"kind", optimizer.kind}, {"groups", std::move(groups)}};
+  Json json = {{"kind", optimizer.kind}, {"groups", std::move(groups)}};
+  if (!optimizer.kinds.empty()) json["kinds"] = optimizer.kinds;
+  return json;
 }
 
 OptimizerRecord OptimizerFromJson(const Json& json) {
@@ -147,6 +150,7 @@ OptimizerRecord OptimizerFromJson(const Json& json) {
                                                    : std::vector<double>{value.get<double>()});
     }
   }
+  if (json.contains("kinds")) json["kinds"].get_to(optimizer.kinds);
   return optimizer;
 }
 
@@ -220,6 +224,22 @@ Json ToJson(const Manifest& manifest) {
   return json;
 }
 
+// Throws unless kinds of optimizers can be looked up by group.
+void CheckKinds(const Manifest& manifest) {
+  const OptimizerRecord& optimizer = manifest.optimizer;
+  if (optimizer.kinds.empty()) return;
+  if (optimizer.kinds.size() != optimizer.groups.size()) {
+    throw std::runtime_error(absl::StrCat("optimizer: expected a kind for each of ",
+                                          optimizer.groups.size(), " groups, found ",
+                                          optimizer.kinds.size(), " kinds"));
+  }
+  for (const ParameterRecord& parameter : manifest.parameters) {
+    if (parameter.group >= 0 && parameter.group < std::ssize(optimizer.groups)) continue;
+    throw std::runtime_error(absl::StrCat("parameter '", parameter.name, "': there is no group ",
+                                          parameter.group, " of the optimizer"));
+  }
+}
+
 // Throws on missing keys and wrong types; Parse turns this into a status.
 Manifest FromJson(const Json& json, int64_t version) {
   Manifest manifest;
@@ -239,6 +259,7 @@ Manifest FromJson(const Json& json, int64_t version) {
   if (blocks) {
     manifest.optimizer = OptimizerFromJson(json.at("optimizer"));
     manifest.parameters = ParametersFromJson(json.at("parameters"));
+    CheckKinds(manifest);
     if (json.contains("config")) manifest.config = json["config"].dump(2) + "\n";
     if (json.contains("first_weights")) json["first_weights"].get_to(manifest.first_weights);
   }

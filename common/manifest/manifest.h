@@ -68,6 +68,10 @@ using OptimizerSettings = std::vector<std::pair<std::string, std::vector<double>
 struct OptimizerRecord {
   std::string kind;  // "adamw"; empty: the job trains nothing
   std::vector<OptimizerSettings> groups;
+  // The kind of each group; empty: all are of `kind`.
+  std::vector<std::string> kinds;
+
+  const std::string& KindOf(size_t group) const { return kinds.empty() ? kind : kinds[group]; }
   friend bool operator==(const OptimizerRecord&, const OptimizerRecord&) = default;
 };
 

@@ -123,6 +123,25 @@ TEST_F(ManifestTest, RoundTripsAndVerifies) {
   EXPECT_TRUE(Verify(dir_.path()).ok()) << Verify(dir_.path()).status();
 }
 
+TEST_F(ManifestTest, KindsOfOptimizersAreKeptAndFitTheGroups) {
+  manifest_.optimizer.groups.push_back({{"lr", {1}}});
+  manifest_.optimizer.kinds = {"adamw", "sgd"};
+  manifest_.parameters[0].group = 1;
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  const auto found = Read(dir_.path());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->optimizer, manifest_.optimizer);
+  EXPECT_EQ(found->optimizer.KindOf(1), "sgd");
+
+  for (const int64_t group : {-1, 2}) {
+    manifest_.parameters[0].group = group;
+    EXPECT_NE(VerifyError().find("parameter 'w': there is no group"), std::string::npos);
+  }
+  manifest_.parameters[0].group = 0;
+  manifest_.optimizer.kinds.pop_back();
+  EXPECT_NE(VerifyError().find("expected a kind for each of 2 groups, found 1"), std::string::npos);
+}
+
 TEST_F(ManifestTest, MissingManifestIsNotFound) {
   EXPECT_EQ(Verify(dir_.path()).status().code(), absl::StatusCode::kNotFound);
 }

@@ -1,5 +1,7 @@
 #include "common/optimizerfile/optimizer_file.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,6 +24,8 @@ uint64_t BytesOf(const Item& item) {
   return elements * sizeof(float);
 }
 
+constexpr std::string_view kKinds[] = {"adamw", "adam", "sgd", "lion", "adadelta"};
+
 absl::Status Check(const Contents& contents) {
   std::map<std::string, bool> known;
   for (const auto& parameter : contents.parameters) {
@@ -39,12 +43,13 @@ absl::Status Check(const Contents& contents) {
     return absl::InvalidArgumentError(
         absl::StrCat("state ", item.slot, "/", item.parameter, ": there is no such parameter"));
   }
-  const std::string& kind = contents.optimizer.kind;
-  for (const char* const known : {"adamw", "adam", "sgd", "lion", "adadelta"}) {
-    if (kind == known) return absl::OkStatus();
+  for (size_t group = 0; group < contents.optimizer.groups.size(); ++group) {
+    const std::string& kind = contents.optimizer.KindOf(group);
+    if (std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer: expected adamw, adam, sgd, lion or adadelta, found '", kind, "'"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("optimizer: expected adamw, adam, sgd, lion or adadelta, found '", kind, "'"));
+  return absl::OkStatus();
 }
 
 void WriteSetting(const std::string& name, const std::vector<double>& values,
@@ -93,7 +98,12 @@ void WriteGroup(const Contents& contents, size_t group, Key key, PickleWriter* p
       WriteSetting(name, values, pickle);
     }
   }
-  WriteDefaults(contents.optimizer.kind, pickle);
+  const std::string& kind = contents.optimizer.KindOf(group);
+  WriteDefaults(kind, pickle);
+  if (!contents.optimizer.kinds.empty()) {
+    pickle->Text("optimizer");
+    pickle->Text(kind);
+  }
   for (const bool names : {false, true}) {
     pickle->Text(names ? "param_names" : "params");
     pickle->BeginList();
@@ -157,6 +167,7 @@ std::string Described(const Contents& contents) {
     for (const auto& [name, values] : settings) group[name] = values;
     groups.push_back(std::move(group));
   }
+  if (!contents.optimizer.kinds.empty()) json["kinds"] = contents.optimizer.kinds;
   nlohmann::ordered_json& parameters = json["parameters"] = nlohmann::ordered_json::array();
   for (const auto& parameter : contents.parameters) {
     parameters.push_back({{"name", parameter.name},

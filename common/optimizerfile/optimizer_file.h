@@ -16,7 +16,8 @@ namespace muster::optimizerfile {
 
 enum class Format {
   // {"state": {key: {slot: tensor}}, "param_groups": [...]}, which torch.load(weights_only=True)
-  // reads and which load_state_dict of the optimizer of torch.optim with the same name takes.
+  // reads and which load_state_dict of the optimizer of torch.optim with the same name takes. If
+  // the groups are of different kinds, each has its kind besides: "optimizer": "sgd".
   kTorch,
   // An entry "slot/parameter" for each tensor. The metadata have the settings and the parameters,
   // as JSON, under "muster_optimizer".

@@ -37,6 +37,14 @@ constexpr size_t kLongestName = 1000;
 // The settings of a group of the file, by their names in the job file.
 using FoundSettings = std::map<std::string, std::vector<double>>;
 
+// `kind`: of the file's group; empty: the file does not say it.
+void CompareKinds(const std::string& kind, const std::string& of_job, const std::string& group,
+                  std::vector<std::string>* differences) {
+  if (kind.empty() || kind.size() > kLongestName || kind == of_job) return;
+  differences->push_back(absl::StrCat(group, ": the file has the optimizer ", kind,
+                                      ", the job has ", of_job, "; the job's counts"));
+}
+
 void Compare(const FoundSettings& found, const OptimizerSettings& of_job, const std::string& group,
              std::vector<std::string>* differences) {
   for (const auto& [name, values] : of_job) {
@@ -188,6 +196,10 @@ class TorchReader {
                      [&](const ParameterRecord& each) { return each.name == first; });
     if (parameter == parameters_.end()) return;
     const OptimizerSettings& of_job = optimizer_.groups[parameter->group];
+    const std::string title = absl::StrCat("param_groups[", group, "]");
+    if (const Node* const kind = Find(settings, "optimizer", Kind::kText); kind != nullptr) {
+      CompareKinds(kind->text, optimizer_.KindOf(parameter->group), title, &source_->differences_);
+    }
     FoundSettings found;
     for (const auto& [name, values] : of_job) {
       // What the schedule scales.
@@ -197,7 +209,7 @@ class TorchReader {
       std::vector<double> in_file = NumbersOf(*number);
       if (!in_file.empty()) found[name] = std::move(in_file);
     }
-    Compare(found, of_job, absl::StrCat("param_groups[", group, "]"), &source_->differences_);
+    Compare(found, of_job, title, &source_->differences_);
   }
 
   std::vector<double> NumbersOf(size_t number) const {
@@ -325,14 +337,18 @@ class SafetensorsReader {
     for (const nlohmann::json& group : json.at("groups")) {
       groups.push_back(group.get<FoundSettings>());
     }
+    std::vector<std::string> kinds(groups.size(), json.value("kind", ""));
+    if (json.contains("kinds")) json["kinds"].get_to(kinds);
+    kinds.resize(groups.size());
     std::set<std::pair<size_t, int64_t>> compared;
     for (const nlohmann::json& parameter : json.at("parameters")) {
       const auto own = of_job.find(parameter.at("name").get<std::string>());
       const auto group = parameter.at("group").get<size_t>();
       if (own == of_job.end() || group >= groups.size()) continue;
       if (!compared.emplace(group, own->second).second) continue;
-      Compare(groups[group], optimizer.groups[own->second], absl::StrCat("group ", group),
-              differences);
+      const std::string title = absl::StrCat("group ", group);
+      CompareKinds(kinds[group], optimizer.KindOf(own->second), title, differences);
+      Compare(groups[group], optimizer.groups[own->second], title, differences);
     }
   }
 };

@@ -163,6 +163,25 @@ TEST_F(OptimizerSourceTest, AParameterIsInTheGroupsOnceAndItsStateIsOfAGroup) {
   EXPECT_THAT(Error(), HasSubstr("expected 2 param_names, found 1"));
 }
 
+TEST_F(OptimizerSourceTest, AnotherKindOfOptimizerIsTold) {
+  const auto of_kind = [](const std::string& kind) {
+    return [kind](PickleWriter& pickle) {
+      Group({0, 1, 2})(pickle);
+      pickle.Text("optimizer");
+      pickle.Text(kind);
+    };
+  };
+  manifest::OptimizerRecord several = kOptimizer;
+  several.kind = "adamw";
+  several.kinds = {"sgd", "adamw"};
+  WriteState({0, 1, 2}, {of_kind("lion")});
+  EXPECT_THAT(OptimizerSource::Open(path_, several, kParameters)->differences(),
+              ElementsAre("param_groups[0]: the file has the optimizer lion, the job has sgd; the "
+                          "job's counts"));
+  WriteState({0, 1, 2}, {of_kind("sgd")});
+  EXPECT_THAT(OptimizerSource::Open(path_, several, kParameters)->differences(), IsEmpty());
+}
+
 TEST_F(OptimizerSourceTest, SettingsThatDifferAreTold) {
   const auto settings = [](PickleWriter& pickle) {
     Group({0, 1, 2})(pickle);

@@ -2,6 +2,7 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_WORKER_PROTOCOL_H_
 #define MUSTER_COORDINATOR_SERVICE_WORKER_PROTOCOL_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "coordinator/cluster/event.h"
@@ -13,7 +14,14 @@ namespace muster::service {
 inline uint32_t WorkerProtocolOf(const v1::JobSpec& spec) {
   const bool begins_with_state =
       spec.has_start() || !spec.optimizer().state().empty() || spec.model().has_weights_from();
-  return begins_with_state ? cluster::kWorkerProtocolOfOptimizerState : 0;
+  const auto& groups = spec.optimizer().groups();
+  const bool groups_have_more =
+      std::any_of(groups.begin(), groups.end(), [](const v1::ParameterGroup& group) {
+        return group.has_lr() || group.betas_size() > 0 || group.has_eps() ||
+               group.has_momentum() || group.has_optimizer();
+      });
+  const bool newer = begins_with_state || groups_have_more || spec.optimizer().has_adadelta();
+  return newer ? cluster::kWorkerProtocolOfOptimizerState : 0;
 }
 
 }  // namespace muster::service

@@ -20,5 +20,27 @@ TEST(WorkerProtocol, AJobNeedsWorkersThatKnowAllOfItsSettings) {
   EXPECT_EQ(WorkerProtocolOf(part), 4u);
 }
 
+TEST(WorkerProtocolOf, GroupsWithMoreThanWeightDecayAndScaleNeedAWorkerThatKnowsThem) {
+  v1::JobSpec spec;
+  v1::ParameterGroup* group = spec.mutable_optimizer()->add_groups();
+  group->set_weight_decay(0);
+  group->set_lr_scale(0.5);
+  EXPECT_EQ(WorkerProtocolOf(spec), 0u);
+
+  v1::JobSpec lr = spec, betas = spec, eps = spec, momentum = spec, another = spec, kind = spec;
+  lr.mutable_optimizer()->mutable_groups(0)->set_lr(0.1);
+  EXPECT_EQ(WorkerProtocolOf(lr), 4u);
+  betas.mutable_optimizer()->mutable_groups(0)->add_betas(0.9);
+  EXPECT_EQ(WorkerProtocolOf(betas), 4u);
+  eps.mutable_optimizer()->mutable_groups(0)->set_eps(1e-6);
+  EXPECT_EQ(WorkerProtocolOf(eps), 4u);
+  momentum.mutable_optimizer()->mutable_groups(0)->set_momentum(0.9);
+  EXPECT_EQ(WorkerProtocolOf(momentum), 4u);
+  another.mutable_optimizer()->mutable_groups(0)->mutable_optimizer()->mutable_sgd();
+  EXPECT_EQ(WorkerProtocolOf(another), 4u);
+  kind.mutable_optimizer()->mutable_adadelta();
+  EXPECT_EQ(WorkerProtocolOf(kind), 4u);
+}
+
 }  // namespace
 }  // namespace muster::service

@@ -85,6 +85,12 @@ JOBS = {
     "ParameterGroup": {
         "optimizer": {"sgd": {"lr": 0.1}, "groups": [{"match": "*", "weight_decay": 0.5}]}
     },
+    "GroupOptimizer": {
+        "optimizer": {
+            "sgd": {"lr": 0.1},
+            "groups": [{"match": "*", "optimizer": {"adamw": {"lr": 0.1}}}],
+        }
+    },
     "ScheduleSpec": {"schedule": {"constant": {}}},
     "ConstantSchedule": {"schedule": {"constant": {}}},
     "WarmupCosineSchedule": {"schedule": {"warmup_cosine": {}}},

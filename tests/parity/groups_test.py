@@ -38,6 +38,33 @@ OPTIMIZERS = {
             {"match": "*.h.0.ln_1.weight", "lr_scale": 3.0},
         ],
     },
+    "own_rates": {
+        "adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1},
+        "groups": [
+            {"match": "*.h.0.*", "lr": 3e-3, "betas": [0.8, 0.9]},
+            {"match": "*.weight", "eps": 1e-3, "lr_scale": 0.5},
+            {"match": "*.ln_?.*", "lr": 5e-3, "eps": 1e-2},
+        ],
+    },
+    "momenta": {
+        "sgd": {"lr": 0.05},
+        "groups": [
+            {"match": "*.h.0.*", "momentum": 0.9},
+            {"match": "*.h.0.attn.*", "momentum": 0.5, "lr": 0.1},
+            {"match": "*.h.1.ln_1.*", "optimizer": {"sgd": {"lr": 0.02, "momentum": 0.9}}},
+        ],
+    },
+    "several": {
+        "adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1},
+        "groups": [
+            # The scale stays when another optimizer is chosen, the decay does not.
+            {"match": "*.h.1.*", "lr_scale": 0.5, "weight_decay": 5.0},
+            {"match": "*.attn.*", "optimizer": {"sgd": {"lr": 0.05, "momentum": 0.9}}},
+            {"match": "*.ln_?.*", "optimizer": {"adadelta": {"lr": 1.0, "eps": 1e-5}}},
+            {"match": "*.ln_1.weight", "lr": 0.5, "weight_decay": 0.1},
+            {"match": "*.wpe.*", "optimizer": {"adam": {"lr": 2e-3, "eps": 1e-4}}},
+        ],
+    },
 }
 
 

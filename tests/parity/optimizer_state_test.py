@@ -46,6 +46,16 @@ OPTIMIZERS = {
     },
     # As in groups_test.
     "adam": {"adam": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-3, "weight_decay": 0.1}},
+    "several": {
+        "adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1},
+        "groups": [
+            {"match": "*norm*", "optimizer": {"adadelta": {"lr": 1.0, "eps": 1e-5}}},
+            {"match": "*ln_*", "optimizer": {"adadelta": {"lr": 1.0, "eps": 1e-5}}},
+            {"match": "*q_proj*", "optimizer": {"sgd": {"lr": 0.05, "momentum": 0.9}}},
+            {"match": "*c_attn*", "optimizer": {"sgd": {"lr": 0.05, "momentum": 0.9}}},
+            {"match": "*mlp*", "lr": 2e-3, "betas": [0.8, 0.9]},
+        ],
+    },
     "sgd": {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.05, "nesterov": True}},
     "sgd_plain": {"sgd": {"lr": 0.05}},
 }
@@ -64,7 +74,10 @@ def changes(kind):
 
 def job(folder, kind, world_size, optimizer):
     # A pattern that fits no parameter is refused.
-    fitting = {"gpt2": ["*ln_*"], "llama": ["*norm*", "*q_proj*"]}[kind]
+    fitting = {
+        "gpt2": ["*ln_*", "*c_attn*", "*mlp*"],
+        "llama": ["*norm*", "*q_proj*", "*mlp*"],
+    }[kind]
     groups = [
         group for group in OPTIMIZERS[optimizer].get("groups", []) if group["match"] in fitting
     ]
@@ -144,6 +157,7 @@ def test_training_goes_on_in_python(tmp_path, strategy, world_size, optimizer, k
     assert sorted(index for group in groups for index in group["params"]) == list(range(len(names)))
     for group in groups:
         assert group["param_names"] == [names[index] for index in group["params"]]
+        assert ("optimizer" in group) == (optimizer == "several")
     by_name = torch.load(gathers[1]["path"], weights_only=True)
     assert {names[index] for index in state["state"]} == by_name["state"].keys()
     if optimizer != "sgd_plain":

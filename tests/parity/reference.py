@@ -211,33 +211,84 @@ OPTIMIZERS = {
 }
 
 
+class Several(torch.optim.Optimizer):
+    """Optimizers of several kinds as one. Each of its param_groups has its kind as "optimizer"."""
+
+    def __init__(self, param_groups):
+        super().__init__(param_groups, {})
+        # Each fills in its own defaults.
+        self.parts = {
+            kind: OPTIMIZERS[kind](self.of_kind(kind), lr=1.0)
+            for kind in {group["optimizer"] for group in self.param_groups}
+        }
+        self.share()
+
+    def of_kind(self, kind):
+        return [group for group in self.param_groups if group["optimizer"] == kind]
+
+    def share(self):
+        for kind, part in self.parts.items():
+            part.param_groups = self.of_kind(kind)
+            part.state = self.state
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.share()
+
+    def step(self, closure=None):
+        for part in self.parts.values():
+            part.step()
+
+
+def settings_of(options, name):
+    """What the job's optimizer and groups set for a parameter, as a param_group of torch.optim with
+    its kind as "optimizer"."""
+
+    def chosen(options):
+        return next({"optimizer": kind} | options[kind] for kind in OPTIMIZERS if kind in options)
+
+    settings, scale = chosen(options), 1.0
+    for group in options.get("groups", []):
+        if not fnmatch.fnmatchcase(name, group["match"]):
+            continue
+        if "optimizer" in group:
+            settings = chosen(group["optimizer"])
+        own = ("weight_decay", "lr", "betas", "eps", "momentum")
+        settings |= {key: group[key] for key in own if key in group}
+        scale = group.get("lr_scale", scale)
+    return settings | {"lr": settings["lr"] * scale}
+
+
+def of_groups(param_groups):
+    kinds = {group["optimizer"] for group in param_groups}
+    if len(kinds) > 1:
+        return Several(param_groups)
+    (kind,) = kinds
+    plain = [
+        {key: value for key, value in group.items() if key != "optimizer"} for group in param_groups
+    ]
+    return OPTIMIZERS[kind](plain, lr=1.0)
+
+
 def build_optimizer(options, model):
     """torch.optim with one param_group for each parameter, which has what the job's groups set for
     it."""
-    kind, settings = next((kind, options[kind]) for kind in OPTIMIZERS if kind in options)
-    param_groups = []
-    for name, parameter in model.named_parameters():
-        own = {"params": [parameter]}
-        for group in options.get("groups", []):
-            if fnmatch.fnmatchcase(name, group["match"]):
-                if "weight_decay" in group:
-                    own["weight_decay"] = group["weight_decay"]
-                if "lr_scale" in group:
-                    own["lr"] = settings["lr"] * group["lr_scale"]
-        param_groups.append(own)
-    return OPTIMIZERS[kind](param_groups, **settings)
+    return of_groups(
+        [
+            settings_of(options, name) | {"params": [parameter]}
+            for name, parameter in model.named_parameters()
+        ]
+    )
 
 
 def grouped_optimizer(options, model):
     """torch.optim with one param_group for all parameters that have the same settings, as people
     write it: in the order of the model, the groups in that of their first parameters."""
-    single = build_optimizer(options, model).param_groups
     groups = {}
-    for own in single:
-        settings = {key: value for key, value in own.items() if key != "params"}
-        groups.setdefault(repr(settings), settings | {"params": []})["params"] += own["params"]
-    kind, settings = next((kind, options[kind]) for kind in OPTIMIZERS if kind in options)
-    return OPTIMIZERS[kind](list(groups.values()), **settings)
+    for name, parameter in model.named_parameters():
+        settings = settings_of(options, name)
+        groups.setdefault(repr(settings), settings | {"params": []})["params"].append(parameter)
+    return of_groups(list(groups.values()))
 
 
 def autocast(spec):

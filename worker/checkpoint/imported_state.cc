@@ -104,7 +104,7 @@ void Fill(const OptimizerSource::Value& value, bool scalar, const HeldPiece& pie
 
 absl::Status CheckImport(const OptimizerSource& source,
                          const std::vector<manifest::ParameterRecord>& parameters,
-                         const std::vector<ImportedSlot>& slots) {
+                         const ImportedSlots& slots) {
   std::map<std::string, const manifest::ParameterRecord*> known;
   for (const auto& parameter : parameters) known[parameter.name] = &parameter;
   Problems problems;
@@ -115,7 +115,7 @@ absl::Status CheckImport(const OptimizerSource& source,
       continue;
     }
     auto left = found;
-    for (const ImportedSlot& slot : slots) {
+    for (const ImportedSlot& slot : slots.at(name)) {
       const auto value = left.find(slot.name);
       if (value == left.end()) {
         problems.Add(absl::StrCat("'", name, "' has no ", slot.name));
@@ -126,7 +126,8 @@ absl::Status CheckImport(const OptimizerSource& source,
       left.erase(value);
     }
     for (const auto& [slot, value] : left) {
-      problems.Add(absl::StrCat(slot, " of '", name, "': the job's optimizer has no such state"));
+      problems.Add(
+          absl::StrCat(slot, " of '", name, "': its optimizer in the job has no such state"));
     }
   }
   return problems.ToStatus(absl::StatusCode::kInvalidArgument,
@@ -143,16 +144,15 @@ std::vector<jobspec::Line> LinesOf(const OptimizerSource& source) {
   return lines;
 }
 
-void FillImported(const OptimizerSource& source, const std::vector<ImportedSlot>& slots,
-                  const State& state) {
-  std::map<std::string, bool> scalar;
-  for (const ImportedSlot& slot : slots) scalar[slot.name] = slot.scalar;
+void FillImported(const OptimizerSource& source, const ImportedSlots& slots, const State& state) {
   for (const HeldPiece& piece : state.held) {
     const StateItem& item = state.items[piece.item];
-    const auto slot = scalar.find(item.slot);
+    const auto own = slots.find(item.parameter);
     const auto parameter = source.state().find(item.parameter);
-    if (slot == scalar.end() || parameter == source.state().end()) continue;
-    Fill(parameter->second.at(item.slot), slot->second, piece);
+    if (own == slots.end() || parameter == source.state().end()) continue;
+    for (const ImportedSlot& slot : own->second) {
+      if (slot.name == item.slot) Fill(parameter->second.at(item.slot), slot.scalar, piece);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -68,50 +69,66 @@ std::optional<models::LossOptions> Loss(const v1::LossSpec& spec) {
   return std::nullopt;
 }
 
-absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) {
-  train::OptimizerConfig optimizer;
+// The optimizer that a message with the oneof of all optimizers chooses.
+template <typename Spec>
+absl::StatusOr<optim::GroupOptimizer> Chosen(const char* path, const Spec& spec) {
   switch (spec.kind_case()) {
-    case v1::OptimizerSpec::kAdamw:
-      optimizer.lr = spec.adamw().lr();
-      optimizer.kind = optim::AdamWOptions{.beta1 = spec.adamw().betas(0),
-                                           .beta2 = spec.adamw().betas(1),
-                                           .eps = spec.adamw().eps(),
-                                           .weight_decay = spec.adamw().weight_decay()};
+    case Spec::kAdamw:
+      return optim::GroupOptimizer{
+          spec.adamw().lr(), optim::AdamWOptions{.beta1 = spec.adamw().betas(0),
+                                                 .beta2 = spec.adamw().betas(1),
+                                                 .eps = spec.adamw().eps(),
+                                                 .weight_decay = spec.adamw().weight_decay()}};
+    case Spec::kSgd:
+      return optim::GroupOptimizer{spec.sgd().lr(),
+                                   optim::SgdOptions{.momentum = spec.sgd().momentum(),
+                                                     .weight_decay = spec.sgd().weight_decay(),
+                                                     .nesterov = spec.sgd().nesterov()}};
+    case Spec::kLion:
+      return optim::GroupOptimizer{spec.lion().lr(),
+                                   optim::LionOptions{.beta1 = spec.lion().betas(0),
+                                                      .beta2 = spec.lion().betas(1),
+                                                      .weight_decay = spec.lion().weight_decay()}};
+    case Spec::kAdam:
+      return optim::GroupOptimizer{spec.adam().lr(),
+                                   optim::AdamOptions{.beta1 = spec.adam().betas(0),
+                                                      .beta2 = spec.adam().betas(1),
+                                                      .eps = spec.adam().eps(),
+                                                      .weight_decay = spec.adam().weight_decay()}};
+    case Spec::kAdadelta:
+      return optim::GroupOptimizer{
+          spec.adadelta().lr(),
+          optim::AdadeltaOptions{.rho = spec.adadelta().rho(),
+                                 .eps = spec.adadelta().eps(),
+                                 .weight_decay = spec.adadelta().weight_decay()}};
+    case Spec::KIND_NOT_SET:
       break;
-    case v1::OptimizerSpec::kSgd:
-      optimizer.lr = spec.sgd().lr();
-      optimizer.kind = optim::SgdOptions{.momentum = spec.sgd().momentum(),
-                                         .weight_decay = spec.sgd().weight_decay(),
-                                         .nesterov = spec.sgd().nesterov()};
-      break;
-    case v1::OptimizerSpec::kLion:
-      optimizer.lr = spec.lion().lr();
-      optimizer.kind = optim::LionOptions{.beta1 = spec.lion().betas(0),
-                                          .beta2 = spec.lion().betas(1),
-                                          .weight_decay = spec.lion().weight_decay()};
-      break;
-    case v1::OptimizerSpec::kAdam:
-      optimizer.lr = spec.adam().lr();
-      optimizer.kind = optim::AdamOptions{.beta1 = spec.adam().betas(0),
-                                          .beta2 = spec.adam().betas(1),
-                                          .eps = spec.adam().eps(),
-                                          .weight_decay = spec.adam().weight_decay()};
-      break;
-    case v1::OptimizerSpec::kAdadelta:
-      optimizer.lr = spec.adadelta().lr();
-      optimizer.kind = optim::AdadeltaOptions{.rho = spec.adadelta().rho(),
-                                              .eps = spec.adadelta().eps(),
-                                              .weight_decay = spec.adadelta().weight_decay()};
-      break;
-    case v1::OptimizerSpec::KIND_NOT_SET:
-      return Missing("optimizer");
   }
-  for (const v1::ParameterGroup& group : spec.groups()) {
-    optimizer.groups.push_back({.match = group.match()});
-    if (group.has_weight_decay()) optimizer.groups.back().weight_decay = group.weight_decay();
-    if (group.has_lr_scale()) optimizer.groups.back().lr_scale = group.lr_scale();
+  return Missing(path);
+}
+
+absl::StatusOr<optim::ParameterGroup> Group(const v1::ParameterGroup& spec) {
+  optim::ParameterGroup group{.match = spec.match()};
+  if (spec.has_weight_decay()) group.weight_decay = spec.weight_decay();
+  if (spec.has_lr_scale()) group.lr_scale = spec.lr_scale();
+  if (spec.has_lr()) group.lr = spec.lr();
+  if (spec.betas_size() == 2) group.betas = {spec.betas(0), spec.betas(1)};
+  if (spec.has_eps()) group.eps = spec.eps();
+  if (spec.has_momentum()) group.momentum = spec.momentum();
+  if (spec.has_optimizer()) {
+    ASSIGN_OR_RETURN(group.optimizer, Chosen("optimizer.groups: optimizer", spec.optimizer()));
   }
-  optimizer.state = spec.state();
+  return group;
+}
+
+absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) {
+  ASSIGN_OR_RETURN(const optim::GroupOptimizer chosen, Chosen("optimizer", spec));
+  train::OptimizerConfig optimizer{
+      .lr = chosen.lr, .kind = chosen.options, .groups = {}, .state = spec.state()};
+  for (const v1::ParameterGroup& of_spec : spec.groups()) {
+    ASSIGN_OR_RETURN(optim::ParameterGroup group, Group(of_spec));
+    optimizer.groups.push_back(std::move(group));
+  }
   return optimizer;
 }
 

@@ -76,62 +76,36 @@ void StepTensor(const AdadeltaOptions& options, const ParameterClass& alike, dou
   device::MutableHostValues<float>(of.step)[0] += 1.0f;
 }
 
-std::vector<StateSlot> AdadeltaSlots() {
-  return {{"square_avg"}, {"acc_delta"}, {"step", /*scalar=*/true}};
-}
-
-class Adadelta : public Optimizer {
+class Adadelta : public ListOptimizer {
  public:
   Adadelta(ParameterList parameters, const AdadeltaOptions& options)
-      : options_(options),
-        parameters_(std::move(parameters)),
-        square_avgs_(StateOf(parameters_, 0)),
-        acc_deltas_(StateOf(parameters_, 1)),
-        steps_(StateOf(parameters_, 2, /*scalar=*/true)) {}
-
-  std::vector<StateSlot> Slots() const override { return AdadeltaSlots(); }
-
-  std::vector<NamedTensor> State() override {
-    std::vector<NamedTensor> state;
-    for (size_t i = 0; i < parameters_.names.size(); ++i) {
-      state.push_back({parameters_.names[i], "square_avg", square_avgs_[i]});
-      state.push_back({parameters_.names[i], "acc_delta", acc_deltas_[i]});
-      state.push_back({parameters_.names[i], "step", steps_[i]});
-    }
-    return state;
-  }
+      : ListOptimizer(std::move(parameters), options), options_(options) {}
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
                       const at::Tensor& skip) override {
-    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket));
     for (const auto& [number, gradients] : all) {
-      const ParameterClass& alike = parameters_.classes[number];
+      const ParameterClass& alike = list().classes[number];
       const double rate = learning_rate * alike.lr_scale;
       const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
       for (size_t k = 0; k < alike.members.size(); ++k) {
         const size_t i = alike.members[k];
         step(options_, alike, rate,
-             {gradients[k], parameters_.tensors[i], square_avgs_[i], acc_deltas_[i], steps_[i]},
-             skip);
+             {gradients[k], list().tensors[i], state(0)[i], state(1)[i], state(2)[i]}, skip);
       }
     }
     return absl::OkStatus();
   }
 
   const AdadeltaOptions options_;
-  const ParameterList parameters_;
-  const std::vector<at::Tensor> square_avgs_;
-  const std::vector<at::Tensor> acc_deltas_;
-  const std::vector<at::Tensor> steps_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdadelta(
     std::vector<OptimizedParameter> parameters, const AdadeltaOptions& options) {
-  ASSIGN_OR_RETURN(ParameterList list,
-                   MakeParameterList(std::move(parameters), options.weight_decay, AdadeltaSlots()));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options));
   return std::make_unique<Adadelta>(std::move(list), options);
 }
 

@@ -14,15 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
 
 namespace muster::optim {
-
-// The same as AdadeltaSpec in job_spec.proto, with the same rules.
-struct AdadeltaOptions {
-  double rho = 0.9;
-  double eps = 1e-6;
-  double weight_decay = 0.0;  // of parameters without a weight decay of their own
-};
 
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdadelta(

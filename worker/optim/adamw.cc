@@ -14,10 +14,6 @@
 namespace muster::optim {
 namespace {
 
-std::vector<StateSlot> AdamSlots() {
-  return {{"exp_avg"}, {"exp_avg_sq"}, {"step", /*scalar=*/true}};
-}
-
 // Adds 1 to each number of steps, and 0 if `skip` is 1.
 void Count(const std::vector<at::Tensor>& steps, const at::Tensor& skip) {
   if (skip.defined()) return at::_foreach_add_(steps, skip.neg().add(1));
@@ -27,38 +23,21 @@ void Count(const std::vector<at::Tensor>& steps, const at::Tensor& skip) {
 }
 
 // Both kinds.
-class Adam : public Optimizer {
+class Adam : public ListOptimizer {
  public:
   // `decoupled`: the decay is no part of the gradient (AdamW).
   Adam(ParameterList parameters, const AdamOptions& options, bool decoupled)
-      : options_(options),
-        decoupled_(decoupled),
-        parameters_(std::move(parameters)),
-        exp_avgs_(StateOf(parameters_, 0)),
-        exp_avg_sqs_(StateOf(parameters_, 1)),
-        steps_(StateOf(parameters_, 2, /*scalar=*/true)) {
-    for (const ParameterClass& alike : parameters_.classes) {
-      calls_.push_back({alike, Select(parameters_.tensors, alike), Select(exp_avgs_, alike),
-                        Select(exp_avg_sqs_, alike), Select(steps_, alike)});
+      : ListOptimizer(std::move(parameters), options), options_(options), decoupled_(decoupled) {
+    for (const ParameterClass& alike : list().classes) {
+      calls_.push_back({alike, Select(list().tensors, alike), Select(state(0), alike),
+                        Select(state(1), alike), Select(state(2), alike)});
     }
-  }
-
-  std::vector<StateSlot> Slots() const override { return AdamSlots(); }
-
-  std::vector<NamedTensor> State() override {
-    std::vector<NamedTensor> state;
-    for (size_t i = 0; i < parameters_.names.size(); ++i) {
-      state.push_back({parameters_.names[i], "exp_avg", exp_avgs_[i]});
-      state.push_back({parameters_.names[i], "exp_avg_sq", exp_avg_sqs_[i]});
-      state.push_back({parameters_.names[i], "step", steps_[i]});
-    }
-    return state;
   }
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
                       const at::Tensor& skip) override {
-    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket));
     c10::NoGradGuard no_grad;
     const std::optional<at::Tensor> found_inf = Given(skip);
     for (const auto& [number, gradients] : all) {
@@ -88,10 +67,6 @@ class Adam : public Optimizer {
 
   const AdamOptions options_;
   const bool decoupled_;
-  const ParameterList parameters_;
-  const std::vector<at::Tensor> exp_avgs_;
-  const std::vector<at::Tensor> exp_avg_sqs_;
-  const std::vector<at::Tensor> steps_;
   std::vector<FusedCall> calls_;  // in the order of the classes
 };
 
@@ -99,15 +74,13 @@ class Adam : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdam(std::vector<OptimizedParameter> parameters,
                                                       const AdamOptions& options) {
-  ASSIGN_OR_RETURN(ParameterList list,
-                   MakeParameterList(std::move(parameters), options.weight_decay, AdamSlots()));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options));
   return std::make_unique<Adam>(std::move(list), options, /*decoupled=*/false);
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options) {
-  ASSIGN_OR_RETURN(ParameterList list,
-                   MakeParameterList(std::move(parameters), options.weight_decay, AdamSlots()));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options));
   const AdamOptions same = {options.beta1, options.beta2, options.eps, options.weight_decay};
   return std::make_unique<Adam>(std::move(list), same, /*decoupled=*/true);
 }

@@ -15,24 +15,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
 
 namespace muster::optim {
-
-// The same as AdamwSpec in job_spec.proto, with the same rules.
-struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.01;  // of parameters without a weight decay of their own
-};
-
-// The same as AdamSpec in job_spec.proto, with the same rules.
-struct AdamOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.0;  // of parameters without a weight decay of their own
-};
 
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdam(std::vector<OptimizedParameter> parameters,

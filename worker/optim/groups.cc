@@ -1,10 +1,12 @@
 #include "worker/optim/groups.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/glob/glob.h"
 #include "common/jobfile/near_name.h"
+#include "common/status/status.h"
 
 namespace muster::optim {
 namespace {
@@ -56,23 +58,93 @@ absl::Status MatchesNothing(size_t index, const std::string& pattern,
   return absl::InvalidArgumentError(message);
 }
 
+// What some kinds of optimizers have.
+template <typename Options>
+concept HasBetas = requires(Options options) { options.beta1; };
+template <typename Options>
+concept HasEps = requires(Options options) { options.eps; };
+template <typename Options>
+concept HasMomentum = requires(Options options) { options.momentum; };
+
+// Changes what a group sets. Returns the name of a setting that this kind does not have, or "".
+template <typename Options>
+std::string Apply(const ParameterGroup& group, Options* options) {
+  if (group.weight_decay.has_value()) options->weight_decay = *group.weight_decay;
+  if (group.betas.has_value()) {
+    if constexpr (HasBetas<Options>) {
+      options->beta1 = (*group.betas)[0];
+      options->beta2 = (*group.betas)[1];
+    } else {
+      return "betas";
+    }
+  }
+  if (group.eps.has_value()) {
+    if constexpr (HasEps<Options>) {
+      options->eps = *group.eps;
+    } else {
+      return "eps";
+    }
+  }
+  if (group.momentum.has_value()) {
+    if constexpr (HasMomentum<Options>) {
+      options->momentum = *group.momentum;
+    } else {
+      return "momentum";
+    }
+  }
+  return "";
+}
+
+absl::Status Apply(size_t index, const ParameterGroup& group, const std::string& name,
+                   ParameterSettings* settings) {
+  if (group.lr_scale.has_value()) settings->lr_scale = *group.lr_scale;
+  if (group.optimizer.has_value()) {
+    settings->options = group.optimizer->options;
+    settings->lr = group.optimizer->lr;
+  }
+  if (group.lr.has_value()) settings->lr = group.lr;
+  const std::string unknown =
+      std::visit([&group](auto& own) { return Apply(group, &own); }, settings->options);
+  if (unknown.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("optimizer.groups[", index, "].", unknown, ": matches parameter '", name,
+                   "', whose optimizer ", KindOf(settings->options), " has no ", unknown,
+                   "; expected a pattern that matches only parameters of optimizers that have it"));
+}
+
+// What the job file cannot show, because groups may set it separately.
+absl::Status Check(const std::string& name, const ParameterSettings& settings) {
+  const auto* const sgd = std::get_if<SgdOptions>(&settings.options);
+  if (sgd == nullptr || !sgd->nesterov || sgd->momentum > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("optimizer.groups: parameter '", name,
+                   "' has nesterov and momentum 0; expected a momentum above 0 with nesterov"));
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<GroupSettings>> SettingsFor(const std::vector<std::string>& names,
-                                                       const std::vector<ParameterGroup>& groups) {
-  std::vector<GroupSettings> settings(names.size());
+absl::StatusOr<std::vector<ParameterSettings>> SettingsFor(
+    const std::vector<std::string>& names, const OptimizerOptions& options,
+    const std::vector<ParameterGroup>& groups) {
+  std::vector<ParameterSettings> settings(names.size(), {.options = options, .lr = std::nullopt});
   for (size_t index = 0; index < groups.size(); ++index) {
-    const ParameterGroup& group = groups[index];
     bool matched = false;
     for (size_t i = 0; i < names.size(); ++i) {
-      if (!GlobMatches(group.match, names[i])) continue;
+      if (!GlobMatches(groups[index].match, names[i])) continue;
       matched = true;
-      if (group.weight_decay.has_value()) settings[i].weight_decay = group.weight_decay;
-      if (group.lr_scale.has_value()) settings[i].lr_scale = *group.lr_scale;
+      RETURN_IF_ERROR(Apply(index, groups[index], names[i], &settings[i]));
     }
-    if (!matched) return MatchesNothing(index, group.match, names);
+    if (!matched) return MatchesNothing(index, groups[index].match, names);
   }
+  for (size_t i = 0; i < names.size(); ++i) RETURN_IF_ERROR(Check(names[i], settings[i]));
   return settings;
+}
+
+double RateOf(const ParameterSettings& settings, double job_lr, double learning_rate) {
+  if (!settings.lr.has_value()) return learning_rate * settings.lr_scale;
+  // Exactly its own rate as long as the job's is that of the job file.
+  if (learning_rate == job_lr) return *settings.lr * settings.lr_scale;
+  return *settings.lr * (learning_rate / job_lr) * settings.lr_scale;
 }
 
 }  // namespace muster::optim

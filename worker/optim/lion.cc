@@ -66,50 +66,35 @@ void StepTensor(const LionOptions& options, const ParameterClass& alike, double 
                device::MutableHostValues<T>(average).data());
 }
 
-std::vector<StateSlot> LionSlots() { return {{"exp_avg"}}; }
-
-class Lion : public Optimizer {
+class Lion : public ListOptimizer {
  public:
   Lion(ParameterList parameters, const LionOptions& options)
-      : options_(options), parameters_(std::move(parameters)), averages_(StateOf(parameters_, 0)) {}
-
-  std::vector<StateSlot> Slots() const override { return LionSlots(); }
-
-  std::vector<NamedTensor> State() override {
-    std::vector<NamedTensor> state;
-    for (size_t i = 0; i < averages_.size(); ++i) {
-      state.push_back({parameters_.names[i], "exp_avg", averages_[i]});
-    }
-    return state;
-  }
+      : ListOptimizer(std::move(parameters), options), options_(options) {}
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
                       const at::Tensor& skip) override {
-    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket));
     for (const auto& [number, gradients] : all) {
-      const ParameterClass& alike = parameters_.classes[number];
+      const ParameterClass& alike = list().classes[number];
       const double rate = learning_rate * alike.lr_scale;
       const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
       for (size_t k = 0; k < alike.members.size(); ++k) {
         const size_t i = alike.members[k];
-        step(options_, alike, rate, gradients[k], parameters_.tensors[i], averages_[i], skip);
+        step(options_, alike, rate, gradients[k], list().tensors[i], state(0)[i], skip);
       }
     }
     return absl::OkStatus();
   }
 
   const LionOptions options_;
-  const ParameterList parameters_;
-  const std::vector<at::Tensor> averages_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateLion(std::vector<OptimizedParameter> parameters,
                                                       const LionOptions& options) {
-  ASSIGN_OR_RETURN(ParameterList list,
-                   MakeParameterList(std::move(parameters), options.weight_decay, LionSlots()));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options));
   return std::make_unique<Lion>(std::move(list), options);
 }
 

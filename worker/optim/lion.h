@@ -11,15 +11,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
 
 namespace muster::optim {
-
-// The same as LionSpec in job_spec.proto, with the same rules.
-struct LionOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.99;
-  double weight_decay = 0.0;  // of parameters without a weight decay of their own
-};
 
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateLion(std::vector<OptimizedParameter> parameters,

@@ -89,15 +89,6 @@ TEST_P(FollowsTheFormula, OfEachParameterWithItsOwnSettings) {
   }
 }
 
-TEST(Lion, SlotsSayWhatItKeepsOfEachParameter) {
-  const auto slots = (*CreateLion({{"p", at::zeros({3})}}, {}))->Slots();
-  ASSERT_EQ(slots.size(), 1u);
-  EXPECT_EQ(slots[0].name, "exp_avg");
-  EXPECT_FALSE(slots[0].scalar);
-  // Also without parameters, because other ranks may have some.
-  EXPECT_EQ((*CreateLion({}, {}))->Slots().size(), 1u);
-}
-
 TEST(Lion, ZeroGradientStillDecaysAndMovesByTheMeanOnly) {
   at::Tensor p = at::full({1}, 2.0f).requires_grad_(true);
   auto optimizer = CreateLion({{"p", p}}, {.weight_decay = 0.5});

@@ -29,9 +29,9 @@ struct OptimizedParameter {
   std::optional<double> weight_decay = std::nullopt;
   // Factor on the learning rate of every step.
   double lr_scale = 1;
-  // The state with which it begins, in the order of Slots(); the optimizer takes ownership of the
-  // tensors. Each has the tensor's shape and type, or is a float32 scalar; all are on the tensor's
-  // device. Empty: zeros.
+  // The state with which it begins, in the order of SlotsOf (options.h); the optimizer takes
+  // ownership of the tensors. Each has the tensor's shape and type, or is a float32 scalar; all are
+  // on the tensor's device. Empty: zeros.
   std::vector<at::Tensor> state = {};
   // The bucket with which its gradient is reduced, for StepBucket.
   size_t bucket = 0;
@@ -42,12 +42,6 @@ struct NamedTensor {
   std::string parameter;
   std::string slot;   // "exp_avg" (docs/checkpoint-format.md)
   at::Tensor tensor;  // of the parameter's shape and type; "step" is a float32 scalar
-};
-
-// A kind of state that an optimizer keeps for each of its parameters.
-struct StateSlot {
-  std::string name;
-  bool scalar = false;  // one number for each parameter; otherwise one for each element
 };
 
 class Optimizer {
@@ -68,10 +62,10 @@ class Optimizer {
     return Update(learning_rate, bucket, /*skip=*/{});
   }
 
-  // The slots that it keeps for each parameter.
-  virtual std::vector<StateSlot> Slots() const = 0;
+  // The error that Step would return, or StepBucket if there is a bucket; changes nothing.
+  virtual absl::Status CheckGradients(std::optional<size_t> bucket) const = 0;
 
-  // The state in the order of the parameters, and for each parameter in the order of Slots(); empty
+  // The state in the order of the parameters, and for each parameter in the order of SlotsOf; empty
   // for an optimizer without state. Complete from the start (zeros), so that checkpoints can write
   // it and fill it in place.
   virtual std::vector<NamedTensor> State() = 0;

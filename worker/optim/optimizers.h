@@ -12,12 +12,10 @@
 #include "worker/optim/adamw.h"
 #include "worker/optim/lion.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
 #include "worker/optim/sgd.h"
 
 namespace muster::optim {
-
-using OptimizerOptions =
-    std::variant<AdamWOptions, SgdOptions, LionOptions, AdamOptions, AdadeltaOptions>;
 
 // The factory of each optimizer. If an alternative has none, CreateOptimizer does not compile.
 inline auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }

@@ -11,22 +11,22 @@
 namespace muster::optim {
 namespace {
 
-std::vector<std::string> SlotsOf(const OptimizerOptions& options) {
+std::vector<std::string> StateOf(const OptimizerOptions& options) {
   std::vector<std::string> names;
-  for (const StateSlot& slot : (*CreateOptimizer({}, options))->Slots()) {
-    names.push_back(slot.name);
+  for (const NamedTensor& tensor : (*CreateOptimizer({{"p", at::zeros({3})}}, options))->State()) {
+    names.push_back(tensor.slot);
   }
   return names;
 }
 
 TEST(CreateOptimizer, MakesTheOneThatTheOptionsAreOf) {
   using Names = std::vector<std::string>;
-  EXPECT_EQ(SlotsOf(AdamWOptions{}), (Names{"exp_avg", "exp_avg_sq", "step"}));
-  EXPECT_EQ(SlotsOf(SgdOptions{.momentum = 0.9}), Names{"momentum_buffer"});
-  EXPECT_EQ(SlotsOf(SgdOptions{}), Names{});
-  EXPECT_EQ(SlotsOf(LionOptions{}), Names{"exp_avg"});
-  EXPECT_EQ(SlotsOf(AdamOptions{}), (Names{"exp_avg", "exp_avg_sq", "step"}));
-  EXPECT_EQ(SlotsOf(AdadeltaOptions{}), (Names{"square_avg", "acc_delta", "step"}));
+  EXPECT_EQ(StateOf(AdamWOptions{}), (Names{"exp_avg", "exp_avg_sq", "step"}));
+  EXPECT_EQ(StateOf(SgdOptions{.momentum = 0.9}), Names{"momentum_buffer"});
+  EXPECT_EQ(StateOf(SgdOptions{}), Names{});
+  EXPECT_EQ(StateOf(LionOptions{}), Names{"exp_avg"});
+  EXPECT_EQ(StateOf(AdamOptions{}), (Names{"exp_avg", "exp_avg_sq", "step"}));
+  EXPECT_EQ(StateOf(AdadeltaOptions{}), (Names{"square_avg", "acc_delta", "step"}));
   EXPECT_EQ(std::variant_size_v<OptimizerOptions>, 5u) << "one that is not listed here";
 }
 

@@ -44,8 +44,8 @@ absl::Status CheckState(const OptimizedParameter& parameter, const std::vector<S
 }  // namespace
 
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
-                                                double weight_decay,
-                                                const std::vector<StateSlot>& slots) {
+                                                const OptimizerOptions& options) {
+  const std::vector<StateSlot> slots = SlotsOf(options);
   ParameterList list;
   std::unordered_set<std::string> names;
   for (OptimizedParameter& parameter : parameters) {
@@ -63,7 +63,7 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
     if (!names.insert(name).second) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' appears twice"));
     }
-    const double decay = own_decay.value_or(weight_decay);
+    const double decay = own_decay.value_or(WeightDecayOf(options));
     for (const auto& [what, value] :
          {std::pair("weight_decay", decay), std::pair("lr_scale", lr_scale)}) {
       if (value >= 0) continue;
@@ -122,13 +122,15 @@ std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
   return selected;
 }
 
-std::vector<at::Tensor> StateOf(const ParameterList& parameters, size_t slot, bool scalar) {
+namespace {
+
+std::vector<at::Tensor> StateOf(const ParameterList& list, size_t slot, bool scalar) {
   const memory::MemoryScope scope(memory::Purpose::kMoments);
   std::vector<at::Tensor> state;
-  for (size_t i = 0; i < parameters.tensors.size(); ++i) {
-    const at::Tensor& tensor = parameters.tensors[i];
-    if (!parameters.states[i].empty()) {
-      state.push_back(parameters.states[i][slot]);
+  for (size_t i = 0; i < list.tensors.size(); ++i) {
+    const at::Tensor& tensor = list.tensors[i];
+    if (!list.states[i].empty()) {
+      state.push_back(list.states[i][slot]);
     } else if (scalar) {
       state.push_back(at::zeros({}, at::TensorOptions(at::kFloat).device(tensor.device())));
     } else {
@@ -137,6 +139,29 @@ std::vector<at::Tensor> StateOf(const ParameterList& parameters, size_t slot, bo
     }
   }
   return state;
+}
+
+}  // namespace
+
+ListOptimizer::ListOptimizer(ParameterList parameters, const OptimizerOptions& options)
+    : list_(std::move(parameters)), slots_(SlotsOf(options)) {
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    states_.push_back(StateOf(list_, slot, slots_[slot].scalar));
+  }
+}
+
+std::vector<NamedTensor> ListOptimizer::State() {
+  std::vector<NamedTensor> state;
+  for (size_t i = 0; i < list_.names.size(); ++i) {
+    for (size_t slot = 0; slot < slots_.size(); ++slot) {
+      state.push_back({list_.names[i], slots_[slot].name, states_[slot][i]});
+    }
+  }
+  return state;
+}
+
+absl::Status ListOptimizer::CheckGradients(std::optional<size_t> bucket) const {
+  return Gradients(list_, bucket).status();
 }
 
 }  // namespace muster::optim

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
 
 namespace muster::optim {
 
@@ -30,13 +31,11 @@ struct ParameterList {
   std::vector<ParameterClass> classes;
 };
 
-// `weight_decay`: for parameters without one of their own; `slots`: those of the optimizer.
-// INVALID_ARGUMENT: a parameter is not dense float32 or float64, is on another device than the
-// first one, appears twice, has a weight decay or lr_scale below 0, or a state that does not fit
-// the slots; the message names it.
+// `options`: those of the optimizer. INVALID_ARGUMENT: a parameter is not dense float32 or float64,
+// is on another device than the first one, appears twice, has a weight decay or lr_scale below 0, or
+// a state that does not fit the slots; the message names it.
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
-                                                double weight_decay,
-                                                const std::vector<StateSlot>& slots);
+                                                const OptimizerOptions& options);
 
 struct ClassGradients {
   size_t number = 0;                  // index of the class in the list
@@ -57,9 +56,25 @@ inline std::optional<at::Tensor> Given(const at::Tensor& skip) {
   return skip.defined() ? std::optional(skip) : std::nullopt;
 }
 
-// The tensors of one slot, one for each parameter: the state that was given with the parameter, or
-// zeros, whose memory counts as moments.
-std::vector<at::Tensor> StateOf(const ParameterList& parameters, size_t slot, bool scalar = false);
+// An optimizer of such a list, with its state.
+class ListOptimizer : public Optimizer {
+ public:
+  std::vector<NamedTensor> State() override;
+  absl::Status CheckGradients(std::optional<size_t> bucket) const override;
+
+ protected:
+  // The state of a parameter is what was given with it, or zeros, whose memory counts as moments.
+  ListOptimizer(ParameterList parameters, const OptimizerOptions& options);
+
+  const ParameterList& list() const { return list_; }
+  // The tensors of one slot, one for each parameter. `slot`: its position in SlotsOf(options).
+  const std::vector<at::Tensor>& state(size_t slot) const { return states_[slot]; }
+
+ private:
+  const ParameterList list_;
+  const std::vector<StateSlot> slots_;
+  std::vector<std::vector<at::Tensor>> states_;  // by slot
+};
 
 }  // namespace muster::optim
 

@@ -10,36 +10,20 @@
 namespace muster::optim {
 namespace {
 
-std::vector<StateSlot> SgdSlots(const SgdOptions& options) {
-  if (options.momentum == 0) return {};
-  return {{"momentum_buffer"}};
-}
-
-class Sgd : public Optimizer {
+class Sgd : public ListOptimizer {
  public:
   Sgd(ParameterList parameters, const SgdOptions& options)
-      : options_(options), parameters_(std::move(parameters)) {
-    if (options_.momentum != 0) buffers_ = StateOf(parameters_, 0);
-    for (const ParameterClass& alike : parameters_.classes) {
-      calls_.push_back({alike, Select(parameters_.tensors, alike), {}});
-      if (!buffers_.empty()) calls_.back().buffers = Select(buffers_, alike);
+      : ListOptimizer(std::move(parameters), options), options_(options) {
+    for (const ParameterClass& alike : list().classes) {
+      calls_.push_back({alike, Select(list().tensors, alike), {}});
+      if (options_.momentum != 0) calls_.back().buffers = Select(state(0), alike);
     }
-  }
-
-  std::vector<StateSlot> Slots() const override { return SgdSlots(options_); }
-
-  std::vector<NamedTensor> State() override {
-    std::vector<NamedTensor> state;
-    for (size_t i = 0; i < buffers_.size(); ++i) {
-      state.push_back({parameters_.names[i], "momentum_buffer", buffers_[i]});
-    }
-    return state;
   }
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
                       const at::Tensor& skip) override {
-    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket));
     c10::NoGradGuard no_grad;
     const std::optional<at::Tensor> found_inf = Given(skip);
     for (const auto& [number, gradients] : all) {
@@ -60,8 +44,6 @@ class Sgd : public Optimizer {
   };
 
   const SgdOptions options_;
-  const ParameterList parameters_;
-  std::vector<at::Tensor> buffers_;
   std::vector<FusedCall> calls_;  // in the order of the classes
 };
 
@@ -69,8 +51,7 @@ class Sgd : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParameter> parameters,
                                                      const SgdOptions& options) {
-  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters),
-                                                         options.weight_decay, SgdSlots(options)));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options));
   return std::make_unique<Sgd>(std::move(list), options);
 }
 

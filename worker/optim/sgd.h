@@ -9,15 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
 
 namespace muster::optim {
-
-// The same as SgdSpec in job_spec.proto, with the same rules.
-struct SgdOptions {
-  double momentum = 0.0;
-  double weight_decay = 0.0;  // of parameters without a weight decay of their own
-  bool nesterov = false;
-};
 
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParameter> parameters,

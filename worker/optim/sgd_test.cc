@@ -87,19 +87,6 @@ TEST(Sgd, FollowsTheFormulaInFloat64) {
   }
 }
 
-TEST(Sgd, SlotsSayWhatItKeepsOfEachParameter) {
-  EXPECT_TRUE((*CreateSgd({{"p", at::zeros({3})}}, {}))->Slots().empty());
-  // Also without parameters, because other ranks may have some.
-  for (const bool with_parameter : {true, false}) {
-    std::vector<OptimizedParameter> parameters;
-    if (with_parameter) parameters.push_back({"p", at::zeros({3})});
-    const auto slots = (*CreateSgd(parameters, {.momentum = 0.9}))->Slots();
-    ASSERT_EQ(slots.size(), 1u);
-    EXPECT_EQ(slots[0].name, "momentum_buffer");
-    EXPECT_FALSE(slots[0].scalar);
-  }
-}
-
 TEST(Sgd, StateFilledFromOutsideContinuesBitwise) {
   const auto run = [](at::Tensor p, Optimizer& optimizer, int from, int to) {
     for (int step = from; step < to; ++step) {

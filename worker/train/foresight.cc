@@ -34,8 +34,12 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   for (size_t i = 0; i < types_.size(); ++i) {
     whole += parameters[i].tensor.numel() * element_bytes[i];
   }
-  int64_t slots = 0;
-  for (const optim::StateSlot& slot : optimizer_->Slots()) slots += !slot.scalar;
+  std::vector<int64_t> state_bytes;  // for each element of a parameter
+  for (size_t i = 0; i < types_.size(); ++i) {
+    int64_t slots = 0;
+    for (const optim::StateSlot& slot : slots_[i]) slots += !slot.scalar;
+    state_bytes.push_back(slots * element_bytes[i]);
+  }
 
   const Placements now = strategy_->PlacementsFor(this->mask());
   const Placements planned = strategy_->PlacementsFor(mask);
@@ -49,24 +53,23 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   Foresight foresight;
   ASSIGN_OR_RETURN(foresight.bytes_moved,
                    parallel::BytesToMove(Only(state.holders, comes_along),
-                                         Only(planned.owners, comes_along), element_bytes));
-  foresight.bytes_moved *= slots;
+                                         Only(planned.owners, comes_along), state_bytes));
   if (now.holders.has_value()) {
     ASSIGN_OR_RETURN(const int64_t moved,
                      parallel::BytesToMove(*now.holders, *planned.holders, element_bytes));
     foresight.bytes_moved += moved;
   }
   for (int rank = 0; rank < world_size; ++rank) {
-    const auto bytes = [&](const Placements& placements, int64_t state_bytes) {
+    const auto bytes = [&](const Placements& placements, int64_t of_state) {
       const int64_t held = placements.holders.has_value()
                                ? BytesOf(*placements.holders, rank, element_bytes)
                                : whole;
-      return held + BytesOf(placements.owners, rank, element_bytes) + slots * state_bytes;
+      return held + BytesOf(placements.owners, rank, element_bytes) + of_state;
     };
-    foresight.bytes_before.push_back(bytes(now, BytesOf(state.holders, rank, element_bytes)));
+    foresight.bytes_before.push_back(bytes(now, BytesOf(state.holders, rank, state_bytes)));
     foresight.bytes_after.push_back(
-        bytes(planned, BytesOf(planned.owners, rank, element_bytes) +
-                           BytesOf(state.holders, rank, element_bytes, &stays)));
+        bytes(planned, BytesOf(planned.owners, rank, state_bytes) +
+                           BytesOf(state.holders, rank, state_bytes, &stays)));
   }
   return foresight;
 }

@@ -17,7 +17,7 @@
 #include "worker/models/model.h"
 #include "worker/optim/groups.h"
 #include "worker/optim/loss_scaler.h"
-#include "worker/optim/optimizers.h"
+#include "worker/optim/options.h"
 #include "worker/optim/schedule.h"
 #include "worker/parallel/ddp/ddp.h"
 #include "worker/parallel/fsdp/fsdp.h"

@@ -1,57 +1,48 @@
 #include "worker/train/model_records.h"
 
+#include <algorithm>
 #include <map>
-#include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 
-#include "common/manifest/manifest.h"
+#include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/optim/groups.h"
+#include "worker/optim/options.h"
 
 namespace muster::train {
 namespace {
 
 using manifest::OptimizerSettings;
 
-// The kind's name in job files, and its settings but for the learning rate.
-std::pair<std::string, OptimizerSettings> SettingsOf(const optim::OptimizerOptions& options,
-                                                     std::optional<double> weight_decay) {
-  using Result = std::pair<std::string, OptimizerSettings>;
-  const auto decay = [&](double own) -> std::vector<double> {
-    return {weight_decay.value_or(own)};
-  };
-  return std::visit(Overloaded{[&](const optim::AdamWOptions& adamw) -> Result {
-                                 return {"adamw",
-                                         {{"betas", {adamw.beta1, adamw.beta2}},
-                                          {"eps", {adamw.eps}},
-                                          {"weight_decay", decay(adamw.weight_decay)}}};
+// The settings of an optimizer but for the learning rate.
+OptimizerSettings SettingsOf(const optim::OptimizerOptions& options) {
+  using Result = OptimizerSettings;
+  return std::visit(Overloaded{[](const optim::AdamWOptions& adamw) -> Result {
+                                 return {{"betas", {adamw.beta1, adamw.beta2}},
+                                         {"eps", {adamw.eps}},
+                                         {"weight_decay", {adamw.weight_decay}}};
                                },
-                               [&](const optim::SgdOptions& sgd) -> Result {
-                                 return {"sgd",
-                                         {{"momentum", {sgd.momentum}},
-                                          {"weight_decay", decay(sgd.weight_decay)},
-                                          {"nesterov", {sgd.nesterov ? 1.0 : 0.0}}}};
+                               [](const optim::SgdOptions& sgd) -> Result {
+                                 return {{"momentum", {sgd.momentum}},
+                                         {"weight_decay", {sgd.weight_decay}},
+                                         {"nesterov", {sgd.nesterov ? 1.0 : 0.0}}};
                                },
-                               [&](const optim::AdamOptions& adam) -> Result {
-                                 return {"adam",
-                                         {{"betas", {adam.beta1, adam.beta2}},
-                                          {"eps", {adam.eps}},
-                                          {"weight_decay", decay(adam.weight_decay)}}};
+                               [](const optim::AdamOptions& adam) -> Result {
+                                 return {{"betas", {adam.beta1, adam.beta2}},
+                                         {"eps", {adam.eps}},
+                                         {"weight_decay", {adam.weight_decay}}};
                                },
-                               [&](const optim::AdadeltaOptions& adadelta) -> Result {
-                                 return {"adadelta",
-                                         {{"rho", {adadelta.rho}},
-                                          {"eps", {adadelta.eps}},
-                                          {"weight_decay", decay(adadelta.weight_decay)}}};
+                               [](const optim::AdadeltaOptions& adadelta) -> Result {
+                                 return {{"rho", {adadelta.rho}},
+                                         {"eps", {adadelta.eps}},
+                                         {"weight_decay", {adadelta.weight_decay}}};
                                },
-                               [&](const optim::LionOptions& lion) -> Result {
-                                 return {"lion",
-                                         {{"betas", {lion.beta1, lion.beta2}},
-                                          {"weight_decay", decay(lion.weight_decay)}}};
+                               [](const optim::LionOptions& lion) -> Result {
+                                 return {{"betas", {lion.beta1, lion.beta2}},
+                                         {"weight_decay", {lion.weight_decay}}};
                                }},
                     options);
 }
@@ -62,19 +53,22 @@ absl::StatusOr<std::vector<int64_t>> GroupsOf(const OptimizerConfig& config,
                                               const std::vector<std::string>& names,
                                               double learning_rate,
                                               manifest::OptimizerRecord* optimizer) {
-  ASSIGN_OR_RETURN(const auto settings, optim::SettingsFor(names, config.groups));
-  std::map<std::pair<std::optional<double>, double>, int64_t> numbers;
+  ASSIGN_OR_RETURN(const auto settings, optim::SettingsFor(names, config.kind, config.groups));
+  optimizer->kind = optim::KindOf(config.kind);
+  std::vector<optim::ParameterSettings> distinct;
   std::vector<int64_t> groups;
-  for (const optim::GroupSettings& own : settings) {
-    const auto [group, added] =
-        numbers.emplace(std::pair(own.weight_decay, own.lr_scale), optimizer->groups.size());
-    groups.push_back(group->second);
-    if (!added) continue;
-    auto [kind, of_group] = SettingsOf(config.kind, own.weight_decay);
-    of_group.insert(of_group.begin(), {"lr", {learning_rate * own.lr_scale}});
-    optimizer->kind = std::move(kind);
-    optimizer->groups.push_back(std::move(of_group));
+  bool mixed = false;
+  for (const optim::ParameterSettings& own : settings) {
+    const auto found = std::find(distinct.begin(), distinct.end(), own);
+    groups.push_back(found - distinct.begin());
+    if (found != distinct.end()) continue;
+    distinct.push_back(own);
+    OptimizerSettings& of_group = optimizer->groups.emplace_back(SettingsOf(own.options));
+    of_group.insert(of_group.begin(), {"lr", {optim::RateOf(own, config.lr, learning_rate)}});
+    optimizer->kinds.push_back(optim::KindOf(own.options));
+    mixed = mixed || optimizer->kinds.back() != optimizer->kind;
   }
+  if (!mixed) optimizer->kinds.clear();
   return groups;
 }
 
@@ -83,6 +77,24 @@ std::string FirstWeights(const v1::ModelSpec& model) {
 }
 
 }  // namespace
+
+absl::Status SameOptimizers(const manifest::Manifest& saved, const checkpoint::ModelRecords& own) {
+  std::map<std::string, std::string> kinds;
+  for (const auto& parameter : own.parameters) {
+    kinds[parameter.name] = own.optimizer.KindOf(parameter.group);
+  }
+  for (const auto& parameter : saved.parameters) {
+    const auto kind = kinds.find(parameter.name);
+    if (!parameter.ever_trained || kind == kinds.end()) continue;
+    const std::string& found = saved.optimizer.KindOf(parameter.group);
+    if (found == kind->second) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("found the state of ", found, " for parameter '", parameter.name,
+                     "', but its optimizer in the job is ", kind->second,
+                     "; start.what: weights takes the parameters alone"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models::Model& model,
                                                    const checkpoint::State& state,

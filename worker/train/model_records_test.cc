@@ -68,5 +68,49 @@ TEST(ModelRecords, GroupsAreInTheOrderOfTheirFirstParametersThere) {
   EXPECT_TRUE(records.parameters[0].ever_trained);
 }
 
+// A group's own rate keeps its ratio to the job's, which is half of the job file's here.
+TEST(ModelRecords, AGroupHasTheSettingsAndTheKindOfItsOptimizer) {
+  const manifest::OptimizerRecord optimizer =
+      Of({{.match = "*norm*",
+           .optimizer = optim::GroupOptimizer{2, optim::SgdOptions{.momentum = 0.5}}},
+          {.match = "*o_proj*", .lr = 4, .betas = {{0.5, 0.75}}, .eps = 1}})
+          .optimizer;
+  using Settings = manifest::OptimizerSettings;
+  EXPECT_EQ(optimizer.kind, "adamw");
+  EXPECT_THAT(optimizer.kinds, ElementsAre("adamw", "adamw", "sgd"));
+  EXPECT_THAT(
+      optimizer.groups,
+      ElementsAre(
+          Settings{
+              {"lr", {0.125}}, {"betas", {0.9, 0.999}}, {"eps", {1e-8}}, {"weight_decay", {0.5}}},
+          Settings{{"lr", {2}}, {"betas", {0.5, 0.75}}, {"eps", {1}}, {"weight_decay", {0.5}}},
+          Settings{{"lr", {1}}, {"momentum", {0.5}}, {"weight_decay", {0}}, {"nesterov", {0}}}));
+  EXPECT_TRUE(Of({}).optimizer.kinds.empty()) << "all are of the job's kind";
+}
+
+TEST(SameOptimizers, ComparesTheKindOfEachParameterThatHasState) {
+  const auto saved_by = [](const std::vector<optim::ParameterGroup>& groups) {
+    const checkpoint::ModelRecords records = Of(groups);
+    manifest::Manifest manifest;
+    manifest.optimizer = records.optimizer;
+    manifest.parameters = records.parameters;
+    return manifest;
+  };
+  const std::vector<optim::ParameterGroup> with_sgd = {
+      {.match = "*norm*", .optimizer = optim::GroupOptimizer{2, optim::SgdOptions{}}}};
+  EXPECT_TRUE(SameOptimizers(saved_by({}), Of({{.match = "*norm*", .lr = 3}})).ok());
+  EXPECT_TRUE(SameOptimizers(saved_by(with_sgd), Of(with_sgd)).ok());
+  EXPECT_TRUE(SameOptimizers(manifest::Manifest(), Of(with_sgd)).ok()) << "before version 3";
+
+  manifest::Manifest saved = saved_by(with_sgd);
+  const absl::Status refused = SameOptimizers(saved, Of({}));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused.message(),
+            "found the state of sgd for parameter 'model.layers.0.input_layernorm.weight', but its "
+            "optimizer in the job is adamw; start.what: weights takes the parameters alone");
+  for (auto& parameter : saved.parameters) parameter.ever_trained = false;
+  EXPECT_TRUE(SameOptimizers(saved, Of({})).ok()) << "there is no state";
+}
+
 }  // namespace
 }  // namespace muster::train

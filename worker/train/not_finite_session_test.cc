@@ -180,8 +180,13 @@ class NotFiniteTest : public ::testing::Test {
     const auto optimizer = *BuildOptimizer(*job.optimizer, *model, strategy->pieces());
     optim::LossScaler scaler(job.loss_scale);
     const bool scaled = job.precision == Precision::kFloat16;
-    const checkpoint::State state =
-        TrainingState(*model, {strategy.get(), optimizer.get(), scaled ? &scaler : nullptr}, 1);
+    const ParameterSlots slots = *SlotsFor(*job.optimizer, *model);
+    const checkpoint::State state = TrainingState(*model,
+                                                  {.strategy = strategy.get(),
+                                                   .optimizer = optimizer.get(),
+                                                   .slots = &slots,
+                                                   .scaler = scaled ? &scaler : nullptr},
+                                                  1);
     const absl::Status loaded = checkpoint::Load(checkpoint, state).status();
     EXPECT_TRUE(loaded.ok()) << loaded;
     std::map<std::string, at::Tensor> tensors;

@@ -1,5 +1,6 @@
 #include "worker/train/optimizer_state.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -45,6 +46,28 @@ std::vector<bool> Differing(const Placement& a, const Placement& b) {
   return differing;
 }
 
+// The slots that any parameter has, each once.
+std::vector<optim::StateSlot> Distinct(const ParameterSlots& slots) {
+  std::vector<optim::StateSlot> distinct;
+  for (const auto& of_parameter : slots) {
+    for (const optim::StateSlot& slot : of_parameter) {
+      if (std::find(distinct.begin(), distinct.end(), slot) == distinct.end()) {
+        distinct.push_back(slot);
+      }
+    }
+  }
+  return distinct;
+}
+
+// Which parameters have this slot.
+std::vector<bool> Having(const optim::StateSlot& slot, const ParameterSlots& slots) {
+  std::vector<bool> having;
+  for (const auto& own : slots) {
+    having.push_back(std::find(own.begin(), own.end(), slot) != own.end());
+  }
+  return having;
+}
+
 at::Tensor NewSlot(const optim::StateSlot& slot, at::IntArrayRef sizes, at::ScalarType type,
                    c10::Device device, bool zeros) {
   const memory::MemoryScope scope(memory::Purpose::kMoments);
@@ -71,8 +94,7 @@ OptimizerState StateOfOptimizer(const parallel::Strategy& strategy, optim::Optim
   return state;
 }
 
-OptimizerState ZeroState(const std::vector<bool>& present,
-                         const std::vector<optim::StateSlot>& slots,
+OptimizerState ZeroState(const std::vector<bool>& present, const ParameterSlots& slots,
                          const std::vector<models::Parameter>& parameters,
                          const std::vector<at::ScalarType>& types, bool replicated, int rank,
                          int world_size) {
@@ -90,7 +112,7 @@ OptimizerState ZeroState(const std::vector<bool>& present,
     StatePiece& piece = state.held[parameter];
     piece.begin = begin;
     piece.elements = elements;
-    for (const optim::StateSlot& slot : slots) {
+    for (const optim::StateSlot& slot : slots[parameter]) {
       const std::vector<int64_t> flat = {elements};
       piece.slots.push_back(
           NewSlot(slot, replicated ? parameters[parameter].tensor.sizes() : at::IntArrayRef(flat),
@@ -107,7 +129,7 @@ OptimizerState ZeroState(const std::vector<bool>& present,
 }
 
 absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strategy& strategy,
-                                    const Mask& trained, const std::vector<optim::StateSlot>& slots,
+                                    const Mask& trained, const ParameterSlots& slots,
                                     const std::vector<at::ScalarType>& types,
                                     comm::Communicator* communicator, int64_t step) {
   const size_t count = trained.size();
@@ -125,17 +147,24 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
   from = Only(from, moving);
   to = Only(to, moving);
 
-  std::vector<parallel::Arrangement> sources(slots.size());
-  std::vector<parallel::Arrangement> targets(slots.size());
+  // Each kind of slot is moved by itself, in an order that all ranks have.
+  const std::vector<optim::StateSlot> all_slots = Distinct(slots);
+  std::vector<parallel::Arrangement> sources(all_slots.size());
+  std::vector<parallel::Arrangement> targets(all_slots.size());
   const std::vector<int64_t> element_bytes = parallel::ElementBytes(types);
-  for (size_t s = 0; s < slots.size(); ++s) {
-    sources[s].holders = slots[s].scalar ? OfScalars(from) : from;
-    targets[s].holders = slots[s].scalar ? OfScalars(to) : to;
+  for (size_t s = 0; s < all_slots.size(); ++s) {
+    const std::vector<bool> having = Having(all_slots[s], slots);
+    const Placement own_from = Only(from, having);
+    const Placement own_to = Only(to, having);
+    sources[s].holders = all_slots[s].scalar ? OfScalars(own_from) : own_from;
+    targets[s].holders = all_slots[s].scalar ? OfScalars(own_to) : own_to;
   }
   const auto add = [&](size_t parameter, int64_t begin, const std::vector<at::Tensor>& tensors,
                        std::vector<parallel::Arrangement>* arrangements) {
-    for (size_t s = 0; s < slots.size(); ++s) {
-      (*arrangements)[s].held.push_back({parameter, slots[s].scalar ? 0 : begin, tensors[s]});
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const optim::StateSlot& slot = slots[parameter][i];
+      const size_t s = std::find(all_slots.begin(), all_slots.end(), slot) - all_slots.begin();
+      (*arrangements)[s].held.push_back({parameter, slot.scalar ? 0 : begin, tensors[i]});
     }
   };
   for (auto& [parameter, piece] : state.held) {
@@ -152,15 +181,15 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
       own = std::move(state.held.at(piece.parameter).slots);
       continue;
     }
-    for (const optim::StateSlot& slot : slots) {
+    for (const optim::StateSlot& slot : slots[piece.parameter]) {
       own.push_back(NewSlot(slot, piece.tensor.sizes(), piece.tensor.scalar_type(),
                             piece.tensor.device(), false));
     }
     add(piece.parameter, piece.begin, own, &targets);
   }
   const std::vector<int64_t> scalar_bytes(count, static_cast<int64_t>(sizeof(float)));
-  for (size_t s = 0; s < slots.size(); ++s) {
-    const auto& bytes = slots[s].scalar ? scalar_bytes : element_bytes;
+  for (size_t s = 0; s < all_slots.size(); ++s) {
+    const auto& bytes = all_slots[s].scalar ? scalar_bytes : element_bytes;
     ASSIGN_OR_RETURN(const int64_t moved,
                      parallel::MovePieces(sources[s], targets[s], bytes, communicator,
                                           {"reshard of optimizer state", step}));
@@ -181,7 +210,7 @@ OptimizerState Join(OptimizerState a, OptimizerState b) {
   return a;
 }
 
-void AddState(const OptimizerState& state, const std::vector<optim::StateSlot>& slots,
+void AddState(const OptimizerState& state, const ParameterSlots& slots,
               const std::vector<models::Parameter>& parameters,
               const std::vector<at::ScalarType>& types, bool replicated,
               checkpoint::StateBuilder* builder) {
@@ -199,19 +228,20 @@ void AddState(const OptimizerState& state, const std::vector<optim::StateSlot>& 
     for (const auto& part : parts[i]) {
       if (part.begin == 0) first_owner = part.rank;
     }
-    for (size_t s = 0; s < slots.size(); ++s) {
+    for (size_t s = 0; s < slots[i].size(); ++s) {
+      const optim::StateSlot& slot = slots[i][s];
       if (replicated) {
-        builder->AddReplicated(slots[s].name, name, held->second.slots[s]);
+        builder->AddReplicated(slot.name, name, held->second.slots[s]);
         continue;
       }
-      if (slots[s].scalar) {
-        builder->AddSharded({slots[s].name, name, {}, at::kFloat}, {{first_owner, 0, 1}});
+      if (slot.scalar) {
+        builder->AddSharded({slot.name, name, {}, at::kFloat}, {{first_owner, 0, 1}});
       } else {
-        builder->AddSharded({slots[s].name, name, parameters[i].tensor.sizes().vec(), types[i]},
+        builder->AddSharded({slot.name, name, parameters[i].tensor.sizes().vec(), types[i]},
                             parts[i]);
       }
       if (held != state.held.end()) {
-        builder->Hold(slots[s].scalar ? 0 : held->second.begin, held->second.slots[s]);
+        builder->Hold(slot.scalar ? 0 : held->second.begin, held->second.slots[s]);
       }
     }
   }

@@ -16,15 +16,19 @@
 #include "worker/comm/communicator.h"
 #include "worker/models/model.h"
 #include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::train {
+
+// The slots that the optimizer keeps of each of the model's parameters.
+using ParameterSlots = std::vector<std::vector<optim::StateSlot>>;
 
 // The state of one parameter on this rank: elements [begin, begin + elements).
 struct StatePiece {
   int64_t begin = 0;
   int64_t elements = 0;
-  std::vector<at::Tensor> slots;  // in the optimizer's order; a scalar slot has one element
+  std::vector<at::Tensor> slots;  // in the order of ParameterSlots; a scalar slot has one element
 };
 
 // The state of some parameters, by their indices in the model.
@@ -46,8 +50,7 @@ OptimizerState StateOfOptimizer(const parallel::Strategy& strategy, optim::Optim
 
 // Zeros for these parameters, divided evenly over the ranks; with `replicated` every rank has all
 // of them. `types`: the types of the model's parameters. The caller fills it from a checkpoint.
-OptimizerState ZeroState(const std::vector<bool>& present,
-                         const std::vector<optim::StateSlot>& slots,
+OptimizerState ZeroState(const std::vector<bool>& present, const ParameterSlots& slots,
                          const std::vector<models::Parameter>& parameters,
                          const std::vector<at::ScalarType>& types, bool replicated, int rank,
                          int world_size);
@@ -65,7 +68,7 @@ struct StateMove {
 // `trained`. If all ranks keep what they have of a parameter, its tensors are passed on and not
 // copied. A collective. Errors: the communicator's.
 absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strategy& strategy,
-                                    const Mask& trained, const std::vector<optim::StateSlot>& slots,
+                                    const Mask& trained, const ParameterSlots& slots,
                                     const std::vector<at::ScalarType>& types,
                                     comm::Communicator* communicator, int64_t step);
 
@@ -73,7 +76,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
 OptimizerState Join(OptimizerState a, OptimizerState b);
 
 // Adds `state` to the state of a checkpoint. `replicated`: every rank has all of it.
-void AddState(const OptimizerState& state, const std::vector<optim::StateSlot>& slots,
+void AddState(const OptimizerState& state, const ParameterSlots& slots,
               const std::vector<models::Parameter>& parameters,
               const std::vector<at::ScalarType>& types, bool replicated,
               checkpoint::StateBuilder* builder);

@@ -295,10 +295,15 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
                     .await_parameters = [this] { return AwaitParameters(); },
                     .state = [this] { return State(); },
                     .records = [this](const checkpoint::State& state) { return Records(state); }});
+  const auto began = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
     return StateFor(manifest);
   }));
   if (!restored.path.empty()) {
+    if (reports_.leader()) {
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+      spdlog::info("{}: checked and loaded in {:.3f} s", restored.path, took.count());
+    }
     Restore(restored);
     saving_->ResumeFrom(restored);
   }
@@ -331,16 +336,13 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
 absl::StatusOr<checkpoint::State> SessionImpl::StateFromOther(const manifest::Manifest& manifest) {
   const StartConfig::What what = job_.start->what;
   first_weights_ = manifest.first_weights;
+  if (what != StartConfig::What::kWeights && trains()) {
+    ASSIGN_OR_RETURN(const checkpoint::ModelRecords own, Records(State()));
+    RETURN_IF_ERROR(SameOptimizers(manifest, own));
+  }
   if (what == StartConfig::What::kEverything && trains()) return StateFor(manifest);
   std::set<std::string> saved;  // parameters whose state is taken
   if (what == StartConfig::What::kWeightsAndOptimizer && trains()) {
-    ASSIGN_OR_RETURN(const checkpoint::ModelRecords own, Records(State()));
-    const std::string& kind = manifest.optimizer.kind;
-    if (!kind.empty() && kind != own.optimizer.kind) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("found the state of ", kind, ", but the job's optimizer is ",
-                       own.optimizer.kind, "; start.what: weights takes the parameters alone"));
-    }
     saved = WithState(manifest);
     std::vector<bool> parked;
     for (size_t i = 0; i < trained_->in_force().size(); ++i) {
@@ -361,7 +363,9 @@ std::set<std::string> SessionImpl::WithState(const manifest::Manifest& manifest)
   }
   if (!manifest.parameters.empty()) return saved;
   std::set<std::string> slots;
-  for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
+  for (const auto& own : training_->slots()) {
+    for (const optim::StateSlot& slot : own) slots.insert(slot.name);
+  }
   for (const manifest::Piece& piece : manifest.pieces) {
     if (slots.contains(piece.slot)) saved.insert(piece.parameter);
   }
@@ -406,8 +410,13 @@ absl::Status SessionImpl::ImportOptimizerState() {
   const auto source =
       optimizerfile::OptimizerSource::Open(path, records.optimizer, records.parameters);
   if (!source.ok()) return Annotate(source.status(), kSetting);
-  std::vector<checkpoint::ImportedSlot> slots;
-  for (const optim::StateSlot& slot : training_->slots()) slots.push_back({slot.name, slot.scalar});
+  checkpoint::ImportedSlots slots;
+  for (size_t i = 0; i < training_->slots().size(); ++i) {
+    auto& own = slots[trained_->name(i)];
+    for (const optim::StateSlot& slot : training_->slots()[i]) {
+      own.push_back({slot.name, slot.scalar});
+    }
+  }
   RETURN_IF_ERROR(Annotate(checkpoint::CheckImport(*source, records.parameters, slots),
                            absl::StrCat(kSetting, ": ", path)));
   // A file that is another one on some node would give this rank other collectives than its peers.

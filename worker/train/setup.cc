@@ -13,6 +13,7 @@
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
+#include "worker/optim/mixed.h"
 #include "worker/train/trained_parameters.h"
 
 namespace muster::train {
@@ -144,21 +145,39 @@ absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
       ": the model has no blocks (units whose name ends in a number); name units by patterns"));
 }
 
+namespace {
+
+std::vector<std::string> NamesOf(const models::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& parameter : model.Parameters()) names.push_back(parameter.name);
+  return names;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     const OptimizerConfig& config, const models::Model& model,
     const std::vector<parallel::Piece>& pieces, std::vector<std::vector<at::Tensor>> states) {
-  const std::vector<models::Parameter> model_parameters = model.Parameters();
-  std::vector<std::string> names;
-  for (const auto& parameter : model_parameters) names.push_back(parameter.name);
-  ASSIGN_OR_RETURN(const auto settings, optim::SettingsFor(names, config.groups));
-  std::vector<optim::OptimizedParameter> parameters;
+  const std::vector<std::string> names = NamesOf(model);
+  ASSIGN_OR_RETURN(const auto settings, optim::SettingsFor(names, config.kind, config.groups));
+  std::vector<optim::ParameterWithOptions> parameters;
   for (const parallel::Piece& piece : pieces) {
     const auto& own = settings[piece.parameter];
-    parameters.push_back({names[piece.parameter], piece.tensor, own.weight_decay, own.lr_scale});
-    parameters.back().bucket = piece.bucket;
-    if (!states.empty()) parameters.back().state = std::move(states[parameters.size() - 1]);
+    parameters.push_back({{names[piece.parameter], piece.tensor}, own.options});
+    optim::OptimizedParameter& parameter = parameters.back().parameter;
+    parameter.lr_scale = optim::RateOf(own, config.lr, 1);
+    parameter.bucket = piece.bucket;
+    if (!states.empty()) parameter.state = std::move(states[parameters.size() - 1]);
   }
-  return optim::CreateOptimizer(std::move(parameters), config.kind);
+  return optim::CreateMixed(std::move(parameters));
+}
+
+absl::StatusOr<ParameterSlots> SlotsFor(const OptimizerConfig& config, const models::Model& model) {
+  ASSIGN_OR_RETURN(const auto settings,
+                   optim::SettingsFor(NamesOf(model), config.kind, config.groups));
+  ParameterSlots slots;
+  for (const auto& own : settings) slots.push_back(optim::SlotsOf(own.options));
+  return slots;
 }
 
 namespace {
@@ -214,8 +233,8 @@ checkpoint::State TrainingState(const models::Model& model, const TrainingParts&
         StateOfOptimizer(*training.strategy, *training.optimizer, parameters,
                          training.mask != nullptr ? *training.mask : FlagsOf(parameters));
     if (training.parked != nullptr) state = Join(std::move(state), *training.parked);
-    AddState(state, training.optimizer->Slots(), parameters,
-             shards != nullptr ? shards->types : types, !training.strategy->sharded(), &builder);
+    AddState(state, *training.slots, parameters, shards != nullptr ? shards->types : types,
+             !training.strategy->sharded(), &builder);
   }
   if (training.scaler != nullptr) {
     for (const auto& piece : training.scaler->State()) {

@@ -59,16 +59,20 @@ absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
                                                                  const models::Model& model);
 
 // Builds the optimizer of the parameter pieces that this rank updates. `states`: the state of each
-// piece so far, as in OptimizedParameter; empty: all zeros. INVALID_ARGUMENT: the pattern of a
-// group matches no parameter.
+// piece so far, as in OptimizedParameter; empty: all zeros. INVALID_ARGUMENT: a group does not fit
+// the parameters.
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     const OptimizerConfig& config, const models::Model& model,
     const std::vector<parallel::Piece>& pieces, std::vector<std::vector<at::Tensor>> states = {});
+
+// The slots that this optimizer keeps of each parameter of the model. INVALID_ARGUMENT: as above.
+absl::StatusOr<ParameterSlots> SlotsFor(const OptimizerConfig& config, const models::Model& model);
 
 // What trains a model; all null if nothing is trained.
 struct TrainingParts {
   const parallel::Strategy* strategy = nullptr;
   optim::Optimizer* optimizer = nullptr;   // of the strategy's pieces
+  const ParameterSlots* slots = nullptr;   // of the optimizer
   optim::LossScaler* scaler = nullptr;     // null also without float16
   const OptimizerState* parked = nullptr;  // of frozen parameters
   // Which parameters the strategy trains; null: those whose tensors have requires_grad set. Model

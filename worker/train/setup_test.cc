@@ -133,16 +133,19 @@ TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   const auto ranks = comm::LocalGroup::Create(1);
   const auto strategy = *BuildStrategy(job, *model, ranks[0].get());
   const auto optimizer = *BuildOptimizer(*job.optimizer, *model, strategy->pieces());
-  for (const auto& item : TrainingState(*model, {strategy.get(), optimizer.get()}, 1).items)
-    ++slots[item.slot];
+  const ParameterSlots of_parameters = *SlotsFor(*job.optimizer, *model);
+  const TrainingParts parts = {
+      .strategy = strategy.get(), .optimizer = optimizer.get(), .slots = &of_parameters};
+  for (const auto& item : TrainingState(*model, parts, 1).items) ++slots[item.slot];
   EXPECT_EQ(slots,
             (std::map<std::string, int>{
                 {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
   // Code of the model that froze one does not change what the optimizer holds.
   const Mask all(model->Parameters().size(), true);
   model->Parameters()[0].tensor.requires_grad_(false);
-  const auto state =
-      TrainingState(*model, {strategy.get(), optimizer.get(), nullptr, nullptr, &all}, 1);
+  TrainingParts masked = parts;
+  masked.mask = &all;
+  const auto state = TrainingState(*model, masked, 1);
   EXPECT_EQ(std::count_if(state.items.begin(), state.items.end(),
                           [](const auto& item) { return item.slot == "exp_avg"; }),
             11);

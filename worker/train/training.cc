@@ -27,7 +27,9 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->parked_.holders.elements = training->strategy_->owners().elements;
   training->parked_.holders.holders.resize(parts.communicators.gradients->world_size());
-  if (parts.sampler != nullptr) RETURN_IF_ERROR(training->MakeOptimizer({}));
+  if (parts.sampler == nullptr) return training;
+  ASSIGN_OR_RETURN(training->slots_, SlotsFor(*parts.job->optimizer, *parts.model));
+  RETURN_IF_ERROR(training->MakeOptimizer({}));
   return training;
 }
 
@@ -61,8 +63,6 @@ OptimizerState Training::AllState() const {
 
 absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
   RETURN_IF_ERROR(strategy_->AwaitParameters());
-  std::vector<optim::StateSlot> slots;
-  if (optimizer_ != nullptr) slots = optimizer_->Slots();
   OptimizerState state = AllState();
   parked_ = {};
   std::optional<parallel::Arrangement> shards;
@@ -92,7 +92,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
     shards.reset();
   }
   if (parts_.sampler == nullptr) return bytes;
-  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots, types_,
+  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots_, types_,
                                              parts_.communicators.gradients, step));
   parked_ = std::move(move.parked);
   RETURN_IF_ERROR(MakeOptimizer(std::move(move.of_pieces)));
@@ -100,15 +100,15 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
 }
 
 void Training::AddFrozenState(const std::vector<bool>& present) {
-  parked_ = ZeroState(present, optimizer_->Slots(), parts_.model->Parameters(), types_,
-                      !strategy_->sharded(), static_cast<int>(parts_.rank),
-                      parts_.communicators.gradients->world_size());
+  parked_ = ZeroState(present, slots_, parts_.model->Parameters(), types_, !strategy_->sharded(),
+                      static_cast<int>(parts_.rank), parts_.communicators.gradients->world_size());
 }
 
 checkpoint::State Training::State() const {
   return TrainingState(*parts_.model,
                        {.strategy = strategy_.get(),
                         .optimizer = optimizer_.get(),
+                        .slots = &slots_,
                         .scaler = scaler_ ? const_cast<optim::LossScaler*>(&*scaler_) : nullptr,
                         .parked = &parked_,
                         .mask = &mask()},

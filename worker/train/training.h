@@ -55,7 +55,8 @@ class Training {
   models::ForwardContext& context() { return *context_; }
   // Only if something is trained.
   Stepper& stepper() { return *stepper_; }
-  std::vector<optim::StateSlot> slots() const { return optimizer_->Slots(); }
+  // Of all parameters of the model; empty if nothing is trained.
+  const ParameterSlots& slots() const { return slots_; }
 
   // A collective between two steps: puts into force the mask that `trained` wants, which is equal
   // on all ranks, makes a new plan, and moves parameters and optimizer state to where the new plan
@@ -95,6 +96,7 @@ class Training {
   std::vector<at::ScalarType> types_;  // of the parameters
   std::unique_ptr<parallel::Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;
+  ParameterSlots slots_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;  // only with float16
   std::optional<Stepper> stepper_;

@@ -41,7 +41,7 @@ std::vector<Case> PairwiseCases() { return CasesOf(Pairwise({kLevels.begin(), kL
 
 std::string Name(const Case& one) {
   constexpr const char* kModels[] = {"Gpt2", "Convnet", "Mixed", "Llama"};
-  constexpr const char* kOptimizers[] = {"AdamW", "Sgd", "Lion", "Adadelta"};
+  constexpr const char* kOptimizers[] = {"AdamW", "Sgd", "Lion", "Adadelta", "Several"};
   constexpr const char* kPrecisions[] = {"Float32", "Bfloat16", "Float16"};
   return std::string(kModels[static_cast<int>(one.model)]) +
          kOptimizers[static_cast<int>(one.optimizer)] +

@@ -10,7 +10,7 @@
 namespace muster::parity {
 
 enum class ModelKind { kGpt2, kConvnet, kMixed, kLlama };
-enum class OptimizerKind { kAdamW, kSgdMomentum, kLion, kAdadelta };
+enum class OptimizerKind { kAdamW, kSgdMomentum, kLion, kAdadelta, kSeveral };
 enum class PrecisionKind { kFloat32, kBfloat16, kFloat16 };
 enum class Accumulate { kOne, kThree };
 enum class ReduceEvery { kStep, kMicroBatch };
@@ -33,7 +33,7 @@ struct Case {
 };
 
 // A case as numbers: which of its factor's levels each setting is, in the order of the struct.
-// Without kLlama and kAdadelta.
+// Without kLlama, kAdadelta and kSeveral.
 inline constexpr std::array<int, 7> kLevels = {3, 3, 3, 2, 2, 2, 4};
 std::array<int, kLevels.size()> LevelsOf(const Case& one);
 

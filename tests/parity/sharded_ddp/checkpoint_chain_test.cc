@@ -132,7 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kSgdMomentum},
                     Case{.model = ModelKind::kGpt2, .optimizer = OptimizerKind::kLion},
                     Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kLion},
-                    Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kAdadelta}),
+                    Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kAdadelta},
+                    Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kSeveral}),
     [](const auto& info) { return Name(info.param); });
 
 TEST_P(CheckpointChain, EachLoadRestoresEveryElementAndLossesGoOn) {

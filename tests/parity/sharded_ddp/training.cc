@@ -36,6 +36,14 @@ train::Job JobOf(const Case& one, const train::StrategyConfig& strategy) {
       job.optimizer = train::OptimizerConfig{
           kAdadeltaRate, optim::AdadeltaOptions{.eps = 1e-5, .weight_decay = 0.1}, groups};
       break;
+    case OptimizerKind::kSeveral:
+      job.optimizer = train::OptimizerConfig{
+          kAdamWRate,
+          optim::AdamWOptions{.eps = 1e-5, .weight_decay = 0.1},
+          {{.match = "*1*", .lr = kAdamWRate / 2, .betas = {{0.8, 0.95}}},
+           {.match = "*bias",
+            .optimizer = optim::GroupOptimizer{kSgdRate, optim::SgdOptions{.momentum = 0.9}}}}};
+      break;
   }
   job.schedule = optim::Constant{.warmup_steps = 2};
   job.batch = {.per_rank = 2, .accumulate = one.micro_batches()};
@@ -136,7 +144,9 @@ class RankTraining::ObservedOptimizer : public optim::Optimizer {
  public:
   ObservedOptimizer(std::unique_ptr<optim::Optimizer> optimizer, std::function<void()> before)
       : optimizer_(std::move(optimizer)), before_(std::move(before)) {}
-  std::vector<optim::StateSlot> Slots() const override { return optimizer_->Slots(); }
+  absl::Status CheckGradients(std::optional<size_t> bucket) const override {
+    return optimizer_->CheckGradients(bucket);
+  }
   std::vector<optim::NamedTensor> State() override { return optimizer_->State(); }
 
  private:
@@ -177,6 +187,7 @@ absl::Status RankTraining::Build() {
   context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
   ASSIGN_OR_RETURN(const auto recomputed, train::RecomputedUnits(job_, model));
   context_->Recompute(recomputed);
+  ASSIGN_OR_RETURN(slots_, train::SlotsFor(*job_.optimizer, model));
   ASSIGN_OR_RETURN(auto optimizer,
                    train::BuildOptimizer(*job_.optimizer, model, strategy_->pieces()));
   optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), [this] {
@@ -242,7 +253,9 @@ RankState RankTraining::Copy(bool with_parameters) const {
     }
   }
   std::map<std::string, bool> scalars;
-  for (const optim::StateSlot& slot : optimizer_->Slots()) scalars[slot.name] = slot.scalar;
+  for (const auto& own : slots_) {
+    for (const optim::StateSlot& slot : own) scalars[slot.name] = slot.scalar;
+  }
   for (const auto& piece : optimizer_->State()) {
     const bool scalar = scalars.at(piece.slot);
     state.optimizer.push_back(
@@ -293,10 +306,13 @@ void RankTraining::Become(const State& state) {
 }
 
 checkpoint::State RankTraining::Live() const {
-  return train::TrainingState(*workload_.model,
-                              {strategy_.get(), optimizer_.get(),
-                               const_cast<optim::LossScaler*>(scaler_ ? &*scaler_ : nullptr)},
-                              communicator_->world_size());
+  return train::TrainingState(
+      *workload_.model,
+      {.strategy = strategy_.get(),
+       .optimizer = optimizer_.get(),
+       .slots = &slots_,
+       .scaler = const_cast<optim::LossScaler*>(scaler_ ? &*scaler_ : nullptr)},
+      communicator_->world_size());
 }
 
 std::vector<StepRecord> Train(const train::Job& job, const std::function<Workload()>& make,

@@ -116,6 +116,7 @@ class RankTraining {
   std::optional<data::Sampler> sampler_;
   std::unique_ptr<parallel::Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;
+  train::ParameterSlots slots_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;
   std::function<void()> on_update_;

@@ -1,0 +1,27 @@
+// An optimizer whose parameters have different options, or are of different kinds.
+#ifndef MUSTER_WORKER_OPTIM_MIXED_H_
+#define MUSTER_WORKER_OPTIM_MIXED_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/optim/optimizer.h"
+#include "worker/optim/options.h"
+
+namespace muster::optim {
+
+struct ParameterWithOptions {
+  OptimizedParameter parameter;  // no other one has its name; its own weight decay is not used
+  OptimizerOptions options;
+};
+
+// Each parameter is updated to the same bits as by CreateOptimizer with its options. Parameters
+// whose options differ in nothing but the weight decay are in one optimizer. INVALID_ARGUMENT: a
+// parameter does not fit; the message names it.
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateMixed(
+    std::vector<ParameterWithOptions> parameters);
+
+}  // namespace muster::optim
+
+#endif  // MUSTER_WORKER_OPTIM_MIXED_H_
