@@ -3,6 +3,7 @@ filters (--test_filter)."""
 
 import os
 import pathlib
+import shutil
 
 
 def runfile(path):
@@ -51,3 +52,6 @@ def pytest_sessionfinish(session, exitstatus):
     # A shard that gets no case is no failure.
     if exitstatus == 5 and int(os.environ.get("TEST_TOTAL_SHARDS", "1")) > 1:
         session.exitstatus = 0
+    # Bazel keeps the folder, and those of all tests together fill a disk. After a failure it helps.
+    if session.exitstatus == 0:
+        shutil.rmtree(session.config.option.basetemp, ignore_errors=True)

@@ -49,7 +49,12 @@ def cases_of_run(events):
     CUDA), is itself a skipped one."""
     found, labels, tests = {}, set(), set()
     for line in pathlib.Path(events).read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
+        try:
+            event = json.loads(line)
+        except json.JSONDecodeError:
+            # Bazel did not finish the line: it was killed, or the disk is full.
+            found[f"{events} ends in the middle of a line"] = "failed"
+            break
         identity = event.get("id", {})
         if event.get("configured", {}).get("targetKind", "").endswith("_test rule"):
             tests.add(identity["targetConfigured"]["label"])

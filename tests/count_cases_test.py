@@ -76,6 +76,16 @@ def test_what_does_not_build_or_has_no_cases_is_a_failure(tmp_path):
     assert code == 1 and lines[-1] == "0 passed, 2 failed"
 
 
+def test_events_that_end_in_the_middle_of_a_line_are_a_failure(tmp_path):
+    """Bazel was killed, or the disk is full: what is there counts, and it is not all."""
+    events = run(tmp_path, "plain", {"//a:test": ("PASSED", PASSED.format("A"))})
+    events.write_text(events.read_text() + '\n{"id": {"testResult": {"lab')
+    results = tmp_path / "results"
+    count_cases.add(results, "plain", events)
+    lines, code = count_cases.total(results)
+    assert code == 1 and lines[-1] == "1 passed, 1 failed"
+
+
 def test_skipped_cases_are_counted_apart(tmp_path):
     cases = PASSED.format("A") + SKIPPED.format("B")
     lines, code = total(tmp_path, plain={"//a:test": ("PASSED", cases)})

@@ -13,5 +13,6 @@ shift
 cd "$root"
 export PYTHONPATH="$root" PYTHONDONTWRITEBYTECODE=1
 exec "$python" -m pytest "$file" --import-mode=importlib --rootdir="$root" -p no:cacheprovider \
-  -p tests.bazel --basetemp="$TEST_TMPDIR/pytest" --junitxml="$XML_OUTPUT_FILE" \
+  -p tests.bazel --basetemp="$TEST_TMPDIR/pytest" -o tmp_path_retention_policy=failed \
+  --junitxml="$XML_OUTPUT_FILE" \
   -ra --durations=5 --color=no "$@"
