@@ -1,8 +1,9 @@
 // A session composes its parts: session.cc goes through stages and steps, session_setup.cc builds
-// everything. What the parts do is in files of their own: trained_parameters.h (which parameters
-// are trained), trainability_changes.h, session_roll_call.h, commands.h, saving.h, gathering.h,
-// background.h (what is written while training continues), weights_export.h, stages.h (what follows
-// a step), session_state.h (the position and settings between two steps).
+// everything, session_start.cc fills it from files. What the parts do is in files of their own:
+// trained_parameters.h (which parameters are trained), trainability_changes.h, session_roll_call.h,
+// commands.h, saving.h, gathering.h, background.h (what is written while training continues),
+// weights_export.h, stages.h (what follows a step), session_state.h (the position and settings
+// between two steps).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
@@ -71,11 +72,15 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<std::unique_ptr<Training>> MakeTraining();
   // Returns the path of the checkpoint that the session continues from; empty: none.
   absl::StatusOr<std::string> OpenCheckpoints();
+
+  // ---- What it starts from (session_start.cc). Collectives.
   // Prepares the session for a checkpoint with this manifest, and returns the state to fill from
   // it.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
   // The parameters of whose optimizer's state the checkpoint holds.
   std::set<std::string> WithState(const manifest::Manifest& manifest) const;
+  // The parameters of these names that are frozen.
+  Mask FrozenOf(const std::set<std::string>& names) const;
   void Restore(const Checkpoints::Restored& restored);
   // Begins with another job's checkpoint, if the job names one. Returns its path if the session
   // continues where it ends.
