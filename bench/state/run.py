@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import statistics
@@ -163,6 +164,22 @@ class Muster:
         done = json.loads(self.cli("checkpoint", "job", "--wait", "-o", "json").out)
         return done["result"]["checkpoint"]
 
+    def load(self):
+        """How long rank 0 reads and checks its part of the newest checkpoint, after the loss of a
+        worker."""
+        job = self.job()
+        os.kill(int(job["ranks"][1]["pid"]), 9)
+        generation, end = int(job["generation"]), time.monotonic() + BOUND
+        while int(job["generation"]) == generation or job["state"] not in ("RUNNING", "PAUSED"):
+            if time.monotonic() > end:
+                raise RuntimeError(self.muster.log())
+            time.sleep(0.05)
+            job = self.job()
+        found = re.findall(
+            r"checked and loaded in ([0-9.]+) s", self.cli("logs", "job", "--rank", "0").out
+        )
+        return found[-1]
+
     def close(self):
         self.muster.close()
 
@@ -233,6 +250,7 @@ def main():
             note("dcp.async_save: stall", peer.tell("async_save")[0])
             os.sync()
             note("DCP load", max(map(float, peer.tell("load"))))
+            note("Muster load", muster.load())
             muster.cli("resume", "job", "--wait")
             written, stalled = muster.gather()
             note("Muster gather while training", written)
@@ -256,6 +274,7 @@ def main():
             ("Muster save: stall", "copy into the same memory"),
             ("dcp.async_save: stall", "copy into new memory"),
             ("Muster save: stall", "dcp.async_save: stall"),
+            ("Muster load", "DCP load"),
         ):
             ratio = interval([a / b for a, b in zip(rows[name], rows[base])])
             print(f"| {name} / {base} | {ratio[0]:.3f} | {ratio[1]:.3f} to {ratio[2]:.3f} |")
