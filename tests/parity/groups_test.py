@@ -38,7 +38,7 @@ OPTIMIZERS = {
             {"match": "*.h.0.ln_1.weight", "lr_scale": 3.0},
         ],
     },
-    "own_rates": {
+    "own-rates": {
         "adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1},
         "groups": [
             {"match": "*.h.0.*", "lr": 3e-3, "betas": [0.8, 0.9]},

@@ -315,7 +315,7 @@ def test_a_state_that_does_not_fit_is_refused_by_name(tmp_path):
         return good | {"state": good["state"] | {name: good["state"][name] | slots}}
 
     more = refusal(changed(max_exp_avg_sq=torch.zeros(2)))
-    assert f"max_exp_avg_sq of '{name}': the job's optimizer has no such state" in more
+    assert f"max_exp_avg_sq of '{name}': its optimizer in the job has no such state" in more
     assert "optimizer.state: " in more
     shape = refusal(changed(exp_avg=torch.zeros(3, 5)))
     assert f"exp_avg of '{name}': expected floating-point numbers [" in shape

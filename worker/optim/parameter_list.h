@@ -32,8 +32,8 @@ struct ParameterList {
 };
 
 // `options`: those of the optimizer. INVALID_ARGUMENT: a parameter is not dense float32 or float64,
-// is on another device than the first one, appears twice, has a weight decay or lr_scale below 0, or
-// a state that does not fit the slots; the message names it.
+// is on another device than the first one, appears twice, has a weight decay or lr_scale below 0,
+// or a state that does not fit the slots; the message names it.
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
                                                 const OptimizerOptions& options);
 

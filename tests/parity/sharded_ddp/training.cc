@@ -40,7 +40,7 @@ train::Job JobOf(const Case& one, const train::StrategyConfig& strategy) {
       job.optimizer = train::OptimizerConfig{
           kAdamWRate,
           optim::AdamWOptions{.eps = 1e-5, .weight_decay = 0.1},
-          {{.match = "*1*", .lr = kAdamWRate / 2, .betas = {{0.8, 0.95}}},
+          {{.match = "*weight", .lr = kAdamWRate / 2, .betas = {{0.8, 0.95}}},
            {.match = "*bias",
             .optimizer = optim::GroupOptimizer{kSgdRate, optim::SgdOptions{.momentum = 0.9}}}}};
       break;
