@@ -15,13 +15,20 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
+# The GiB that are free where Bazel and the tests write.
+free_disk() {
+  df --output=avail --block-size=1G "$1" | tail -1 | tr -d ' '
+}
+
 # Bazel for one sanitizer, asan or tsan. It has an output base of its own, so that the plain build
-# is still there afterwards.
+# is still there afterwards. Where the disk is small, what it builds is not kept a second time, in
+# the cache.
 sanitizer() {
-  local name="$1" command="$2"
+  local name="$1" command="$2" cache=()
   shift 2
+  (($(free_disk "$output_base") >= 20)) || cache=(--disk_cache=)
   bazel --output_base="$output_base-$name" --max_idle_secs=60 "$command" \
-    --config="$name" --experimental_convenience_symlinks=ignore "$@"
+    --config="$name" --experimental_convenience_symlinks=ignore "${cache[@]}" "$@"
 }
 
 if [[ "${1:-}" == --long ]]; then
@@ -85,16 +92,19 @@ count() {
 
 # Asked for here, because bazel answers no question while it tests.
 output_base="$(bazel info output_base)" || exit 1
-echo "== plain" >&2
+echo "== plain, $(free_disk "$output_base") GiB of disk are free" >&2
 bazel test --keep_going "${parallel[@]}" \
   --build_event_json_file="$work/plain.json" "${options[@]}" "${plain[@]}" || status=1
 count plain
 for name in "${sanitizers[@]}"; do
-  echo "== $name" >&2
+  echo "== $name, $(free_disk "$output_base") GiB of disk are free" >&2
   declare -n targets="$name"
   sanitizer "$name" test --keep_going "${parallel[@]}" --build_event_json_file="$work/$name.json" \
     "${targets[@]}" || status=1
   count "$name"
 done
+if (($(free_disk "$output_base") < 2)); then
+  echo "test.sh: the disk of $output_base is full; a whole run needs about 15 GiB" >&2
+fi
 "$python" tests/count_cases.py --total "$work/results" || status=1
 exit $status
