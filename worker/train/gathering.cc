@@ -169,7 +169,6 @@ absl::Status Gathering::Write(const Task& task) {
                    checkpoint::TellAll(*parts_.communicator, temporary, "name of the file"));
   parts_.writing->Begin(task.command,
                         checkpoint::BytesWritten(task.state, parts_.communicator->rank()));
-  checkpoint::CountingDisk disk(parts_.writing);
   const auto outcome = checkpoint::WriteTogether(
       task.output(temporary, task.state, task.records), task.state, parts_.communicator,
       {.step = task.step,
@@ -178,7 +177,7 @@ absl::Status Gathering::Write(const Task& task) {
            [this] {
              return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
            }},
-      disk);
+      *parts_.disk);
   parts_.writing->End();
   RETURN_IF_ERROR(outcome.status());
   end_ = outcome->status;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/files/disk.h"
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/write_together.h"
 #include "worker/checkpoint/writing.h"
@@ -37,6 +38,7 @@ class Gathering {
     comm::Communicator* communicator;  // the background's
     Background* background;
     checkpoint::Writing* writing;
+    files::Disk* disk;  // tells `writing` what is written
     // Waits until the parameters are as they are after the last step, and checks that they are
     // finite and the same on all ranks.
     std::function<absl::Status()> await_weights;

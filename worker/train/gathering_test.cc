@@ -24,13 +24,27 @@ constexpr int64_t kElements = 6;
 class Outside : public EventSink, public LeaseHolder {
  public:
   void Report(const Event& event) override { events.push_back(event); }
-  void Progress(int64_t, const char*, const char*) override {}
+  void Progress(int64_t, const char*, const char* doing) override {
+    if (waiting && std::strcmp(doing, "waiting for files that are being written") == 0) waiting();
+  }
+  std::function<void()> waiting;
   absl::Status StillMine() const override {
     if (before_name) before_name();
     return absl::OkStatus();
   }
   std::function<void()> before_name;
   std::vector<Event> events;  // of the background's thread, while one runs
+};
+
+// The real disk, with something to do before each write.
+class WatchedDisk : public checkpoint::CountingDisk {
+ public:
+  using CountingDisk::CountingDisk;
+  absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
+    if (before_write) before_write();
+    return CountingDisk::Write(fd, data, size, path);
+  }
+  std::function<void()> before_write;
 };
 
 // The only rank of a job whose optimizer has one moment.
@@ -52,6 +66,7 @@ class GatheringTest : public testing::Test {
            .communicator = &files,
            .background = &background,
            .writing = &writing_,
+           .disk = &disk_,
            .await_weights = [this] { return weights_; },
            .state =
                [this] {
@@ -94,6 +109,7 @@ class GatheringTest : public testing::Test {
   SessionState session_state_{.step = 3};
   absl::Status weights_;
   checkpoint::Writing writing_;
+  WatchedDisk disk_{&writing_};
   at::Tensor moment_ = at::full({kElements}, 1.0f);
   absl::StatusOr<OptimizerStateGathered> told_ = absl::UnknownError("nothing was told");
   Background* background_ = nullptr;
@@ -144,6 +160,22 @@ TEST_F(GatheringTest, ItIsCancelledUntilItsFileIsComplete) {
     ASSERT_TRUE(told_.ok()) << told_.status();
     std::filesystem::remove(folder_.Path("state"));
   });
+  EXPECT_TRUE(NothingIsLeft());
+}
+
+TEST_F(GatheringTest, ACancelWhileItsFileIsWrittenIsToldAndLeavesNothing) {
+  absl::Notification writing, cancelling;
+  disk_.before_write = [&] {
+    if (!writing.HasBeenNotified()) writing.Notify();
+    cancelling.WaitForNotification();
+  };
+  outside_.waiting = [&] { cancelling.Notify(); };
+  On([&](Gathering& gathering) {
+    ASSERT_TRUE(Gather(gathering, /*hold=*/false).ok());
+    writing.WaitForNotification();
+    EXPECT_TRUE(*gathering.Cancel(4));
+  });
+  EXPECT_TRUE(absl::IsCancelled(told_.status())) << told_.status();
   EXPECT_TRUE(NothingIsLeft());
 }
 

@@ -208,7 +208,7 @@ class SessionImpl : public Session, private CommandEffects {
 
   checkpoint::Writing own_writing_;
   checkpoint::Writing* const writing_;
-  checkpoint::CountingDisk disk_;  // for checkpoints
+  checkpoint::CountingDisk disk_;  // for all that is written while training continues
   // Only in jobs with checkpoints.
   std::unique_ptr<Checkpoints> checkpoints_;
   std::optional<Saving> saving_;

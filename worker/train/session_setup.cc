@@ -237,6 +237,7 @@ absl::Status SessionImpl::BuildTraining() {
                        .communicator = parts_.files,
                        .background = &background_,
                        .writing = writing_,
+                       .disk = &disk_,
                        .await_weights = [this] { return AwaitWeights(); },
                        .state = [this] { return State(); },
                        .records = [this](const auto& state) { return Records(state); }});
