@@ -202,7 +202,7 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path, source):
 
     said = refused("weights+optimizer", optimizer={"sgd": {"lr": 0.1}})
     assert "start.checkpoint" in said and "found the state of adamw" in said
-    assert "the job's optimizer is sgd" in said
+    assert "but its optimizer in the job is sgd" in said
     model = json.loads(json.dumps(job(tmp_path, "ddp", 1)["model"]))
     model["gpt2"]["width"] *= 2
     said = refused("weights", model=model)
