@@ -31,6 +31,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const auto& file : manifest->files) in += file.name == piece.file;
     Require(in == 1, "a piece lies in one file");
   }
+  if (!manifest->optimizer.kinds.empty()) {
+    for (const auto& parameter : manifest->parameters) {
+      Require(parameter.group >= 0 &&
+                  static_cast<size_t>(parameter.group) < manifest->optimizer.kinds.size(),
+              "a parameter's group has a kind of optimizer");
+    }
+  }
   for (const auto& file : manifest->files) {
     Require(file.name.find('/') == std::string::npos, "a file lies in the checkpoint's folder");
   }
