@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "absl/strings/numbers.h"
+#include "common/downloads/downloads.h"
 #include "common/files/mapped_file.h"
 #include "common/lease/lease_file.h"
 #include "common/log/log.h"
@@ -80,6 +81,9 @@ int main(int argc, char** argv) {
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
 
   if (const char* path = getenv(muster::kSpoolVariable); path != nullptr) options.spool.path = path;
+  if (const char* path = getenv(muster::kDownloadsVariable); path != nullptr) {
+    options.downloads = path;
+  }
   if (const char* limit = getenv(muster::kSpoolLimitVariable); limit != nullptr) {
     (void)absl::SimpleAtoi(limit, &options.spool.limit);
   }

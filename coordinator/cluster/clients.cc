@@ -239,7 +239,8 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   }
   const commands::Kind kind = request.command.kind;
   if (commands::WritesForOthers(kind)) {
-    RETURN_IF_ERROR(CheckWorkersAreOf(kWorkerProtocolOfOptimizerState, *job));
+    RETURN_IF_ERROR(CheckWorkersAreOf(
+        std::max(kWorkerProtocolOfOptimizerState, request.worker_protocol), *job));
   }
   const bool paused = job->commands.WillBePaused() || job->halted();
   if (request.from_scratch || !request.from.empty()) {

@@ -77,6 +77,23 @@ TEST(Commands, AGatherIsRefusedWhereAWorkerWouldIgnoreIt) {
   EXPECT_TRUE(world.Command("job", {.kind = commands::Kind::kSaveCheckpoint}).ok());
 }
 
+TEST(Commands, AFileForAClientIsRefusedWhereAWorkerWouldNotKnowItsPlace) {
+  World world;
+  world.Attach(1, Hello("n", 1)).IgnoreError();
+  world.Submit("job", 1);
+  ASSERT_TRUE(
+      world.cluster()
+          .AttachWorker(10, {.worker = world.job("job").Worker(0), .protocol = 4}, world.now())
+          .ok());
+  CommandRequest request{.job_id = "job",
+                         .command = {.kind = commands::Kind::kGatherOptimizerState},
+                         .worker_protocol = kWorkerProtocolOfDownloads};
+  const auto refused = world.cluster().Command(request, world.now());
+  EXPECT_EQ(RefusalReason(refused.status()), "WORKER_TOO_OLD");
+  request.worker_protocol = 0;
+  EXPECT_TRUE(world.cluster().Command(request, world.now()).ok()) << "a file at a path";
+}
+
 TEST(Commands, WithoutProcessesACommandIsTakenBackAtOnce) {
   World world;
   world.Submit("job", 1);

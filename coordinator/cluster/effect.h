@@ -49,8 +49,22 @@ struct DrainAgent {
   // Absent: the agent uses its own setting.
   std::optional<absl::Duration> deadline;
 };
-using AgentOrder =
-    std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool, DrainAgent>;
+// A client waits for the file that this command of the job wrote.
+struct SendDownload {
+  std::string transfer;
+  std::string job;
+  uint64_t command = 0;
+  uint64_t bytes = 0;
+  // The client has what is before this.
+  uint64_t offset = 0;
+};
+// The client has the file.
+struct RemoveDownload {
+  std::string job;
+  uint64_t command = 0;
+};
+using AgentOrder = std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool,
+                                DrainAgent, SendDownload, RemoveDownload>;
 
 // ---- To a worker.
 struct WelcomeWorker {
@@ -67,6 +81,7 @@ struct WelcomeWorker {
   uint64_t acked_report = 0;
   std::optional<jobs::Rendezvous> rendezvous;
   std::string host;
+  std::string node;
   uint64_t newest_command = 0;
 };
 struct AckReport {

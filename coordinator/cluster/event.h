@@ -44,6 +44,8 @@ struct CommandRequest {
   std::string fingerprint;
   // Its number is not set yet.
   commands::Command command;
+  // The oldest worker protocol that knows this command; 0: any.
+  uint32_t worker_protocol = 0;
   // For kResume: where a halted job starts: at step 0, or from this directory. If neither is set,
   // it starts from its newest checkpoint.
   bool from_scratch = false;
@@ -74,9 +76,11 @@ struct RunningWorker {
   int64_t pid = 0;
 };
 
-// The newest agent protocol that this program speaks; it accepts agents that are one version older
-// or newer. From version 2 on heartbeats are acknowledged.
-inline constexpr uint32_t kAgentProtocol = 2;
+// The newest agent protocol that this program speaks; it also accepts the versions before and the
+// next one. From version 2 on heartbeats are acknowledged. From version 3 on agents have a folder
+// for files that clients fetch, and send these.
+inline constexpr uint32_t kAgentProtocol = 3;
+inline constexpr uint32_t kAgentProtocolOfDownloads = 3;
 
 struct AgentHello {
   std::string node;
@@ -105,17 +109,19 @@ struct SlotQuarantine {
   std::string reason;
 };
 
-// The newest worker protocol that this program speaks; it also accepts the two versions before and
-// the next one. From version 2 on workers carry out the commands of the log. From version 3 on
+// The newest worker protocol that this program speaks; it also accepts the three versions before
+// and the next one. From version 2 on workers carry out the commands of the log. From version 3 on
 // heartbeats are acknowledged, and workers know the preemption notice. From version 4 on they write
 // the optimizer's state to a file, and begin with that of a file, with another job's checkpoint or
-// with a part of a weights file.
-inline constexpr uint32_t kWorkerProtocol = 4;
+// with a part of a weights file. From version 5 on they write a file for a client to their agent's
+// folder.
+inline constexpr uint32_t kWorkerProtocol = 5;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From this version on workers use WorkerWelcome.from_scratch and start_from.
 inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
 inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
 inline constexpr uint32_t kWorkerProtocolOfOptimizerState = 4;
+inline constexpr uint32_t kWorkerProtocolOfDownloads = 5;
 
 struct WorkerHello {
   WorkerId worker;

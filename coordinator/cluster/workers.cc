@@ -73,6 +73,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
                                           .acked_report = rank.acked_report,
                                           .rendezvous = job->rendezvous,
                                           .host = rank.host,
+                                          .node = rank.node,
                                           .newest_command = job->commands.newest()}});
   job->told_commands = job->commands.newest();
   for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {

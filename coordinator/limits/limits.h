@@ -29,6 +29,9 @@ struct Limits {
   // The same over all jobs.
   size_t followers = 2000;
 
+  // Files that agents send to clients at a time.
+  size_t downloads = 16;
+
   // A page of a list.
   int page_size = 1000;
   // A page ends with the element that exceeds this size, which is well below the size limit of a

@@ -158,8 +158,16 @@ grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
     grpc::CallbackServerContext* context, const v1::GatherOptimizerStateRequest* request,
     v1::Operation* response) {
   auto* reactor = context->DefaultReactor();
-  if (const std::string& path = request->file().path();
-      path.empty() || path.front() != '/' || path.back() == '/') {
+  const bool download = request->file().download();
+  const std::string& path = request->file().path();
+  if (download && !path.empty()) {
+    reactor->Finish(ToWire(
+        Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
+               absl::StrCat("file.path is '", path,
+                            "'; expected none with file.download: the client names its file"))));
+    return reactor;
+  }
+  if (!download && (path.empty() || path.front() != '/' || path.back() == '/')) {
     reactor->Finish(ToWire(
         Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
                absl::StrCat("file.path is '", path, "'; expected the absolute path of a file"))));
@@ -167,10 +175,11 @@ grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
   }
   v1::Command contents;
   *contents.mutable_gather_optimizer_state()->mutable_file() = request->file();
-  return PostCommand(engine_,
-                     CommandOf("gather_optimizer_state", *request,
-                               commands::Kind::kGatherOptimizerState, contents, AtStep(*request)),
-                     response, reactor, NeedsOptimizer);
+  cluster::CommandRequest command =
+      CommandOf("gather_optimizer_state", *request, commands::Kind::kGatherOptimizerState, contents,
+                AtStep(*request));
+  if (download) command.worker_protocol = cluster::kWorkerProtocolOfDownloads;
+  return PostCommand(engine_, command, response, reactor, NeedsOptimizer);
 }
 
 grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerContext* context,

@@ -21,6 +21,7 @@
 #include "coordinator/service/job_service.h"
 #include "coordinator/service/operation_service.h"
 #include "coordinator/service/peer_services.h"
+#include "coordinator/service/transfers.h"
 
 namespace muster::service {
 namespace {
@@ -60,9 +61,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_,
                                                     &self->steps_, options.timing);
   self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
-  self->operation_service_ = std::make_unique<OperationService>(self->engine_.get(), &self->jobs_);
-  self->agent_service_ =
-      std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_);
+  self->operation_service_ = std::make_unique<OperationService>(
+      self->engine_.get(), &self->jobs_, &self->sessions_, &self->transfers_);
+  self->agent_service_ = std::make_unique<AgentService>(self->engine_.get(), &self->sessions_,
+                                                        &self->ids_, &self->transfers_);
   self->worker_service_ =
       std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_);
   self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get(), store);
@@ -100,6 +102,7 @@ Coordinator::~Coordinator() {
       const absl::Status why = absl::UnavailableError("the coordinator is stopping");
       for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndAll(why);
       sessions_.EndAll(why);
+      transfers_.EndAll(why);
     });
     server_->Shutdown(kShutdownGrace);
   }

@@ -22,6 +22,7 @@
 #include "coordinator/service/job_service.h"
 #include "coordinator/service/operation_service.h"
 #include "coordinator/service/peer_services.h"
+#include "coordinator/service/transfers.h"
 #include "coordinator/store/store.h"
 
 namespace muster::service {
@@ -90,6 +91,7 @@ class Coordinator {
   bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
 
   PeerStreamIds ids_;
+  Transfers transfers_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<JobService> job_service_;
   std::unique_ptr<ControlService> control_service_;

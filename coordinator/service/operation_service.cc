@@ -13,6 +13,7 @@
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/download.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
 
@@ -110,6 +111,27 @@ class OperationWait : public grpc::ServerUnaryReactor,
   bool ended_ = false;
 };
 
+// The operation's file, and the stream of the agent that has it. On the engine's thread.
+struct Sender {
+  DownloadFile file;
+  PeerStream* stream = nullptr;
+};
+absl::StatusOr<Sender> SenderOf(const cluster::Cluster& cluster, const PeerStreams& peers,
+                                const OperationId& id) {
+  const jobs::Job* job = cluster.Find(id.job_id);
+  if (job == nullptr) return NoSuchJob(id.job_id);
+  Sender sender;
+  ASSIGN_OR_RETURN(sender.file, DownloadOf(*job, id.number));
+  ASSIGN_OR_RETURN(const auto session, AgentFor(sender.file, cluster.membership()));
+  sender.stream = peers.Find(session);
+  // It has just ended.
+  if (sender.stream == nullptr) {
+    return Refuse(absl::StatusCode::kUnavailable, "NODE_NOT_ATTACHED",
+                  absl::StrCat("the agent of node '", sender.file.node, "' is not attached"));
+  }
+  return sender;
+}
+
 absl::Duration TimeoutOf(const v1::WaitOperationRequest& request) {
   const absl::Duration asked = FromProto(request.timeout());
   return asked <= absl::ZeroDuration() ? kLongestWait : std::min(asked, kLongestWait);
@@ -199,6 +221,52 @@ grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* 
         if (!number->ok()) return reactor->Finish(ToWire(number->status()));
         AnswerWithOperation(engine_->cluster(), command.job_id, **number, response, reactor);
       });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::FilePiece>* OperationService::Download(
+    grpc::CallbackServerContext*, const v1::DownloadRequest* request) {
+  const auto [stream, transfer] = transfers_->AcceptClient();
+  const auto id = ParseOperationName(request->name());
+  if (!id.ok()) {
+    transfer->Fail(id.status());
+    return stream;
+  }
+  engine_->Read([this, id = *id, offset = request->offset(),
+                 transfer = transfer](const absl::Status& committed) {
+    if (!committed.ok()) return transfer->Fail(committed);
+    const auto sender = SenderOf(engine_->cluster(), *peers_, id);
+    if (!sender.ok()) return transfer->Fail(sender.status());
+    if (offset > sender->file.bytes) {
+      return transfer->Fail(Refuse(
+          absl::StatusCode::kInvalidArgument, "OFFSET_INVALID",
+          absl::StrCat("offset is ", offset, ", the file has ", sender->file.bytes, " bytes")));
+    }
+    const auto name = transfers_->Begin(transfer, sender->file.node);
+    if (!name.ok()) return transfer->Fail(name.status());
+    sender->stream->Send(cluster::AgentOrder(cluster::SendDownload{.transfer = *name,
+                                                                   .job = id.job_id,
+                                                                   .command = id.number,
+                                                                   .bytes = sender->file.bytes,
+                                                                   .offset = offset}));
+  });
+  return stream;
+}
+
+grpc::ServerUnaryReactor* OperationService::FinishDownload(grpc::CallbackServerContext* context,
+                                                           const v1::FinishDownloadRequest* request,
+                                                           v1::FinishDownloadResponse*) {
+  auto* reactor = context->DefaultReactor();
+  const auto id = ParseOperationName(request->name());
+  if (!id.ok()) return Fail(reactor, id.status());
+  engine_->Read([=, this](const absl::Status& committed) {
+    if (!committed.ok()) return reactor->Finish(ToWire(committed));
+    const auto sender = SenderOf(engine_->cluster(), *peers_, *id);
+    if (!sender.ok()) return reactor->Finish(ToWire(sender.status()));
+    sender->stream->Send(
+        cluster::AgentOrder(cluster::RemoveDownload{.job = id->job_id, .command = id->number}));
+    reactor->Finish(grpc::Status::OK);
+  });
   return reactor;
 }
 

@@ -4,14 +4,17 @@
 
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
+#include "coordinator/service/session.h"
+#include "coordinator/service/transfers.h"
 #include "proto/muster/v1/operation_service.grpc.pb.h"
 
 namespace muster::service {
 
-// The engine and the followers outlive the server that this is registered with. Thread-safe.
+// All of these outlive the server that this is registered with. Thread-safe.
 class OperationService final : public v1::OperationService::CallbackService {
  public:
-  OperationService(Engine* engine, Followers* jobs) : engine_(engine), jobs_(jobs) {}
+  OperationService(Engine* engine, Followers* jobs, PeerStreams* peers, Transfers* transfers)
+      : engine_(engine), jobs_(jobs), peers_(peers), transfers_(transfers) {}
 
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
                                 const v1::GetOperationRequest* request,
@@ -25,10 +28,17 @@ class OperationService final : public v1::OperationService::CallbackService {
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelOperationRequest* request,
                                    v1::Operation* response) override;
+  grpc::ServerWriteReactor<v1::FilePiece>* Download(grpc::CallbackServerContext* context,
+                                                    const v1::DownloadRequest* request) override;
+  grpc::ServerUnaryReactor* FinishDownload(grpc::CallbackServerContext* context,
+                                           const v1::FinishDownloadRequest* request,
+                                           v1::FinishDownloadResponse* response) override;
 
  private:
   Engine* const engine_;
   Followers* const jobs_;
+  PeerStreams* const peers_;
+  Transfers* const transfers_;
 };
 
 }  // namespace muster::service

@@ -166,6 +166,11 @@ grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Att
   return stream.get();
 }
 
+grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackServerContext*,
+                                                               v1::SendFileResponse*) {
+  return transfers_->AcceptAgent();
+}
+
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* WorkerService::Attach(
     grpc::CallbackServerContext*) {
   auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next());

@@ -6,6 +6,7 @@
 
 #include "coordinator/service/engine.h"
 #include "coordinator/service/session.h"
+#include "coordinator/service/transfers.h"
 #include "proto/muster/v1/agent_service.grpc.pb.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 
@@ -20,19 +21,21 @@ class PeerStreamIds {
   std::atomic<cluster::PeerStreamId> last_ = 0;
 };
 
-// The engine, the sessions and the ids outlive the server that these are registered with.
-// Thread-safe.
+// All that these are given outlives the server that they are registered with. Thread-safe.
 class AgentService final : public v1::AgentService::CallbackService {
  public:
-  AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids)
-      : engine_(engine), sessions_(sessions), ids_(ids) {}
+  AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, Transfers* transfers)
+      : engine_(engine), sessions_(sessions), ids_(ids), transfers_(transfers) {}
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerReadReactor<v1::FilePiece>* SendFile(grpc::CallbackServerContext* context,
+                                                   v1::SendFileResponse* response) override;
 
  private:
   Engine* const engine_;
   PeerStreams* const sessions_;
   PeerStreamIds* const ids_;
+  Transfers* const transfers_;
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {

@@ -59,6 +59,17 @@ struct AgentOrderToWire {
   void operator()(const cluster::AckExit& ack) {
     Set(out->mutable_worker_exit_ack()->mutable_worker(), ack.worker);
   }
+  void operator()(const cluster::SendDownload& send) {
+    out->mutable_send_download()->set_transfer(send.transfer);
+    out->mutable_send_download()->set_job_id(send.job);
+    out->mutable_send_download()->set_command(send.command);
+    out->mutable_send_download()->set_bytes(send.bytes);
+    out->mutable_send_download()->set_offset(send.offset);
+  }
+  void operator()(const cluster::RemoveDownload& remove) {
+    out->mutable_remove_download()->set_job_id(remove.job);
+    out->mutable_remove_download()->set_command(remove.command);
+  }
 };
 
 struct WorkerOrderToWire {
@@ -92,6 +103,7 @@ struct WorkerOrderToWire {
     message->set_acked_sequence(welcome.acked_report);
     if (welcome.rendezvous.has_value()) Set(message->mutable_rendezvous(), *welcome.rendezvous);
     message->set_host(welcome.host);
+    message->set_node(welcome.node);
     message->set_newest_command(welcome.newest_command);
   }
   void operator()(const jobs::Rendezvous& rendezvous) {

@@ -143,7 +143,7 @@ void AgentProcess::Do(const agent::SendHello& effect) {
       .node = node_, .incarnation = incarnation_, .host = node_, .slots = options_.slots};
   hello.agent_id = node_;
   if (effect.draining.has_value()) hello.draining = effect.draining->reason;
-  if (scene_.old_nodes) hello.protocol = cluster::kAgentProtocol - 1;
+  if (scene_.old_nodes) hello.protocol = 1;
   for (const agent::RunningWorker& worker : effect.running) {
     hello.running.push_back({ToCluster(worker.worker), worker.pid});
   }

@@ -105,8 +105,9 @@ void CommandsSimulation::Obey(const cluster::AgentOrder& order) {
           [this](const cluster::AckExit& ack) {
             std::erase_if(exits_, [&](const auto& exit) { return exit.worker == ack.worker; });
           },
-          // Nothing: this agent has no leases, spools nothing and is not drained.
-          [](const OneOf<cluster::WelcomeAgent, cluster::AckSpool, cluster::DrainAgent> auto&) {},
+          // Nothing: this agent has no leases, spools nothing, is not drained and has no files.
+          [](const OneOf<cluster::WelcomeAgent, cluster::AckSpool, cluster::DrainAgent,
+                         cluster::SendDownload, cluster::RemoveDownload> auto&) {},
       },
       order);
 }

@@ -165,7 +165,7 @@ void WorkerProcess::Connect() {
       .pid = pid_,
       .newest_command = held_.size(),
       .acked_report = scene_.old_nodes ? 0 : reports_ - unacked_.size(),
-      .protocol = cluster::kWorkerProtocol - scene_.old_nodes};
+      .protocol = scene_.old_nodes ? 3 : cluster::kWorkerProtocol};
   scene_.network.SendUp(stream_, [this, stream = stream_, hello] {
     scene_.coordinator.Take(stream, [stream, hello](cluster::Cluster& cluster, absl::Time now) {
       return cluster.AttachWorker(stream, hello, now);

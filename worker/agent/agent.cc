@@ -24,6 +24,8 @@
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "worker/agent/coordinator_stream.h"
+#include "worker/agent/download_sender.h"
+#include "worker/agent/downloads_folder.h"
 #include "worker/agent/hanging_processes.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/mailbox.h"
@@ -39,7 +41,7 @@ namespace {
 
 constexpr char kVersion[] = "0.2.0";
 // The version of AgentService; that of the coordinator may differ by one.
-constexpr uint32_t kProtocol = 2;
+constexpr uint32_t kProtocol = 3;
 
 // Waits use a clock that stops while the machine sleeps, but the lease continues.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
@@ -47,6 +49,9 @@ constexpr absl::Duration kLongestWait = absl::Seconds(1);
 // How many attempts to attach are made within a lease at least, so that a lease does not end during
 // a pause between two attempts.
 constexpr int kAttemptsPerLease = 10;
+
+// The time between two looks for files that nobody has fetched.
+constexpr absl::Duration kTidy = absl::Minutes(1);
 
 // The time between two looks at how much the workers have written.
 constexpr absl::Duration kLook = absl::Seconds(1);
@@ -76,6 +81,8 @@ class Agent::Loop {
         core_(options.core, SteadyNow()),
         spools_(options.spool),
         replay_(&spools_),
+        downloads_(options.node, options.downloads, options.keep_downloads),
+        sender_(options.coordinator, &downloads_),
         hanging_(options.state_directory),
         logs_(options.logs),
         outbox_(&logs_),
@@ -105,6 +112,9 @@ class Agent::Loop {
     if (const absl::Status opened = spools_.Open(); !opened.ok()) {
       spdlog::error("there is no folder for reports that cannot be sent: {}", Message(opened));
     }
+    if (const absl::Status opened = downloads_.Open(); !opened.ok()) {
+      spdlog::error("there is no folder for files that clients fetch: {}", Message(opened));
+    }
     if (!options_.spool.empty()) {
       const std::string path = (std::filesystem::absolute(options_.spool) / "lease").string();
       if (const absl::Status opened = lease_file_.Open(path); !opened.ok()) {
@@ -128,6 +138,10 @@ class Agent::Loop {
       }
       if (SteadyNow() >= replay_.read_again_at()) ReadAgain();
       if (SteadyNow() >= hanging_.look_at()) LookAtHanging();
+      if (SteadyNow() >= tidy_at_) {
+        downloads_.RemoveOld(absl::Now());
+        tidy_at_ = SteadyNow() + kTidy;
+      }
       if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
       Pump();
     }
@@ -175,6 +189,7 @@ class Agent::Loop {
     const WorkerId& worker = launch.worker;
     std::map<std::string, std::string> environment = spools_.Environment(
         worker, options_.spool_limit / (options_.core.slots + options_.gpus.size()));
+    environment.merge(downloads_.Environment());
     if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
       environment[kLeaseFileVariable] = lease_file_.path();
     }
@@ -200,6 +215,7 @@ class Agent::Loop {
       mailbox_.Post([this, worker, exit, log_tail] {
         spdlog::info("{} ended: {}", worker.ToString(), exit.ToString());
         workers_.erase(worker);
+        downloads_.RemoveUnfinished(worker);
         Handle(Ended{.worker = worker,
                      .ending = ToEnding(exit),
                      .log_tail = log_tail,
@@ -318,6 +334,12 @@ class Agent::Loop {
       if (replay_.Replays(worker)) TellMore(worker);
       return;
     }
+    if (directive.has_send_download()) return sender_.Send(directive.send_download());
+    if (directive.has_remove_download()) {
+      downloads_.Remove(directive.remove_download().job_id(),
+                        directive.remove_download().command());
+      return;
+    }
     const std::optional<Event> event = ToEvent(directive);
     if (!event.has_value()) return;
     if (std::holds_alternative<Welcomed>(*event)) {
@@ -374,6 +396,9 @@ class Agent::Loop {
   Core core_;
   SpoolFolder spools_;
   SpoolReplay replay_;
+  DownloadsFolder downloads_;  // thread-safe once open
+  DownloadSender sender_;
+  absl::Time tidy_at_ = absl::InfinitePast();
   HangingProcesses hanging_;
   LeaseFile lease_file_;
   LogQueue logs_;  // thread-safe

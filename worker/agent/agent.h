@@ -36,6 +36,10 @@ struct AgentOptions {
   std::string spool;
   // How many bytes all these reports together may take; each worker gets an equal part.
   size_t spool_limit = 64 << 20;
+  // The directory in which rank 0 of a job writes a file that a client fetches. A file that nobody
+  // has fetched for `keep_downloads` is removed. Empty: there is none, and nothing can be fetched.
+  std::string downloads;
+  absl::Duration keep_downloads = absl::Hours(1);
   // Offered for jobs on GPUs. Their indices replace core.gpus.
   std::vector<Gpu> gpus;
   CoreOptions core;

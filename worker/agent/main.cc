@@ -128,6 +128,13 @@ int main(int argc, char** argv) {
   app.add_option("--spool", options.spool,
                  "Directory in which workers that end while the coordinator is down leave their "
                  "reports, at most 64 MiB; default: spool in the state directory");
+  app.add_option("--downloads", options.downloads,
+                 "Directory in which jobs write files that clients fetch (--download), with room "
+                 "for them; default: downloads in the state directory");
+  std::string keep_downloads = "1h";
+  app.add_option("--keep-downloads", keep_downloads,
+                 "How long such a file is kept if nobody fetches it")
+      ->capture_default_str();
   app.add_flag("--exit-with-lease", exit_with_lease,
                "End when the lease is over: the coordinator is cut off, or was down for longer "
                "than its --autonomy, "
@@ -155,6 +162,9 @@ int main(int argc, char** argv) {
   if (options.spool.empty()) {
     options.spool = muster::files::JoinPath(options.state_directory, "spool");
   }
+  if (options.downloads.empty()) {
+    options.downloads = muster::files::JoinPath(options.state_directory, "downloads");
+  }
 
   const sigset_t signals = BlockStopSignals();
   muster::InitLog("muster-agent");
@@ -165,6 +175,13 @@ int main(int argc, char** argv) {
     return kUsageError;
   }
   options.core.drain_timeout = *drain_after;
+  const auto keep = muster::ParseDurationFlag("--keep-downloads", keep_downloads,
+                                              absl::ZeroDuration(), absl::Hours(24 * 365));
+  if (!keep.ok()) {
+    spdlog::error("{}", muster::Message(keep.status()));
+    return kUsageError;
+  }
+  options.keep_downloads = *keep;
   if (!no_gpus) options.gpus = GpusToOffer(options.worker);
   if (options.core.slots == 0 && options.gpus.empty()) {
     spdlog::error("--slots is needed, because no GPU is offered");

@@ -154,6 +154,8 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
       return event;
     }
     case v1::AgentDirective::kSpooledReportsAck:
+    case v1::AgentDirective::kSendDownload:
+    case v1::AgentDirective::kRemoveDownload:
     case v1::AgentDirective::KIND_NOT_SET:
       break;
   }

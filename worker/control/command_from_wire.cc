@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/downloads/downloads.h"
 #include "common/safetensors/safetensors.h"
 #include "common/trainability/from_proto.h"
 
@@ -21,7 +22,7 @@ safetensors::DType DtypeOf(v1::ModelFolder::Dtype dtype) {
 
 }  // namespace
 
-train::Command CommandFromWire(const v1::Command& command) {
+train::Command CommandFromWire(const v1::Command& command, const Downloads& downloads) {
   train::Command result{.number = static_cast<int64_t>(command.number()),
                         .replay = command.replay(),
                         .begun = command.begun()};
@@ -48,13 +49,17 @@ train::Command CommandFromWire(const v1::Command& command) {
     case v1::Command::kGatherOptimizerState: {
       const v1::OptimizerStateFile& file = command.gather_optimizer_state().file();
       result.what = train::GatherOptimizerStateCommand{
-          .path = file.path(),
+          .path = file.download()
+                      ? DownloadPath(downloads.folder, downloads.job_id, command.number())
+                      : file.path(),
           .format = file.format() == v1::OptimizerStateFile::SAFETENSORS
                         ? optimizerfile::Format::kSafetensors
                         : optimizerfile::Format::kTorch,
           .key = file.key() == v1::OptimizerStateFile::NAME ? optimizerfile::Key::kName
                                                             : optimizerfile::Key::kIndex,
-          .overwrite = file.overwrite(),
+          // What lies there is of a deleted job with this id, or what a generation that was
+          // killed had not reported.
+          .overwrite = file.overwrite() || file.download(),
           .hold = file.hold()};
       break;
     }

@@ -73,6 +73,19 @@ TEST(CommandFromWire, KeepsWhatAFolderIsLike) {
             safetensors::DType::kF32);
 }
 
+TEST(CommandFromWire, AFileForAClientLiesInTheAgentsFolderWhateverPathIsGiven) {
+  v1::Command wire;
+  wire.set_number(7);
+  wire.mutable_gather_optimizer_state()->mutable_file()->set_download(true);
+  wire.mutable_gather_optimizer_state()->mutable_file()->set_path("/etc/passwd");
+  const auto gather = std::get<train::GatherOptimizerStateCommand>(
+      CommandFromWire(wire, {.folder = "/agent/downloads", .job_id = "job"}).what);
+  EXPECT_EQ(gather.path, "/agent/downloads/job-7");
+  EXPECT_TRUE(gather.overwrite);
+  EXPECT_EQ(std::get<train::GatherOptimizerStateCommand>(CommandFromWire(wire).what).path, "")
+      << "there is no folder";
+}
+
 // A cancelled command, and a kind that only a newer coordinator knows.
 TEST(CommandFromWire, CancelledAndUnknownCommandsAreNone) {
   EXPECT_TRUE(std::holds_alternative<train::NoCommand>(Read("number: 1 none {}").what));

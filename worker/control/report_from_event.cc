@@ -45,6 +45,7 @@ void Set(v1::Validated* out, const v1::StepMetrics& pass) {
 struct Fill {
   v1::WorkerReport& report;
   const int64_t generation;
+  const std::string& node;
 
   void operator()(const train::SessionStarted& event) const {
     report.mutable_session_started()->set_step(event.step);
@@ -105,6 +106,7 @@ struct Fill {
                      told.set_bytes(gathered.bytes);
                      told.set_seconds(gathered.stall_seconds);
                      told.set_write_seconds(gathered.seconds);
+                     told.set_node(node);
                    },
                    [&](const train::ModelConsolidated& model) {
                      v1::ConsolidatedModel& told = *result.mutable_consolidated_model();
@@ -193,9 +195,10 @@ struct Fill {
 
 }  // namespace
 
-v1::WorkerReport ReportFromEvent(const train::Event& event, int64_t generation) {
+v1::WorkerReport ReportFromEvent(const train::Event& event, int64_t generation,
+                                 const std::string& node) {
   v1::WorkerReport report;
-  std::visit(Fill{report, generation}, event);
+  std::visit(Fill{report, generation, node}, event);
   return report;
 }
 

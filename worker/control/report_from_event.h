@@ -2,12 +2,17 @@
 #ifndef MUSTER_WORKER_CONTROL_REPORT_FROM_EVENT_H_
 #define MUSTER_WORKER_CONTROL_REPORT_FROM_EVENT_H_
 
+#include <cstdint>
+#include <string>
+
 #include "proto/muster/v1/worker_service.pb.h"
 #include "worker/train/outside.h"
 
 namespace muster::control {
 
-v1::WorkerReport ReportFromEvent(const train::Event& event, int64_t generation);
+// `node`: this one's name.
+v1::WorkerReport ReportFromEvent(const train::Event& event, int64_t generation,
+                                 const std::string& node);
 
 }  // namespace muster::control
 

@@ -40,15 +40,17 @@ namespace {
 // The commands and events of a session, over the stream.
 class StreamCommands : public train::CommandSource {
  public:
-  explicit StreamCommands(const ControlStream* stream) : stream_(stream) {}
+  StreamCommands(const ControlStream* stream, Downloads downloads)
+      : stream_(stream), downloads_(std::move(downloads)) {}
   int64_t Newest() const override { return static_cast<int64_t>(stream_->NewestCommand()); }
   train::Command Get(int64_t number) const override {
-    return CommandFromWire(stream_->GetCommand(number));
+    return CommandFromWire(stream_->GetCommand(number), downloads_);
   }
   bool Preempted() const override { return stream_->Preempted(); }
 
  private:
   const ControlStream* const stream_;
+  const Downloads downloads_;
 };
 
 class StreamLease : public train::LeaseHolder {
@@ -72,7 +74,7 @@ class StreamEvents : public train::EventSink {
       : stream_(stream), generation_(generation), listeners_(std::move(listeners)) {}
 
   void Report(const train::Event& event) override {
-    stream_->Report(ReportFromEvent(event, generation_));
+    stream_->Report(ReportFromEvent(event, generation_, stream_->welcome().node()));
     if (std::holds_alternative<train::SessionStarted>(event)) listeners_.on_started();
     if (const auto* written = std::get_if<train::CheckpointWritten>(&event)) {
       listeners_.on_checkpoint(written->path);
@@ -133,8 +135,8 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Work
 
 WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
                 const Communicators& communicators, checkpoint::Remover& remover,
-                SessionHeartbeat& heartbeat) {
-  const StreamCommands commands(&stream);
+                SessionHeartbeat& heartbeat, const std::string& downloads) {
+  const StreamCommands commands(&stream, {.folder = downloads, .job_id = identity.job});
   OwnCheckpoints own(stream.welcome().spec().checkpoint().keep());
   StreamEvents events(&stream, identity.generation,
                       {.on_started =
@@ -192,7 +194,8 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
 }
 
 WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
-                     checkpoint::Remover& remover, SessionHeartbeat& heartbeat) {
+                     checkpoint::Remover& remover, SessionHeartbeat& heartbeat,
+                     const std::string& downloads) {
   const auto job = JobFromSpec(stream.welcome().spec());
   if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
   if (stream.welcome().spec().device() == v1::JobSpec::CUDA) memory::CountDeviceMemory();
@@ -208,7 +211,7 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   const auto communicators =
       ConnectRanks(stream.welcome(), identity.rank, timeout, watched, *std::move(store));
   if (!communicators.ok()) return FailedToMeet(communicators.status(), /*hosting=*/false);
-  return Train(stream, identity, *job, *communicators, remover, heartbeat);
+  return Train(stream, identity, *job, *communicators, remover, heartbeat, downloads);
 }
 
 // Before a finished job counts as ended, the checkpoints that were named for removal are removed.
@@ -288,7 +291,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   connected = stream->get();
   const activity::Scope scope(heartbeat.activity());
   on_gpu = (*stream)->welcome().spec().device() == v1::JobSpec::CUDA;
-  WorkerEnd end = RunSession(**stream, instance, remover, heartbeat);
+  WorkerEnd end = RunSession(**stream, instance, remover, heartbeat, options.downloads);
   if (end.error.ok()) FinishRemovals(**stream, remover);
   ReportEnd(**stream, end);
   // The remover reports over the stream, which ends next.

@@ -17,6 +17,8 @@ struct WorkerOptions {
   train::Identity identity;
   // Where reports are kept while the coordinator cannot be reached.
   ReportSpoolOptions spool;
+  // The agent's folder for files that clients fetch; empty: there is none.
+  std::string downloads;
   // See ControlStreamOptions.
   std::function<absl::Time()> agents_lease_end;
   // The process must end now: it is stale, or was not welcomed. Called from any thread, also while

@@ -48,8 +48,15 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
             .path = gather.path,
             .command = command,
             .items = checkpoint::IsOptimizers};
-  task.output = [gather, factor](const std::string& temporary, const checkpoint::State& state,
-                                 const checkpoint::ModelRecords& records) {
+  task.output = [gather, factor, leader = parts_.reports->leader()](
+                    const std::string& temporary, const checkpoint::State& state,
+                    const checkpoint::ModelRecords& records) -> Output {
+    if (gather.path.empty() && leader) {
+      return absl::FailedPreconditionError(
+          "rank 0's agent has no folder for files that clients fetch: its log says why the folder "
+          "cannot be used, or the agent is of an older program; give the path of a file on the "
+          "cluster instead (--out without --download)");
+    }
     return checkpoint::OptimizerStateOutput({.path = gather.path,
                                              .temporary = temporary,
                                              .format = gather.format,

@@ -146,6 +146,17 @@ TEST_F(GatheringTest, WithHoldTheFileIsThereWhenTrainingContinues) {
   EXPECT_EQ(InFile(), 1.0f);
 }
 
+TEST_F(GatheringTest, AFileForAClientNeedsAFolder) {
+  On([&](Gathering& gathering) {
+    ASSERT_TRUE(gathering
+                    .Gather({.path = "", .hold = true}, /*command=*/4,
+                            [this](const auto& told) { told_ = told; })
+                    .ok());
+  });
+  EXPECT_TRUE(absl::IsFailedPrecondition(told_.status())) << told_.status();
+  EXPECT_NE(told_.status().message().find("has no folder"), absl::string_view::npos);
+}
+
 TEST_F(GatheringTest, ItIsCancelledUntilItsFileIsComplete) {
   absl::Notification cancelling;
   outside_.before_name = [&] { cancelling.WaitForNotification(); };

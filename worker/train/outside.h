@@ -26,7 +26,8 @@ struct StopCommand {};
 struct SaveCheckpointCommand {};
 // Writes the optimizer's state of all ranks to one file.
 struct GatherOptimizerStateCommand {
-  std::string path;  // absolute
+  // Absolute; rank 0's counts. Empty: the file is for a client, and there is no folder for it.
+  std::string path;
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;

@@ -1,0 +1,103 @@
+#include "coordinator/service/transfer_core.h"
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::service {
+namespace {
+
+absl::Status Broken(const std::string& what) {
+  return Refuse(absl::StatusCode::kUnavailable, "DOWNLOAD_BROKEN", what);
+}
+
+absl::Status Gone() { return absl::CancelledError("the client has gone"); }
+
+}  // namespace
+
+TransferCore::Acts TransferCore::Finish(const absl::Status& client, const absl::Status& agent) {
+  Acts acts;
+  if (ended_) return acts;
+  ended_ = true;
+  if (writing_) {
+    client_end_ = client;
+  } else {
+    acts.end_client = client;
+  }
+  if (reading_) {
+    agent_end_ = agent;
+  } else if (agent_came_) {
+    acts.end_agent = agent;
+  }
+  return acts;
+}
+
+TransferCore::Acts TransferCore::AgentCame(absl::Time now) {
+  if (ended_ || agent_came_) {
+    return {.end_agent = Refuse(absl::StatusCode::kNotFound, "TRANSFER_NOT_FOUND",
+                                "nobody waits for this file any more")};
+  }
+  agent_came_ = true;
+  moved_ = now;
+  return {};
+}
+
+TransferCore::Acts TransferCore::Arrived(Piece piece, const absl::Status& failure, absl::Time now) {
+  reading_ = false;
+  if (ended_) {
+    Acts acts;
+    acts.end_agent.swap(agent_end_);
+    return acts;
+  }
+  if (piece == Piece::kFailure) return Finish(failure, absl::OkStatus());
+  moved_ = now;
+  writing_ = true;
+  last_ = piece == Piece::kLast;
+  return {.write = true};
+}
+
+TransferCore::Acts TransferCore::NothingArrived() {
+  reading_ = false;
+  if (!agent_end_.has_value()) return AgentLeft();
+  Acts acts;
+  acts.end_agent.swap(agent_end_);
+  return acts;
+}
+
+TransferCore::Acts TransferCore::AgentLeft() {
+  return Finish(
+      Broken(absl::StrCat("the agent of node '", node_, "' stopped sending before the end")),
+      Gone());
+}
+
+TransferCore::Acts TransferCore::Written(bool ok, absl::Time now) {
+  writing_ = false;
+  if (client_end_.has_value()) {
+    Acts acts;
+    acts.end_client.swap(client_end_);
+    return acts;
+  }
+  if (ended_) return {};
+  if (!ok) return Finish(Gone(), Gone());
+  if (last_) return Finish(absl::OkStatus(), absl::OkStatus());
+  moved_ = now;
+  reading_ = true;
+  return {.read = true};
+}
+
+TransferCore::Acts TransferCore::ClientLeft() { return Finish(Gone(), Gone()); }
+
+TransferCore::Acts TransferCore::Ticked(absl::Time now) {
+  if (now - moved_ < (agent_came_ ? kMove : kBegin)) return {};
+  const std::string waited = absl::FormatDuration(agent_came_ ? kMove : kBegin);
+  if (writing_) {
+    const absl::Status slow = Broken(absl::StrCat("the client took nothing for ", waited));
+    return Finish(slow, slow);
+  }
+  const absl::Status silent =
+      Broken(absl::StrCat("the agent of node '", node_, "' sent nothing for ", waited));
+  return Finish(silent, silent);
+}
+
+TransferCore::Acts TransferCore::End(const absl::Status& why) { return Finish(why, why); }
+
+}  // namespace muster::service

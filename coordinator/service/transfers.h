@@ -1,0 +1,100 @@
+// The transfers that are under way: each joins the stream of a client (OperationService.Download)
+// and the stream of an agent (AgentService.SendFile). The coordinator keeps one piece of each in
+// memory; nothing of it passes through the engine.
+//
+// Life cycle: a client's call makes a Transfer. Transfers::Begin gives it a name, which the agent
+// is told; the agent's stream begins with this name. TransferCore decides, on the threads of gRPC.
+#ifndef MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_
+#define MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/steady/condition.h"
+#include "coordinator/service/transfer_core.h"
+#include "proto/muster/v1/agent_service.pb.h"
+#include "proto/muster/v1/file_piece.pb.h"
+
+namespace muster::service {
+
+class Transfers;
+
+// One transfer. Thread-safe.
+class Transfer : public std::enable_shared_from_this<Transfer> {
+ public:
+  using ClientStream = grpc::ServerWriteReactor<v1::FilePiece>;
+  using AgentStream = grpc::ServerReadReactor<v1::FilePiece>;
+
+  // Ends the client's stream with an error.
+  void Fail(const absl::Status& why);
+
+ private:
+  friend class Transfers;
+  class ClientEnd;
+  class AgentEnd;
+
+  explicit Transfer(Transfers* transfers) : transfers_(transfers) {}
+  // False: nobody waits for this file any more.
+  bool Begin(const std::string& id, const std::string& node);
+  bool Join(AgentEnd* agent);
+  // A piece of the agent.
+  void Take(v1::FilePiece piece);
+  // An event for the core, and what follows from it.
+  void Step(const std::function<TransferCore::Acts(TransferCore&)>& event);
+
+  Transfers* const transfers_;
+  absl::Mutex mutex_;
+  // The node is not known at first.
+  TransferCore core_ ABSL_GUARDED_BY(mutex_){"", absl::InfiniteFuture()};
+  std::string id_ ABSL_GUARDED_BY(mutex_);
+  // Valid until the core ends them.
+  ClientEnd* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  AgentEnd* agent_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  // On its way to the client.
+  v1::FilePiece piece_;
+};
+
+// Outlives the server whose streams it joins. Thread-safe.
+class Transfers {
+ public:
+  Transfers();
+  ~Transfers();
+
+  // The stream of a client's call, and its transfer, which the caller begins or fails.
+  std::pair<Transfer::ClientStream*, std::shared_ptr<Transfer>> AcceptClient();
+  // Gives the transfer its name, with which the agent of this node must come in time.
+  // RESOURCE_EXHAUSTED TOO_MANY_DOWNLOADS; CANCELLED: the client has gone.
+  absl::StatusOr<std::string> Begin(const std::shared_ptr<Transfer>& transfer,
+                                    const std::string& node);
+  // The stream of an agent's call.
+  Transfer::AgentStream* AcceptAgent();
+  // Ends all of them, and refuses others from now on.
+  void EndAll(const absl::Status& why);
+
+ private:
+  friend class Transfer;
+  std::shared_ptr<Transfer> Find(const std::string& id);
+  void Remove(const std::string& id);
+  void Watch();
+
+  absl::Mutex mutex_;
+  SteadyCondition stopped_;
+  std::map<std::string, std::shared_ptr<Transfer>> under_way_ ABSL_GUARDED_BY(mutex_);
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread watcher_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_

@@ -1,0 +1,67 @@
+// The folder in which rank 0 of a job writes a file that a client fetches (common/downloads). Files
+// in it are removed when the client has them, when nobody has fetched them for a while, and, while
+// they have no name yet, when the worker that wrote them has ended.
+#ifndef MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
+#define MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/agent/worker_record.h"
+
+namespace muster::agent {
+
+// Open for reading.
+class DownloadedFile {
+ public:
+  explicit DownloadedFile(int fd) : fd_(fd) {}
+  ~DownloadedFile();
+  DownloadedFile(DownloadedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  DownloadedFile& operator=(DownloadedFile&&) = delete;
+
+  // Exactly these bytes. DATA_LOSS: the file is shorter.
+  absl::Status ReadAt(uint64_t offset, size_t bytes, char* out) const;
+  // Somebody fetches it now.
+  void Touch() const;
+
+ private:
+  int fd_;
+};
+
+// Threading: the const methods may be called from any thread after Open.
+class DownloadsFolder {
+ public:
+  // `node`: for errors. If the path is empty, there is no folder. `keep`: how long a file is kept
+  // after it was written, and after it was last sent.
+  DownloadsFolder(std::string node, std::string path, absl::Duration keep)
+      : node_(std::move(node)), path_(std::move(path)), keep_(keep) {}
+
+  // Creates the folder, for its owner only, and removes what was written only in part: no worker
+  // runs. After an error there is no folder, as with an empty path.
+  absl::Status Open();
+  // The variables that a worker gets in its environment.
+  std::map<std::string, std::string> Environment() const;
+
+  // The file of this command, which has this size. NOT_FOUND: it is not there, or not any more.
+  absl::StatusOr<DownloadedFile> Read(const std::string& job_id, uint64_t command,
+                                      uint64_t bytes) const;
+  void Remove(const std::string& job_id, uint64_t command) const;
+  // The worker has ended.
+  void RemoveUnfinished(const WorkerId& worker) const;
+  // `now`: the time of day, as in the files' times.
+  void RemoveOld(absl::Time now) const;
+
+ private:
+  const std::string node_;
+  std::string path_;
+  const absl::Duration keep_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
