@@ -313,6 +313,12 @@ absl::StatusOr<v1::Operation> MusterClient::WaitOperation(const std::string& nam
   }
 }
 
+absl::Status MusterClient::FinishDownload(const std::string& name) {
+  v1::FinishDownloadRequest request;
+  request.set_name(name);
+  return Read(operation_stub_.get(), &v1::OperationService::Stub::FinishDownload, request).status();
+}
+
 absl::StatusOr<v1::Operation> MusterClient::CancelOperation(const std::string& name,
                                                             const SteerOptions& options) {
   v1::CancelOperationRequest request;

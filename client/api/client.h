@@ -148,6 +148,16 @@ class MusterClient {
   absl::StatusOr<v1::Operation> CancelOperation(const std::string& name,
                                                 const SteerOptions& options = {});
 
+  // The file that an operation wrote for this client, from `offset` on: `take` gets the pieces in
+  // order and without gaps; an error of it ends the call. Continues after a broken connection.
+  // Returns the hash of the whole file (common/files/hash.h). Errors: those of
+  // OperationService.Download; DATA_LOSS: the pieces do not follow one another.
+  absl::StatusOr<std::string> Download(const std::string& name, uint64_t offset,
+                                       const StreamOptions& options,
+                                       const std::function<absl::Status(const std::string&)>& take);
+  // The client has this file: it may be removed on the cluster.
+  absl::Status FinishDownload(const std::string& name);
+
   // Calls `changed` with the job as it is, and again after each change, until the job has ended or
   // `changed` returns false. Continues after a broken connection: no state is given twice, and the
   // last one is never lost.

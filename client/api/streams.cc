@@ -34,7 +34,7 @@ absl::Status MusterClient::ReadStream(
     if (status.ok()) {
       if (finished()) return status;
       status = absl::UnavailableError(
-          absl::StrCat("the coordinator at ", address_, " ended the stream before the job's end"));
+          absl::StrCat("the coordinator at ", address_, " ended the stream before its end"));
     }
     if (!absl::IsUnavailable(status)) return status;
     RETURN_IF_ERROR(retries.Await(status, deadline));
@@ -112,6 +112,37 @@ absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
         return true;
       },
       [] { return true; });
+}
+
+absl::StatusOr<std::string> MusterClient::Download(
+    const std::string& name, uint64_t offset, const StreamOptions& options,
+    const std::function<absl::Status(const std::string&)>& take) {
+  const absl::Time deadline = SteadyNow() + options.timeout;
+  RETURN_IF_ERROR(GetOperation(name).status());
+  v1::DownloadRequest request;
+  request.set_name(name);
+  request.set_offset(offset);
+  std::string hash;
+  absl::Status taken;
+  RETURN_IF_ERROR(ReadStream<v1::FilePiece>(
+      options, deadline,
+      [&](grpc::ClientContext* context) { return operation_stub_->Download(context, request); },
+      [&](const v1::FilePiece& piece) {
+        if (piece.offset() != request.offset()) {
+          taken = absl::DataLossError(
+              absl::StrCat("operation '", name, "': expected the bytes from ", request.offset(),
+                           " on, found those from ", piece.offset(), " on"));
+          return false;
+        }
+        if (!piece.data().empty()) taken = take(piece.data());
+        if (!taken.ok()) return false;
+        request.set_offset(request.offset() + piece.data().size());
+        hash = piece.hash();
+        return true;
+      },
+      [&] { return !hash.empty(); }));
+  RETURN_IF_ERROR(taken);
+  return hash;
 }
 
 }  // namespace muster::client

@@ -1,8 +1,11 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
+#include "client/cli/download.h"
+#include "client/cli/partial_file.h"
 #include "client/cli/steer.h"
 #include "client/cli/terminal/operation_text.h"
+#include "common/status/status.h"
 #include "proto/muster/v1/operation_service.pb.h"
 
 namespace muster::cli {
@@ -15,6 +18,8 @@ struct OperationsOptions : CommonOptions {
 struct OperationOptions : SteeringOptions {
   std::string name;
   bool cancel = false;
+  std::string download;
+  bool overwrite = false;
 };
 
 ExitCode Operations(Console* console, const OperationsOptions& options) {
@@ -34,7 +39,26 @@ ExitCode Operations(Console* console, const OperationsOptions& options) {
   return kDone;
 }
 
+// Receives the file of an operation of `gather-optimizer-state --download`.
+ExitCode DownloadFile(Console* console, const OperationOptions& options) {
+  const DownloadTarget target = TargetOf(options.download, options.overwrite);
+  if (const absl::Status bad = CheckNewFile(target.path, target.existing); !bad.ok()) {
+    return FailWith(console, Message(bad));
+  }
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto operation = (*client)->GetOperation(options.name);
+  if (!operation.ok()) return Fail(console, operation.status());
+  SteeringOptions waiting = options;
+  waiting.wait = true;
+  v1::Operation last;
+  const ExitCode code = ShowOperation(console, **client, waiting, *operation, &last);
+  if (code != kDone) return code;
+  return Download(console, **client, options, last, target);
+}
+
 ExitCode Operation(Console* console, const OperationOptions& options) {
+  if (!options.download.empty()) return DownloadFile(console, options);
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
   const auto operation =
@@ -71,9 +95,22 @@ void AddOperation(CLI::App* app, Console* console, ExitCode* code) {
   command->add_flag("--wait", options->wait, "Return when it is done (1: it failed)");
   AddDurationOption(command, "--timeout", &options->timeout,
                     "With --wait: wait at most this long (exit code 101)");
-  command->add_flag("--cancel", options->cancel,
-                    "Cancel it if it has not taken effect, or if its file of an optimizer's "
-                    "state is not complete");
+  CLI::Option* cancel =
+      command->add_flag("--cancel", options->cancel,
+                        "Cancel it if it has not taken effect, or if its file of an optimizer's "
+                        "state is not complete");
+  CLI::Option* download =
+      command
+          ->add_option("--download", options->download,
+                       "Bring the file of `gather-optimizer-state --download` to this machine: "
+                       "begins, or continues what was interrupted")
+          ->type_name("FILE")
+          ->excludes(cancel)
+          ->check([](const std::string& path) {
+            return path.empty() ? "FILE is empty; expected a path" : "";
+          });
+  command->add_flag("--overwrite", options->overwrite, "Replace FILE if it exists")
+      ->needs(download);
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
   command->callback([=] { *code = Operation(console, *options); });

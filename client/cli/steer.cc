@@ -8,8 +8,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/download.h"
+#include "client/cli/partial_file.h"
 #include "client/cli/terminal/operation_text.h"
 #include "client/cli/terminal/progress.h"
+#include "common/status/status.h"
 #include "common/steady/now.h"
 
 namespace muster::cli {
@@ -72,7 +75,8 @@ ExitCode ShowOperation(Console* console, client::MusterClient& client,
   return operation.has_error() ? kOtherError : kDone;
 }
 
-ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change) {
+ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change,
+               v1::Operation* last) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
   const auto operation = change(**client, options.job,
@@ -80,7 +84,7 @@ ExitCode Steer(Console* console, const SteeringOptions& options, const Change& c
                                  .at_step = options.at_step,
                                  .requested_by = Requester(console)});
   if (!operation.ok()) return Fail(console, operation.status());
-  return ShowOperation(console, **client, options, *operation);
+  return ShowOperation(console, **client, options, *operation, last);
 }
 
 namespace {
@@ -137,6 +141,32 @@ void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
            });
 }
 
+namespace {
+
+// Gathers for this client, and receives the file.
+ExitCode GatherAndDownload(Console* console, SteeringOptions options, v1::OptimizerStateFile file,
+                           const DownloadTarget& target) {
+  // Nothing is gathered for a file that could not be received.
+  if (const absl::Status bad = CheckNewFile(target.path, target.existing); !bad.ok()) {
+    return FailWith(console, Message(bad));
+  }
+  file.set_download(true);
+  options.wait = true;
+  v1::Operation last;
+  const ExitCode code = Steer(
+      console, options,
+      [&](auto& client, const auto& job, const auto& steer) {
+        return client.GatherOptimizerState(job, file, steer);
+      },
+      &last);
+  if (code != kDone) return code;
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  return Download(console, **client, options, last, target);
+}
+
+}  // namespace
+
 void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
   auto file = std::make_shared<v1::OptimizerStateFile>();
@@ -145,12 +175,19 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
   auto key = std::make_shared<v1::OptimizerStateFile::Key>(v1::OptimizerStateFile::INDEX);
   auto overwrite = std::make_shared<bool>(false);
   auto hold = std::make_shared<bool>(false);
+  auto download = std::make_shared<bool>(false);
   CLI::App* command = app->add_subcommand(
       "gather-optimizer-state",
       "Write the optimizer's state of a running job to one file that Python reads, after its "
       "current step, while training continues");
   AddSteeringOptions(command, console, options.get());
-  command->add_option("--out", *path, "The file, on the node of rank 0")->required();
+  command
+      ->add_option("--out", *path,
+                   "The file, on the node of rank 0; with --download, on this machine")
+      ->required();
+  command->add_flag("--download", *download,
+                    "Wait for the file, and bring it from the cluster to this machine; `muster "
+                    "operation JOB/N --download FILE` continues an interrupted download");
   const std::map<std::string, v1::OptimizerStateFile::Format> formats = {
       {"torch", v1::OptimizerStateFile::TORCH},
       {"safetensors", v1::OptimizerStateFile::SAFETENSORS}};
@@ -171,12 +208,20 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
                     "Let training wait until the file is written, instead of making a copy of the "
                     "state in memory");
   command->callback([=] {
-    // With a '/' at its end it is refused, because it is no file's.
-    file->set_path(path->empty() || path->back() != '/' ? AbsolutePath(*path) : *path);
     file->set_format(*format);
     file->set_key(*key);
-    file->set_overwrite(*overwrite);
     file->set_hold(*hold);
+    if (*download) {
+      if (path->empty()) {
+        *code = FailWith(console, kOutIsEmpty, kUsage);
+        return;
+      }
+      *code = GatherAndDownload(console, *options, *file, TargetOf(*path, *overwrite));
+      return;
+    }
+    // With a '/' at its end it is refused, because it is no file's.
+    file->set_path(path->empty() || path->back() != '/' ? AbsolutePath(*path) : *path);
+    file->set_overwrite(*overwrite);
     *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
       return client.GatherOptimizerState(job, *file, steer);
     });

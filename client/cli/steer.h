@@ -27,7 +27,9 @@ using Change = std::function<absl::StatusOr<v1::Operation>(
 // Adds JOB, --wait, --timeout, --at-step where `schedulable`, and the common options.
 void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* options,
                         bool schedulable = true);
-ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change);
+// last: as ShowOperation's.
+ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change,
+               v1::Operation* last = nullptr);
 
 // Prints an operation; with --wait, once it is done. Returns 1 if it failed, 101 if it is not done
 // in time. last: the operation that was printed; may be null.
