@@ -32,6 +32,8 @@ MARKER = "MUSTER_TEST_MARKER"
 STAND_INS = {"/var/lib/muster": "state"}
 # For all commands of a page together.
 BOUND = bound(60)
+# For processes that are killed to be gone.
+GONE = bound(10)
 
 
 @dataclasses.dataclass
@@ -137,9 +139,9 @@ class Reader:
 
     def _end_all(self):
         """Ends every process of the reader; none is there any more when this returns."""
-        bound = time.monotonic() + BOUND
+        until = time.monotonic() + GONE
         while left := self.processes():
-            assert time.monotonic() < bound, f"cannot be killed: {left}"
+            assert time.monotonic() < until, f"cannot be killed: {left}"
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

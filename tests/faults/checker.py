@@ -33,16 +33,23 @@ class Watcher:
         self.saved = {}
         self.reasons = set()
         self._newest = (0, 0)
+        self._lock = threading.Lock()
+        self._forgotten = 0
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self):
         while not self._over.wait(0.05):
+            forgotten = self._forgotten
             try:
                 job = self._client.get(self._job_id, timeout=1)
             except (grpc.RpcError, ValueError):
                 continue
-            self.look(job)
+            with self._lock:
+                # An answer of the coordinator before, which this thread takes in late.
+                if forgotten != self._forgotten:
+                    continue
+                self.look(job)
 
     def look(self, job):
         for name, before, now in zip(
@@ -58,8 +65,11 @@ class Watcher:
                 self.saved[checkpoint.path] = checkpoint.step
 
     def forget(self):
-        """The store will be replaced by an older one, which need not agree with what was seen."""
-        self._newest = (0, 0)
+        """The store will be replaced by an older one, which need not agree with what was seen. The
+        coordinator has ended."""
+        with self._lock:
+            self._newest = (0, 0)
+            self._forgotten += 1
 
     def close(self):
         self._over.set()

@@ -98,15 +98,27 @@ class Cluster:
         self.muster.stop(*self.agents.values(), self.daemon)
 
 
+def job_of(client):
+    """A call that is broken because the coordinator is killed meanwhile is repeated."""
+    attempts = 20
+    while True:
+        attempts -= 1
+        try:
+            return client.get("chaos")
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE or attempts == 0:
+                raise
+
+
 def reported_step(client):
     """Optimizer steps done, as the coordinator knows it; None: the job has ended."""
-    job = client.get("chaos")
+    job = job_of(client)
     ended = job.state in (api.Job.SUCCEEDED, api.Job.FAILED, api.Job.CANCELLED)
     return None if ended else job.step
 
 
 def is_halted(client):
-    return client.get("chaos").state == api.Job.PAUSED
+    return job_of(client).state == api.Job.PAUSED
 
 
 def run(muster, strikes, source, local):
