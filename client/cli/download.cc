@@ -120,7 +120,8 @@ ExitCode Download(Console* console, client::MusterClient& client, const CommonOp
                   const v1::Operation& operation, const DownloadTarget& target) {
   const std::string again =
       absl::StrCat("the cluster keeps the file for an hour: `muster operation ", operation.name(),
-                   " --download ", target.path, "` fetches it");
+                   " --download ", target.path,
+                   target.existing == Existing::kReplace ? " --overwrite" : "", "` fetches it");
   auto file = PartialFile::Open(target.path, absl::StrReplaceAll(operation.name(), {{"/", "-"}}));
   if (!file.ok()) {
     return FailWith(console, absl::StrCat(Message(file.status()), "; ", again),

@@ -61,7 +61,7 @@ def gathered(muster):
     return path.read_bytes()
 
 
-def begin(muster, calls, fault):
+def begin(muster, calls, fault, *more):
     """A client that gathers and receives the file, with a fault in these calls on what it has
     received. Returns it, its operation, and the part."""
     path = muster.folder / "laptop/state.pt"
@@ -73,16 +73,16 @@ def begin(muster, calls, fault):
     with open(muster.folder / "said", "wb") as said:
         client = muster.spawn(
             "muster",
-            *("gather-optimizer-state", "job", "--out", path, "--download"),
+            *("gather-optimizer-state", "job", "--out", path, "--download", *more),
             prefix=prefix,
             stderr=said,
         )
     return client, f"job/{number}", part
 
 
-def break_off(muster, calls, fault, expect):
+def break_off(muster, calls, fault, *more, expect):
     """The same, until it has failed; returns what it says, too."""
-    client, name, part = begin(muster, calls, fault)
+    client, name, part = begin(muster, calls, fault, *more)
     client.wait(timeout=harness.BOUND)
     said = (muster.folder / "said").read_text()
     assert client.returncode == expect, said
@@ -167,6 +167,21 @@ def test_a_disk_of_the_client_that_is_full_or_broken_leaves_nothing(cluster):
         assert path.read_bytes() == gathered(muster)
         await_nothing_left(muster)
         path.unlink()
+
+
+@needs_strace
+def test_a_file_that_may_be_replaced_stays_until_the_new_one_is_whole(cluster):
+    muster = cluster
+    path = muster.folder / "laptop/state.pt"
+    path.write_text("the old one")
+    name, _, said = break_off(
+        muster, "write", "error=ENOSPC:when=7", "--overwrite", expect=1
+    )
+    assert path.read_text() == "the old one" and laptop(muster) == [path.name]
+    assert f"`muster operation {name} --download {path} --overwrite` fetches it" in said
+    muster.cli("operation", name, "--download", path, "--overwrite")
+    assert path.read_bytes() == gathered(muster)
+    await_nothing_left(muster)
 
 
 @needs_strace
