@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <cstring>
+#include <utility>
 
 #include "ATen/native/Resize.h"
 #include "ATen/ops/empty.h"
@@ -98,6 +99,19 @@ void ResizeStorage(const at::Tensor& tensor, int64_t bytes) {
   } else {
     at::native::resize_bytes_nocuda(tensor.storage(), bytes);
   }
+}
+
+void Withhold(c10::StorageImpl& storage, const std::string& why) {
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(why);
+}
+
+void Give(c10::StorageImpl& storage, const at::Tensor& from) {
+  c10::StorageImpl& source = *from.storage().unsafeGetStorageImpl();
+  storage.clear_data_ptr_access_error_msg_();
+  storage.set_nbytes(source.nbytes());
+  storage.set_data_ptr_noswap(std::move(source._mutable_data_ptr_no_checks()));
+  source.set_nbytes(0);
 }
 
 }  // namespace muster::device

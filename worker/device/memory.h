@@ -11,6 +11,7 @@
 #define MUSTER_WORKER_DEVICE_MEMORY_H_
 
 #include <cstdint>
+#include <string>
 
 #include "ATen/core/Tensor.h"
 
@@ -50,6 +51,14 @@ uint64_t Hash(const at::Tensor& tensor);
 // Gives the tensor's storage memory of this size, without values; 0 frees it. The tensor must be
 // alone in its storage, or a view from its begin.
 void ResizeStorage(const at::Tensor& tensor, int64_t bytes);
+
+// Frees the memory of a storage on the CPU. The storage keeps its size. From then on, whoever asks
+// for the address of its memory gets a c10::Error with this text.
+void Withhold(c10::StorageImpl& storage, const std::string& why);
+
+// Ends Withhold: gives the storage the memory of the storage of `from`, which is on the CPU, begins
+// there, and is left without memory.
+void Give(c10::StorageImpl& storage, const at::Tensor& from);
 
 }  // namespace muster::device
 

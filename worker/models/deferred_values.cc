@@ -12,6 +12,18 @@ namespace {
 
 constinit thread_local DeferredValues* current = nullptr;
 
+at::Tensor WithoutMemory(at::IntArrayRef shape) {
+  const at::Tensor tensor = at::empty(shape, at::kFloat);  // no page of it is touched
+  device::ResizeStorage(tensor, 0);
+  return tensor;
+}
+
+DeferredValues::RangeMaker InRanges(DeferredValues::Maker maker) {
+  return [maker = std::move(maker)](int64_t begin, int64_t end) {
+    return maker().flatten().slice(0, begin, end);
+  };
+}
+
 }  // namespace
 
 DeferredValues::Scope::Scope(DeferredValues* values) : before_(std::exchange(current, values)) {}
@@ -21,12 +33,19 @@ DeferredValues::Scope::~Scope() { current = before_; }
 DeferredValues* DeferredValues::Current() { return current; }
 
 at::Tensor DeferredValues::Add(const std::vector<int64_t>& shape, Maker maker) {
-  const at::Tensor tensor = at::empty(shape, at::kFloat);  // no page of it is touched
-  device::ResizeStorage(tensor, 0);
-  makers_[tensor.unsafeGetTensorImpl()] = [maker = std::move(maker)](int64_t begin, int64_t end) {
-    return maker().flatten().slice(0, begin, end);
-  };
+  return AddInRanges(shape, InRanges(std::move(maker)));
+}
+
+at::Tensor DeferredValues::AddInRanges(const std::vector<int64_t>& shape, RangeMaker maker) {
+  const at::Tensor tensor = WithoutMemory(shape);
+  makers_[tensor.unsafeGetTensorImpl()] = std::move(maker);
   return tensor;
+}
+
+void DeferredValues::Take(at::Tensor tensor, Maker maker) {
+  const c10::NoGradGuard no_grad;
+  tensor.set_data(WithoutMemory(tensor.sizes()));
+  makers_[tensor.unsafeGetTensorImpl()] = InRanges(std::move(maker));
 }
 
 at::Tensor DeferredValues::Of(const at::Tensor& tensor) const {

@@ -15,7 +15,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -46,6 +48,12 @@ class DeferredValues {
   // A float32 tensor of that shape without memory. All of it is made even if only a range of it is
   // wanted.
   at::Tensor Add(const std::vector<int64_t>& shape, Maker maker);
+  // The same where a range of it can be made alone.
+  at::Tensor AddInRanges(const std::vector<int64_t>& shape, RangeMaker maker);
+  // Frees the memory of a float32 tensor, which stays the same object.
+  void Take(at::Tensor tensor, Maker maker);
+  // Adds the values of other tensors.
+  void Add(DeferredValues others) { makers_.merge(others.makers_); }
 
   // Whether the tensor has no memory because its values are here.
   bool Has(const at::Tensor& tensor) const {
@@ -60,8 +68,13 @@ class DeferredValues {
   // Gives a tensor its own memory with its values, unless it has memory already.
   void Settle(at::Tensor tensor);
 
+  // Of a model whose parameters got memory although a scope was there: why; otherwise empty.
+  const std::string& refusal() const { return refusal_; }
+  void Refuse(std::string why) { refusal_ = std::move(why); }
+
  private:
   std::unordered_map<const void*, RangeMaker> makers_;
+  std::string refusal_;
 };
 
 }  // namespace muster::models

@@ -1,6 +1,5 @@
 #include "worker/models/value_watch.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
@@ -11,50 +10,32 @@
 namespace muster::models {
 namespace {
 
-// No tensor has this key, and nothing else in this process uses it. In a thread that includes it,
-// every operation is dispatched to WatchAnOperation first.
-constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
-
-thread_local ValueWatch* current = nullptr;
-
-void SeeAll(const c10::OperatorHandle& op, const c10::IValue& value, bool writes) {
-  if (value.isTensor()) {
-    current->Seen(op.schema().name(), value.toTensor(), writes);
-  } else if (value.isList()) {
-    for (const c10::IValue& one : value.toListRef()) SeeAll(op, one, writes);
-  }
-}
-
-void WatchAnOperation(const c10::OperatorHandle& op, c10::Stack* stack) {
-  const auto& arguments = op.schema().arguments();
-  const size_t first = stack->size() - arguments.size();
-  for (size_t i = 0; current != nullptr && i < arguments.size(); ++i) {
-    const auto* alias = arguments[i].alias_info();
-    SeeAll(op, (*stack)[first + i], alias != nullptr && alias->isWrite());
-  }
-  const c10::impl::ExcludeDispatchKeyGuard below(kKey);
-  op.callBoxed(stack);
-}
-
-// Registered once for the whole process, before any thread runs operations. It is called only in
-// threads that include the key.
-const c10::RegistrationHandleRAII registered = c10::Dispatcher::singleton().registerFallback(
-    kKey, c10::KernelFunction::makeFromBoxedFunction<&WatchAnOperation>(), "ValueWatch");
-
 const void* StorageOf(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
 }  // namespace
 
-ValueWatch::ValueWatch(const Model& model, Mode mode)
-    : model_(model), mode_(mode), guard_(c10::DispatchKeySet(kKey)) {
-  current = this;
+ValueWatch::ValueWatch(const Model& model, Mode mode) : model_(model), mode_(mode) {}
+
+void ValueWatch::Run(const c10::OperatorHandle& op, c10::Stack* stack) {
+  const Pause pause;
+  const auto& arguments = op.schema().arguments();
+  const size_t first = stack->size() - arguments.size();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto* alias = arguments[i].alias_info();
+    SeeAll(op, (*stack)[first + i], alias != nullptr && alias->isWrite());
+  }
+  op.callBoxed(stack);
 }
 
-ValueWatch::~ValueWatch() { current = nullptr; }
-
-ValueWatch* ValueWatch::Current() { return current; }
+void ValueWatch::SeeAll(const c10::OperatorHandle& op, const c10::IValue& value, bool writes) {
+  if (value.isTensor()) {
+    See(op.schema().name(), value.toTensor(), writes);
+  } else if (value.isList()) {
+    for (const c10::IValue& one : value.toListRef()) SeeAll(op, one, writes);
+  }
+}
 
 void ValueWatch::Add(const char* what, const std::string& name, const at::Tensor& tensor) {
   const std::string text = absl::StrCat(what, " '", name, "'");
@@ -93,7 +74,7 @@ std::string ValueWatch::NameOf(const at::Tensor& argument) {
   return "";
 }
 
-void ValueWatch::Seen(const std::string& operation, const at::Tensor& argument, bool writes) {
+void ValueWatch::See(const std::string& operation, const at::Tensor& argument, bool writes) {
   if (!argument.defined()) return;
   if (mode_ == Mode::kNote && (written_ || !writes)) return;
   const std::string name = NameOf(argument);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
-#include "c10/core/impl/LocalDispatchKeySet.h"
 #include "worker/models/model.h"
+#include "worker/models/operation_watch.h"
 
 namespace muster::models {
 
@@ -19,7 +19,7 @@ namespace muster::models {
 // may read and set it. Reads and writes through a raw pointer are not seen.
 //
 // Threading: it belongs to the thread that made it; a thread has at most one at a time.
-class ValueWatch {
+class ValueWatch : private OperationWatch {
  public:
   enum class Mode {
     kNote,    // remembers whether anything was written
@@ -27,7 +27,6 @@ class ValueWatch {
   };
   // The model outlives it.
   ValueWatch(const Model& model, Mode mode);
-  ~ValueWatch();
   ValueWatch(const ValueWatch&) = delete;
   ValueWatch& operator=(const ValueWatch&) = delete;
 
@@ -36,12 +35,6 @@ class ValueWatch {
   // kRefuse: why the first refused operation was refused, with the names of the operation and of
   // the tensor; empty: none was refused. The watched code may have caught the exception.
   const std::string& refusal() const { return refusal_; }
-
-  // Called for each argument of an operation that is about to run. writes: the operation changes
-  // this argument.
-  void Seen(const std::string& operation, const at::Tensor& argument, bool writes);
-  // The watch of this thread; null: there is none.
-  static ValueWatch* Current();
 
  private:
   // The bytes of its storage from the first to the last element of a tensor.
@@ -59,6 +52,10 @@ class ValueWatch {
   // that it shares bytes with; empty: none.
   std::string NameOf(const at::Tensor& argument);
   void Add(const char* what, const std::string& name, const at::Tensor& tensor);
+  void Run(const c10::OperatorHandle& op, c10::Stack* stack) override;
+  void SeeAll(const c10::OperatorHandle& op, const c10::IValue& value, bool writes);
+  // An argument of an operation that is about to run. writes: the operation changes it.
+  void See(const std::string& operation, const at::Tensor& argument, bool writes);
 
   const Model& model_;
   const Mode mode_;
@@ -68,7 +65,7 @@ class ValueWatch {
   std::unordered_map<const void*, std::vector<Resident>> residents_;
   bool written_ = false;
   std::string refusal_;
-  c10::impl::IncludeDispatchKeyGuard guard_;
+  const Scope scope_{this};
 };
 
 }  // namespace muster::models
