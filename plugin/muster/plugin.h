@@ -15,10 +15,11 @@
 // of it runs when they differ.
 //
 // Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it
-// at its end. Threading: a model is used by one thread, but ranks may be threads of one process: no
-// global variables. Errors: exceptions of any kind. They end the job without a restart, and the
-// error names the plug-in, the model and the unit. Only after std::bad_alloc, which may be
-// temporary, is the job started again.
+// at its end. With fsdp it records how the model is made, so that no rank holds all of it, and
+// makes it a second time if that is not possible (docs/plugins.md). Threading: a model is used by
+// one thread, but ranks may be threads of one process: no global variables. Errors: exceptions of
+// any kind. They end the job without a restart, and the error names the plug-in, the model and the
+// unit. Only after std::bad_alloc, which may be temporary, is the job started again.
 #ifndef MUSTER_PLUGIN_H_
 #define MUSTER_PLUGIN_H_
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,30 +18,43 @@
 #include "worker/models/init.h"
 #include "worker/models/output_check.h"
 #include "worker/models/plugin/file.h"
+#include "worker/models/plugin/recording.h"
 #include "worker/models/plugin/units.h"
 #include "worker/models/seed.h"
 #include "worker/models/value_watch.h"
+#include "worker/models/values_on_demand.h"
 
 namespace muster::models {
 namespace {
 
 class SeededValues : public plugin::Values {
  public:
-  explicit SeededValues(uint64_t seed) : seed_(seed) {}
+  // `recording`: null if tensors get their memory at once.
+  SeededValues(uint64_t seed, Recording* recording) : seed_(seed), recording_(recording) {}
   at::Tensor Normal(const std::string& name, const std::vector<int64_t>& shape,
                     double deviation) override {
-    return NormalInit(seed_, name, shape, deviation);
+    return NowOrLater(shape,
+                      [=, seed = seed_] { return NormalInit(seed, name, shape, deviation); });
   }
   at::Tensor Uniform(const std::string& name, const std::vector<int64_t>& shape,
                      double bound) override {
-    return UniformInit(seed_, name, shape, bound);
+    return NowOrLater(shape, [=, seed = seed_] { return UniformInit(seed, name, shape, bound); });
   }
   at::Tensor Constant(const std::vector<int64_t>& shape, double value) override {
-    return ConstantInit(shape, value);
+    return NowOrLater(shape, [=] { return ConstantInit(shape, value); });
   }
 
  private:
+  at::Tensor NowOrLater(const std::vector<int64_t>& shape, DeferredValues::Maker init) {
+    auto maker = [init = std::move(init)] {
+      const DeferredValues::Scope now(nullptr);
+      return init();
+    };
+    return recording_ != nullptr ? recording_->Make(shape, std::move(maker)) : maker();
+  }
+
   const uint64_t seed_;
+  Recording* const recording_;
 };
 
 InputSpec ToSpec(const plugin::Input& input) {
@@ -154,9 +168,11 @@ class PluginModel : public Model {
     return absl::OkStatus();
   }
 
-  // That the model takes and gives what it says.
-  absl::Status Check() {
+  // That the model takes and gives what it says. `deferred`: the values of parameters without
+  // memory; null: there are none.
+  absl::Status Check(const DeferredValues* deferred) {
     const at::NoGradGuard no_grad;
+    const ValuesOnDemand values(Parameters(), deferred);
     ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
     const InputSpec input = UnitsInput();
     const Batch batch = ProbeBatch(input, input_.row);
@@ -251,13 +267,26 @@ absl::Status CheckAllAsked(const std::string& who, const plugin::Options& option
                    "; allowed: ", absl::StrJoin(options.asked(), ", ")));
 }
 
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who,
-                                                 const plugin::ModelEntry& entry,
-                                                 plugin::Options options, uint64_t seed) {
-  // A plug-in may read and change what it is given.
-  const DeferredValues::Scope not_deferred(nullptr);
-  SeededValues values(seed);
-  std::unique_ptr<plugin::Model> inner = entry.create(options, values);
+// What there is to know to make a model.
+struct Request {
+  std::string who;
+  const plugin::ModelEntry* entry;
+  std::map<std::string, std::string> options;
+  uint64_t seed;
+};
+
+// `recording`: null if tensors get their memory at once.
+absl::StatusOr<std::unique_ptr<PluginModel>> MakeModel(const Request& request,
+                                                       Recording* recording) {
+  const std::string& who = request.who;
+  plugin::Options options(request.options);
+  SeededValues values(request.seed, recording);
+  std::unique_ptr<plugin::Model> inner;
+  {
+    std::optional<Recording::Scope> scope;
+    if (recording != nullptr) scope.emplace(recording);
+    inner = request.entry->create(options, values);
+  }
   RETURN_IF_ERROR(CheckAllAsked(who, options));
   if (inner == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(who, ": expected a model, found nothing"));
@@ -269,22 +298,59 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who,
   return std::make_unique<PluginModel>(who, std::move(inner), std::move(root));
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, uint64_t seed) {
-  const std::map<std::string, std::string> given(spec.options().begin(), spec.options().end());
-  ASSIGN_OR_RETURN(const plugin::ModelEntry* const entry, FindModel(spec.path(), spec.name()));
-  const std::string who = absl::StrCat("plug-in ", spec.path(), ": model '", spec.name(), "'");
-  std::unique_ptr<Model> model;
+// Turns exceptions into INVALID_ARGUMENT.
+template <typename Body>
+auto Caught(const std::string& who, Body&& body) -> decltype(body()) {
   try {
-    ASSIGN_OR_RETURN(model, CallPlugin(who, [&] {
-                       return MakeModel(who, *entry, plugin::Options(given), seed);
-                     }));
+    return CallPlugin(who, body);
   } catch (const ModelError& error) {
     return absl::InvalidArgumentError(error.what());
   }
-  RETURN_IF_ERROR(static_cast<PluginModel*>(model.get())->Check());
+}
+
+absl::StatusOr<std::unique_ptr<Model>> CreateWhole(const Request& request) {
+  const DeferredValues::Scope not_deferred(nullptr);
+  ASSIGN_OR_RETURN(auto model,
+                   Caught(request.who, [&] { return MakeModel(request, /*recording=*/nullptr); }));
+  RETURN_IF_ERROR(model->Check(nullptr));
   return model;
+}
+
+// The parameters have no memory; `deferred` gets their values.
+absl::StatusOr<std::unique_ptr<Model>> CreateRecorded(const Request& request,
+                                                      DeferredValues* deferred) {
+  return Caught(request.who, [&]() -> absl::StatusOr<std::unique_ptr<Model>> {
+    const auto recording = std::make_shared<Recording>();
+    ASSIGN_OR_RETURN(auto model, MakeModel(request, recording.get()));
+    recording->End();
+    DeferredValues own;
+    for (const Parameter& parameter : model->Parameters()) {
+      if (!recording->Has(parameter.tensor)) continue;
+      own.Take(parameter.tensor,
+               [recording, make = recording->Maker(parameter.tensor)] { return make(); });
+    }
+    recording->Settle();
+    RETURN_IF_ERROR(model->Check(&own));
+    deferred->Add(std::move(own));
+    return model;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, uint64_t seed) {
+  Request request{.who = absl::StrCat("plug-in ", spec.path(), ": model '", spec.name(), "'"),
+                  .options = {spec.options().begin(), spec.options().end()},
+                  .seed = seed};
+  ASSIGN_OR_RETURN(request.entry, FindModel(spec.path(), spec.name()));
+  DeferredValues* const deferred = DeferredValues::Current();
+  if (deferred == nullptr) return CreateWhole(request);
+  auto recorded = CreateRecorded(request, deferred);
+  if (recorded.ok()) return recorded;
+  // Whatever it is: if it is an error of the model, it is found again, in the model as it is.
+  auto whole = CreateWhole(request);
+  if (whole.ok()) deferred->Refuse(std::string(recorded.status().message()));
+  return whole;
 }
 
 }  // namespace muster::models

@@ -5,16 +5,23 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ATen/CPUGeneratorImpl.h"
+#include "ATen/TensorOperators.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/core/grad_mode.h"
+#include "ATen/ops/empty.h"
 #include "ATen/ops/eye.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/item.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
+#include "ATen/ops/tanh.h"
 #include "ATen/ops/zeros.h"
 #include "muster/plugin.h"
 
@@ -224,6 +231,55 @@ class Slow : public Unit {
   int forwards_ = 0;
 };
 
+// Layers of 3 x `width` and `width` x `width` and back to 2, made in several ways, with the
+// process's generator among them.
+class Deep : public Unit {
+ public:
+  class Layer : public Unit {
+   public:
+    Layer(const std::string& name, at::Tensor weight) : Unit(name) {
+      AddParameter(name + ".weight", std::move(weight));
+    }
+    at::Tensor Forward(const at::Tensor& x, Context&) override {
+      return at::linear(x, parameter(0));
+    }
+  };
+
+  // `how`: "draws" all weights from the process's generator, which it seeds, makes "values" by the
+  // name, or "reads" a value while it does.
+  Deep(const std::string& how, int64_t layers, int64_t width, Values& values)
+      : Unit(""), scale_(at::full({width}, 0.5)) {
+    if (how == "draws") {
+      at::Generator process = at::detail::getDefaultCPUGenerator();
+      const std::lock_guard<std::mutex> lock(process.mutex());
+      process.set_current_seed(3);
+    }
+    for (int64_t i = 0; i < layers; ++i) {
+      const std::string name = "layer." + std::to_string(i);
+      const std::vector<int64_t> shape = {i + 1 < layers ? width : 2, i > 0 ? width : 3};
+      at::Tensor weight =
+          how == "draws" ? at::empty(shape).normal_(0, 0.1) : values.Normal(name, shape, 0.05);
+      weight.mul_(2);
+      if (how == "reads") mean_ += weight.mean().item<float>();
+      layers_.push_back(&AddChild(std::make_unique<Layer>(name, weight)));
+    }
+    AddBuffer("shift", at::zeros({width}));
+  }
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    at::Tensor y = x;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      y = context.Call(*layers_[i], y);
+      if (i + 1 < layers_.size()) y = at::tanh(y * scale_ + buffer(0));
+    }
+    return y;
+  }
+
+ private:
+  const at::Tensor scale_;  // no parameter, and no buffer
+  float mean_ = 0;
+  std::vector<Unit*> layers_;
+};
+
 class RowsModel : public Model {
  public:
   using Model::Model;
@@ -303,7 +359,7 @@ class Talkative : public Faulty, public RunsCollectives {
 };
 
 // The fault is an option, so that one entry serves for all.
-std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
+std::unique_ptr<Model> MakeFaulty(Options& options, Values& values) {
   const std::string fault = options.Text("fault");
   if (fault == "no-model") return nullptr;
   if (fault == "create-throws") throw std::runtime_error("not today");
@@ -321,6 +377,10 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
     for (int rank = 0; rank < 4; ++rank) options.Text("rank" + std::to_string(rank), "");
     return std::make_unique<RowsModel>(
         std::make_unique<Skips>(std::stoi(skipped), options.Flag("uneven", false)));
+  }
+  if (fault == "draws" || fault == "values" || fault == "reads") {
+    return std::make_unique<RowsModel>(std::make_unique<Deep>(fault, options.Size("layers", 4),
+                                                              options.Size("width", 64), values));
   }
   const std::string path = options.Text("path", "");
   if (fault.rfind("several", 0) == 0) return std::make_unique<WithOwnLoss>(fault);
