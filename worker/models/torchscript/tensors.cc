@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -97,9 +98,31 @@ void CheckTensors(const std::vector<ScriptTensor>& tensors, Problems* problems) 
   }
 }
 
+void DeferParameters(std::vector<ScriptTensor>* tensors, FileStorages* storages,
+                     DeferredValues* deferred) {
+  const auto storage_of = [](const ScriptTensor& one) -> const c10::StorageImpl* {
+    return one.tensor.storage().unsafeGetStorageImpl();
+  };
+  std::set<const c10::StorageImpl*> without;
+  for (const ScriptTensor& one : *tensors) {
+    if (one.kind == Kind::kParameter && storages->Has(one.tensor)) without.insert(storage_of(one));
+  }
+  for (const ScriptTensor& one : *tensors) {
+    if (one.kind != Kind::kParameter || !storages->Has(one.tensor)) without.erase(storage_of(one));
+  }
+  storages->Settle(without);
+  for (ScriptTensor& one : *tensors) {
+    if (!without.contains(storage_of(one))) continue;
+    one.tensor = deferred->AddInRanges(one.tensor.sizes().vec(), storages->Reader(one.tensor));
+    one.deferred = true;
+    one.tensor.requires_grad_(true);
+    for (const ScriptSlot& slot : one.slots) slot.Set(one.tensor);
+  }
+}
+
 void Separate(std::vector<ScriptTensor>* tensors) {
   for (ScriptTensor& one : *tensors) {
-    if (one.kind == Kind::kConstant) continue;
+    if (one.kind == Kind::kConstant || one.deferred) continue;
     one.tensor = one.tensor.detach().clone(at::MemoryFormat::Contiguous);
     if (one.kind == Kind::kParameter) one.tensor.requires_grad_(true);
     for (const ScriptSlot& slot : one.slots) slot.Set(one.tensor);

@@ -12,6 +12,8 @@
 #include "ATen/core/ivalue.h"
 #include "common/problems/problems.h"
 #include "torch/csrc/jit/api/module.h"
+#include "worker/models/deferred_values.h"
+#include "worker/models/torchscript/file.h"
 #include "worker/models/torchscript/forward.h"
 
 namespace muster::models {
@@ -37,6 +39,7 @@ struct ScriptTensor {
   std::set<std::string> children;  // the top module's children that have it; "": the module itself
   Kind kind = Kind::kConstant;
   bool assigned = false;  // forward assigns a new tensor to it
+  bool deferred = false;  // its values are deferred
   at::Tensor tensor;
 };
 
@@ -48,8 +51,13 @@ std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top,
 // share a part of their memory.
 void CheckTensors(const std::vector<ScriptTensor>& tensors, Problems* problems);
 
-// Replaces each parameter and buffer by a separate leaf tensor. Attributes that shared a tensor in
-// the file share the new one.
+// Replaces each parameter that has no memory by a separate leaf tensor without memory, whose values
+// are those in the file. Gives everything else memory.
+void DeferParameters(std::vector<ScriptTensor>* tensors, FileStorages* storages,
+                     DeferredValues* deferred);
+
+// Replaces each other parameter, and each buffer, by a separate leaf tensor. Attributes that shared
+// a tensor in the file share the new one.
 void Separate(std::vector<ScriptTensor>* tensors);
 
 }  // namespace muster::models

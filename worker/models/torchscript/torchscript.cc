@@ -9,18 +9,18 @@
 #include "ATen/core/grad_mode.h"
 #include "ATen/ops/allclose.h"
 #include "absl/strings/str_cat.h"
-#include "common/files/mapped_file.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "torch/csrc/jit/api/module.h"
-#include "torch/csrc/jit/serialization/import.h"
-#include "torch/version.h"
+#include "worker/models/deferred_values.h"
 #include "worker/models/output_check.h"
 #include "worker/models/seed.h"
+#include "worker/models/torchscript/file.h"
 #include "worker/models/torchscript/forward.h"
 #include "worker/models/torchscript/memory.h"
 #include "worker/models/torchscript/tensors.h"
 #include "worker/models/torchscript/units.h"
+#include "worker/models/values_on_demand.h"
 
 namespace muster::models {
 namespace {
@@ -55,50 +55,16 @@ class TorchscriptModel : public Model {
   std::map<std::string, WeightName> weights_;
 };
 
-// The first line that says something, of what TorchScript and its reader write.
-std::string FirstLine(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \n\t");
-  if (begin == std::string::npos) return "no reason given";
-  const std::string line =
-      text.substr(begin, std::min<size_t>(text.find('\n', begin) - begin, 300));
-  return line.substr(0, line.find_last_not_of(" :") + 1);
-}
-
-absl::StatusOr<Module> LoadFile(const std::string& path) {
-  ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
-  const std::string begin(reinterpret_cast<const char*>(file.data()),
-                          std::min<size_t>(file.size(), 2));
-  if (begin != "PK") {
-    return absl::InvalidArgumentError(
-        "expected a TorchScript file (torch.jit.save), found something else");
-  }
-  std::string error;
-  try {
-    return torch::jit::load(path, at::Device(at::kCPU));
-  } catch (const c10::Error& thrown) {
-    error = thrown.what_without_backtrace();
-  } catch (const std::exception& thrown) {
-    error = thrown.what();
-  }
-  const auto says = [&error](const char* text) { return error.find(text) != std::string::npos; };
-  if (says("constants.pkl") && says("not found")) {
-    return absl::InvalidArgumentError(
-        "expected a TorchScript file (torch.jit.save), found an archive without code");
-  }
-  if (says("PytorchStreamReader")) {
-    return absl::DataLossError(absl::StrCat("is cut off or damaged: ", FirstLine(error)));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("cannot be loaded by LibTorch " TORCH_VERSION ": ", FirstLine(error)));
-}
-
 struct Script {
   Module top;
   std::vector<ScriptTensor> tensors;
 };
 
-absl::StatusOr<Script> OpenScript(const std::string& path) {
-  ASSIGN_OR_RETURN(const Module top, LoadFile(path));
+// `deferred`: receives the values of the parameters, which get no memory. Null: they get memory.
+absl::StatusOr<Script> OpenScript(const std::string& path, DeferredValues* deferred) {
+  ASSIGN_OR_RETURN(LoadedFile loaded_file,
+                   deferred != nullptr ? LoadWithoutMemory(path) : LoadWhole(path));
+  const Module& top = loaded_file.module;
   ASSIGN_OR_RETURN(const AssignedTensors assigned, CheckForward(top));
   Script script = {top, FindTensors(top, assigned)};
   std::vector<at::Tensor> loaded;
@@ -107,6 +73,9 @@ absl::StatusOr<Script> OpenScript(const std::string& path) {
   Problems problems;
   CheckTensors(script.tensors, &problems);
   if (problems.count() > 0) return absl::InvalidArgumentError(problems.Text());
+  if (loaded_file.storages.has_value()) {
+    DeferParameters(&script.tensors, &*loaded_file.storages, deferred);
+  }
   Separate(&script.tensors);
   return script;
 }
@@ -119,7 +88,8 @@ bool Same(const at::Tensor& a, const at::Tensor& b) {
 // Runs the units twice in evaluation: the result must be of the right shape, the same both times,
 // and no buffer may have changed.
 absl::StatusOr<at::Tensor> Probe(const std::string& who, Unit& root, const Batch& batch,
-                                 const InputSpec& input) {
+                                 const InputSpec& input, const DeferredValues* deferred) {
+  const ValuesOnDemand values(root.Parameters(), deferred);
   std::vector<at::Tensor> before;
   for (const Buffer& buffer : root.Buffers()) before.push_back(buffer.tensor.clone());
   ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
@@ -146,15 +116,16 @@ absl::StatusOr<at::Tensor> Probe(const std::string& who, Unit& root, const Batch
 
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, Script script,
                                                  const InputSpec& input,
-                                                 const std::vector<int64_t>& row) {
+                                                 const std::vector<int64_t>& row,
+                                                 const DeferredValues* deferred) {
   const at::NoGradGuard no_grad;
   const Batch batch = ProbeBatch(input, row);
   auto root = AsOneUnit(who, script.top, script.tensors, row);
-  ASSIGN_OR_RETURN(const at::Tensor expected, Probe(who, *root, batch, input));
+  ASSIGN_OR_RETURN(const at::Tensor expected, Probe(who, *root, batch, input, deferred));
   if (IsSequence(script.top, script.tensors)) {
     auto sequence = AsSequence(who, script.top, script.tensors, row);
     // A traced forward may do more than its children.
-    const auto found = Probe(who, *sequence, batch, input);
+    const auto found = Probe(who, *sequence, batch, input, deferred);
     if (found.ok() && Same(*found, expected)) root = std::move(sequence);
   }
   return std::make_unique<TorchscriptModel>(std::move(root), input, script.tensors);
@@ -174,9 +145,23 @@ absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSp
     for (const int64_t size : row) input.row_elements *= size;
   }
   const std::string who = absl::StrCat("torchscript ", spec.path());
-  auto script = OpenScript(spec.path());
-  if (!script.ok()) return Annotate(script.status(), who);
-  return MakeModel(who, *std::move(script), input, row);
+  const auto create = [&](DeferredValues* deferred) -> absl::StatusOr<std::unique_ptr<Model>> {
+    auto script = OpenScript(spec.path(), deferred);
+    if (!script.ok()) return Annotate(script.status(), who);
+    return MakeModel(who, *std::move(script), input, row, deferred);
+  };
+  DeferredValues* const deferred = DeferredValues::Current();
+  if (deferred == nullptr) return create(nullptr);
+  DeferredValues own;
+  auto model = create(&own);
+  if (model.ok()) {
+    deferred->Add(std::move(own));
+    return model;
+  }
+  // Whatever it is: if it is an error of the file, it is found again.
+  auto whole = create(nullptr);
+  if (whole.ok()) deferred->Refuse(std::string(model.status().message()));
+  return whole;
 }
 
 }  // namespace muster::models

@@ -12,6 +12,7 @@
 #include "torch/csrc/jit/runtime/graph_executor.h"
 #include "worker/models/model.h"
 #include "worker/models/output_check.h"
+#include "worker/models/process_generator.h"
 #include "worker/models/torchscript/forward.h"
 
 namespace muster::models {
@@ -29,38 +30,10 @@ std::string LastLine(const std::string& text) {
   return text.substr(begin, std::min<size_t>(end + 1 - begin, 300));
 }
 
-// Seeds the process-wide generator from the rank's own generator, because TorchScript's random
-// operators use only the process-wide one. Only one object exists at a time, so that ranks that are
-// threads of one process do not disturb each other. The destructor restores the generator's earlier
-// state.
-class SeededByRank {
- public:
-  explicit SeededByRank(at::Generator& rank)
-      : lock_(Mutex()), process_(at::detail::getDefaultCPUGenerator()) {
-    uint64_t seed = 0;
-    {
-      const std::lock_guard<std::mutex> rank_lock(rank.mutex());
-      seed = rank.get<at::CPUGeneratorImpl>()->random64();
-    }
-    const std::lock_guard<std::mutex> process_lock(process_.mutex());
-    before_ = process_.get_state();
-    process_.set_current_seed(seed);
-  }
-  ~SeededByRank() {
-    const std::lock_guard<std::mutex> process_lock(process_.mutex());
-    process_.set_state(before_);
-  }
-
- private:
-  static std::mutex& Mutex() {
-    static auto& mutex = *new std::mutex;
-    return mutex;
-  }
-
-  const std::lock_guard<std::mutex> lock_;
-  at::Generator process_;
-  at::Tensor before_;
-};
+uint64_t Draw(at::Generator& generator) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get<at::CPUGeneratorImpl>()->random64();
+}
 
 // A module with everything below it.
 class ScriptUnit : public Unit {
@@ -117,8 +90,12 @@ class ScriptUnit : public Unit {
     // The interpreter runs operator by operator, as Python does: what its optimizer fuses after
     // some calls would give other bits, and a resumed run would start again without it.
     const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
-    std::optional<SeededByRank> seeded;
-    if (context.training()) seeded.emplace(context.generator());
+    // TorchScript's random operators use only the process-wide generator.
+    std::optional<BorrowedProcessGenerator> process;
+    if (context.training()) {
+      process.emplace();
+      process->Seed(Draw(context.generator()));
+    }
     std::string wrong;
     try {
       const c10::IValue y = module_.forward({x});

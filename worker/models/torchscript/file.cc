@@ -1,0 +1,221 @@
+#include "worker/models/torchscript/file.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ATen/ops/empty.h"
+#include "ATen/ops/from_blob.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "c10/util/Exception.h"
+#include "caffe2/serialize/inline_container.h"
+#include "caffe2/serialize/read_adapter_interface.h"
+#include "common/activity/activity.h"
+#include "common/status/status.h"
+#include "torch/csrc/jit/serialization/import.h"
+#include "torch/version.h"
+#include "worker/device/memory.h"
+#include "worker/models/operation_watch.h"
+#include "worker/models/unit.h"
+
+namespace muster::models {
+namespace {
+
+using torch::jit::Module;
+using File = std::shared_ptr<const files::MappedFile>;
+
+constexpr char kWhy[] = "the values of this tensor are not read from the TorchScript file yet";
+
+// One past the last element that the tensor reads, from the beginning of its storage.
+int64_t EndOf(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return tensor.storage_offset();
+  int64_t last = tensor.storage_offset();
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return last + 1;
+}
+
+// Copies `bytes` bytes of the file to the begin of the tensor.
+void Read(const files::MappedFile& file, uint64_t offset, int64_t bytes, const at::Tensor& to) {
+  if (const absl::Status status = file.CheckNotShrunk(); !status.ok()) {
+    throw ModelError(Message(status));
+  }
+  device::CopyFromHost(to, 0, file.data() + offset, bytes);
+  activity::Moved();
+}
+
+// LibTorch reads the file through this, a record at a time.
+class MappedReader : public caffe2::serialize::ReadAdapterInterface {
+ public:
+  explicit MappedReader(File file) : file_(std::move(file)) {}
+
+  size_t size() const override { return file_->size(); }
+  size_t read(uint64_t pos, void* buf, size_t n, const char*) const override {
+    if (pos > size()) return 0;
+    n = std::min<size_t>(n, size() - pos);
+    std::copy_n(file_->data() + pos, n, static_cast<uint8_t*>(buf));
+    last_ = {pos, n};
+    return n;
+  }
+
+  // Where it was read last, and how much.
+  const std::pair<uint64_t, size_t>& last() const { return last_; }
+
+ private:
+  const File file_;
+  mutable std::pair<uint64_t, size_t> last_ = {0, 0};
+};
+
+// While a module is loaded, each of its tensors is set to a storage right after the record with the
+// storage's values was read. The operation looks at the storage's address, so the memory is freed
+// after it.
+class Loading : public OperationWatch {
+ public:
+  Loading(const MappedReader* reader, std::map<uint64_t, size_t> records, FileStorages* storages)
+      : reader_(reader), records_(std::move(records)), storages_(storages) {}
+
+  void Run(const c10::OperatorHandle& op, c10::Stack* stack) override {
+    const Pause pause;
+    c10::Storage storage;
+    if (op.schema().name() == "aten::set_" && stack->back().isStorage()) {
+      storage = stack->back().toStorage();
+    }
+    op.callBoxed(stack);
+    if (!storage) return;
+    const auto [offset, bytes] = reader_->last();
+    const auto record = records_.find(offset);
+    // A record that is shorter than the storage is reported once the module is loaded.
+    if (record != records_.end() && record->second == bytes && storage.nbytes() <= bytes) {
+      storages_->Take(storage, offset);
+    }
+  }
+
+ private:
+  const MappedReader* const reader_;
+  const std::map<uint64_t, size_t> records_;  // sizes by offset
+  FileStorages* const storages_;
+};
+
+// The records with the values of tensors. Constants of the code are other ones.
+std::map<uint64_t, size_t> DataRecords(const std::shared_ptr<MappedReader>& file) {
+  caffe2::serialize::PyTorchStreamReader reader(file);
+  std::map<uint64_t, size_t> records;
+  for (const std::string& name : reader.getAllRecords()) {
+    if (!absl::StartsWith(name, "data/")) continue;
+    records[reader.getRecordOffset(name)] = reader.getRecordSize(name);
+  }
+  return records;
+}
+
+// The first line that says something, of what TorchScript and its reader write.
+std::string FirstLine(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \n\t");
+  if (begin == std::string::npos) return "no reason given";
+  const std::string line =
+      text.substr(begin, std::min<size_t>(text.find('\n', begin) - begin, 300));
+  return line.substr(0, line.find_last_not_of(" :") + 1);
+}
+
+// Calls `load`, which loads the file at `path`.
+absl::StatusOr<Module> Load(const files::MappedFile& file, const std::function<Module()>& load) {
+  const std::string begin(reinterpret_cast<const char*>(file.data()),
+                          std::min<size_t>(file.size(), 2));
+  if (begin != "PK") {
+    return absl::InvalidArgumentError(
+        "expected a TorchScript file (torch.jit.save), found something else");
+  }
+  std::string error;
+  try {
+    return load();
+  } catch (const c10::Error& thrown) {
+    error = thrown.what_without_backtrace();
+  } catch (const std::exception& thrown) {
+    error = thrown.what();
+  }
+  const auto says = [&error](const char* text) { return error.find(text) != std::string::npos; };
+  if (says("constants.pkl") && says("not found")) {
+    return absl::InvalidArgumentError(
+        "expected a TorchScript file (torch.jit.save), found an archive without code");
+  }
+  if (says("PytorchStreamReader")) {
+    return absl::DataLossError(absl::StrCat("is cut off or damaged: ", FirstLine(error)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot be loaded by LibTorch " TORCH_VERSION ": ", FirstLine(error)));
+}
+
+}  // namespace
+
+void FileStorages::Take(const c10::Storage& storage, uint64_t offset) {
+  const auto bytes = static_cast<int64_t>(storage.nbytes());
+  if (bytes == 0 || offset + bytes > file_->size() ||
+      places_.contains(storage.unsafeGetStorageImpl())) {
+    return;
+  }
+  // A record may be compressed.
+  const at::Tensor read = at::empty({0}, at::kByte).set_(storage, 0, {bytes}, {1});
+  auto* const in_file = const_cast<uint8_t*>(file_->data() + offset);
+  if (!read.equal(at::from_blob(in_file, {bytes}, at::kByte))) return;
+  places_.emplace(storage.unsafeGetStorageImpl(), Place{storage, offset});
+  device::Withhold(*storage.unsafeGetStorageImpl(), kWhy);
+}
+
+bool FileStorages::Has(const at::Tensor& tensor) const {
+  const auto place = places_.find(tensor.storage().unsafeGetStorageImpl());
+  return place != places_.end() && EndOf(tensor) * tensor.element_size() <=
+                                       static_cast<int64_t>(place->second.storage.nbytes());
+}
+
+std::function<at::Tensor(int64_t begin, int64_t end)> FileStorages::Reader(
+    const at::Tensor& tensor) const {
+  const int64_t size = tensor.element_size();
+  const uint64_t offset =
+      places_.at(tensor.storage().unsafeGetStorageImpl()).offset + tensor.storage_offset() * size;
+  const at::TensorOptions type(tensor.scalar_type());
+  if (tensor.is_contiguous()) {
+    return [=, file = file_](int64_t begin, int64_t end) {
+      const at::Tensor values = at::empty({end - begin}, type);
+      Read(*file, offset + begin * size, (end - begin) * size, values);
+      return values;
+    };
+  }
+  const int64_t span = EndOf(tensor) - tensor.storage_offset();
+  return [=, file = file_, sizes = tensor.sizes().vec(), strides = tensor.strides().vec()](
+             int64_t begin, int64_t end) {
+    const at::Tensor values = at::empty({span}, type);
+    Read(*file, offset, span * size, values);
+    return values.as_strided(sizes, strides).reshape({-1}).slice(0, begin, end).clone();
+  };
+}
+
+void FileStorages::Settle(const std::set<const c10::StorageImpl*>& except) {
+  for (auto& [storage, place] : places_) {
+    if (except.contains(storage)) continue;
+    const auto bytes = static_cast<int64_t>(place.storage.nbytes());
+    const at::Tensor values = at::empty({bytes}, at::kByte);
+    Read(*file_, place.offset, bytes, values);
+    device::Give(*place.storage.unsafeGetStorageImpl(), values);
+  }
+  std::erase_if(places_, [&except](const auto& one) { return !except.contains(one.first); });
+}
+
+absl::StatusOr<LoadedFile> LoadWhole(const std::string& path) {
+  ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
+  ASSIGN_OR_RETURN(Module module,
+                   Load(file, [&path] { return torch::jit::load(path, at::Device(at::kCPU)); }));
+  return LoadedFile{std::move(module), std::nullopt};
+}
+
+absl::StatusOr<LoadedFile> LoadWithoutMemory(const std::string& path) {
+  ASSIGN_OR_RETURN(files::MappedFile opened, files::MappedFile::Open(path));
+  const auto file = std::make_shared<const files::MappedFile>(std::move(opened));
+  FileStorages storages(file);
+  ASSIGN_OR_RETURN(Module module, Load(*file, [&] {
+                     const auto reader = std::make_shared<MappedReader>(file);
+                     Loading loading(reader.get(), DataRecords(reader), &storages);
+                     const OperationWatch::Scope scope(&loading);
+                     return torch::jit::load(reader, at::Device(at::kCPU));
+                   }));
+  return LoadedFile{std::move(module), std::move(storages)};
+}
+
+}  // namespace muster::models

@@ -1,0 +1,64 @@
+// Loads a TorchScript file. Its tensors may stay without memory: then their values are read from
+// the file when they are needed, and only those that are.
+#ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_FILE_H_
+#define MUSTER_WORKER_MODELS_TORCHSCRIPT_FILE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
+#include "c10/core/Storage.h"
+#include "common/files/mapped_file.h"
+#include "torch/csrc/jit/api/module.h"
+
+namespace muster::models {
+
+// Where the storages of a module without memory lie in its file.
+//
+// Reading throws ModelError if the file has shrunk meanwhile. The file stays mapped while this
+// object lives. Threading: one thread.
+class FileStorages {
+ public:
+  explicit FileStorages(std::shared_ptr<const files::MappedFile> file) : file_(std::move(file)) {}
+
+  // `bytes`: the storage's memory, as it was read. Frees it if the file has the same bytes at
+  // `offset`; otherwise it stays.
+  void Take(const c10::Storage& storage, uint64_t offset);
+
+  bool Has(const at::Tensor& tensor) const;
+  // The elements [begin, end) of a contiguous tensor: flat, in new memory. Requires Has(tensor).
+  std::function<at::Tensor(int64_t begin, int64_t end)> Reader(const at::Tensor& tensor) const;
+  // Reads the values of all storages except these.
+  void Settle(const std::set<const c10::StorageImpl*>& except);
+
+ private:
+  struct Place {
+    c10::Storage storage;
+    uint64_t offset;
+  };
+  std::shared_ptr<const files::MappedFile> file_;
+  std::map<const c10::StorageImpl*, Place> places_;
+};
+
+struct LoadedFile {
+  torch::jit::Module module;
+  std::optional<FileStorages> storages;  // none: all tensors have memory
+};
+
+// Both: errors of opening the file; DATA_LOSS: cut off or damaged; INVALID_ARGUMENT: not a
+// TorchScript file, or nothing that LibTorch can load.
+absl::StatusOr<LoadedFile> LoadWhole(const std::string& path);
+// No more than one storage is in memory at a time. Constants of the code have their values. Fails
+// also for modules whose loading reads their tensors; those LoadWhole may load.
+absl::StatusOr<LoadedFile> LoadWithoutMemory(const std::string& path);
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_TORCHSCRIPT_FILE_H_
