@@ -177,6 +177,23 @@ def faulty_job(folder, fault):
     }
 
 
+# How a rank of fsdp gets its slices of a model that no rank makes whole.
+@pytest.mark.parametrize("how", ["values", "draws", "reads"])
+def test_with_fsdp_it_is_bitwise_the_model_of_ddp(muster, tmp_path, how):
+    ends = []
+    for strategy in ({"ddp": {}}, {"fsdp": {"unit": ["layer.*"]}}):
+        spec = faulty_job(tmp_path, how) | {"strategy": strategy}
+        job_id = f"{how}-{next(iter(strategy))}"
+        muster.run(spec, job_id)
+        export = tmp_path / "out" / "model.safetensors"
+        ends.append((muster.losses(job_id), exports.contents(export)))
+        export.unlink()
+    said = "is made whole on every rank" in muster.log(job_id)
+    assert said == (how == "reads"), muster.log(job_id)
+    assert len(ends[0][0]) == 20
+    assert ends[0] == ends[1]
+
+
 # What fails on its own would fail again: the job ends without a restart.
 @pytest.mark.parametrize(
     "fault, said",

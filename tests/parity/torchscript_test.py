@@ -139,6 +139,21 @@ def test_twenty_steps_and_the_export_equal_pytorch(muster, tmp_path, case):
     assert not unexpected and set(missing) <= {"head.weight", "scale"}
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_with_fsdp_it_is_bitwise_the_model_of_ddp(muster, tmp_path, case):
+    build, save, job, optimizer = CASES[case]
+    save(tmp_path / "model.pt", build())
+    unit = {"unit": ["*"]} if "sequence" in case else {}
+    ends = []
+    for strategy in ({"ddp": {}}, {"fsdp": unit}):
+        job_id = f"{case}-{next(iter(strategy))}"
+        muster.run(job(tmp_path, optimizer=optimizer, strategy=strategy), job_id)
+        export = tmp_path / "out" / "model.safetensors"
+        ends.append((muster.losses(job_id), exports.contents(export)))
+        export.unlink()
+    assert ends[0] == ends[1]
+
+
 @pytest.mark.parametrize("precision", twin.HALF_PRECISION)
 def test_it_trains_in_half_precision_as_pytorch_does(muster, tmp_path, precision):
     script(tmp_path / "model.pt", make.model())

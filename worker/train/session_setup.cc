@@ -129,6 +129,12 @@ absl::Status SessionImpl::Build() {
 
 absl::Status SessionImpl::BuildModel() {
   ASSIGN_OR_RETURN(model_, train::BuildModel(job_, in_shards() ? &deferred_ : nullptr, &weights_));
+  if (reports_.leader() && !deferred_.refusal().empty()) {
+    const std::string text = absl::StrCat(
+        "the model is made whole on every rank before it is sharded: ", deferred_.refusal());
+    spdlog::warn("model: {}", text);
+    reports_.Report(Notice{"MODEL_MADE_WHOLE", text, session_state_.step});
+  }
   MoveTo(device(), *model_, in_shards() ? Moved::kBuffers : Moved::kAll);
   RETURN_IF_ERROR(AgreeOn("the model", LinesOf(*model_), parts_.control));
   RETURN_IF_ERROR(AgreeOnWeights());
