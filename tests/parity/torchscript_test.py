@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 import zipfile
+from typing import Tuple
 
 import pytest
 import torch
@@ -139,27 +140,39 @@ def test_twenty_steps_and_the_export_equal_pytorch(muster, tmp_path, case):
     assert not unexpected and set(missing) <= {"head.weight", "scale"}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_with_fsdp_it_is_bitwise_the_model_of_ddp(muster, tmp_path, case):
-    build, save, job, optimizer = CASES[case]
-    save(tmp_path / "model.pt", build())
-    unit = {"unit": ["*"]} if "sequence" in case else {}
-    ends = []
-    for strategy in ({"ddp": {}}, {"fsdp": unit}):
-        job_id = f"{case}-{next(iter(strategy))}"
-        muster.run(job(tmp_path, optimizer=optimizer, strategy=strategy), job_id)
-        export = tmp_path / "out" / "model.safetensors"
-        ends.append((muster.losses(job_id), exports.contents(export)))
-        export.unlink()
-    assert ends[0] == ends[1]
+class Checked(torch.nn.Module):
+    """Reads its values while it is loaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, 2))
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.weight, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[torch.Tensor, bool]):
+        assert bool(torch.isfinite(state[0]).all())
+        self.weight = state[0]
+        self.training = state[1]
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.weight)
 
 
-@pytest.mark.parametrize("precision", twin.HALF_PRECISION)
-def test_it_trains_in_half_precision_as_pytorch_does(muster, tmp_path, precision):
-    script(tmp_path / "model.pt", make.model())
-    spec = rows_job(tmp_path, precision=precision)
-    muster.run(spec, precision)
-    twin.assert_trained_in_half_precision(muster.losses(precision), spec, make.model)
+def checked_model():
+    torch.manual_seed(3)
+    return Checked()
+
+
+def compressed(path, model):
+    script(path, model)
+    with zipfile.ZipFile(path) as file:
+        records = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in records.items():
+            file.writestr(name, data)
 
 
 def normalized_model(width=16, dropout=0.3):
@@ -173,6 +186,40 @@ def normalized_model(width=16, dropout=0.3):
         torch.nn.Dropout(dropout),
         torch.nn.Linear(width, 3),
     )
+
+
+# How a rank of fsdp gets its slices, and what else it reads from the file.
+SHARDED_CASES = CASES | {
+    "compressed-sequence": (make.model, compressed, rows_job, SGD),
+    "module-that-reads-its-values": (checked_model, script, rows_job, SGD),
+    "sequence-with-buffers": (normalized_model, script, rows_job, ADAMW),
+}
+
+
+@pytest.mark.parametrize("case", SHARDED_CASES)
+def test_with_fsdp_it_is_bitwise_the_model_of_ddp(muster, tmp_path, case):
+    build, save, job, optimizer = SHARDED_CASES[case]
+    save(tmp_path / "model.pt", build())
+    unit = {"unit": ["*"]} if "sequence" in case else {}
+    ends = []
+    for strategy in ({"ddp": {}}, {"fsdp": unit}):
+        job_id = f"{case}-{next(iter(strategy))}"
+        muster.run(job(tmp_path, optimizer=optimizer, strategy=strategy), job_id)
+        export = tmp_path / "out" / "model.safetensors"
+        ends.append((muster.losses(job_id), exports.contents(export)))
+        export.unlink()
+    said = "is made whole on every rank" in muster.log(job_id)
+    assert said == (case == "module-that-reads-its-values"), muster.log(job_id)
+    assert len(ends[0][0]) == 20
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("precision", twin.HALF_PRECISION)
+def test_it_trains_in_half_precision_as_pytorch_does(muster, tmp_path, precision):
+    script(tmp_path / "model.pt", make.model())
+    spec = rows_job(tmp_path, precision=precision)
+    muster.run(spec, precision)
+    twin.assert_trained_in_half_precision(muster.losses(precision), spec, make.model)
 
 
 def test_buffers_are_trained_and_exported(muster, tmp_path):

@@ -20,6 +20,7 @@
 #include "worker/models/plugin/file.h"
 #include "worker/models/plugin/recording.h"
 #include "worker/models/plugin/units.h"
+#include "worker/models/process_generator.h"
 #include "worker/models/seed.h"
 #include "worker/models/value_watch.h"
 #include "worker/models/values_on_demand.h"
@@ -283,9 +284,16 @@ absl::StatusOr<std::unique_ptr<PluginModel>> MakeModel(const Request& request,
   SeededValues values(request.seed, recording);
   std::unique_ptr<plugin::Model> inner;
   {
+    // The process-wide generator begins with the job's seed, recorded or not: on all ranks the same.
+    std::optional<BorrowedProcessGenerator> process;
     std::optional<Recording::Scope> scope;
-    if (recording != nullptr) scope.emplace(recording);
+    if (recording != nullptr) {
+      scope.emplace(recording);
+    } else {
+      process.emplace().Seed(request.seed);
+    }
     inner = request.entry->create(options, values);
+    if (process.has_value()) process->Leave(process->State());
   }
   RETURN_IF_ERROR(CheckAllAsked(who, options));
   if (inner == nullptr) {
@@ -320,7 +328,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateWhole(const Request& request) {
 absl::StatusOr<std::unique_ptr<Model>> CreateRecorded(const Request& request,
                                                       DeferredValues* deferred) {
   return Caught(request.who, [&]() -> absl::StatusOr<std::unique_ptr<Model>> {
-    const auto recording = std::make_shared<Recording>();
+    const auto recording = std::make_shared<Recording>(request.seed);
     ASSIGN_OR_RETURN(auto model, MakeModel(request, recording.get()));
     recording->End();
     DeferredValues own;

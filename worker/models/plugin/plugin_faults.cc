@@ -5,13 +5,11 @@
 #include <exception>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ATen/CPUGeneratorImpl.h"
 #include "ATen/TensorOperators.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/core/grad_mode.h"
@@ -245,15 +243,10 @@ class Deep : public Unit {
     }
   };
 
-  // `how`: "draws" all weights from the process's generator, which it seeds, makes "values" by the
+  // `how`: "draws" all weights from the process's generator, makes "values" by the
   // name, or "reads" a value while it does.
   Deep(const std::string& how, int64_t layers, int64_t width, Values& values)
       : Unit(""), scale_(at::full({width}, 0.5)) {
-    if (how == "draws") {
-      at::Generator process = at::detail::getDefaultCPUGenerator();
-      const std::lock_guard<std::mutex> lock(process.mutex());
-      process.set_current_seed(3);
-    }
     for (int64_t i = 0; i < layers; ++i) {
       const std::string name = "layer." + std::to_string(i);
       const std::vector<int64_t> shape = {i + 1 < layers ? width : 2, i > 0 ? width : 3};

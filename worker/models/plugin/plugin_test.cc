@@ -12,6 +12,7 @@
 #include "ATen/core/grad_mode.h"
 #include "ATen/ops/allclose.h"
 #include "ATen/ops/cross_entropy_loss.h"
+#include "ATen/ops/empty.h"
 #include "ATen/ops/item.h"
 #include "ATen/ops/log_softmax.h"
 #include "ATen/ops/ones.h"
@@ -24,6 +25,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "torch/version.h"
+#include "worker/models/deferred_values.h"
 #include "worker/models/recording_context.h"
 #include "worker/models/seed.h"
 #include "worker/models/spec_from_json.h"
@@ -85,6 +87,20 @@ TEST(PluginTest, InitialValuesDependOnTheSeedAndTheNameOnly) {
   EXPECT_EQ(a[4].name, b[2].name);
   EXPECT_TRUE(a[4].tensor.equal(b[2].tensor));
   EXPECT_FALSE(a[0].tensor.equal(c[0].tensor));
+}
+
+TEST(PluginTest, TheProcessWideGeneratorBeginsWithTheSeed) {
+  const at::Tensor first = at::empty({5, 3}).normal_(0, 0.1, MakeGenerator(7)).mul_(2);
+  const auto make = [] {
+    return *Make(kFaults, "faulty", {{"fault", "draws"}, {"layers", "2"}, {"width", "5"}}, 7);
+  };
+  EXPECT_TRUE(make()->Parameters()[0].tensor.equal(first));
+  DeferredValues deferred;
+  const DeferredValues::Scope recorded(&deferred);
+  const auto model = make();
+  const at::Tensor weight = model->Parameters()[0].tensor;
+  ASSERT_TRUE(deferred.Has(weight));
+  EXPECT_TRUE(deferred.Of(weight).equal(first));
 }
 
 TEST(PluginTest, ItsOwnLossIsTheLoss) {

@@ -123,8 +123,8 @@ struct Recording::Call {
   }
 };
 
-Recording::Recording() : default_type_(c10::get_default_dtype_as_scalartype()) {
-  process_.emplace();
+Recording::Recording(uint64_t seed) : default_type_(c10::get_default_dtype_as_scalartype()) {
+  process_.emplace().Seed(seed);
 }
 
 Recording::~Recording() = default;

@@ -2,7 +2,7 @@
 // makes them are recorded, not run. Later they are run again for one tensor at a time, those that
 // the tensor depends on, so that its values are the same bits.
 //
-//   Recording recording;
+//   Recording recording(seed);
 //   {
 //     const Recording::Scope scope(&recording);
 //     model = ...;  // its code
@@ -63,7 +63,8 @@ class Recording : public OperationWatch {
   // Why the recording cannot be used; empty: it can. The code may have caught the exception.
   const std::string& refusal() const { return refusal_; }
 
-  Recording();
+  // Seeds the process-wide generator, which is this thread's until End.
+  explicit Recording(uint64_t seed);
   ~Recording() override;
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;

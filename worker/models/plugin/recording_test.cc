@@ -23,15 +23,13 @@ using Code = std::function<Tensors()>;
 class RecordingTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { memory::InstallCountingAllocator(); }
-  void SetUp() override { torch::manual_seed(5); }
 
   // Expects that the recorded tensors have no memory and, in any order, the values of the whole.
   static void ExpectTheSame(const Code& code) {
     torch::manual_seed(5);
     const Tensors whole = code();
     const at::Tensor after = at::rand({3});
-    torch::manual_seed(5);
-    Recording recording;
+    Recording recording(5);
     Tensors recorded;
     {
       const Recording::Scope scope(&recording);
@@ -56,7 +54,7 @@ class RecordingTest : public ::testing::Test {
   }
 
   static std::string Refusal(const Code& code) {
-    Recording recording;
+    Recording recording(5);
     try {
       const Recording::Scope scope(&recording);
       code();
@@ -125,7 +123,7 @@ TEST_F(RecordingTest, TheCodesOwnGeneratorGoesOnAsAlways) {
     return at::randn({kWidth, kWidth}, generator) + a;
   };
   const at::Tensor expected = code(whole);
-  Recording recording;
+  Recording recording(5);
   at::Tensor found;
   {
     const Recording::Scope scope(&recording);
@@ -183,7 +181,7 @@ TEST_F(RecordingTest, ACaughtRefusalStaysOne) {
 }
 
 TEST_F(RecordingTest, TheAddressOfAValueIsAnError) {
-  Recording recording;
+  Recording recording(5);
   const Recording::Scope scope(&recording);
   const at::Tensor large = at::ones({kWidth, kWidth});
   EXPECT_THROW(large.data_ptr(), c10::Error);
@@ -195,7 +193,7 @@ TEST_F(RecordingTest, NoMoreThanOneTensorIsInMemory) {
   constexpr int64_t kBytes = 4 * 256 * 256;
   memory::ResetPeaks();
   const uint64_t before = memory::MemoryInUse().total.bytes;
-  Recording recording;
+  Recording recording(5);
   Tensors layers;
   {
     const Recording::Scope scope(&recording);
