@@ -88,6 +88,15 @@ absl::Status FiniteCheck::CheckShards(int64_t step,
   return absl::OkStatus();
 }
 
+absl::Status FiniteCheck::CheckParameters(int64_t step, const checkpoint::State& state) {
+  for (const checkpoint::HeldPiece& piece : state.held) {
+    const checkpoint::StateItem& item = state.items[piece.item];
+    if (item.slot != "param") continue;
+    RETURN_IF_ERROR(CheckOne("parameter", item.parameter, piece.tensor, step));
+  }
+  return absl::OkStatus();
+}
+
 at::Tensor FiniteCheck::LargestOfBuffers() const {
   std::vector<at::Tensor> checked;
   for (const models::Buffer& buffer : buffers_) {

@@ -10,6 +10,7 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "worker/checkpoint/state.h"
 #include "worker/models/model.h"
 #include "worker/parallel/strategy.h"
 
@@ -28,6 +29,9 @@ class FiniteCheck {
   // whole model. If ranks hold shards, this is a collective of the strategy and also returns its
   // errors; then only the ranks that hold such a value name the parameter.
   absl::Status Check(int64_t step, parallel::Strategy* strategy) const;
+
+  // The parameters of which `state` has parts; no collective. OUT_OF_RANGE names the first one.
+  static absl::Status CheckParameters(int64_t step, const checkpoint::State& state);
 
   // Checks the buffers only. They are few, so this is called in every step.
   absl::Status CheckBuffers(int64_t step) const;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/snapshot.h"
 
 namespace muster::train {
@@ -36,7 +37,7 @@ absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command)
   parts_.reports->Progress("saving a checkpoint");
   parallel::Strategy& strategy = parts_.strategy();
   RETURN_IF_ERROR(parts_.await_parameters());
-  RETURN_IF_ERROR(parts_.finite->Check(step, &strategy));
+  RETURN_IF_ERROR(parts_.finite->CheckBuffers(step));
   RETURN_IF_ERROR(strategy.VerifyParametersEqual(step));
   Contents contents{
       .point = Point(), .state = parts_.state(), .records = {}, .command = command, .begun = begun};
@@ -44,7 +45,17 @@ absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command)
   return contents;
 }
 
+absl::Status Saving::CheckParameters(const Contents& contents) const {
+  const int64_t step = contents.point.step;
+  const absl::Status mine = FiniteCheck::CheckParameters(step, contents.state);
+  ASSIGN_OR_RETURN(const auto results,
+                   checkpoint::Exchange(*parts_.communicator, checkpoint::ToResult(mine),
+                                        "whether the parameters are finite", step));
+  return mine.ok() ? checkpoint::Combine(results) : mine;
+}
+
 absl::StatusOr<Checkpoints::Saved> Saving::Write(const Contents& contents) {
+  RETURN_IF_ERROR(CheckParameters(contents));
   parts_.writing->Begin(contents.command, checkpoint::BytesWritten(contents.state, parts_.rank));
   auto saved = parts_.checkpoints->Save(contents.point, contents.state, contents.records);
   parts_.writing->End();

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/writing.h"
+#include "worker/comm/communicator.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/attempts.h"
 #include "worker/train/background.h"
@@ -37,6 +38,7 @@ class Saving {
     Background* background;
     checkpoint::Writing* writing;
     Checkpoints* checkpoints;
+    comm::Communicator* communicator;  // the background's
     const FiniteCheck* finite;
     const TrainedParameters* trained;
     const CommandSchedule* commands;
@@ -61,8 +63,8 @@ class Saving {
 
   // Both save a checkpoint unless there is one of this step. Collectives. The roll call before them
   // has shown that the losses are finite on every rank. Errors: the communicator's; OUT_OF_RANGE: a
-  // parameter or buffer is not finite; UNAVAILABLE: the lease is over; DATA_LOSS: the ranks'
-  // parameters differ.
+  // parameter or buffer is not finite (that of a parameter may be the background's); UNAVAILABLE:
+  // the lease is over; DATA_LOSS: the ranks' parameters differ.
 
   // Training continues after it. It waits until the files before are written, also for a checkpoint
   // of this step: only then all ranks know whether there is one, or another must be saved. It
@@ -92,6 +94,9 @@ class Saving {
   checkpoint::SavePoint Point() const;
   // After what was begun before has ended. Nothing: there is a checkpoint of this step.
   absl::StatusOr<std::optional<Contents>> Prepare(int64_t command);
+  // A collective of the background: OUT_OF_RANGE on all ranks if a parameter of any rank is not
+  // finite. Checks the copies where there are any, so that training does not wait for it.
+  absl::Status CheckParameters(const Contents& contents) const;
   absl::StatusOr<Checkpoints::Saved> Write(const Contents& contents);
   // Takes in how it ended. An error ends the session.
   absl::StatusOr<Saved> Take(const Contents& contents, const Checkpoints::Saved& saved);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::SizeIs;
+using testing::StartsWith;
 
 class Events : public EventSink {
  public:
@@ -76,6 +78,7 @@ class SavingTest : public testing::Test {
            .background = &background,
            .writing = &writing_,
            .checkpoints = checkpoints.get(),
+           .communicator = &files,
            .finite = &finite,
            .trained = trained.get(),
            .commands = &commands_,
@@ -117,6 +120,22 @@ class SavingTest : public testing::Test {
   Background* background_ = nullptr;
   Saving* saving_ = nullptr;
 };
+
+TEST_F(SavingTest, ParametersThatAreNotFiniteAreNotWritten) {
+  const auto expect_refused = [&](bool while_training, const std::function<Saving::Saved()>& save) {
+    while_training_ = while_training;
+    On({}, [&](const Checkpoints::Restored&) {
+      parameter_.detach().fill_(NAN);
+      const absl::Status status = save().status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+      EXPECT_THAT(std::string(status.message()), StartsWith("after step 3 parameter 'layers.0."));
+    });
+  };
+  expect_refused(true, [this] { return Save(); });
+  expect_refused(false, [this] { return Save(); });
+  expect_refused(true, [this] { return SaveLast(); });
+  EXPECT_TRUE(events_.written_.empty());
+}
 
 TEST_F(SavingTest, ACheckpointContainsTheStateOfTheSession) {
   std::string path;

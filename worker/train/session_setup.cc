@@ -289,6 +289,7 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
                     .background = &background_,
                     .writing = writing_,
                     .checkpoints = checkpoints_.get(),
+                    .communicator = parts_.files,
                     .finite = &*finite_,
                     .trained = trained_.get(),
                     .commands = &schedule_,
