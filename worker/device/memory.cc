@@ -101,6 +101,30 @@ void ResizeStorage(const at::Tensor& tensor, int64_t bytes) {
   }
 }
 
+namespace {
+
+// LibTorch before 2.13 has no call that ends release_data_and_set_meta_custom_data_ptr_error_msg_.
+// What names a private member in an explicit instantiation may do so.
+void EndErrors(c10::StorageImpl& storage);
+template <bool c10::StorageImpl::* kThrows>
+struct EndsErrors {
+  friend void EndErrors(c10::StorageImpl& storage) { storage.*kThrows = false; }
+};
+template struct EndsErrors<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
+
+// The storage must get its memory next: that updates what LibTorch derives.
+template <typename Storage>
+void AllowAccess(Storage& storage) {
+  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
+    storage.clear_data_ptr_access_error_msg_();
+  } else {
+    EndErrors(storage);
+    storage.get_extra_meta().custom_data_ptr_error_msg_ = std::nullopt;
+  }
+}
+
+}  // namespace
+
 void Withhold(c10::StorageImpl& storage, const std::string& why) {
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
   storage.release_data_and_set_meta_custom_data_ptr_error_msg_(why);
@@ -108,7 +132,7 @@ void Withhold(c10::StorageImpl& storage, const std::string& why) {
 
 void Give(c10::StorageImpl& storage, const at::Tensor& from) {
   c10::StorageImpl& source = *from.storage().unsafeGetStorageImpl();
-  storage.clear_data_ptr_access_error_msg_();
+  AllowAccess(storage);
   storage.set_nbytes(source.nbytes());
   storage.set_data_ptr_noswap(std::move(source._mutable_data_ptr_no_checks()));
   source.set_nbytes(0);
