@@ -284,7 +284,7 @@ absl::StatusOr<std::unique_ptr<PluginModel>> MakeModel(const Request& request,
   SeededValues values(request.seed, recording);
   std::unique_ptr<plugin::Model> inner;
   {
-    // The process-wide generator begins with the job's seed, recorded or not: on all ranks the same.
+    // Recorded or not, the process-wide generator begins with the job's seed on all ranks.
     std::optional<BorrowedProcessGenerator> process;
     std::optional<Recording::Scope> scope;
     if (recording != nullptr) {
