@@ -98,6 +98,7 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="muster-memory-", dir=arguments.folder))
     muster = None
     try:
+        run.write_inputs(folder)
         muster = run.Muster(programs, folder / "muster", arguments.ranks)
         fresh = [bytes_read(pid) for pid in pids(muster)]
         muster.cli("pause", "job", "--wait")

@@ -1,11 +1,13 @@
 """One of two ranks of the peer of bench/state: FSDP2 with the same model and optimizer. Reads one
 command from each line of its standard input, carries it out with the other rank, and prints the
-seconds (rank 0 only).
+seconds (rank 0 only). The first line that it prints has the losses of its STEPS steps.
 
-    peer.py RANK PORT FOLDER WIDTH LAYERS
-"""
+    peer.py RANK PORT FOLDER WIDTH LAYERS STEPS
+
+FOLDER's parent has the weights and the rows that Muster's job has."""
 
 import datetime
+import json
 import os
 import pathlib
 import shutil
@@ -21,10 +23,11 @@ from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
+from safetensors.torch import load_file
 from torch.distributed.fsdp import fully_shard
 
 rank, port, folder = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
-width, layers = int(sys.argv[4]), int(sys.argv[5])
+width, layers, steps = map(int, sys.argv[4:])
 torch.set_num_threads(1)
 dist.init_process_group(
     "gloo",
@@ -37,17 +40,25 @@ modules = []
 for _ in range(layers):
     modules += [torch.nn.Linear(width, width), torch.nn.ReLU()]
 model = torch.nn.Sequential(*modules, torch.nn.Linear(width, 2))
-for module in model:
-    if isinstance(module, torch.nn.Linear):
-        fully_shard(module)
+linear = [module for module in model if isinstance(module, torch.nn.Linear)]
+weights = load_file(folder.parent / "weights.safetensors")
+for number, module in enumerate(linear):
+    module.weight.data.copy_(weights.pop(f"layers.{number}.weight"))
+    module.bias.data.copy_(weights.pop(f"layers.{number}.bias"))
+    fully_shard(module)
 fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-inputs = torch.randn(2, width)
-labels = torch.zeros(2, dtype=torch.long)
-for _ in range(2):
-    torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+rows = load_file(folder.parent / "rows.safetensors")
+losses = []
+for step in range(steps):
+    mine = slice(4 * step + 2 * rank, 4 * step + 2 * rank + 2)
+    loss = torch.nn.functional.cross_entropy(model(rows["inputs"][mine]), rows["labels"][mine])
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    total = loss.detach().clone()
+    dist.all_reduce(total)
+    losses.append(total.item() / 2)
 
 
 def sync(path):
@@ -137,7 +148,7 @@ COMMANDS = {
     "load": load,
     "copy": copy,
 }
-print("ready", flush=True)
+print(json.dumps(losses), flush=True)
 for line in sys.stdin:
     dist.barrier()
     began = time.monotonic()

@@ -32,6 +32,7 @@ from bench.interval import interval  # noqa: E402
 from tests.faults import programs as programs_by_hand  # noqa: E402
 
 WIDTH, LAYERS = 3168, 10  # 100.4 million parameters
+STEPS = 4  # of which the losses are compared
 BOUND = 600.0
 
 
@@ -55,6 +56,7 @@ class Peer:
                     folder,
                     str(WIDTH),
                     str(LAYERS),
+                    str(STEPS),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -65,7 +67,7 @@ class Peer:
             for rank in (0, 1)
         ]
         self.folder = folder
-        self.tell(None)
+        self.losses = json.loads(self.tell(None)[0])
 
     def tell(self, command):
         """What the ranks answer."""
@@ -89,20 +91,12 @@ class Peer:
 
 class Muster:
     def __init__(self, programs, folder, ranks=2):
-        import numpy
-        from safetensors.numpy import save_file
         from tests.process import harness
         import yaml
 
         folder.mkdir()
         self.folder = folder
-        save_file(
-            {
-                "inputs": numpy.random.default_rng(1).standard_normal((64, WIDTH), "float32"),
-                "labels": numpy.zeros(64, "int64"),
-            },
-            folder / "rows.safetensors",
-        )
+        self.compared = 0  # losses of steps after a load
         self.muster = harness.Muster(programs, folder)
         self.muster.musterd()
         self.muster.agent("node", slots=ranks)
@@ -113,12 +107,13 @@ class Muster:
                     "name": "state",
                     "world_size": ranks,
                     "model": {
-                        "mlp": {"inputs": WIDTH, "hidden": [WIDTH] * LAYERS, "classes": 2}
+                        "mlp": {"inputs": WIDTH, "hidden": [WIDTH] * LAYERS, "classes": 2},
+                        "weights": "../weights.safetensors",
                     },
-                    "data": {"train": {"safetensors": {"path": "rows.safetensors"}}},
+                    "data": {"train": {"safetensors": {"path": "../rows.safetensors"}}},
                     "strategy": {"fsdp": {}},
                     "optimizer": {"adamw": {"lr": 1.0e-4}},
-                    "batch": {"per_rank": 2},
+                    "batch": {"per_rank": 2, "order": "sequential"},
                     "stages": [{"fit": {"steps": 1000000}}],
                     "checkpoint": {"directory": "ckpt", "keep": 1},
                     "restart": {"max_restarts": 1000},
@@ -126,7 +121,7 @@ class Muster:
             )
         )
         self.cli("submit", job, "--id", "job")
-        self.await_steps(2)
+        self.await_steps(STEPS)
 
     def cli(self, *arguments):
         return self.muster.cli(*arguments)
@@ -143,6 +138,18 @@ class Muster:
                 raise RuntimeError(self.muster.log())
             time.sleep(0.05)
             job = self.job()
+
+    def losses(self, last, generation=1):
+        """By step, as soon as `generation` has trained the step `last`."""
+        end, found, newest = time.monotonic() + BOUND, {}, 0
+        while newest < generation and time.monotonic() < end:
+            text, at = self.cli("metrics", "job", "-o", "json").out.rstrip(), 0
+            while at < len(text):
+                step, at = json.JSONDecoder().raw_decode(text, at)
+                found[int(step["step"])] = step["loss"]
+                newest = int(step["generation"]) if int(step["step"]) == last else newest
+                at += len(text[at:]) - len(text[at:].lstrip())
+        return found
 
     def gather(self, *more):
         out = self.folder / "state.pt"
@@ -166,8 +173,15 @@ class Muster:
 
     def load(self):
         """How long rank 0 reads and checks its part of the newest checkpoint, after the loss of a
-        worker."""
+        worker. The steps after the checkpoint are trained twice, and must have the same losses."""
+        begin = int(self.job()["step"])
+        self.cli("resume", "job", "--wait")
+        self.await_steps(2)
+        self.cli("pause", "job", "--wait")
         job = self.job()
+        last = int(job["step"])
+        losses = self.losses(last, int(job["generation"]))
+        before = {step: loss for step, loss in losses.items() if step > begin}
         os.kill(int(job["ranks"][1]["pid"]), 9)
         generation, end = int(job["generation"]), time.monotonic() + BOUND
         while int(job["generation"]) == generation or job["state"] not in ("RUNNING", "PAUSED"):
@@ -178,10 +192,31 @@ class Muster:
         found = re.findall(
             r"checked and loaded in ([0-9.]+) s", self.cli("logs", "job", "--rank", "0").out
         )
+        self.cli("resume", "job", "--wait")
+        again = self.losses(last, generation + 1)
+        self.compared += len(before)
+        if any(again[step] != loss for step, loss in before.items()):
+            raise RuntimeError(f"losses before the load {before}, and after it {again}")
         return found[-1]
 
     def close(self):
         self.muster.close()
+
+
+def write_inputs(folder):
+    """What both train with: rows and first weights."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(1)
+    weights = {}
+    for number in range(LAYERS + 1):
+        layer = torch.nn.Linear(WIDTH, WIDTH if number < LAYERS else 2)
+        weights[f"layers.{number}.weight"] = layer.weight.detach()
+        weights[f"layers.{number}.bias"] = layer.bias.detach()
+    save_file(weights, folder / "weights.safetensors")
+    rows = {"inputs": torch.randn(64, WIDTH), "labels": torch.zeros(64, dtype=torch.int64)}
+    save_file(rows, folder / "rows.safetensors")
 
 
 def dd(folder, megabytes):
@@ -209,11 +244,18 @@ def main():
     print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {folder}")
     closing = []
     try:
+        write_inputs(folder)
         peer = Peer(folder / "peer")
         closing.append(peer)
         muster = Muster(programs, folder / "muster")
         closing.append(muster)
         rows = {}
+        by_step = muster.losses(STEPS)
+        losses = [by_step[step + 1] for step in range(STEPS)]
+        apart = max(abs(a - b) for a, b in zip(losses, peer.losses))
+        print(f"losses of {STEPS} steps: {losses}; FSDP2's are at most {apart:.1e} apart")
+        if apart > 1e-5:
+            raise RuntimeError(f"FSDP2's losses: {peer.losses}")
 
         def note(name, seconds):
             rows.setdefault(name, []).append(float(seconds))
@@ -251,11 +293,11 @@ def main():
             os.sync()
             note("DCP load", max(map(float, peer.tell("load"))))
             note("Muster load", muster.load())
-            muster.cli("resume", "job", "--wait")
             written, stalled = muster.gather()
             note("Muster gather while training", written)
             note("Muster gather while training: stall", stalled)
             print(f"round {number}", flush=True)
+        print(f"{muster.compared} losses after loads are those of the same steps before, bitwise")
         print("\n| arm | seconds, median | fastest to slowest |\n|---|---|---|")
         for name, seconds in rows.items():
             print(
