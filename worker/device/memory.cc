@@ -2,12 +2,14 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "ATen/native/Resize.h"
 #include "ATen/ops/empty.h"
 #include "ATen/ops/from_blob.h"
+#include "ATen/ops/zeros.h"
 #include "c10/core/GradMode.h"
 #ifdef MUSTER_CUDA
 #include "ATen/native/cuda/Resize.h"
@@ -27,6 +29,38 @@ char* Address(const at::Tensor& tensor, int64_t begin) {
 
 const char* ConstAddress(const at::Tensor& tensor, int64_t begin) {
   return static_cast<const char*>(tensor.const_data_ptr()) + begin;
+}
+
+// How many numbers of a tensor are summed at once.
+constexpr int64_t kSummed = 1 << 20;
+
+// The finalizer of splitmix64 (https://prng.di.unimi.it/splitmix64.c) in short: odd numbers whose
+// bits look random.
+uint64_t Factor(uint64_t index) {
+  uint64_t z = (index + 1) * 0x9E3779B97F4A7C15;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  return (z ^ (z >> 27)) | 1;
+}
+
+at::Tensor Factors(c10::Device device) {
+  const at::Tensor factors = at::empty({kSummed}, at::kLong);
+  int64_t* const values = factors.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < kSummed; ++i) values[i] = static_cast<int64_t>(Factor(i));
+  return On(device, factors);
+}
+
+// Adds the hash of a contiguous tensor that is not on the CPU.
+void AddHash(const at::Tensor& tensor, const at::Tensor& factors, const at::Tensor& hash) {
+  const auto bytes = static_cast<int64_t>(tensor.nbytes());
+  const int64_t begin = tensor.storage_offset() * tensor.element_size();
+  const bool in_words = bytes % 4 == 0 && begin % 4 == 0;
+  const at::Tensor numbers = BytesOf(tensor, 0, bytes).view(in_words ? at::kInt : at::kByte);
+  const int64_t count = numbers.numel();
+  for (int64_t done = 0; done < count; done += kSummed) {
+    const int64_t next = std::min(kSummed, count - done);
+    const at::Tensor sum = numbers.narrow(0, done, next).mul(factors.narrow(0, 0, next)).sum();
+    hash.add_(sum, static_cast<int64_t>(Factor(done / kSummed)));
+  }
 }
 
 }  // namespace
@@ -84,9 +118,21 @@ at::Tensor On(c10::Device device, const at::Tensor& tensor) {
   return tensor.to(device, /*non_blocking=*/!device.is_cpu());
 }
 
-uint64_t Hash(const at::Tensor& tensor) {
-  const at::Tensor here = On(at::kCPU, tensor.detach());
-  return XXH3_64bits(here.const_data_ptr(), here.nbytes());
+at::Tensor Hashes(c10::Device device, const std::vector<at::Tensor>& tensors) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor hashes = at::zeros({static_cast<int64_t>(tensors.size())},
+                                      at::TensorOptions(at::kLong).device(device));
+  const at::Tensor factors = device.is_cpu() ? at::Tensor() : Factors(device);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor tensor = tensors[i].detach().contiguous();
+    if (device.is_cpu()) {
+      hashes.mutable_data_ptr<int64_t>()[i] =
+          static_cast<int64_t>(XXH3_64bits(tensor.const_data_ptr(), tensor.nbytes()));
+    } else {
+      AddHash(tensor, factors, hashes[static_cast<int64_t>(i)]);
+    }
+  }
+  return hashes;
 }
 
 void ResizeStorage(const at::Tensor& tensor, int64_t bytes) {

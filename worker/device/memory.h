@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ATen/core/Tensor.h"
 
@@ -45,8 +46,11 @@ at::Tensor PinnedFor(c10::Device device, const at::Tensor& tensor);
 // tensor is in pinned memory; a copy to the CPU is complete when the call returns.
 at::Tensor On(c10::Device device, const at::Tensor& tensor);
 
-// XXH3 (https://github.com/Cyan4973/xxHash) with 64 bits, of all bytes.
-uint64_t Hash(const at::Tensor& tensor);
+// A number for each tensor that depends on all of its bytes, for comparisons between ranks whose
+// tensors are on the same kind of device: int64 [tensors], on `device`, where the tensors are. On the
+// CPU it is XXH3 with 64 bits (https://github.com/Cyan4973/xxHash); elsewhere a weighted sum modulo
+// 2^64, which is computed there, with 32 MB of its memory, and which the host does not wait for.
+at::Tensor Hashes(c10::Device device, const std::vector<at::Tensor>& tensors);
 
 // Gives the tensor's storage memory of this size, without values; 0 frees it. The tensor must be
 // alone in its storage, or a view from its begin.

@@ -53,12 +53,14 @@ TEST(DeviceMemory, AutogradSeesNothing) {
   EXPECT_NO_THROW(product.sum().backward());
 }
 
-TEST(DeviceMemory, TheHashDependsOnAllBytes) {
+TEST(DeviceMemory, TheHashesDependOnAllBytes) {
   const at::Tensor one = Counting(100);
-  const uint64_t before = Hash(one);
-  EXPECT_EQ(Hash(Counting(100)), before);
+  const at::Tensor before = Hashes(at::kCPU, {one, one.narrow(0, 1, 3)});
+  EXPECT_TRUE(Hashes(at::kCPU, {Counting(100), Counting(100).narrow(0, 1, 3)}).equal(before));
   ZeroBytes(one, 399, 400);  // the last number's sign and exponent
-  EXPECT_NE(Hash(one), before);
+  const at::Tensor after = Hashes(at::kCPU, {one, one.narrow(0, 1, 3)});
+  EXPECT_FALSE(after[0].equal(before[0]));
+  EXPECT_TRUE(after[1].equal(before[1]));
 }
 
 TEST(DeviceMemory, HostLikeHasTheShapeAndTheType) {

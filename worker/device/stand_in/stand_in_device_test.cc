@@ -85,9 +85,35 @@ TEST(StandInDevice, AParameterMovesThereWithItsFlags) {
   EXPECT_TRUE(Same(parameter.grad(), before * 2));
 }
 
-TEST(StandInDevice, MemoryIsCopiedZeroedHashedAndResizedThere) {
+TEST(StandInDevice, HashesDependOnAllBytes) {
+  // Numbers of more than one part of a sum, three bytes, four that begin at a fifth, and none.
+  const auto make = [] {
+    const at::Tensor bytes = There(at::arange(9, at::kByte));
+    return std::vector<at::Tensor>{There(Numbers({(1 << 20) + 5}, 1)), bytes.narrow(0, 0, 3),
+                                   bytes.narrow(0, 5, 4), bytes.narrow(0, 0, 0)};
+  };
+  const auto hashes = [](const std::vector<at::Tensor>& tensors) {
+    return Hashes(StandInDevice(), tensors).to(at::kCPU);
+  };
+  const at::Tensor before = hashes(make());
+  EXPECT_TRUE(hashes(make()).equal(before));
+  for (size_t i = 0; i < 3; ++i) {
+    const auto bytes = static_cast<int64_t>(make()[i].nbytes());
+    for (const int64_t byte : {int64_t{0}, bytes - 1}) {
+      const auto changed = make();
+      CopyFromHost(changed[i], byte, "\x81", 1);
+      EXPECT_FALSE(hashes(changed)[i].equal(before[i])) << i << ", byte " << byte;
+    }
+  }
+  const auto two = make();  // whose order matters
+  const at::Tensor first = two[0].narrow(0, 0, 1).clone();
+  two[0].narrow(0, 0, 1).copy_(two[0].narrow(0, 1 << 20, 1));
+  two[0].narrow(0, 1 << 20, 1).copy_(first);
+  EXPECT_FALSE(hashes(two)[0].equal(before[0]));
+}
+
+TEST(StandInDevice, MemoryIsCopiedZeroedAndResizedThere) {
   const at::Tensor here = Numbers({6}, 1), there = There(here);
-  EXPECT_EQ(Hash(there), Hash(here));
   ZeroBytes(there, 4, 12);
   ZeroBytes(here, 4, 12);
   EXPECT_TRUE(Same(there, here));
