@@ -184,4 +184,10 @@ void Give(c10::StorageImpl& storage, const at::Tensor& from) {
   source.set_nbytes(0);
 }
 
+void GiveNothing(c10::StorageImpl& storage) {
+  AllowAccess(storage);
+  storage.set_nbytes(0);
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+}
+
 }  // namespace muster::device

@@ -64,6 +64,9 @@ void Withhold(c10::StorageImpl& storage, const std::string& why);
 // there, and is left without memory.
 void Give(c10::StorageImpl& storage, const at::Tensor& from);
 
+// Ends Withhold or Give: the storage has no memory, and its size is 0.
+void GiveNothing(c10::StorageImpl& storage);
+
 }  // namespace muster::device
 
 #endif  // MUSTER_WORKER_DEVICE_MEMORY_H_

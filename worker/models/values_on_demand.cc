@@ -29,9 +29,7 @@ ValuesOnDemand::ValuesOnDemand(const std::vector<Parameter>& parameters,
 ValuesOnDemand::~ValuesOnDemand() {
   scope_.reset();
   for (const auto& [storage, tensor] : parameters_) {
-    c10::StorageImpl& without = *tensor.storage().unsafeGetStorageImpl();
-    without.clear_data_ptr_access_error_msg_();
-    device::ResizeStorage(tensor, 0);
+    device::GiveNothing(*tensor.storage().unsafeGetStorageImpl());
   }
 }
 
