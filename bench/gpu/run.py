@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import torch
 
@@ -112,14 +113,23 @@ def idle_share(path):
     return 1 - covered / (end - busy[0][0])
 
 
-def measure(name, rounds, folder, with_traces):
-    """Lines of Markdown."""
+def measure(name, rounds, seconds, folder, with_traces):
+    """Lines of Markdown. No round begins that would not end within `seconds`, except the first
+    two."""
     case = CASES[name]
+    began = time.monotonic()
     prepare(case, folder)
     measured = {arm: [] for arm in ARMS}
+    longest = 0.0
     for number in range(rounds):
+        begins = time.monotonic()
+        # The traces take nearly as long as a round.
+        if number >= 2 and begins - began + (1 + with_traces) * longest > seconds:
+            rounds = number
+            break
         for arm in ARMS if number % 2 == 0 else reversed(ARMS):
             measured[arm].append(run_arm(arm, name, folder))
+        longest = max(longest, time.monotonic() - begins)
     idle = {}
     if with_traces:
         for arm in list(ARMS)[:4]:
@@ -165,6 +175,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", nargs="+", default=["gpt2-small", "llama-1b"], choices=CASES)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each case")
     parser.add_argument("--no-traces", action="store_true")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
@@ -173,7 +184,13 @@ def main():
         return
     for name in options.cases:
         with tempfile.TemporaryDirectory() as folder:
-            lines = measure(name, options.rounds, pathlib.Path(folder), not options.no_traces)
+            lines = measure(
+                name,
+                options.rounds,
+                options.seconds,
+                pathlib.Path(folder),
+                not options.no_traces,
+            )
         print("\n".join(lines), flush=True)
         if options.out:
             with open(options.out, "a") as file:

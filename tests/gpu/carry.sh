@@ -17,7 +17,10 @@ cd "$(dirname "$0")/../.."
 
 programs=(tests/gpu/muster-rank tests/gpu/device_test worker/comm/conformance_test
   worker/comm/reduce_scatter_conformance_test worker/comm/all_to_all_conformance_test
-  worker/comm/nccl/nccl_communicator_test)
+  worker/comm/nccl/nccl_communicator_test
+  # Its code differs with the version of LibTorch.
+  worker/models/values_on_demand_test
+  worker/muster-worker worker/agent/muster-agent coordinator/musterd client/cli/muster)
 targets=()
 for program in "${programs[@]}"; do
   targets+=("//$(dirname "$program"):$(basename "$program")")
@@ -26,7 +29,7 @@ third_party/cuda/bazel.sh build --jobs=2 "${targets[@]}"
 built="$(bazel info output_base 2> /dev/null)-cuda/execroot/muster/bazel-out/k8-opt/bin"
 
 rm -rf "$folder"
-mkdir -p "$folder"/{bin,lib,site,tests/gpu,tests/parity,bench/gpu}
+mkdir -p "$folder"/{bin,lib,site,tests/gpu,tests/parity,tests/process,bench/gpu}
 for program in "${programs[@]}"; do
   strip -o "$folder/bin/$(basename "$program")" "$built/$program"
 done
@@ -39,12 +42,13 @@ sed -n "s/^__version__ = '\([0-9]*\.[0-9]*\).*/\1/p" "$HOME/.cache/muster/cuda/t
   > "$folder/torch-version"
 cp tests/bazel.py "$folder/tests"
 cp tests/gpu/*.py "$folder/tests/gpu"
-cp tests/parity/sampler.py "$folder/tests/parity"
+cp tests/parity/{sampler,checkpoints}.py "$folder/tests/parity"
+cp tests/process/harness.py "$folder/tests/process"
 cp bench/gpu/*.py "$folder/bench/gpu"
 cp bench/interval.py "$folder/bench"
 cp tests/gpu/run.sh "$folder"
 # Packages of their own, whatever else is called "tests" there.
-touch "$folder"/{tests,tests/gpu,tests/parity,bench,bench/gpu}/__init__.py
+touch "$folder"/{tests,tests/gpu,tests/parity,tests/process,bench,bench/gpu}/__init__.py
 # pytest is Python only.
 site="$("$HOME/.cache/muster/venv/bin/python" -c \
   'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parents[1])')"

@@ -34,10 +34,22 @@ def environment():
     return os.environ | ({"LD_LIBRARY_PATH": libraries} if libraries else {})
 
 
+_started = []
+
+
+def end_all():
+    """Kills what a failed test has left."""
+    while _started:
+        process = _started.pop()
+        process.kill()
+        process.wait()
+
+
 class Rank:
     def __init__(self, process):
         self.process = process
         self.events = []
+        _started.append(process)
 
     def read_to_end(self):
         """Reads all events that are left, and returns all."""

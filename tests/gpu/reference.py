@@ -41,13 +41,23 @@ def optimizer_of(spec, parameters):
     return kinds[kind](parameters, **settings)
 
 
-def train(spec, device, freeze=None):
-    """The loss of each step, and the parameters after the last one. `freeze`: {steps done:
-    pattern}."""
+def is_trained(name, rules):
+    """The last rule that names it counts."""
+    trained = True
+    for rule in rules:
+        ((verb, pattern),) = rule.items()
+        if fnmatch.fnmatchcase(name, pattern):
+            trained = verb == "unfreeze"
+    return trained
+
+
+def train(spec, device, rules_after=None, after_step=lambda step, model, optimizer: None):
+    """The loss of each step, and the parameters after the last one. `rules_after`: {steps done:
+    rule}, as those of `trainable` in a job file."""
     model = models.build(spec["model"])
     model.load_state_dict(weights_file.load(spec["model"]["weights"]))
     model.to(device)
-    rules = [rule["freeze"] for rule in spec.get("trainable", {}).get("rules", [])]
+    rules = list(spec.get("trainable", {}).get("rules", []))
     source = spec["data"]["train"]
     files = source.get("per_rank") or [source["tokens"]["path"]]
     context = next(iter(spec["model"].values()))["context"]
@@ -58,11 +68,9 @@ def train(spec, device, freeze=None):
     losses = []
     steps = range(spec["stages"][0]["fit"]["steps"])
     for step, micro_batches in zip(steps, steps_of(spec, samples)):
-        if freeze and step in freeze:
-            rules.append(freeze[step])
+        rules += [rules_after[step]] if rules_after and step in rules_after else []
         for name, parameter in model.named_parameters():
-            frozen = any(fnmatch.fnmatchcase(name, rule) for rule in rules)
-            parameter.requires_grad_(not frozen)
+            parameter.requires_grad_(is_trained(name, rules))
             parameter.grad = None
         total = 0.0
         for tokens in micro_batches:
@@ -79,4 +87,5 @@ def train(spec, device, freeze=None):
             torch.nn.utils.clip_grad_norm_(trained, spec["clip_grad_norm"])
         optimizer.step()
         losses.append(total / len(micro_batches))
+        after_step(step + 1, model, optimizer)
     return losses, {name: value.detach().cpu() for name, value in model.named_parameters()}

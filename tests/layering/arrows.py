@@ -129,7 +129,7 @@ ARROWS = {
     "tests/docs": ["client", "coordinator", "docs", "examples", "tests/process", "worker", ""],
     "tests/faults": ["plugin", "tests/process"],
     "tests/fuzz": ["common", "worker"],
-    "tests/gpu": ["common", "tests/parity", "worker"],
+    "tests/gpu": ["common", "tests/parity", "tests/process", "worker"],
     "tests/layering": ["client", "coordinator", "worker"],
     "tests/parity": ["client", "common", "coordinator", "examples", "worker"],
     "tests/process": ["client", "coordinator", "examples", "plugin", "proto", "worker"],
