@@ -44,8 +44,13 @@ def _torch_repository_impl(ctx):
     for header in ["Context", "DeviceGuard", "TensorUtils", "TracerMode"]:
         ctx.symlink(Label("//third_party/torch:lean/ATen/%s.h" % header), "lean/ATen/%s.h" % header)
     ctx.symlink(root + "/lib", "lib")
+
+    # The libtorch.so of 2.11 for CUDA has functions of std::filesystem, for which others are
+    # missing: a program that takes remove_all from there crashes. So the program finds those of
+    # libstdc++ first.
     ctx.template("BUILD", Label("//third_party/torch:libtorch.BUILD"), {
         "{ROOT}": root,
+        "{FIRST}": "\"-lstdc++\"," if cuda else "",
         "{CUDA}": "\"-ltorch_cuda\", \"-lc10_cuda\"," if cuda else "",
     })
 
