@@ -1,6 +1,7 @@
 """`bounded.py SECONDS COMMAND...`: runs a command. If it takes longer, writes the stacks of its
 processes to stdout, kills them, and ends with 124."""
 
+import os
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ def main(seconds, *command):
     except subprocess.TimeoutExpired:
         pids = [process.pid, *stacks.below(process.pid)]
         print(f"\nbounded.py: not over after {seconds} s: {' '.join(command)}", flush=True)
-        for pid in pids:
+        for pid in stacks.computing(os.getpid()):
             print(stacks.of(pid), flush=True)
         stacks.kill(pids)
         process.wait()

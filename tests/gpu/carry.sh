@@ -33,6 +33,8 @@ mkdir -p "$folder"/{bin,lib,site,tests/gpu,tests/parity,tests/process,bench/gpu}
 for program in "${programs[@]}"; do
   strip -o "$folder/bin/$(basename "$program")" "$built/$program"
 done
+# Those whose stacks may be wanted keep the names of their functions.
+cp "$built"/{tests/gpu/muster-rank,worker/muster-worker} "$folder/bin"
 # Debian's libraries, except those that every system has; LibTorch and CUDA are in torch's folder.
 for program in "$folder"/bin/*; do ldd "$program"; done | awk '$3 ~ "^/(usr/)?lib/" { print $3 }' |
   sort -u | grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s)\.so' |

@@ -27,14 +27,18 @@ def programs(tmp_path_factory):
 
 
 @pytest.fixture
-def muster(programs, tmp_path):
-    """A Muster with a coordinator and no agent. In the end no process of it may be left."""
+def muster(programs, tmp_path, request):
+    """A Muster with a coordinator and no agent. After a test that passed, no process of it may be
+    left."""
+    failed = request.session.testsfailed
     folder = tmp_path / "work"
     folder.mkdir()
     muster = cluster.Cluster(programs, folder)
     try:
         muster.daemon = muster.musterd()
         yield muster
+        if request.session.testsfailed > failed:
+            return
         muster.stop(*(child for child in muster._children if child.poll() is None))
         muster.assert_no_process()
         muster.assert_no_temporary_file()

@@ -16,7 +16,7 @@ FAILURES = os.environ.get("MUSTER_GPU_FAILURES")
 
 
 def _expired(*_):
-    said = "\n".join(stacks.of(pid) for pid in stacks.below(os.getpid()))
+    said = "\n".join(stacks.of(pid) for pid in stacks.computing(os.getpid()))
     pytest.fail(f"not over after {SECONDS:.0f} s; what runs:\n{said}")
 
 

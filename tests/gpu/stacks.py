@@ -12,6 +12,20 @@ CUDA_GDB = "/usr/local/cuda/bin/cuda-gdb"
 GDB = ["-p", None, "-batch", "-ex", "set pagination off", "-ex", "thread apply all backtrace 30"]
 
 
+COMPUTING = ("muster-rank", "muster-worker")
+
+
+def computing(pid):
+    """Of the processes below `pid` those that may wait for a GPU."""
+
+    def name(one):
+        with contextlib.suppress(OSError):
+            return pathlib.Path(os.readlink(f"/proc/{one}/exe")).name
+        return ""
+
+    return [one for one in below(pid) if name(one) in COMPUTING or name(one).endswith("_test")]
+
+
 def below(pid):
     """The processes that `pid` has started, and theirs."""
     found = []
@@ -47,7 +61,7 @@ def of(pid):
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=20,
+                timeout=15,
             )
             lines.append(done.stdout[-20000:] + done.stderr[-1000:])
         except (OSError, subprocess.TimeoutExpired) as error:
