@@ -95,8 +95,10 @@ class Job:
         return self.muster.operation(name)
 
 
-def measure(case, rounds, folder):
-    """Lines of Markdown."""
+def measure(case, rounds, seconds, folder):
+    """Lines of Markdown. No round begins that would not end within `seconds`, except the first
+    three."""
+    began = longest = 0.0
     prepare(CASES[case], folder)
     spec = job(CASES[case], folder, {"ddp": {}})
     spec["stages"] = [{"fit": {"steps": 1_000_000}}]
@@ -110,7 +112,12 @@ def measure(case, rounds, folder):
 
     try:
         running = Job(muster, spec)
-        for _ in range(rounds + 1):
+        began = time.monotonic()
+        for number in range(rounds + 1):
+            begins = time.monotonic()
+            if number >= 3 and begins - began + longest > seconds:
+                rounds = number - 1
+                break
             saved, gathered = running.checkpoint(), running.gather()
             note("checkpoint: stall", saved["stall_seconds"])
             note("checkpoint: until durable", saved["write_seconds"])
@@ -122,6 +129,7 @@ def measure(case, rounds, folder):
                 note(f"{what}: PyTorch's copy into new memory", new)
                 note(f"{what}: PyTorch's copy into used memory", used)
             muster.cli("resume", "job", "--wait")
+            longest = max(longest, time.monotonic() - begins)
         sizes = {"checkpoint": int(saved["bytes"]), "gather": int(gathered["bytes"])}
         step = statistics.median(
             float(line["duration"].rstrip("s")) for line in muster.metrics()[-100:]
@@ -157,7 +165,8 @@ def measure(case, rounds, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--case", default="gpt2-small", choices=CASES)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -166,7 +175,7 @@ def main():
     if ranks.why_not():
         return print(f"bench/gpu: skipped: {ranks.why_not()}")
     with tempfile.TemporaryDirectory() as folder:
-        lines = measure(options.case, options.rounds, pathlib.Path(folder))
+        lines = measure(options.case, options.rounds, options.seconds, pathlib.Path(folder))
     print("\n".join(lines), flush=True)
     if options.out:
         options.out.write_text("\n".join(lines) + "\n")
