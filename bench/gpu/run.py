@@ -130,11 +130,13 @@ def measure(name, rounds, seconds, folder, with_traces):
         for arm in ARMS if number % 2 == 0 else reversed(ARMS):
             measured[arm].append(run_arm(arm, name, folder))
         longest = max(longest, time.monotonic() - begins)
-    idle = {}
-    if with_traces:
-        for arm in list(ARMS)[:4]:
+    idle, without = {}, []
+    for arm in list(ARMS)[:4] if with_traces else ():
+        try:
             run_arm(arm, name, folder, folder / "trace.json")
             idle[arm] = idle_share(folder / "trace.json")
+        except AssertionError as error:  # what was measured is worth having without
+            without += ["", f"No trace of {arm}: {' '.join(str(error).split())[-400:]}"]
 
     def ratio(arm, base):
         pairs = zip(measured[arm], measured[base])
@@ -164,7 +166,7 @@ def measure(name, rounds, seconds, folder, with_traces):
     lines += ["", f"A against A: {text(twins)}."]
     if not (twins[1] <= 1 <= twins[2] and 0.98 <= twins[1] and twins[2] <= 1.02):
         lines += ["**No resolution, no claim.**"]
-    lines += ["", "Losses after steps 1, 10 and 60:"]
+    lines += without + ["", "Losses after steps 1, 10 and 60:"]
     for arm in ARMS:
         losses = measured[arm][0]["losses"]
         lines.append(f"- {arm}: " + ", ".join(f"{losses[i]:.4f}" for i in (0, 9, STEPS - 1)))
