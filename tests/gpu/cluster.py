@@ -45,7 +45,8 @@ class Cluster(harness.Muster):
         return self.cli("get", "job", "-o", "json").json()
 
     def await_job(self, fits, what):
-        """Waits until a job fits that no test has begin more than twice."""
+        """Waits until the job fits. No test makes it begin more than twice: one that does cannot
+        start."""
 
         def found():
             job = self.get()
