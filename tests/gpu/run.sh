@@ -6,7 +6,7 @@
 #
 # OUT: a folder for the results (default: results). PART: programs, sessions, cluster, state, bench;
 # without one, all of them. The first three run side by side, in less than 5 minutes; the
-# measurements run alone: state in about 80 seconds, bench in 2.5 minutes. Prints a few lines for
+# measurements run alone: state in about one minute, bench in about two. Prints a few lines for
 # each part; the exit code is 0 only if all cases have passed. OUT has these files:
 #
 #     machine.txt     the GPU, and whether each program starts
@@ -15,6 +15,7 @@
 #     logs.tar.gz     all output
 #     state.md, bench.md
 #
+# MUSTER_BENCH: arguments of bench/gpu/run.py; MUSTER_BENCH_SECONDS: the bound of the part "bench".
 # MUSTER_PYTHON: python3 if not set. MUSTER_GPU_SLOWER=2: all bounds of time are twice as long.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -168,7 +169,8 @@ measure() {
   }
   [[ -f $out/$name.md ]] && say "$(< "$out/$name.md")"
 }
-has state && measure state 110 bench.gpu.state --seconds 60
+has state && measure state 110 bench.gpu.state --seconds 35
 # shellcheck disable=SC2086
-has bench && measure bench 200 bench.gpu.run ${MUSTER_BENCH:---cases gpt2-small --seconds 130}
+has bench && measure bench "${MUSTER_BENCH_SECONDS:-160}" bench.gpu.run \
+  ${MUSTER_BENCH:---cases gpt2-small --seconds 100}
 exit "$status"
