@@ -115,7 +115,7 @@ def idle_share(path):
 
 def measure(name, rounds, seconds, folder, with_traces):
     """Lines of Markdown. No round begins that would not end within `seconds`, except the first
-    two."""
+    two. If these take longer already, there are no traces."""
     case = CASES[name]
     began = time.monotonic()
     prepare(case, folder)
@@ -131,6 +131,7 @@ def measure(name, rounds, seconds, folder, with_traces):
             measured[arm].append(run_arm(arm, name, folder))
         longest = max(longest, time.monotonic() - begins)
     idle, without = {}, []
+    with_traces = with_traces and time.monotonic() - began + longest / 2 <= seconds
     for arm in list(ARMS)[:4] if with_traces else ():
         try:
             run_arm(arm, name, folder, folder / "trace.json")
