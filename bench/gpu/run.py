@@ -11,6 +11,7 @@ The share of a step in which the GPU idles comes from a run of its own: the time
 and the last kernel of ten steps that no kernel and no copy covers."""
 
 import argparse
+import collections
 import json
 import pathlib
 import statistics
@@ -96,14 +97,29 @@ def run_arm(arm, name, folder, trace=None):
     return peer(name, folder, what, trace)
 
 
-def idle_share(path):
-    """Of the time from the first kernel to the last."""
+def on_gpu(path):
+    """The kernels and copies of a trace."""
     events = json.loads(pathlib.Path(path).read_text())["traceEvents"]
-    busy = sorted(
-        (event["ts"], event["ts"] + event["dur"])
-        for event in events
-        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
-    )
+    return [
+        event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+    ]
+
+
+def kernels(events, most=40):
+    """Lines: milliseconds and number per step, and the name, of those that take longest."""
+    total, count = collections.Counter(), collections.Counter()
+    for event in events:
+        total[event["name"]] += event["dur"] / 1000 / TRACED
+        count[event["name"]] += 1 / TRACED
+    lines = [f"{sum(total.values()):8.3f} {sum(count.values()):7.1f} all"]
+    for name, duration in total.most_common(most):
+        lines.append(f"{duration:8.3f} {count[name]:7.1f} {name[:160]}")
+    return lines
+
+
+def idle_share(events):
+    """Of the time from the first kernel to the last."""
+    busy = sorted((event["ts"], event["ts"] + event["dur"]) for event in events)
     if not busy:
         return None
     covered, end = 0.0, busy[0][0]
@@ -113,9 +129,10 @@ def idle_share(path):
     return 1 - covered / (end - busy[0][0])
 
 
-def measure(name, rounds, seconds, folder, with_traces):
+def measure(name, rounds, seconds, folder, with_traces, kernels_file=None):
     """Lines of Markdown. No round begins that would not end within `seconds`, except the first
-    two. If these take longer already, there are no traces."""
+    two. If these take longer already, there are no traces. Adds the kernels of each arm to
+    `kernels_file`."""
     case = CASES[name]
     began = time.monotonic()
     prepare(case, folder)
@@ -135,7 +152,11 @@ def measure(name, rounds, seconds, folder, with_traces):
     for arm in list(ARMS)[:4] if with_traces else ():
         try:
             run_arm(arm, name, folder, folder / "trace.json")
-            idle[arm] = idle_share(folder / "trace.json")
+            events = on_gpu(folder / "trace.json")
+            idle[arm] = idle_share(events)
+            if kernels_file:
+                with open(kernels_file, "a") as file:
+                    file.write("\n".join([f"{name}, {arm}:", *kernels(events), "", ""]))
         except AssertionError as error:  # what was measured is worth having without
             without += ["", f"No trace of {arm}: {' '.join(str(error).split())[-400:]}"]
 
@@ -181,6 +202,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=float("inf"), help="for each case")
     parser.add_argument("--no-traces", action="store_true")
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--kernels", type=pathlib.Path, help="a file for the times of kernels")
     options = parser.parse_args()
     if ranks.why_not():
         print(f"bench/gpu: skipped: {ranks.why_not()}")
@@ -193,6 +215,7 @@ def main():
                 options.seconds,
                 pathlib.Path(folder),
                 not options.no_traces,
+                options.kernels,
             )
         print("\n".join(lines), flush=True)
         if options.out:

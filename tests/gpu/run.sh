@@ -14,6 +14,7 @@
 #     failures.txt    what failed, in full
 #     logs.tar.gz     all output
 #     state.md, bench.md
+#     kernels.txt     the kernels of a step of each arm of bench
 #
 # MUSTER_BENCH: arguments of bench/gpu/run.py; MUSTER_BENCH_SECONDS: the bound of the part "bench".
 # MUSTER_PYTHON: python3 if not set. MUSTER_GPU_SLOWER=2: all bounds of time are twice as long.
@@ -28,7 +29,7 @@ for part in $parts; do
   exit 2
 done
 mkdir -p "$out"
-rm -f "$out"/{machine,summary,failures}.txt "$out"/{bench,state}.md "$out/logs.tar.gz"
+rm -f "$out"/{machine,summary,failures,kernels}.txt "$out"/{bench,state}.md "$out/logs.tar.gz"
 python="${MUSTER_PYTHON:-python3}"
 slower="${MUSTER_GPU_SLOWER:-1}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/muster-gpu-XXXXXX")"
@@ -174,5 +175,5 @@ measure() {
 has state && measure state 110 bench.gpu.state --seconds 35
 # shellcheck disable=SC2086
 has bench && measure bench "${MUSTER_BENCH_SECONDS:-160}" bench.gpu.run \
-  ${MUSTER_BENCH:---cases gpt2-small --seconds 100}
+  ${MUSTER_BENCH:---cases gpt2-small --seconds 100} --kernels "$out/kernels.txt"
 exit "$status"
