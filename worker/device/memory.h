@@ -47,9 +47,10 @@ at::Tensor PinnedFor(c10::Device device, const at::Tensor& tensor);
 at::Tensor On(c10::Device device, const at::Tensor& tensor);
 
 // A number for each tensor that depends on all of its bytes, for comparisons between ranks whose
-// tensors are on the same kind of device: int64 [tensors], on `device`, where the tensors are. On the
-// CPU it is XXH3 with 64 bits (https://github.com/Cyan4973/xxHash); elsewhere a weighted sum modulo
-// 2^64, which is computed there, with 32 MB of its memory, and which the host does not wait for.
+// tensors are on the same kind of device: int64 [tensors], on `device`, where the tensors are. On
+// the CPU it is XXH3 with 64 bits (https://github.com/Cyan4973/xxHash); elsewhere a weighted sum
+// modulo 2^64, which is computed there, with 32 MB of its memory, and which the host does not wait
+// for.
 at::Tensor Hashes(c10::Device device, const std::vector<at::Tensor>& tensors);
 
 // Gives the tensor's storage memory of this size, without values; 0 frees it. The tensor must be
