@@ -244,27 +244,30 @@ TEST_F(ClientTest, WatchSurvivesARestartOfTheCoordinator) {
 
 TEST_F(ClientTest, FollowedMetricsComeOnceEachAlsoOverBrokenStreams) {
   service_.Put(MakeJob("a", v1::Job::RUNNING));
-  const auto add = [this](uint64_t step, bool validation) {
+  const auto add = [this](uint64_t step, const std::string& pass) {
     v1::StepMetrics entry;
     entry.set_step(step);
-    if (validation) entry.mutable_validation()->set_loss(1);
+    if (pass == "v") entry.mutable_validation()->set_loss(1);
+    if (pass == "t") entry.mutable_test()->set_loss(1);
     service_.AddStep("a", entry);
   };
-  add(0, true);
+  add(0, "v");
   std::vector<std::string> seen;
   // Each entry is followed by a break, and only then by the next one: also between a step and the
   // pass after it. An entry that never comes must not be waited for without end.
   const absl::Status status = client_->Metrics(
       "a", /*follow=*/true, {.timeout = absl::Seconds(30)}, [&](const v1::StepMetrics& entry) {
-        seen.push_back(absl::StrCat(entry.has_validation() ? "v" : "", entry.step()));
+        const char* kind = entry.has_validation() ? "v" : entry.has_test() ? "t" : "";
+        seen.push_back(absl::StrCat(kind, entry.step()));
         service_.BreakStreams();
-        if (seen.back() == "v0") add(1, false);
-        if (seen.back() == "1") add(1, true);
-        if (seen.back() == "v1") add(2, false);
+        if (seen.back() == "v0") add(1, "");
+        if (seen.back() == "1") add(1, "t");
+        if (seen.back() == "t1") add(1, "v");
+        if (seen.back() == "v1") add(2, "");
         if (seen.back() == "2") service_.Put(MakeJob("a", v1::Job::SUCCEEDED, 2));
       });
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_THAT(seen, ElementsAre("v0", "1", "v1", "2"));
+  EXPECT_THAT(seen, ElementsAre("v0", "1", "t1", "v1", "2"));
 }
 
 TEST_F(ClientTest, MetricsWithoutFollowEndWithWhatThereIs) {

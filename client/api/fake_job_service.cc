@@ -267,9 +267,10 @@ grpc::Status FakeJobService::StreamMetrics(grpc::ServerContext* context,
     if (era_ != era) return end_of_era_;
     if (steps_[id].size() <= sent) return grpc::Status::OK;
     const v1::StepMetrics& entry = steps_[id][sent];
-    const bool wanted = entry.has_validation() ? entry.step() >= request->from_validation()
-                                               : entry.step() >= request->from_step();
-    if (wanted) writer->Write(entry);
+    const uint64_t from = entry.has_validation() ? request->from_validation()
+                          : entry.has_test()     ? request->from_test()
+                                                 : request->from_step();
+    if (entry.step() >= from) writer->Write(entry);
   }
 }
 

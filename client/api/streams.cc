@@ -1,4 +1,6 @@
 // The calls that follow a job, and how they survive a broken connection.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/api/client.h"
@@ -101,13 +103,18 @@ absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
   request.set_follow(follow);
   request.set_from_step(1);
   request.set_from_validation(0);
+  request.set_from_test(0);
   return ReadStream<v1::StepMetrics>(
       options, deadline,
       [&](grpc::ClientContext* context) { return stub_->StreamMetrics(context, request); },
       [&](const v1::StepMetrics& next) {
         request.set_from_step(next.step() + 1);
-        // The validation pass after this step has not been received yet.
-        request.set_from_validation(next.has_validation() ? next.step() + 1 : next.step());
+        // Passes after this step that have not been received may still come.
+        const auto from = [&next](uint64_t before, bool received) {
+          return received ? next.step() + 1 : std::max(before, next.step());
+        };
+        request.set_from_validation(from(request.from_validation(), next.has_validation()));
+        request.set_from_test(from(request.from_test(), next.has_test()));
         entry(next);
         return true;
       },

@@ -65,7 +65,7 @@ ExitCode Metrics(Console* console, const MetricsOptions& options) {
 void AddMetrics(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<MetricsOptions>();
   CLI::App* command = app->add_subcommand(
-      "metrics", "Show the measurements of each step and validation pass (docs/metrics.md)");
+      "metrics", "Show the measurements of each step, validation and test (docs/metrics.md)");
   command->add_option("JOB", options->job, "The job's id")->required();
   command->add_flag("-f,--follow", options->follow, "Continue until the job ends");
   AddCommonOptions(command, console, options.get(), /*with_csv=*/true);

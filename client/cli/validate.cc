@@ -1,4 +1,5 @@
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
@@ -49,6 +50,11 @@ v1::ValidateJobResponse Check(client::MusterClient* client, const jobfile::JobFi
   return response;
 }
 
+std::string LengthOf(const v1::JobSpec& spec) {
+  const auto steps = jobspec::TotalSteps(spec);
+  return steps.has_value() ? absl::StrCat(*steps, " steps") : "steps as the data give";
+}
+
 struct ValidateOptions : CommonOptions, JobFileOptions {};
 
 ExitCode Validate(Console* console, const ValidateOptions& options) {
@@ -78,8 +84,8 @@ ExitCode Validate(Console* console, const ValidateOptions& options) {
   if (!refusal.empty()) return FailWith(console, refusal, kUsage);
   if (!IsDocument(options.output)) {
     console->out << file->name << ": good: job " << response.resolved().name() << ", "
-                 << response.resolved().world_size() << " ranks, "
-                 << jobspec::TotalSteps(response.resolved()) << " steps\n";
+                 << response.resolved().world_size() << " ranks, " << LengthOf(response.resolved())
+                 << "\n";
   }
   return kDone;
 }

@@ -144,7 +144,8 @@ seed:
           "order, "
           "last\n"
           "job.yaml:11: clip_grad_norm: found 'yes'; allowed: a finite number\n"
-          "job.yaml:12: stages[0].validate: only one of fit, validate is allowed, and line 12 has "
+          "job.yaml:12: stages[0].validate: only one of fit, validate, test is allowed, and line "
+          "12 has "
           "fit\n"
           "job.yaml:13: seed: has no value; allowed: a whole number from 0 to "
           "18446744073709551615");

@@ -12,6 +12,7 @@
 #include "common/jobspec/fields.h"
 #include "common/jobspec/rules.h"
 #include "common/jobspec/start.h"
+#include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobfile {
 namespace {
@@ -32,6 +33,16 @@ std::vector<std::string> FieldNames(const Descriptor& type) {
   return names;
 }
 
+// Whether it is what a job file says of a stage.
+bool IsOfAStage(const Descriptor& type) {
+  const Descriptor& stage = *v1::StageSpec::descriptor();
+  if (&type == &stage) return true;
+  for (int i = 0; i < stage.field_count(); ++i) {
+    if (stage.field(i)->message_type() == &type) return true;
+  }
+  return false;
+}
+
 // A field without a value: allowed for messages and lists.
 bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
 
@@ -44,6 +55,14 @@ int LineOf(const YAML::Node& node, int otherwise) {
 std::string UnknownKey(const std::string& name, const Descriptor& type, std::string* near) {
   const std::vector<std::string> names = FieldNames(type);
   std::string problem = "unknown key";
+  if (IsOfAStage(type) && v1::JobSpec::descriptor()->FindFieldByName(name) != nullptr) {
+    absl::StrAppend(&problem, "; ", name,
+                    " is a key of the job: its stages share one model, one strategy and one "
+                    "optimizer, which are made once and never replaced or wrapped again; another ",
+                    name,
+                    " needs another job, which can begin with the weights of this one "
+                    "(start.checkpoint)");
+  }
   *near = NearName(name, names);
   if (!near->empty()) absl::StrAppend(&problem, "; did you mean ", *near, "?");
   if (names.empty()) {

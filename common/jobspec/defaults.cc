@@ -31,7 +31,7 @@ void ResolveModel(v1::ModelSpec* model) {
 }
 
 // A schedule that ends at total_steps. Without a fit stage there is nothing to schedule, and no
-// default either.
+// default either. Where the number of steps is not known yet, the ranks give the schedule its end.
 template <typename Schedule>
 void ResolveTotalSteps(uint64_t fit_steps, Schedule* schedule) {
   if (!schedule->has_total_steps() && fit_steps > 0) schedule->set_total_steps(Clamp(fit_steps));
@@ -65,16 +65,26 @@ void ResolveUnevenInputs(v1::JobSpec* spec) {
 
 }  // namespace
 
-uint64_t TotalSteps(const v1::JobSpec& spec) {
+bool Trains(const v1::JobSpec& spec) {
+  return std::any_of(spec.stages().begin(), spec.stages().end(),
+                     [](const v1::StageSpec& stage) { return stage.has_fit(); });
+}
+
+std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec) {
   uint64_t steps = 0;
-  for (const v1::StageSpec& stage : spec.stages()) steps += stage.fit().steps();
+  for (const v1::StageSpec& stage : spec.stages()) {
+    if (stage.fit().has_epochs()) return std::nullopt;
+    steps += stage.fit().steps();
+  }
   return steps;
 }
 
 v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   // First the defaults that depend on other fields.
   if (spec.has_model()) ResolveModel(spec.mutable_model());
-  if (spec.has_schedule()) ResolveSchedule(TotalSteps(spec), spec.mutable_schedule());
+  if (spec.has_schedule()) {
+    ResolveSchedule(TotalSteps(spec).value_or(0), spec.mutable_schedule());
+  }
   if (spec.precision() == v1::JobSpec::FLOAT16) spec.mutable_loss_scale();
   // Whether a plug-in has a loss of its own is not known here.
   if (!spec.has_loss() && !spec.model().has_plugin()) spec.mutable_loss()->mutable_cross_entropy();

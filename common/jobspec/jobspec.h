@@ -5,6 +5,7 @@
 #define MUSTER_COMMON_JOBSPEC_JOBSPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "proto/muster/v1/error.pb.h"
@@ -22,8 +23,16 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec);
 // spec with or without its defaults. Reads no file.
 v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);
 
-// The number of optimizer steps of all fit stages.
-uint64_t TotalSteps(const v1::JobSpec& spec);
+// Whether the job has a fit stage.
+bool Trains(const v1::JobSpec& spec);
+
+// The number of optimizer steps of all fit stages. Absent if a stage counts in epochs: then only
+// who has opened the data knows the number.
+std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec);
+
+// For a job whose TotalSteps is absent, once the number is known: the problems that ValidateSpec
+// finds in other jobs by this number.
+v1::SpecProblems ValidateSteps(const v1::JobSpec& spec, uint64_t total_steps);
 
 // One line per problem: "path: message", or "file:line: path: message" if the problem has a line
 // and `file` is given, or "source: path: message" if it has a source (without the path if the

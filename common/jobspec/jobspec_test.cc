@@ -202,10 +202,20 @@ INSTANTIATE_TEST_SUITE_P(
                s->clear_schedule();
                s->mutable_stages(0)->mutable_fit()->set_steps(0);
              },
-             "stages[0].fit.steps", "is missing or 0"},
+             "stages[0].fit.steps", "found 0; allowed: 1 or more"},
+        Case{"NoLength",
+             [](auto* s) {
+               s->clear_schedule();
+               s->mutable_stages(0)->mutable_fit()->clear_length();
+             },
+             "stages[0].fit", "nothing is chosen; allowed is one of: steps, epochs"},
+        Case{"NoEpochs", [](auto* s) { s->mutable_stages(0)->mutable_fit()->set_epochs(0); },
+             "stages[0].fit.epochs", "found 0; allowed: 1 to"},
+        Case{"NoTestData", [](auto* s) { s->add_stages()->mutable_test(); }, "data.test",
+             "is missing, but stages[2].test needs it"},
         Case{"NoStage", [](auto* s) { s->clear_stages(); }, "stages", "is missing or empty"},
         Case{"NoKindOfStage", [](auto* s) { s->add_stages(); }, "stages[2]",
-             "one of: fit, validate"},
+             "one of: fit, validate, test"},
         Case{"Keep", [](auto* s) { s->mutable_checkpoint()->set_keep(0); }, "checkpoint.keep",
              "found 0; allowed: 1 or more"},
         Case{"NoDirectory", [](auto* s) { s->mutable_checkpoint()->clear_directory(); },
@@ -255,6 +265,39 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoExport", [](auto* s) { s->mutable_export_()->clear_path(); }, "export.path",
              "is missing"}),
     [](const auto& info) { return info.param.name; });
+
+// 100 steps that are given, and an unknown number.
+v1::JobSpec ByEpochs() {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  spec.add_stages()->mutable_fit()->set_epochs(2);
+  return spec;
+}
+
+TEST(TotalSteps, AreNotKnownOfAJobThatCountsInEpochs) {
+  EXPECT_EQ(TotalSteps(Parse(kGpt2Job)), 100u);
+  EXPECT_EQ(TotalSteps(ByEpochs()), std::nullopt);
+  EXPECT_TRUE(Trains(ByEpochs()));
+  v1::JobSpec tests;
+  tests.add_stages()->mutable_test();
+  EXPECT_FALSE(Trains(tests));
+  EXPECT_EQ(TotalSteps(tests), 0u);
+}
+
+TEST(ValidateSteps, FindsWhatOnlyTheNumberOfStepsShows) {
+  v1::JobSpec spec = ByEpochs();
+  Cosine(&spec)->set_warmup_steps(150);
+  spec.mutable_profile()->set_directory("/d");
+  spec.mutable_profile()->add_steps(400);
+  spec = ResolveDefaults(spec);
+  EXPECT_FALSE(spec.schedule().warmup_cosine().has_total_steps()) << "the ranks know it";
+  const v1::SpecProblems known = ValidateSpec(spec);
+  EXPECT_TRUE(known.problems().empty()) << FormatProblems(known);
+  EXPECT_TRUE(ValidateSteps(spec, 400).problems().empty());
+  const v1::SpecProblems problems = ValidateSteps(spec, 140);
+  ASSERT_EQ(problems.problems_size(), 2);
+  EXPECT_EQ(problems.problems(0).path(), "schedule.warmup_cosine.warmup_steps");
+  EXPECT_EQ(problems.problems(1).path(), "profile.steps[0]");
+}
 
 TEST(FormatProblems, NamesFileAndLineWhereKnown) {
   v1::SpecProblems problems;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -31,14 +32,20 @@ class Validator {
     Weights();
     ValidateData(spec_, &problems_);
     ValidateOptimizer(spec_, &problems_);
-    ValidateSchedule(spec_, &problems_);
+    ValidateSchedule(spec_, TotalSteps(spec_).value_or(0), &problems_);
     ValidatePrecision(spec_, &problems_);
     Loss();
     Stages();
-    Profile();
+    Profile(TotalSteps(spec_));
     UnevenInputs();
     Collectives();
     Start();
+    return problems_.problems();
+  }
+
+  v1::SpecProblems Run(uint64_t total_steps) {
+    ValidateSchedule(spec_, total_steps, &problems_);
+    Profile(total_steps);
     return problems_.problems();
   }
 
@@ -162,7 +169,7 @@ class Validator {
       width = (width + 1) / 2;
     }
     const bool one_pixel = height == 1 && width == 1;
-    if (one_pixel && TotalSteps(spec_) > 0 && spec_.batch().per_rank() == 1) {
+    if (one_pixel && Trains(spec_) && spec_.batch().per_rank() == 1) {
       Add("batch.per_rank",
           "found 1; allowed: 2 or more, because BatchNorm in the last stage of model.convnet, "
           "where an "
@@ -183,14 +190,16 @@ class Validator {
                      "for all, and no rank would ever be without input; allowed: uneven"));
   }
 
-  void Profile() {
+  // `steps`: of all fit stages, if it is known.
+  void Profile(std::optional<uint64_t> steps) {
     if (!spec_.has_profile()) return;
-    const uint64_t steps = TotalSteps(spec_);
     if (steps == 0) Add("profile", "has no steps to record; allowed: with a stage fit");
+    if (steps.value_or(0) == 0) return;
     for (int i = 0; i < spec_.profile().steps_size(); ++i) {
       const uint64_t step = spec_.profile().steps(i);
-      if (steps == 0 || step <= steps) continue;
-      Add(ElementPath("profile.steps", i), absl::StrCat("found ", step, "; allowed: 1 to ", steps));
+      if (step <= *steps) continue;
+      Add(ElementPath("profile.steps", i),
+          absl::StrCat("found ", step, "; allowed: 1 to ", *steps));
     }
   }
 
@@ -217,22 +226,25 @@ class Validator {
     }
   }
 
+  // A stage that evaluates needs its data set.
+  void NeedsData(const char* data, bool has_data, const std::string& stage) {
+    if (!has_data) Add(data, absl::StrCat("is missing, but ", stage, " needs it"));
+  }
+
   void Stages() {
-    bool fits = false;
+    const v1::DataSpec& data = spec_.data();
     for (int i = 0; i < spec_.stages_size(); ++i) {
       const std::string path = ElementPath("stages", i);
       const v1::StageSpec& stage = spec_.stages(i);
-      if (stage.has_fit()) {
-        fits = true;
-        if (stage.fit().validate_every() > 0 && !spec_.data().has_validate()) {
-          Add("data.validate",
-              absl::StrCat("is missing, but ", path, ".fit.validate_every needs it"));
-        }
-      } else if (stage.has_validate() && !spec_.data().has_validate()) {
-        Add("data.validate", absl::StrCat("is missing, but ", path, ".validate needs it"));
+      if (stage.fit().validate_every() > 0) {
+        NeedsData("data.validate", data.has_validate(), path + ".fit.validate_every");
       }
+      if (stage.has_validate()) {
+        NeedsData("data.validate", data.has_validate(), path + ".validate");
+      }
+      if (stage.has_test()) NeedsData("data.test", data.has_test(), path + ".test");
     }
-    if (!fits) return;
+    if (!Trains(spec_)) return;
     if (!spec_.data().has_train()) Add("data.train", "is missing, but the stage fit needs it");
     if (!spec_.has_optimizer()) {
       const auto* kind = v1::OptimizerSpec::descriptor()->FindOneofByName("kind");
@@ -248,6 +260,10 @@ class Validator {
 }  // namespace
 
 v1::SpecProblems ValidateSpec(const v1::JobSpec& spec) { return Validator(spec).Run(); }
+
+v1::SpecProblems ValidateSteps(const v1::JobSpec& spec, uint64_t total_steps) {
+  return Validator(spec).Run(total_steps);
+}
 
 std::string FormatProblems(const v1::SpecProblems& problems, const std::string& file) {
   std::string text;

@@ -124,6 +124,7 @@ void ValidateData(const v1::JobSpec& spec, ProblemList* problems) {
   DataValidator validator(spec, problems);
   if (spec.data().has_train()) validator.DataSet("data.train", spec.data().train());
   if (spec.data().has_validate()) validator.DataSet("data.validate", spec.data().validate());
+  if (spec.data().has_test()) validator.DataSet("data.test", spec.data().test());
 }
 
 }  // namespace muster::jobspec

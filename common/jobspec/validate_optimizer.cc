@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
-#include "common/jobspec/jobspec.h"
 #include "common/jobspec/rules.h"
 
 namespace muster::jobspec {
@@ -22,7 +21,7 @@ std::string Found(double value, const std::string& allowed) {
   return absl::StrCat("found ", value, "; allowed: ", allowed);
 }
 
-// A warm-up is within the steps of all fit stages; 0: there are none.
+// A warm-up is within the steps of all fit stages; 0: there are none, or they are not known.
 template <typename Schedule>
 void WarmupWithinStages(const std::string& path, const Schedule& schedule, uint64_t fit_steps,
                         ProblemList* problems, const char* unless = "") {
@@ -131,8 +130,7 @@ void ValidateOptimizer(const v1::JobSpec& spec, ProblemList* problems) {
   }
 }
 
-void ValidateSchedule(const v1::JobSpec& spec, ProblemList* problems) {
-  const uint64_t fit_steps = TotalSteps(spec);
+void ValidateSchedule(const v1::JobSpec& spec, uint64_t fit_steps, ProblemList* problems) {
   const v1::ScheduleSpec& schedule = spec.schedule();
   switch (schedule.kind_case()) {
     case v1::ScheduleSpec::kConstant:

@@ -2,13 +2,16 @@
 #ifndef MUSTER_COMMON_JOBSPEC_VALIDATE_OPTIMIZER_H_
 #define MUSTER_COMMON_JOBSPEC_VALIDATE_OPTIMIZER_H_
 
+#include <cstdint>
+
 #include "common/jobspec/problem_list.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobspec {
 
 void ValidateOptimizer(const v1::JobSpec& spec, ProblemList* problems);
-void ValidateSchedule(const v1::JobSpec& spec, ProblemList* problems);
+// `fit_steps`: those of all fit stages; 0: there are none, or they are not known.
+void ValidateSchedule(const v1::JobSpec& spec, uint64_t fit_steps, ProblemList* problems);
 void ValidatePrecision(const v1::JobSpec& spec, ProblemList* problems);
 
 }  // namespace muster::jobspec

@@ -394,6 +394,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   std::erase_if(batch_.steps, [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.validations,
                 [&](const store::MetricsRow& row) { return row.job_id == job_id; });
+  std::erase_if(batch_.tests, [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.logs, [&](const store::LogRow& row) { return row.job_id == job_id; });
   dirty_.erase(job_id);
   batch_.removed_jobs.push_back(job_id);

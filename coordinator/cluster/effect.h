@@ -78,6 +78,9 @@ struct WelcomeWorker {
   std::vector<jobs::Checkpoint> known_checkpoints;
   bool from_scratch = false;
   std::string start_from;
+  // As in jobs::JobProgress.
+  uint64_t stages_done = 0;
+  uint64_t stages_done_step = 0;
   uint64_t acked_report = 0;
   std::optional<jobs::Rendezvous> rendezvous;
   std::string host;

@@ -109,19 +109,20 @@ struct SlotQuarantine {
   std::string reason;
 };
 
-// The newest worker protocol that this program speaks; it also accepts the three versions before
+// The newest worker protocol that this program speaks; it also accepts the four versions before
 // and the next one. From version 2 on workers carry out the commands of the log. From version 3 on
 // heartbeats are acknowledged, and workers know the preemption notice. From version 4 on they write
 // the optimizer's state to a file, and begin with that of a file, with another job's checkpoint or
 // with a part of a weights file. From version 5 on they write a file for a client to their agent's
-// folder.
-inline constexpr uint32_t kWorkerProtocol = 5;
+// folder. From version 6 on they know stages that test, and that count in epochs.
+inline constexpr uint32_t kWorkerProtocol = 6;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From this version on workers use WorkerWelcome.from_scratch and start_from.
 inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
 inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
 inline constexpr uint32_t kWorkerProtocolOfOptimizerState = 4;
 inline constexpr uint32_t kWorkerProtocolOfDownloads = 5;
+inline constexpr uint32_t kWorkerProtocolOfStages = 6;
 
 struct WorkerHello {
   WorkerId worker;
@@ -149,6 +150,8 @@ struct SessionStarted {
   std::string checkpoint_path;
   // The newest command that this checkpoint has taken in.
   uint64_t last_command = 0;
+  // Optimizer steps of all fit stages. 0: there are none, or the worker does not tell.
+  uint64_t total_steps = 0;
 };
 // The values of a step that the cores use in decisions, and all its measurements.
 struct StepDone {
@@ -166,11 +169,22 @@ struct StageStarted {
   std::string stage;
   uint64_t step = 0;
 };
+// The first so many stages of the job are over.
+struct StageFinished {
+  uint64_t stages_done = 0;
+  uint64_t step = 0;
+};
+// A pass over the data of a stage, or during one that trains.
 struct Validated {
+  enum class Data { kValidation, kTest };
   // The number of steps before the pass.
   uint64_t step = 0;
   // As in StepDone.
   std::string metrics;
+  // The same without counts by class, which may be large: a job's newest pass is stored with each
+  // of its steps.
+  std::string summary;
+  Data data = Data::kValidation;
 };
 struct CheckpointWritten {
   uint64_t step = 0;
@@ -239,10 +253,11 @@ struct Finished {
 };
 struct Report {
   uint64_t sequence = 0;
-  std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
-               CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
-               CheckpointsRemoved, CommandApplied, CommandFinished, TrainabilityReport, RanksJoined,
-               ExportReady, Exported, Notice, Finished, jobs::ReportedFailure>
+  std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted,
+               StageFinished, Validated, CheckpointWritten, CheckpointFailed, CheckpointBad,
+               CheckpointsFound, CheckpointsRemoved, CommandApplied, CommandFinished,
+               TrainabilityReport, RanksJoined, ExportReady, Exported, Notice, Finished,
+               jobs::ReportedFailure>
       what;
 };
 

@@ -91,6 +91,9 @@ void Cluster::TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Ti
 
 void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Time now) {
   job->from_scratch = false;
+  if (started.total_steps > 0) job->fit_steps = started.total_steps;
+  // From another step the session runs again what follows it.
+  if (job->stages_done_step != started.step) job->stages_done = job->stages_done_step = 0;
   for (const std::string& path : jobs::WentOnFrom(job, started.checkpoint_path)) {
     jobs::AddEvent(job, now, "CHECKPOINT_KEPT",
                    absl::StrCat("checkpoint ", path,

@@ -106,7 +106,7 @@ void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
                  },
                  // Nothing: they hold no measurement.
                  [](const OneOf<std::monostate, jobs::Rendezvous, SessionStarted, StageStarted,
-                                CheckpointWritten, CheckpointFailed, CheckpointBad,
+                                StageFinished, CheckpointWritten, CheckpointFailed, CheckpointBad,
                                 CheckpointsFound, CheckpointsRemoved, CommandApplied,
                                 CommandFinished, TrainabilityReport, RanksJoined, ExportReady,
                                 Exported, Notice, Finished, jobs::ReportedFailure> auto&) {},
@@ -146,6 +146,11 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                  [&](const StageStarted& stage) {
                    job->stage = stage.stage;
                    job->step = stage.step;
+                 },
+                 [&](const StageFinished& finished) {
+                   if (rank != 0) return;
+                   job->stages_done = finished.stages_done;
+                   job->stages_done_step = finished.step;
                  },
                  [&](const RanksJoined& joined) {
                    jobs::OnRanksJoined(job, joined.since);
@@ -271,13 +276,16 @@ void Cluster::StoreStep(const std::string& job_id, uint64_t generation, const St
 }
 
 void Cluster::RecordValidation(jobs::Job* job, const Validated& validated) {
-  job->newest_validation = validated.metrics;
+  const bool test = validated.data == Validated::Data::kTest;
+  (test ? job->newest_test : job->newest_validation) = validated.summary;
   StoreValidation(job->id, job->generation, validated);
 }
 
 void Cluster::StoreValidation(const std::string& job_id, uint64_t generation,
                               const Validated& validated) {
-  batch_.validations.push_back({job_id, validated.step, generation, validated.metrics});
+  const bool test = validated.data == Validated::Data::kTest;
+  (test ? batch_.tests : batch_.validations)
+      .push_back({job_id, validated.step, generation, validated.metrics});
   effects_.push_back(StepsChanged{job_id});
 }
 

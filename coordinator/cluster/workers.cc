@@ -46,8 +46,8 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   }
   if (hello.protocol < job->plan.worker_protocol) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-                  "this process is of an older program, which would ignore the job's `start` or "
-                  "`optimizer.state`; update the programs of its node");
+                  "this process is of an older program, which does not know all settings of the "
+                  "job; update the programs of its node");
   }
   const auto replaced = membership_.AttachWorker(id, session, now, hello.protocol);
   if (!replaced.ok()) return replaced.status();
@@ -70,6 +70,8 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
                                           .known_checkpoints = jobs::NotUsable(*job),
                                           .from_scratch = job->from_scratch,
                                           .start_from = job->start_from,
+                                          .stages_done = job->stages_done,
+                                          .stages_done_step = job->stages_done_step,
                                           .acked_report = rank.acked_report,
                                           .rendezvous = job->rendezvous,
                                           .host = rank.host,

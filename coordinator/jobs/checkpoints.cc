@@ -182,6 +182,8 @@ void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   TakeBackStart(job);
   job->from_scratch = from_scratch;
   job->start_from = from;
+  // The stages that are over may have seen another state of the same step.
+  job->stages_done = job->stages_done_step = 0;
   const std::string reason =
       from_scratch ? "the job was told to start again from step 0" : IsToGoOnFrom(from);
   for (Checkpoint& checkpoint : std::exchange(job->checkpoints, {})) {

@@ -41,6 +41,7 @@ struct Plan {
   Device device = Device::kCpu;
   // Of LibTorch, in each rank.
   uint32_t threads = 1;
+  // Of all fit stages. 0: there are none, or only the workers know (JobProgress::fit_steps).
   uint64_t total_steps = 0;
   uint32_t max_restarts = 0;
   uint32_t keep_checkpoints = 3;
@@ -315,10 +316,17 @@ struct JobLife {
 struct JobProgress {
   std::string stage;
   uint64_t step = 0;
-  // v1::StepMetrics of the newest step and of the newest validation pass, serialized; empty: there
-  // is none yet. The cores never look inside.
+  // v1::StepMetrics of the newest step, of the newest validation pass and of the newest test,
+  // serialized; empty: there is none yet. The cores never look inside.
   std::string newest_step;
   std::string newest_validation;
+  std::string newest_test;
+  // Optimizer steps of all fit stages, as a session has told. 0: none has.
+  uint64_t fit_steps = 0;
+  // The first so many stages are over, the newest of them after so many steps. A session that
+  // starts from this step does not run them again.
+  uint64_t stages_done = 0;
+  uint64_t stages_done_step = 0;
   uint64_t skipped_steps = 0;
   uint64_t log_sequence = 0;
 

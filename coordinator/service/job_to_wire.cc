@@ -112,7 +112,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_generation(job.generation);
   out.set_stage(job.stage);
   out.set_step(job.step);
-  out.set_total_steps(job.plan.total_steps);
+  out.set_total_steps(job.plan.total_steps > 0 ? job.plan.total_steps : job.fit_steps);
   SetMetrics(&out, job, cluster);
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {

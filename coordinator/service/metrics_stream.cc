@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "common/status/status.h"
 #include "coordinator/service/wire.h"
@@ -10,41 +11,55 @@
 namespace muster::service {
 
 MetricsPosition StartOf(const v1::StreamMetricsRequest& request) {
-  if (request.has_from_validation()) return {request.from_step(), request.from_validation()};
-  return {request.from_step(), request.from_step() <= 1 ? 0 : request.from_step()};
+  const uint64_t passes = request.from_step() <= 1 ? 0 : request.from_step();
+  return {request.from_step(), request.has_from_validation() ? request.from_validation() : passes,
+          request.has_from_test() ? request.from_test() : passes};
 }
 
 absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                         const std::string& job_id, size_t limit,
                                                         MetricsPosition* position) {
-  ASSIGN_OR_RETURN(const auto steps, store->ReadSteps(job_id, position->step, limit));
-  ASSIGN_OR_RETURN(const auto passes, store->ReadValidations(job_id, position->validation, limit));
+  struct Kind {
+    std::vector<store::MetricsRow> rows;
+    uint64_t* from;
+    absl::StatusOr<v1::StepMetrics> (*to_wire)(const store::MetricsRow& row);
+    size_t next = 0;
+  };
+  // In the order in which rows of one step are sent.
+  Kind kinds[] = {{{}, &position->step, StepToWire},
+                  {{}, &position->validation, ValidationToWire},
+                  {{}, &position->test, TestToWire}};
+  ASSIGN_OR_RETURN(kinds[0].rows, store->ReadSteps(job_id, position->step, limit));
+  ASSIGN_OR_RETURN(kinds[1].rows, store->ReadValidations(job_id, position->validation, limit));
+  ASSIGN_OR_RETURN(kinds[2].rows, store->ReadTests(job_id, position->test, limit));
   // A full page may be followed by more rows of its kind, which come before the rows of the other
-  // page that have later steps.
+  // pages that have later steps.
   uint64_t horizon = std::numeric_limits<uint64_t>::max();
-  if (steps.size() == limit) horizon = std::min(horizon, steps.back().step);
-  if (passes.size() == limit) horizon = std::min(horizon, passes.back().step);
+  for (const Kind& kind : kinds) {
+    if (kind.rows.size() == limit) horizon = std::min(horizon, kind.rows.back().step);
+  }
   std::deque<v1::StepMetrics> page;
-  auto step = steps.begin();
-  auto pass = passes.begin();
-  while (step != steps.end() || pass != passes.end()) {
-    const bool step_is_next =
-        pass == passes.end() || (step != steps.end() && step->step <= pass->step);
-    const store::MetricsRow& row = step_is_next ? *step : *pass;
+  while (true) {
+    Kind* first = nullptr;
+    for (Kind& kind : kinds) {
+      if (kind.next == kind.rows.size()) continue;
+      if (first == nullptr || kind.rows[kind.next].step < first->rows[first->next].step) {
+        first = &kind;
+      }
+    }
+    if (first == nullptr) break;
+    const store::MetricsRow& row = first->rows[first->next++];
     if (row.step > horizon) break;
-    absl::StatusOr<v1::StepMetrics> entry = step_is_next ? StepToWire(row) : PassToWire(row);
+    absl::StatusOr<v1::StepMetrics> entry = first->to_wire(row);
     if (!entry.ok()) {
       if (page.empty()) return entry.status();
       break;  // the entries before it are sent first; the next call returns the error
     }
     page.push_back(*std::move(entry));
-    if (step_is_next) {
-      *position = {row.step + 1, std::max(position->validation, row.step)};
-      ++step;
-    } else {
-      *position = {std::max(position->step, row.step + 1), row.step + 1};
-      ++pass;
-    }
+    // Passes of this step may still come; the step itself comes before its passes.
+    for (const Kind& kind : kinds) *kind.from = std::max(*kind.from, row.step);
+    position->step = std::max(position->step, row.step + 1);
+    *first->from = row.step + 1;
   }
   return page;
 }

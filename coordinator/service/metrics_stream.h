@@ -1,4 +1,4 @@
-// StreamMetrics: a job's steps and validation passes in the order of steps.
+// StreamMetrics: a job's steps, validation passes and tests in the order of steps.
 #ifndef MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
 #define MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
 
@@ -14,16 +14,19 @@
 
 namespace muster::service {
 
-// Where a reader continues: it has read the steps before `step` and the passes before `validation`.
+// Where a reader continues: it has read the steps before `step`, the validation passes before
+// `validation` and the tests before `test`.
 struct MetricsPosition {
   uint64_t step = 0;
   uint64_t validation = 0;
+  uint64_t test = 0;
 };
 MetricsPosition StartOf(const v1::StreamMetricsRequest& request);
 
 // The next entries, at most `limit` of each kind; moves the position to the first entry after them.
-// Each pass comes right after the step that it followed. Rows that are stored later, but lie before
-// the position, are not read any more. DATA_LOSS: the next row is damaged.
+// Each pass comes right after the step that it followed, a validation before a test. Rows that are
+// stored later, but lie before the position, are not read any more. DATA_LOSS: the next row is
+// damaged.
 absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                         const std::string& job_id, size_t limit,
                                                         MetricsPosition* position);

@@ -29,8 +29,13 @@ class ReadMetricsTest : public ::testing::Test {
                                               .metrics = pass.SerializeAsString()}}})
                     .ok());
   }
+  void Test(uint64_t step) {
+    v1::StepMetrics pass;
+    pass.mutable_test();
+    Commit({.tests = {{.job_id = "a", .step = step, .metrics = pass.SerializeAsString()}}});
+  }
   void Commit(const store::Batch& batch) { ASSERT_TRUE(store_.Commit(batch).ok()); }
-  // "3" for a step, "v3" for a pass; everything that can be read now.
+  // "3" for a step, "v3" for a validation pass, "t3" for a test; everything that can be read now.
   std::vector<std::string> Read(size_t limit) {
     std::vector<std::string> all;
     while (true) {
@@ -38,7 +43,8 @@ class ReadMetricsTest : public ::testing::Test {
       EXPECT_TRUE(page.ok()) << page.status();
       if (!page.ok() || page->empty()) return all;
       for (const v1::StepMetrics& entry : *page) {
-        all.push_back(absl::StrCat(entry.has_validation() ? "v" : "", entry.step()));
+        const char* kind = entry.has_validation() ? "v" : entry.has_test() ? "t" : "";
+        all.push_back(absl::StrCat(kind, entry.step()));
       }
     }
   }
@@ -72,6 +78,33 @@ TEST_F(ReadMetricsTest, WhatComesIsReadInTheSameOrder) {
   EXPECT_THAT(Read(10), IsEmpty());
   Step(3);
   EXPECT_THAT(Read(10), ElementsAre("3"));
+}
+
+TEST_F(ReadMetricsTest, ATestComesAfterTheValidationOfItsStepWhateverThePages) {
+  Test(0);
+  for (uint64_t step = 1; step <= 5; ++step) {
+    Step(step);
+    if (step >= 3) Test(step);
+    if (step >= 4) Validation(step);
+  }
+  for (size_t limit = 1; limit <= 6; ++limit) {
+    position_ = {};
+    EXPECT_THAT(Read(limit),
+                ElementsAre("t0", "1", "2", "3", "t3", "4", "v4", "t4", "5", "v5", "t5"))
+        << "limit " << limit;
+  }
+}
+
+TEST_F(ReadMetricsTest, PassesOfOneStepAreReadInTheOrderInWhichTheyCome) {
+  Step(1);
+  EXPECT_THAT(Read(10), ElementsAre("1"));
+  Test(1);
+  EXPECT_THAT(Read(10), ElementsAre("t1"));
+  Validation(1);
+  EXPECT_THAT(Read(10), ElementsAre("v1"));
+  EXPECT_THAT(Read(10), IsEmpty());
+  Step(2);
+  EXPECT_THAT(Read(10), ElementsAre("2"));
 }
 
 TEST_F(ReadMetricsTest, WhatIsComputedAgainIsNotReadAgain) {

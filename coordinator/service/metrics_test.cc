@@ -180,6 +180,32 @@ TEST_F(MetricsTest, DamagedMetricsAreAnErrorOrAWarningAndNeverZeros) {
   EXPECT_THAT(now.warnings(1), testing::HasSubstr("newest validation pass cannot be read"));
 }
 
+TEST_F(MetricsTest, ATestStandsBesideTheValidation) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  ASSERT_TRUE(pair.rank0.Report(Report(kStep1)));
+  ASSERT_TRUE(pair.rank0.Report(Report("validated { step: 1 validation { loss: 2 samples: 3 } }")));
+  ASSERT_TRUE(pair.rank0.Report(
+      Report("validated { step: 1 test { loss: 4 samples: 5 top_k: 5 top_k_accuracy: 0.5 "
+             "classes { targets: 5 } } }")));
+  StopCoordinator();
+  StartCoordinator();
+  const auto entries = Steps("a");
+  ASSERT_EQ(entries.size(), 3);
+  EXPECT_FALSE(entries[1].has_test());
+  EXPECT_FALSE(entries[2].has_validation());
+  EXPECT_EQ(entries[2].test().loss(), 4);
+  EXPECT_EQ(entries[2].test().classes().targets(0), 5u);
+  const v1::Job now = Get("a");
+  EXPECT_EQ(now.validation_loss(), 2);
+  EXPECT_EQ(now.validation().samples(), 3u);
+  EXPECT_EQ(now.test_step(), 1u);
+  EXPECT_EQ(now.test().top_k_accuracy(), 0.5);
+  EXPECT_FALSE(now.test().has_classes()) << "they may be large";
+}
+
 // A further metric needs no change in the coordinator.
 TEST_F(MetricsTest, AMetricThatThisProgramDoesNotKnowReachesClientsAsItIs) {
   constexpr int kFieldOfALaterProgram = 999;
@@ -193,7 +219,7 @@ TEST_F(MetricsTest, AMetricThatThisProgramDoesNotKnowReachesClientsAsItIs) {
       ->MutableUnknownFields(step.mutable_step())
       ->AddVarint(kFieldOfALaterProgram, 7);
   v1::WorkerReport pass = Report("validated { step: 1 validation { loss: 2 samples: 3 } }");
-  v1::Validation* validation = pass.mutable_validated()->mutable_validation();
+  v1::Evaluation* validation = pass.mutable_validated()->mutable_validation();
   validation->GetReflection()
       ->MutableUnknownFields(validation)
       ->AddVarint(kFieldOfALaterProgram, 8);

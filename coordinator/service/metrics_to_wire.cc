@@ -23,12 +23,14 @@ std::optional<v1::StepMetrics> Parse(const std::string& metrics) {
   return message;
 }
 
-// The row's message; `what` names the row in an error. Clients tell a pass from a step by the field
-// `validation`.
-absl::StatusOr<v1::StepMetrics> Read(const store::MetricsRow& row, bool is_pass,
+// The row's message; `what` names the row in an error. Clients tell a pass from a step by the
+// fields `validation` and `test`.
+enum class Kind { kStep, kValidation, kTest };
+absl::StatusOr<v1::StepMetrics> Read(const store::MetricsRow& row, Kind kind,
                                      const std::string& what) {
   std::optional<v1::StepMetrics> message = Parse(row.metrics);
-  if (!message.has_value() || message->has_validation() != is_pass) {
+  if (!message.has_value() || message->has_validation() != (kind == Kind::kValidation) ||
+      message->has_test() != (kind == Kind::kTest)) {
     return absl::DataLossError(absl::StrCat("job '", row.job_id, "': the stored metrics of ", what,
                                             " ", row.step,
                                             " cannot be read: the coordinator's database is "
@@ -73,26 +75,39 @@ void SetNewestStep(v1::Job* out, const std::string& metrics) {
   if (step->has_grad_norm()) out->set_grad_norm(step->grad_norm());
 }
 
-void SetNewestPass(v1::Job* out, const std::string& metrics) {
-  const std::optional<v1::StepMetrics> pass = Parse(metrics);
+// Absent: the bytes are damaged, which is told.
+std::optional<v1::StepMetrics> NewestPass(v1::Job* out, const std::string& metrics,
+                                          const std::string& what) {
+  std::optional<v1::StepMetrics> pass = Parse(metrics);
   if (!pass.has_value()) {
-    out->add_warnings(
-        "the metrics of the newest validation pass cannot be read: the coordinator's database is "
-        "damaged");
-    return;
+    out->add_warnings(absl::StrCat("the metrics of the newest ", what,
+                                   " cannot be read: the coordinator's database is damaged"));
   }
-  if (!pass->has_validation()) return;  // there is none yet
-  const v1::Validation& validation = pass->validation();
+  return pass;
+}
+
+void SetNewestValidation(v1::Job* out, const std::string& metrics) {
+  const auto pass = NewestPass(out, metrics, "validation pass");
+  if (!pass.has_value() || !pass->has_validation()) return;  // there is none yet
+  const v1::Evaluation& validation = pass->validation();
   out->set_validation_step(pass->step());
   out->set_validation_loss(validation.loss());
   if (validation.has_accuracy()) out->set_validation_accuracy(validation.accuracy());
   if (validation.has_perplexity()) out->set_validation_perplexity(validation.perplexity());
+  *out->mutable_validation() = validation;
+}
+
+void SetNewestTest(v1::Job* out, const std::string& metrics) {
+  const auto pass = NewestPass(out, metrics, "test");
+  if (!pass.has_value() || !pass->has_test()) return;
+  out->set_test_step(pass->step());
+  *out->mutable_test() = pass->test();
 }
 
 }  // namespace
 
 absl::StatusOr<v1::StepMetrics> StepToWire(const store::MetricsRow& row) {
-  absl::StatusOr<v1::StepMetrics> step = Read(row, /*is_pass=*/false, "step");
+  absl::StatusOr<v1::StepMetrics> step = Read(row, Kind::kStep, "step");
   if (!step.ok()) return step;
   if (const double seconds = Seconds(*step); seconds > 0) {
     step->set_samples_per_second(static_cast<double>(step->samples()) / seconds);
@@ -103,13 +118,18 @@ absl::StatusOr<v1::StepMetrics> StepToWire(const store::MetricsRow& row) {
   return step;
 }
 
-absl::StatusOr<v1::StepMetrics> PassToWire(const store::MetricsRow& row) {
-  return Read(row, /*is_pass=*/true, "the validation pass after step");
+absl::StatusOr<v1::StepMetrics> ValidationToWire(const store::MetricsRow& row) {
+  return Read(row, Kind::kValidation, "the validation pass after step");
+}
+
+absl::StatusOr<v1::StepMetrics> TestToWire(const store::MetricsRow& row) {
+  return Read(row, Kind::kTest, "the test after step");
 }
 
 void SetMetrics(v1::Job* out, const jobs::Job& job, const cluster::Cluster& cluster) {
   SetNewestStep(out, job.newest_step);
-  SetNewestPass(out, job.newest_validation);
+  SetNewestValidation(out, job.newest_validation);
+  SetNewestTest(out, job.newest_test);
   out->set_skipped_steps(job.skipped_steps);
   SetThroughput(out, cluster.NewestSteps(job.id));
 }

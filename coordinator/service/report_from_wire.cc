@@ -11,23 +11,32 @@ namespace muster::service {
 namespace {
 
 cluster::StepDone FromWire(v1::StepMetrics step) {
-  // A step with this field would be taken for a validation pass.
+  // A step with one of these fields would be taken for a pass.
   step.clear_validation();
+  step.clear_test();
   return {step.step(), step.skipped(), step.SerializeAsString()};
 }
 
 cluster::Validated FromWire(const v1::Validated& validated) {
   v1::StepMetrics metrics;
   metrics.set_step(validated.step());
-  v1::Validation& validation = *metrics.mutable_validation();
-  validation = validated.validation();
-  if (!validated.has_validation()) {
-    validation.set_loss(validated.loss());
-    validation.set_samples(validated.samples());
-    if (validated.has_accuracy()) validation.set_accuracy(validated.accuracy());
-    if (validated.has_perplexity()) validation.set_perplexity(validated.perplexity());
+  const bool test = validated.has_test();
+  v1::Evaluation& pass = test ? *metrics.mutable_test() : *metrics.mutable_validation();
+  pass = test ? validated.test() : validated.validation();
+  if (!test && !validated.has_validation()) {
+    pass.set_loss(validated.loss());
+    pass.set_samples(validated.samples());
+    if (validated.has_accuracy()) pass.set_accuracy(validated.accuracy());
+    if (validated.has_perplexity()) pass.set_perplexity(validated.perplexity());
   }
-  return {validated.step(), metrics.SerializeAsString()};
+  using Data = cluster::Validated::Data;
+  cluster::Validated result{.step = validated.step(),
+                            .metrics = metrics.SerializeAsString(),
+                            .summary = "",
+                            .data = test ? Data::kTest : Data::kValidation};
+  pass.clear_classes();
+  result.summary = metrics.SerializeAsString();
+  return result;
 }
 
 cluster::CheckpointWritten FromWire(const v1::CheckpointWritten& written) {
@@ -88,9 +97,9 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what = jobs::Rendezvous{report.rendezvous().host(), report.rendezvous().port()};
       break;
     case v1::WorkerReport::kSessionStarted:
-      result.what = cluster::SessionStarted{report.session_started().step(),
-                                            report.session_started().checkpoint_path(),
-                                            report.session_started().last_command()};
+      result.what = cluster::SessionStarted{
+          report.session_started().step(), report.session_started().checkpoint_path(),
+          report.session_started().last_command(), report.session_started().total_steps()};
       break;
     case v1::WorkerReport::kStep:
       result.what = FromWire(report.step());
@@ -98,6 +107,10 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
     case v1::WorkerReport::kStageStarted:
       result.what =
           cluster::StageStarted{report.stage_started().stage(), report.stage_started().step()};
+      break;
+    case v1::WorkerReport::kStageFinished:
+      result.what = cluster::StageFinished{report.stage_finished().stages_done(),
+                                           report.stage_finished().step()};
       break;
     case v1::WorkerReport::kValidated:
       result.what = FromWire(report.validated());

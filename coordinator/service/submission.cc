@@ -144,7 +144,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
           .plan = {.world_size = spec.world_size(),
                    .device = DeviceOf(spec),
                    .threads = spec.threads(),
-                   .total_steps = jobspec::TotalSteps(spec),
+                   .total_steps = jobspec::TotalSteps(spec).value_or(0),
                    .max_restarts = spec.restart().max_restarts(),
                    .keep_checkpoints = spec.checkpoint().keep(),
                    .priority = spec.priority(),

@@ -100,6 +100,8 @@ struct WorkerOrderToWire {
     }
     message->set_from_scratch(welcome.from_scratch);
     message->set_start_from(welcome.start_from);
+    message->set_stages_done(static_cast<uint32_t>(welcome.stages_done));
+    message->set_stages_done_step(welcome.stages_done_step);
     message->set_acked_sequence(welcome.acked_report);
     if (welcome.rendezvous.has_value()) Set(message->mutable_rendezvous(), *welcome.rendezvous);
     message->set_host(welcome.host);

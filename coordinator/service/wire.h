@@ -42,10 +42,11 @@ cluster::Report FromWire(const v1::WorkerReport& report);
 void Set(google::protobuf::Timestamp* out, absl::Time value);
 v1::AgentDirective ToWire(const cluster::AgentOrder& order);
 v1::WorkerDirective ToWire(const cluster::WorkerOrder& order);
-// A step with the rates that follow from its measurements, and a validation pass. DATA_LOSS: the
-// row is damaged; the message names the job and the step.
+// A step with the rates that follow from its measurements, a validation pass, and a test.
+// DATA_LOSS: the row is damaged; the message names the job and the step.
 absl::StatusOr<v1::StepMetrics> StepToWire(const store::MetricsRow& row);
-absl::StatusOr<v1::StepMetrics> PassToWire(const store::MetricsRow& row);
+absl::StatusOr<v1::StepMetrics> ValidationToWire(const store::MetricsRow& row);
+absl::StatusOr<v1::StepMetrics> TestToWire(const store::MetricsRow& row);
 v1::LogLine ToWire(const store::LogRow& line);
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
 // A command of the job as clients see it.

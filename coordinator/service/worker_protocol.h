@@ -20,6 +20,11 @@ inline uint32_t WorkerProtocolOf(const v1::JobSpec& spec) {
         return group.has_lr() || group.betas_size() > 0 || group.has_eps() ||
                group.has_momentum() || group.has_optimizer();
       });
+  const auto& stages = spec.stages();
+  const bool stages_are_newer = std::any_of(
+      stages.begin(), stages.end(),
+      [](const v1::StageSpec& stage) { return stage.has_test() || stage.fit().has_epochs(); });
+  if (stages_are_newer) return cluster::kWorkerProtocolOfStages;
   const bool newer = begins_with_state || groups_have_more || spec.optimizer().has_adadelta();
   return newer ? cluster::kWorkerProtocolOfOptimizerState : 0;
 }

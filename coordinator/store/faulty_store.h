@@ -45,8 +45,7 @@ class FaultyStore : public Store {
   absl::Status Commit(const Batch& batch) override {
     ++commits_;
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](bool* hangs) { return !*hangs; }, &hangs_));
+    mutex_.Await(absl::Condition(+[](bool* hangs) { return !*hangs; }, &hangs_));
     if (!fault_.ok()) return fault_;
     if (const absl::Status status = store_->Commit(batch); !status.ok()) return status;
     return fault_afterwards_;
@@ -64,6 +63,10 @@ class FaultyStore : public Store {
                                                           uint64_t from_step,
                                                           size_t limit) override {
     return store_->ReadValidations(job_id, from_step, limit);
+  }
+  absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id, uint64_t from_step,
+                                                    size_t limit) override {
+    return store_->ReadTests(job_id, from_step, limit);
   }
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank,

@@ -57,7 +57,8 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
     jobs_.erase(id);
     logs_.erase(id);
     steps_.erase(id);
-    passes_.erase(id);
+    validations_.erase(id);
+    tests_.erase(id);
   }
   for (const std::string& id : batch.removed_requests) requests_.erase(id);
   last_number_ = std::max(last_number_, batch.last_number);
@@ -85,7 +86,8 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const NodeMarkRow& row : batch.node_marks) node_marks_[row.node] = row;
   for (const RequestRow& row : batch.requests) requests_[row.request_id] = row;
   for (const MetricsRow& row : batch.steps) WriteStep(row);
-  for (const MetricsRow& row : batch.validations) WriteValidation(row);
+  for (const MetricsRow& row : batch.validations) WritePass(row, &validations_[row.job_id]);
+  for (const MetricsRow& row : batch.tests) WritePass(row, &tests_[row.job_id]);
   for (const LogRow& row : batch.logs) {
     auto& lines = logs_[row.job_id];
     lines[row.sequence] = row;
@@ -101,13 +103,14 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
 
 void MemoryStore::WriteStep(const MetricsRow& row) {
   auto& steps = steps_[row.job_id];
-  auto& passes = passes_[row.job_id];
   std::erase_if(steps, [&](const auto& kept) {
     return kept.first > row.step && kept.second.generation < row.generation;
   });
-  std::erase_if(passes, [&](const auto& kept) {
-    return kept.first >= row.step && kept.second.row.generation < row.generation;
-  });
+  for (Passes* passes : {&validations_[row.job_id], &tests_[row.job_id]}) {
+    std::erase_if(*passes, [&](const auto& kept) {
+      return kept.first >= row.step && kept.second.row.generation < row.generation;
+    });
+  }
   if (IsLate(row.job_id, row.step, row.generation)) return;
   steps[row.step] = row;
   const uint64_t newest = steps.rbegin()->first;
@@ -123,17 +126,26 @@ bool MemoryStore::IsLate(const std::string& job_id, uint64_t step, uint64_t gene
                      [&](const auto& kept) { return kept.second.generation > generation; });
 }
 
-void MemoryStore::WriteValidation(const MetricsRow& row) {
-  auto& passes = passes_[row.job_id];
-  const auto next = passes.lower_bound(row.step);
-  const uint64_t number = next == passes.begin() ? 1 : std::prev(next)->second.number + 1;
+void MemoryStore::WritePass(const MetricsRow& row, Passes* passes) {
+  const auto next = passes->lower_bound(row.step);
+  const uint64_t number = next == passes->begin() ? 1 : std::prev(next)->second.number + 1;
   if (IsLate(row.job_id, row.step, row.generation)) return;
-  passes[row.step] = {number, row};
+  (*passes)[row.step] = {number, row};
   uint64_t newest = 0;
-  for (const auto& [step, pass] : passes) newest = std::max(newest, pass.number);
-  std::erase_if(passes, [&](const auto& kept) {
+  for (const auto& [step, pass] : *passes) newest = std::max(newest, pass.number);
+  std::erase_if(*passes, [&](const auto& kept) {
     return !metrics::Keeps(kept.second.number, newest, options_.kept_metrics);
   });
+}
+
+std::vector<MetricsRow> MemoryStore::RowsOf(const Passes& passes, uint64_t from_step,
+                                            size_t limit) {
+  std::vector<MetricsRow> rows;
+  for (auto pass = passes.lower_bound(from_step); pass != passes.end() && rows.size() < limit;
+       ++pass) {
+    rows.push_back(pass->second.row);
+  }
+  return rows;
 }
 
 absl::StatusOr<Image> MemoryStore::Load() {
@@ -161,13 +173,12 @@ absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadSteps(const std::string
 absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadValidations(const std::string& job_id,
                                                                      uint64_t from_step,
                                                                      size_t limit) {
-  std::vector<MetricsRow> rows;
-  const auto& passes = passes_[job_id];
-  for (auto pass = passes.lower_bound(from_step); pass != passes.end() && rows.size() < limit;
-       ++pass) {
-    rows.push_back(pass->second.row);
-  }
-  return rows;
+  return RowsOf(validations_[job_id], from_step, limit);
+}
+
+absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadTests(const std::string& job_id,
+                                                               uint64_t from_step, size_t limit) {
+  return RowsOf(tests_[job_id], from_step, limit);
 }
 
 absl::StatusOr<std::vector<LogRow>> MemoryStore::ReadLogs(const std::string& job_id,

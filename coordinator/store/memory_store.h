@@ -25,12 +25,20 @@ class MemoryStore : public Store {
   absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
                                                           uint64_t from_step,
                                                           size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id, uint64_t from_step,
+                                                    size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
  private:
   void WriteStep(const MetricsRow& row);
-  void WriteValidation(const MetricsRow& row);
+  struct Pass {
+    uint64_t number = 0;
+    MetricsRow row;
+  };
+  using Passes = std::map<uint64_t, Pass>;  // by step
+  void WritePass(const MetricsRow& row, Passes* passes);
+  static std::vector<MetricsRow> RowsOf(const Passes& passes, uint64_t from_step, size_t limit);
   // A newer generation has computed this step or one before it.
   bool IsLate(const std::string& job_id, uint64_t step, uint64_t generation) const;
 
@@ -56,11 +64,9 @@ class MemoryStore : public Store {
   uint64_t last_number_ = 0;
   // By job, then by step.
   std::map<std::string, std::map<uint64_t, MetricsRow>> steps_;
-  struct Pass {
-    uint64_t number = 0;
-    MetricsRow row;
-  };
-  std::map<std::string, std::map<uint64_t, Pass>> passes_;
+  // By job.
+  std::map<std::string, Passes> validations_;
+  std::map<std::string, Passes> tests_;
   std::map<std::string, std::map<uint64_t, LogRow>> logs_;
 };
 

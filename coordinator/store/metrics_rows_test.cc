@@ -67,6 +67,21 @@ TEST_P(StoreTest, AStepThatIsComputedAgainRemovesLaterRows) {
   EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
 }
 
+TEST_P(StoreTest, TestsHaveRowsBesideThoseOfValidationPasses) {
+  ASSERT_TRUE(store()
+                  .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3)},
+                           .validations = {Pass(2, 2)},
+                           .tests = {Pass(2, 20), Pass(3, 30)}})
+                  .ok());
+  kind->Reopen();
+  EXPECT_EQ(*store().ReadTests("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 20), Pass(3, 30)}));
+  EXPECT_EQ(*store().ReadTests("a", 3, 10), (std::vector<MetricsRow>{Pass(3, 30)}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 2)}));
+  // A generation that continues from step 2.
+  ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 31))}}).ok());
+  EXPECT_EQ(*store().ReadTests("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 20)}));
+}
+
 // From an agent's disk: its spool may contain reports that were sent before.
 TEST_P(StoreTest, AStepThatIsReportedTwiceRemovesNothingOfItsOwnGeneration) {
   ASSERT_TRUE(

@@ -54,7 +54,7 @@ void ValidationMetrics(sqlite3_context* context, int, sqlite3_value** values) {
   v1::StepMetrics metrics;
   metrics.set_step(Count(values[0]));
   metrics.set_generation(Count(values[1]));
-  v1::Validation& validation = *metrics.mutable_validation();
+  v1::Evaluation& validation = *metrics.mutable_validation();
   if (Is(values[2])) validation.set_loss(Number(values[2]));
   if (Is(values[3])) validation.set_accuracy(Number(values[3]));
   if (Is(values[4])) validation.set_perplexity(Number(values[4]));

@@ -20,7 +20,7 @@ namespace muster::store {
 //                perplexity, tokens, model_flops_per_second, skipped, loss_scale): a
 //                v1::StepMetrics, serialized
 //   validation_metrics(step, generation, loss, accuracy, perplexity, samples): a v1::StepMetrics
-//                with a v1::Validation, serialized
+//                with a v1::Evaluation, serialized
 // A field whose argument is null is not set; the text 'nan' stands for NaN.
 absl::Status Migrate(sqlite3* db);
 

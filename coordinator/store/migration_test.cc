@@ -234,7 +234,9 @@ TEST(Migration, RowsOfAMissingJobAreIgnored) {
     ASSERT_TRUE(store.ok()) << store.status();
     EXPECT_EQ((*store)->Load()->jobs.size(), jobs);
   }
-  MakeFile(path, "INSERT INTO job_progress VALUES ('gone','',0,x'',x'',0,0);");
+  MakeFile(path,
+           "INSERT INTO job_progress (job_id, stage, step, newest_step, newest_validation, "
+           "skipped_steps, log_sequence) VALUES ('gone','',0,x'',x'',0,0);");
   auto store = SqliteStore::Open(dir.path());
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ((*store)->Load().status().code(), absl::StatusCode::kDataLoss);

@@ -308,6 +308,22 @@ ALTER TABLE checkpoints ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN stall_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN write_us INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // ---- 17: tests; which stages are over, and how many steps those that count in epochs have.
+    R"sql(
+CREATE TABLE tests (
+  job_id TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  pass INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  metrics BLOB NOT NULL,
+  PRIMARY KEY (job_id, step)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tests_by_pass ON tests (job_id, pass);
+ALTER TABLE job_progress ADD COLUMN newest_test BLOB NOT NULL DEFAULT x'';
+ALTER TABLE job_progress ADD COLUMN fit_steps INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job_progress ADD COLUMN stages_done INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job_progress ADD COLUMN stages_done_step INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 // A file of a newer version is refused.

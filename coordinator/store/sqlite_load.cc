@@ -138,15 +138,26 @@ absl::StatusOr<std::vector<MetricsRow>> SqliteStore::ReadSteps(const std::string
   return steps;
 }
 
+template <typename Table>
+absl::StatusOr<std::vector<MetricsRow>> SqliteStore::ReadPasses(const std::string& job_id,
+                                                                uint64_t from_step, size_t limit) {
+  std::vector<MetricsRow> passes;
+  auto rows = Select<Table>("WHERE job_id = ? AND step >= ? ORDER BY step LIMIT ?", job_id,
+                            from_step, static_cast<uint64_t>(limit));
+  while (rows.Next()) passes.push_back(std::get<MetricsRow>(std::move(rows.row())));
+  RETURN_IF_ERROR(Annotate(rows.status(), path_));
+  return passes;
+}
+
 absl::StatusOr<std::vector<MetricsRow>> SqliteStore::ReadValidations(const std::string& job_id,
                                                                      uint64_t from_step,
                                                                      size_t limit) {
-  std::vector<MetricsRow> validations;
-  auto rows = Select<ValidationsTable>("WHERE job_id = ? AND step >= ? ORDER BY step LIMIT ?",
-                                       job_id, from_step, static_cast<uint64_t>(limit));
-  while (rows.Next()) validations.push_back(std::get<MetricsRow>(std::move(rows.row())));
-  RETURN_IF_ERROR(Annotate(rows.status(), path_));
-  return validations;
+  return ReadPasses<ValidationsTable>(job_id, from_step, limit);
+}
+
+absl::StatusOr<std::vector<MetricsRow>> SqliteStore::ReadTests(const std::string& job_id,
+                                                               uint64_t from_step, size_t limit) {
+  return ReadPasses<TestsTable>(job_id, from_step, limit);
 }
 
 absl::StatusOr<std::vector<LogRow>> SqliteStore::ReadLogs(const std::string& job_id,

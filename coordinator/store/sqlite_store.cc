@@ -99,7 +99,8 @@ absl::Status SqliteStore::Commit(const Batch& batch) {
   if (!status.ok()) {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
     steps_.newest.clear();
-    passes_.newest.clear();
+    validations_.newest.clear();
+    tests_.newest.clear();
     newest_generations_.clear();
   }
   return Annotate(status, path_);
@@ -120,14 +121,15 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
     for (const char* table : {"job_life", "job_progress", "ranks", "checkpoints", "failures",
                               "commands", "trainability", "trainability_changes", "attempts",
-                              "steps", "validations", "logs", "events"}) {
+                              "steps", "validations", "tests", "logs", "events"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
               .Bind(id)
               .Run());
     }
     steps_.newest.erase(id);
-    passes_.newest.erase(id);
+    validations_.newest.erase(id);
+    tests_.newest.erase(id);
     newest_generations_.erase(id);
   }
   for (const std::string& id : batch.removed_requests) {
@@ -151,7 +153,12 @@ absl::Status SqliteStore::Write(const Batch& batch) {
   for (const NodeMarkRow& row : batch.node_marks) RETURN_IF_ERROR(PutRow<NodeMarksTable>(row));
   for (const RequestRow& row : batch.requests) RETURN_IF_ERROR(PutRow<RequestsTable>(row));
   for (const MetricsRow& row : batch.steps) RETURN_IF_ERROR(WriteStep(row));
-  for (const MetricsRow& row : batch.validations) RETURN_IF_ERROR(WriteValidation(row));
+  for (const MetricsRow& row : batch.validations) {
+    RETURN_IF_ERROR(WritePass<ValidationsTable>(row, &validations_));
+  }
+  for (const MetricsRow& row : batch.tests) {
+    RETURN_IF_ERROR(WritePass<TestsTable>(row, &tests_));
+  }
   std::map<std::string, uint64_t> newest_line;
   for (const LogRow& row : batch.logs) {
     newest_line[row.job_id] = row.sequence;
@@ -188,13 +195,15 @@ absl::Status SqliteStore::WriteStep(const MetricsRow& row) {
                         .Bind(row.step)
                         .Bind(row.generation)
                         .Run());
-    RETURN_IF_ERROR(
-        Statement(db_, &statements_,
-                  "DELETE FROM validations WHERE job_id = ? AND step >= ? AND generation < ?")
-            .Bind(row.job_id)
-            .Bind(row.step)
-            .Bind(row.generation)
-            .Run());
+    for (const char* passes : {"validations", "tests"}) {
+      RETURN_IF_ERROR(Statement(db_, &statements_,
+                                absl::StrCat("DELETE FROM ", passes,
+                                             " WHERE job_id = ? AND step >= ? AND generation < ?"))
+                          .Bind(row.job_id)
+                          .Bind(row.step)
+                          .Bind(row.generation)
+                          .Run());
+    }
     ASSIGN_OR_RETURN(const bool late, IsLate(row.job_id, row.step, row.generation));
     if (late) return absl::OkStatus();
     ASSIGN_OR_RETURN(newest, Newest(steps_, row.job_id));
@@ -236,22 +245,24 @@ absl::StatusOr<uint64_t> SqliteStore::Newest(const Numbering& numbering,
   return number;
 }
 
-absl::Status SqliteStore::WriteValidation(const MetricsRow& row) {
+template <typename Table>
+absl::Status SqliteStore::WritePass(const MetricsRow& row, Numbering* passes) {
   if (!FollowsAllSteps(row)) {
     ASSIGN_OR_RETURN(const bool late, IsLate(row.job_id, row.step, row.generation));
     if (late) return absl::OkStatus();
   }
   uint64_t pass = 1;
   {
-    Statement before(db_, &statements_,
-                     "SELECT max(pass) FROM validations WHERE job_id = ? AND step < ?");
+    Statement before(
+        db_, &statements_,
+        absl::StrCat("SELECT max(pass) FROM ", passes->table, " WHERE job_id = ? AND step < ?"));
     before.Bind(row.job_id).Bind(row.step);
     if (before.Next() && !before.SkipNull()) pass = before.Uint() + 1;
     RETURN_IF_ERROR(before.status());
   }
-  RETURN_IF_ERROR(PutRow<ValidationsTable>(row, pass));
-  ASSIGN_OR_RETURN(const uint64_t newest, Newest(passes_, row.job_id));
-  return Thin(row.job_id, newest, &passes_);
+  RETURN_IF_ERROR(PutRow<Table>(row, pass));
+  ASSIGN_OR_RETURN(const uint64_t newest, Newest(*passes, row.job_id));
+  return Thin(row.job_id, newest, passes);
 }
 
 absl::Status SqliteStore::Thin(const std::string& job_id, uint64_t newest, Numbering* numbering) {

@@ -42,6 +42,8 @@ class SqliteStore : public Store {
   absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
                                                           uint64_t from_step,
                                                           size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id, uint64_t from_step,
+                                                    size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
@@ -57,7 +59,6 @@ class SqliteStore : public Store {
   absl::Status Remove(const Batch& batch);
   absl::Status Write(const Batch& batch);
   absl::Status WriteStep(const MetricsRow& row);
-  absl::Status WriteValidation(const MetricsRow& row);
   // The table and the column in which the rows of one kind are numbered within a job.
   struct Numbering {
     const char* table;
@@ -66,6 +67,12 @@ class SqliteStore : public Store {
     // does not keep are already deleted.
     std::map<std::string, uint64_t> newest;
   };
+  // Writes a row of a table of passes.
+  template <typename Table>
+  absl::Status WritePass(const MetricsRow& row, Numbering* passes);
+  template <typename Table>
+  absl::StatusOr<std::vector<MetricsRow>> ReadPasses(const std::string& job_id, uint64_t from_step,
+                                                     size_t limit);
   // True if it is known that all stored steps of the job are earlier and of no newer generation.
   bool FollowsAllSteps(const MetricsRow& row) const;
   // Whether a newer generation has computed this step or an earlier one: then the row of this
@@ -94,7 +101,8 @@ class SqliteStore : public Store {
   const std::string path_;
   const StoreOptions options_;
   Numbering steps_{.table = "steps", .column = "step"};
-  Numbering passes_{.table = "validations", .column = "pass"};
+  Numbering validations_{.table = "validations", .column = "pass"};
+  Numbering tests_{.table = "tests", .column = "pass"};
   // The newest generation that has stored a step, for the jobs in steps_.newest.
   std::map<std::string, uint64_t> newest_generations_;
   Ballast ballast_;

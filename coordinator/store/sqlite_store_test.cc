@@ -98,6 +98,7 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   batch.requests = {{.request_id = "r", .fingerprint = "f", .job_id = "a"}};
   batch.steps = {Step(1, 1)};
   batch.validations = {Pass(1, 1)};
+  batch.tests = {Pass(1, 1)};
   batch.logs = {Line(1)};
   batch.events = {Event(1)};
   ASSERT_TRUE((*store)->Commit(batch).ok());
@@ -125,7 +126,7 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   EXPECT_THAT(tables(), testing::UnorderedElementsAre(
                             "jobs", "job_life", "job_progress", "ranks", "checkpoints", "failures",
                             "commands", "trainability", "trainability_changes", "requests", "steps",
-                            "validations", "logs", "events", "attempts"));
+                            "validations", "tests", "logs", "events", "attempts"));
   ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }

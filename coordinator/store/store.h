@@ -68,10 +68,10 @@ struct RequestRow {
   bool operator==(const RequestRow&) const = default;
 };
 
-// The measurements of a step, or of a validation pass.
+// The measurements of a step, or of a pass of validation or of a test.
 struct MetricsRow {
   std::string job_id;
-  // From 1. For a validation pass: the number of steps after which it ran.
+  // From 1. For a pass: the number of steps after which it ran.
   uint64_t step = 0;
   uint64_t generation = 0;
   // v1::StepMetrics, serialized; a store never looks inside.
@@ -157,14 +157,15 @@ struct Batch {
   uint64_t last_number = 0;
   std::vector<RequestRow> requests;
   std::vector<std::string> removed_requests;
-  // Steps in the order in which they arrived; validation passes likewise, each applied after the
-  // step that it followed. Training that continues from a checkpoint replaces what older
-  // generations computed beyond it: a step removes the later steps of older generations, and their
-  // passes that ran after this step or later. It removes nothing of its own generation, which may
-  // report a step twice. A late row of an older generation is stored only if no newer generation
-  // has a step at or before it, and it removes nothing of a newer generation.
+  // Steps in the order in which they arrived; passes of validation and of tests likewise, each
+  // applied after the step that it followed. Training that continues from a checkpoint replaces
+  // what older generations computed beyond it: a step removes the later steps of older generations,
+  // and their passes that ran after this step or later. It removes nothing of its own generation,
+  // which may report a step twice. A late row of an older generation is stored only if no newer
+  // generation has a step at or before it, and it removes nothing of a newer generation.
   std::vector<MetricsRow> steps;
   std::vector<MetricsRow> validations;
+  std::vector<MetricsRow> tests;
   std::vector<LogRow> logs;
   // In the order of their numbers.
   std::vector<EventRow> events;
@@ -172,11 +173,11 @@ struct Batch {
   bool empty() const {
     return jobs.empty() && nodes.empty() && removed_nodes.empty() && node_marks.empty() &&
            removed_jobs.empty() && requests.empty() && removed_requests.empty() && steps.empty() &&
-           validations.empty() && logs.empty() && events.empty();
+           validations.empty() && tests.empty() && logs.empty() && events.empty();
   }
 };
 
-// Everything stored, except steps, validation passes and logs.
+// Everything stored, except steps, passes and logs.
 struct Image {
   // By number.
   std::vector<jobs::Job> jobs;
@@ -188,8 +189,8 @@ struct Image {
 };
 
 struct StoreOptions {
-  // How many steps are kept per job, and how many validation passes; older ones are thinned out
-  // (coordinator/metrics).
+  // How many steps are kept per job, how many validation passes, and how many tests; older ones are
+  // thinned out (coordinator/metrics).
   uint64_t kept_metrics = metrics::kDefaultKept;
 };
 
@@ -224,6 +225,8 @@ class Store {
   virtual absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
                                                                   uint64_t from_step,
                                                                   size_t limit) = 0;
+  virtual absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id,
+                                                            uint64_t from_step, size_t limit) = 0;
   // Lines after `after_sequence`, in order, at most `limit`; if `rank` is given, only its lines.
   virtual absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id,
                                                        uint64_t after_sequence,

@@ -37,8 +37,10 @@ inline std::string Text(const std::string& bytes) {
 }
 inline std::string Text(const char* text) { return Text(std::string(text)); }
 template <typename T>
-requires std::is_integral_v<T> || std::is_enum_v<T>
-inline std::string Text(T value) { return absl::StrCat(static_cast<int64_t>(value)); }
+  requires std::is_integral_v<T> || std::is_enum_v<T>
+inline std::string Text(T value) {
+  return absl::StrCat(static_cast<int64_t>(value));
+}
 inline std::string Text(double value) {
   // Version 13 stored such a number in this way.
   if (std::isnan(value)) return "null";
@@ -106,7 +108,7 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line.As("perplexity", If(step.has_perplexity(), Text(step.perplexity())));
   line.As("grad_norm", If(step.has_grad_norm(), Text(step.grad_norm())));
   const v1::StepMetrics pass = Parse(j.newest_validation);
-  const v1::Validation& v = pass.validation();
+  const v1::Evaluation& v = pass.validation();
   line.As("validation_loss", If(pass.has_validation(), Text(v.loss())));
   line("validation_step", pass.step());
   line.As("validation_accuracy", If(v.has_accuracy(), Text(v.accuracy())));
@@ -217,7 +219,7 @@ inline void DescribeMetrics(Store& store, const std::string& id, Lines* lines) {
     EXPECT_EQ(m.generation(), row.generation);
   }
   for (const MetricsRow& row : *passes) {
-    const v1::Validation v = Parse(row.metrics).validation();
+    const v1::Evaluation v = Parse(row.metrics).validation();
     line.Row("validations", id, row.step);
     line("generation", row.generation)("loss", v.loss())("samples", v.samples());
     line.As("accuracy", If(v.has_accuracy(), Text(v.accuracy())));

@@ -65,6 +65,10 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.step = 17;
   job.newest_step = std::string("\0step", 5);
   job.newest_validation = std::string("\0pass", 5);
+  job.newest_test = std::string("\0test", 5);
+  job.fit_steps = 100;
+  job.stages_done = 2;
+  job.stages_done_step = 11;
   job.skipped_steps = 2;
   job.exported_path = "/out";
   job.export_granted = "/out";
@@ -195,6 +199,10 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.step, b.step);
   EXPECT_EQ(a.newest_step, b.newest_step);
   EXPECT_EQ(a.newest_validation, b.newest_validation);
+  EXPECT_EQ(a.newest_test, b.newest_test);
+  EXPECT_EQ(a.fit_steps, b.fit_steps);
+  EXPECT_EQ(a.stages_done, b.stages_done);
+  EXPECT_EQ(a.stages_done_step, b.stages_done_step);
   EXPECT_EQ(a.skipped_steps, b.skipped_steps);
   EXPECT_EQ(a.exported_path, b.exported_path);
   EXPECT_EQ(a.export_granted, b.export_granted);

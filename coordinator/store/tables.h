@@ -96,6 +96,10 @@ struct JobProgressTable {
     column("step", progress.step);
     column("newest_step", Blob{progress.newest_step});
     column("newest_validation", Blob{progress.newest_validation});
+    column("newest_test", Blob{progress.newest_test});
+    column("fit_steps", progress.fit_steps);
+    column("stages_done", progress.stages_done);
+    column("stages_done_step", progress.stages_done_step);
     column("skipped_steps", progress.skipped_steps);
     column("log_sequence", progress.log_sequence);
   }
@@ -280,6 +284,10 @@ struct ValidationsTable {
     StepsTable::Columns(column, row);
     column("pass", pass);
   }
+};
+
+struct TestsTable : ValidationsTable {
+  static constexpr char kName[] = "tests";
 };
 
 // ---- The cluster.

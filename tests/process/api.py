@@ -95,10 +95,11 @@ class Jobs:
     def metrics(self, job_id, from_step=1, follow=False):
         """An iterator over the StepMetrics of steps."""
         entries = self.entries(job_id, from_step, follow)
-        return (entry for entry in entries if not entry.HasField("validation"))
+        passes = ("validation", "test")
+        return (entry for entry in entries if not any(map(entry.HasField, passes)))
 
     def entries(self, job_id, from_step=1, follow=False):
-        """An iterator over all StepMetrics: of steps, and of validation passes."""
+        """An iterator over all StepMetrics: of steps, and of passes."""
         return self._stub.StreamMetrics(
             job_service_pb2.StreamMetricsRequest(job_id=job_id, from_step=from_step, follow=follow),
             timeout=bound(60),

@@ -247,9 +247,13 @@ train::DivideBy DivideByOf(v1::JoinSpec::DivideBy divide_by) {
 absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
   switch (spec.kind_case()) {
     case v1::StageSpec::kFit:
-      return train::FitStage{spec.fit().steps(), spec.fit().validate_every()};
+      return train::FitStage{.steps = spec.fit().steps(),
+                             .validate_every = spec.fit().validate_every(),
+                             .epochs = spec.fit().epochs()};
     case v1::StageSpec::kValidate:
       return train::ValidateStage{};
+    case v1::StageSpec::kTest:
+      return train::TestStage{};
     case v1::StageSpec::KIND_NOT_SET:
       break;
   }
@@ -291,6 +295,9 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   }
   if (spec.data().has_validate()) {
     ASSIGN_OR_RETURN(job.validate, Data("data.validate", spec.data().validate()));
+  }
+  if (spec.data().has_test()) {
+    ASSIGN_OR_RETURN(job.test, Data("data.test", spec.data().test()));
   }
   ASSIGN_OR_RETURN(job.strategy, Strategy(spec.strategy()));
   if (spec.optimizer().kind_case() != v1::OptimizerSpec::KIND_NOT_SET) {

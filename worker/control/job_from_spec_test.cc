@@ -196,5 +196,18 @@ TEST(JobFromSpec, WithoutTrainingThereIsNoOptimizer) {
   EXPECT_TRUE(std::holds_alternative<train::ValidateStage>(job->stages[0]));
 }
 
+TEST(JobFromSpec, StagesAreThoseOfTheJob) {
+  const train::Job job = JobOf(R"(
+    data { test { safetensors { path: "/d/test.safetensors" } } }
+    schedule { linear {} }
+    stages { test {} } stages { fit { epochs: 3 } })");
+  ASSERT_EQ(job.stages.size(), 3u);
+  EXPECT_TRUE(std::holds_alternative<train::TestStage>(job.stages[1]));
+  EXPECT_EQ(std::get<train::FitStage>(job.stages[0]).epochs, 0);
+  EXPECT_EQ(std::get<train::FitStage>(job.stages[2]).epochs, 3);
+  EXPECT_TRUE(job.test.has_value());
+  EXPECT_EQ(std::get<optim::Linear>(job.schedule).total_steps, 0) << "the session knows it";
+}
+
 }  // namespace
 }  // namespace muster::control

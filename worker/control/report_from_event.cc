@@ -31,10 +31,15 @@ void Set(v1::TrainabilityChange* out, const train::TrainabilityChange& change) {
   out->set_seconds(change.seconds);
 }
 
-// Sends the numbers twice: a musterd that does not know `validation` reads the other fields.
+// Sends the numbers of a validation twice: a musterd that does not know `validation` reads the
+// other fields.
 void Set(v1::Validated* out, const v1::StepMetrics& pass) {
-  const v1::Validation& validation = pass.validation();
   out->set_step(pass.step());
+  if (pass.has_test()) {
+    *out->mutable_test() = pass.test();
+    return;
+  }
+  const v1::Evaluation& validation = pass.validation();
   *out->mutable_validation() = validation;
   out->set_loss(validation.loss());
   out->set_samples(validation.samples());
@@ -51,6 +56,7 @@ struct Fill {
     report.mutable_session_started()->set_step(event.step);
     report.mutable_session_started()->set_checkpoint_path(event.checkpoint_path);
     report.mutable_session_started()->set_last_command(event.last_command);
+    report.mutable_session_started()->set_total_steps(event.total_steps);
   }
   void operator()(const train::TrainabilityReport& event) const {
     v1::TrainabilityInForce& in_force = *report.mutable_trainability();
@@ -135,8 +141,12 @@ struct Fill {
     report.mutable_stage_started()->set_stage(event.stage);
     report.mutable_stage_started()->set_step(event.step);
   }
+  void operator()(const train::StageFinished& event) const {
+    report.mutable_stage_finished()->set_stages_done(event.stages_done);
+    report.mutable_stage_finished()->set_step(event.step);
+  }
   void operator()(const v1::StepMetrics& event) const {
-    if (event.has_validation()) {
+    if (event.has_validation() || event.has_test()) {
       Set(report.mutable_validated(), event);
       return;
     }

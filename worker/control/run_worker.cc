@@ -180,6 +180,8 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   }
   parts.from_scratch = stream.welcome().from_scratch();
   parts.start_from = stream.welcome().start_from();
+  parts.stages_done = {.stages = stream.welcome().stages_done(),
+                       .step = static_cast<int64_t>(stream.welcome().stages_done_step())};
   const auto session = train::Session::Create(identity, job, parts);
   const absl::StatusOr<train::SessionEnd> end = session.ok() ? (*session)->Run() : session.status();
   if (end.ok()) return {.end = *end};

@@ -69,6 +69,16 @@ double Factor(const OneCycle& schedule, int64_t step) {
 
 }  // namespace
 
+void EndAt(int64_t total_steps, Schedule* schedule) {
+  std::visit(
+      [total_steps](auto& s) {
+        if constexpr (requires { s.total_steps; }) {
+          if (s.total_steps == 0) s.total_steps = total_steps;
+        }
+      },
+      *schedule);
+}
+
 double LearningRateFactor(const Schedule& schedule, int64_t step) {
   return std::visit([step](const auto& s) { return Factor(s, step); }, schedule);
 }

@@ -53,6 +53,9 @@ struct OneCycle {
 
 using Schedule = std::variant<Constant, WarmupCosine, Linear, StepDecay, OneCycle>;
 
+// Gives a schedule that ends at some step, and whose total_steps is 0, this end.
+void EndAt(int64_t total_steps, Schedule* schedule);
+
 // The factor on the base learning rate in step `step` (from 0).
 double LearningRateFactor(const Schedule& schedule, int64_t step);
 

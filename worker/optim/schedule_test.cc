@@ -105,5 +105,16 @@ TEST(LearningRateFactor, OneCycleOfFewStepsIsFinite) {
   }
 }
 
+TEST(EndAt, GivesAnEndToAScheduleThatHasNone) {
+  Schedule schedule = Linear{};
+  EndAt(8, &schedule);
+  EXPECT_EQ(std::get<Linear>(schedule).total_steps, 8);
+  EndAt(9, &schedule);
+  EXPECT_EQ(std::get<Linear>(schedule).total_steps, 8) << "it has one";
+  schedule = StepDecay{.step_size = 2};
+  EndAt(9, &schedule);
+  EXPECT_EQ(LearningRateFactor(schedule, 2), 0.1) << "it needs none";
+}
+
 }  // namespace
 }  // namespace muster::optim

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/train/unreported.h"
@@ -126,6 +127,19 @@ bool Commands::NeedsTraining(const Command& command) {
   return false;
 }
 
+bool Commands::NeedsOptimizer(const Command& command) {
+  if (!NeedsTraining(command)) return false;
+  if (!parts_.effects->training_over()) return true;
+  const int64_t step = parts_.session_state->step;
+  Fail(command,
+       absl::FailedPreconditionError(absl::StrCat(
+           "training ended with step ", step,
+           ", and the optimizer's state was freed; the job's last checkpoint has it, if the job "
+           "writes checkpoints (start.checkpoint)")),
+       "TRAINING_OVER");
+  return false;
+}
+
 absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   if (due.cancels) {
     const Command waited = parts_.source->Get(target);
@@ -175,7 +189,7 @@ absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand
 }
 
 absl::Status Commands::Apply(const Command& command, const GatherOptimizerStateCommand& gather) {
-  if (!NeedsTraining(command)) return absl::OkStatus();
+  if (!NeedsOptimizer(command)) return absl::OkStatus();
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
   TellApplied(command.number);
   return parts_.effects->Gather(gather, command.number,
@@ -191,7 +205,7 @@ absl::Status Commands::Apply(const Command& command, const ConsolidateCommand& c
 }
 
 absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {
-  if (!NeedsTraining(command)) return absl::OkStatus();
+  if (!NeedsOptimizer(command)) return absl::OkStatus();
   SessionState& state = *parts_.session_state;
   LearningRateSet result{.old_rate = state.learning_rate, .new_rate = set.rate};
   state.learning_rate = set.rate;
@@ -201,7 +215,7 @@ absl::Status Commands::Apply(const Command& command, const SetLearningRateComman
 }
 
 absl::Status Commands::Apply(const Command& command, const SetTrainabilityCommand& set) {
-  if (!NeedsTraining(command)) return absl::OkStatus();
+  if (!NeedsOptimizer(command)) return absl::OkStatus();
   const absl::Status rules = parts_.effects->CheckRules(set.rules);
   if (!rules.ok()) {
     Fail(command, rules, "TRAINABILITY_INVALID");
@@ -219,7 +233,7 @@ absl::Status Commands::Apply(const Command& command, const SetTrainabilityComman
 }
 
 absl::Status Commands::Apply(const Command& command, const RefreshCommand&) {
-  if (!NeedsTraining(command)) return absl::OkStatus();
+  if (!NeedsOptimizer(command)) return absl::OkStatus();
   ASSIGN_OR_RETURN(TrainabilityChange change,
                    parts_.effects->BringPendingIntoForce(command.number));
   Finish(command, std::move(change));

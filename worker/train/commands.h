@@ -29,6 +29,8 @@ class CommandEffects {
   virtual ~CommandEffects() = default;
 
   virtual bool trains() const = 0;
+  // No stage that trains is left, and what only training needs has been freed.
+  virtual bool training_over() const = 0;
   virtual bool has_checkpoints() const = 0;
   // A roll call for the next step. Its success means that training may continue from here, because
   // the losses are finite on every rank.
@@ -111,6 +113,8 @@ class Commands {
   void TellApplied(int64_t number);
   // Returns true if the job trains. If not, reports that the command failed.
   bool NeedsTraining(const Command& command);
+  // The same of a job that still trains, or may.
+  bool NeedsOptimizer(const Command& command);
   bool can_save() const {
     return parts_.effects->has_checkpoints() && parts_.effects->trains() &&
            parts_.session_state->step > 0;

@@ -21,6 +21,7 @@ using testing::IsEmpty;
 class Effects : public CommandEffects {
  public:
   bool trains() const override { return trains_; }
+  bool training_over() const override { return training_over_; }
   bool has_checkpoints() const override { return has_checkpoints_; }
   absl::StatusOr<RollCallPlan> CallNow() override {
     done_.push_back("call");
@@ -96,6 +97,7 @@ class Effects : public CommandEffects {
   }
 
   bool trains_ = true;
+  bool training_over_ = false;
   bool has_checkpoints_ = true;
   bool in_background_ = false;
   absl::Status files_;
@@ -281,6 +283,15 @@ TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
   log_.push_back({.number = 5, .what = SetLearningRateCommand{1}});
   ASSERT_TRUE(commands_.Apply(5).ok());
   EXPECT_THAT(ended_, ElementsAre("4 NO_OPTIMIZER", "5 NO_OPTIMIZER"));
+}
+
+TEST_F(CommandsTest, AfterTheLastFitWhatNeedsTheOptimizerIsRefused) {
+  effects_.training_over_ = true;
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), ConsolidateCommand{.path = "/m"}, RefreshCommand(),
+                     SetLearningRateCommand{1}, GatherOptimizerStateCommand{.path = "/o"},
+                     SetTrainabilityCommand{}}));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 TRAINING_OVER", "4 TRAINING_OVER",
+                                  "5 TRAINING_OVER", "6 TRAINING_OVER"));
 }
 
 TEST_F(CommandsTest, AFailedSaveEndsItsCommandAlone) {

@@ -17,13 +17,15 @@
 
 namespace muster::train {
 
-absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank, int64_t step,
-                                        models::Model& model, models::ForwardContext& context,
-                                        c10::Device device, comm::Communicator& communicator) {
+absl::StatusOr<v1::Evaluation> Evaluate(const EvaluationPass& pass) {
+  models::Model& model = *pass.model;
+  models::ForwardContext& context = *pass.context;
+  comm::Communicator& communicator = *pass.communicator;
   const c10::AutoGradMode no_gradients(false);
   context.set_mode(models::Mode::kEvaluate);
-  const data::EvaluationPlan plan = source.Evaluation(communicator.world_size(), per_rank);
-  ReadAhead reader(source.dataset.get(), device);
+  const data::EvaluationPlan plan =
+      pass.source->Evaluation(communicator.world_size(), pass.per_rank);
+  ReadAhead reader(pass.source->dataset.get(), pass.device);
   double loss_sum = 0;
   int64_t terms = 0;
   int64_t samples = 0;
@@ -41,7 +43,7 @@ absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank
       auto read = reader.Read(indices);
       if (!read.ok()) {
         return Annotate(read.status(), absl::StrCat("rank ", communicator.rank(), ", ",
-                                                    SamplesOf("data.validate", indices)));
+                                                    SamplesOf(pass.data, indices)));
       }
       batch = *std::move(read);
       if (round + 1 < plan.rounds()) reader.Begin(plan.Samples(communicator.rank(), round + 1));
@@ -62,16 +64,17 @@ absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank
       std::array<double, 5>{loss_sum, static_cast<double>(terms), static_cast<double>(samples),
                             static_cast<double>(correct), static_cast<double>(judged)});
   RETURN_IF_ERROR(
-      communicator.AllReduceSum(totals, {.what = "validation totals", .step = step})->Wait());
+      communicator.AllReduceSum(totals, {.what = "evaluation totals", .step = pass.step})->Wait());
   const auto values = device::HostValues<double>(totals);
   if (values[1] == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data.validate: every target of the ", static_cast<int64_t>(values[2]),
+        absl::StrCat(pass.data, ": every target of the ", static_cast<int64_t>(values[2]),
                      " samples is ignored (loss.cross_entropy.ignore_index), so there is no loss"));
   }
-  v1::Validation result;
+  v1::Evaluation result;
   result.set_loss(values[0] / values[1]);
   result.set_samples(static_cast<uint64_t>(values[2]));
+  result.set_terms(static_cast<uint64_t>(values[1]));
   if (values[4] == values[1]) result.set_accuracy(values[3] / values[1]);
   if (model.HasPerplexity()) result.set_perplexity(std::exp(result.loss()));
   return result;

@@ -13,16 +13,22 @@
 
 namespace muster::train {
 
-// A collective: all ranks call it at the same point and get bitwise the same result. Reads at most
-// `per_rank` samples at a time, for the model on `device`. The communicator is for tensors on the
-// CPU. Leaves the context in evaluation mode. The loss is the mean over
-// all loss terms of all samples. The accuracy is the fraction of the terms whose target got the
-// largest logit; it is absent if the model does not report it (LossOutput::correct). Errors: the
-// communicator's or the data set's; INVALID_ARGUMENT if there is no loss term at all, because every
-// target is ignored.
-absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank, int64_t step,
-                                        models::Model& model, models::ForwardContext& context,
-                                        c10::Device device, comm::Communicator& communicator);
+struct EvaluationPass {
+  const RankData* source;
+  const char* data;      // the name of the data set, for errors: "data.test"
+  int64_t per_rank;      // the samples that a rank reads at a time, at most
+  int64_t step;          // optimizer steps done
+  models::Model* model;  // on `device`
+  models::ForwardContext* context;
+  c10::Device device;
+  comm::Communicator* communicator;  // for tensors on the CPU
+};
+
+// A collective: all ranks call it at the same point and get bitwise the same result. Leaves the
+// context in evaluation mode. docs/metrics.md says what the metrics are. Errors: the communicator's
+// or the data set's; INVALID_ARGUMENT if there is no loss term at all, because every target is
+// ignored.
+absl::StatusOr<v1::Evaluation> Evaluate(const EvaluationPass& pass);
 
 }  // namespace muster::train
 

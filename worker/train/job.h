@@ -87,10 +87,12 @@ using StrategyConfig =
 
 struct FitStage {
   int64_t steps = 1;
-  int64_t validate_every = 0;  // 0: never
+  int64_t validate_every = 0;  // steps, or epochs where `epochs` is set; 0: never
+  int64_t epochs = 0;          // above 0: in place of `steps`
 };
 struct ValidateStage {};
-using Stage = std::variant<FitStage, ValidateStage>;
+struct TestStage {};
+using Stage = std::variant<FitStage, ValidateStage, TestStage>;
 
 struct CheckpointConfig {
   std::string directory;
@@ -128,8 +130,10 @@ struct Job {
   RefreshMode refresh = RefreshMode::kAuto;
   std::optional<DataConfig> train;
   std::optional<DataConfig> validate;
+  std::optional<DataConfig> test;
   StrategyConfig strategy;
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
+  // If its end is 0, it ends with the steps of all fit stages, which only the data tell.
   optim::Schedule schedule;
   BatchConfig batch;
   UnevenInputs uneven_inputs;

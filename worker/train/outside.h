@@ -95,10 +95,16 @@ struct SessionStarted {
   int64_t step = 0;             // optimizer steps done
   std::string checkpoint_path;  // empty: started without one
   int64_t last_command = 0;     // the newest command that this checkpoint includes
+  int64_t total_steps = 0;      // optimizer steps of all fit stages
 };
 struct StageStarted {
   std::string stage;
   int64_t step = 0;
+};
+// A stage that does not train is over.
+struct StageFinished {
+  int64_t stages_done = 0;  // how many of the job's stages are over: the first ones of its list
+  int64_t step = 0;         // optimizer steps done
 };
 // The ranks that have no input left, reported each time they change. All other ranks have input.
 struct RanksJoined {
@@ -217,12 +223,12 @@ struct Notice {
   int64_t step = 0;  // optimizer steps done
 };
 
-// A v1::StepMetrics holds the measurements of a step or of a validation pass, without the
+// A v1::StepMetrics holds the measurements of a step or of a pass of evaluation, without the
 // generation.
-using Event =
-    std::variant<SessionStarted, StageStarted, v1::StepMetrics, RanksJoined, CheckpointWritten,
-                 CheckpointFailed, CheckpointBad, CheckpointsFound, CommandApplied, CommandFinished,
-                 TrainabilityReport, ExportReady, Exported, Notice>;
+using Event = std::variant<SessionStarted, StageStarted, StageFinished, v1::StepMetrics,
+                           RanksJoined, CheckpointWritten, CheckpointFailed, CheckpointBad,
+                           CheckpointsFound, CommandApplied, CommandFinished, TrainabilityReport,
+                           ExportReady, Exported, Notice>;
 
 // Allows exported weights to get their final name. Thread-safe.
 class ExportGate {

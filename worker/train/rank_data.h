@@ -32,7 +32,7 @@ struct RankData {
 
 // Opens the files that this rank reads, for a model that takes `input`. A collective if the ranks
 // have their own files: they exchange the sizes. With kAllowed some of these files may have no
-// samples. `name`: "data.train" or "data.validate", for errors. Errors: the data set's;
+// samples. `name`: "data.train", "data.test", ..., for errors. Errors: the data set's;
 // INVALID_ARGUMENT if the number of files is not the number of ranks; the communicator's.
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
                                       const models::InputSpec& input, data::Emptiness emptiness,

@@ -79,6 +79,9 @@ class Saving {
   // The session starts from this checkpoint.
   void ResumeFrom(const Checkpoints::Restored& restored);
 
+  // Whether there is a checkpoint of this step. Only while nothing is written in the background.
+  bool HasOneOf(int64_t step) const { return newest_.has_value() && newest_->step == step; }
+
  private:
   using Clock = std::chrono::steady_clock;
   // What a checkpoint contains.

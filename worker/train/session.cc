@@ -2,7 +2,9 @@
 
 #include <ATen/Parallel.h>
 
+#include <bit>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -38,18 +40,10 @@ absl::StatusOr<SessionEnd> SessionImpl::Run() {
 
 absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
   if (session_state_.validation_due) RETURN_IF_ERROR(ValidateDue());
-  for (const PlannedStage& stage : RemainingStages(job_.stages, session_state_.step)) {
+  for (const PlannedStage& stage :
+       RemainingStages(stages_, session_state_.step, parts_.stages_done)) {
     if (session_state_.stopped) break;
-    RETURN_IF_ERROR(std::visit(Overloaded{[this](const FitUntil& fit) {
-                                            if (!ended_early_.empty()) return absl::OkStatus();
-                                            BeginStage("fit");
-                                            return Fit(fit);
-                                          },
-                                          [this](const ValidateStage&) {
-                                            BeginStage("validate");
-                                            return ValidateOnce();
-                                          }},
-                               stage));
+    RETURN_IF_ERROR(RunStage(stage));
   }
   if (!session_state_.stopped) {
     // The weights are exported even if the last checkpoint could not be written.
@@ -65,6 +59,29 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
   }
   return SessionEnd{session_state_.step, session_state_.stopped && !session_state_.preempted,
                     session_state_.preempted, ended_early_};
+}
+
+absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
+  if (stage.trains() && !ended_early_.empty()) return absl::OkStatus();
+  const bool trained = !ended_early_.empty() || !FitFollows(stages_, stage.index);
+  if (!stage.trains() && trained) RETURN_IF_ERROR(EndTraining());
+  RETURN_IF_ERROR(std::visit(Overloaded{[this](const FitUntil& fit) {
+                                          BeginStage("fit");
+                                          return Fit(fit);
+                                        },
+                                        [this](const ValidateStage&) {
+                                          BeginStage("validate");
+                                          return RunOnce([this] { return Validate(); });
+                                        },
+                                        [this](const TestStage&) {
+                                          BeginStage("test");
+                                          return RunOnce([this] { return Test(); });
+                                        }},
+                             stage.what));
+  if (!stage.trains() && !session_state_.stopped) {
+    reports_.Report(StageFinished{stage.index + 1, session_state_.step});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SessionImpl::Fit(const FitUntil& stage) {
@@ -119,7 +136,7 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
        .checkpoints = has_checkpoints(),
        .save_every = job_.checkpoint.has_value() ? job_.checkpoint->every_steps : 0,
        .export_every = job_.weights_export.has_value() ? job_.weights_export->every_steps : 0,
-       .total_steps = TotalSteps(job_.stages)});
+       .total_steps = TotalSteps(stages_)});
   if (!due.any() && roll_call_.outcome() == StepOutcome::kApplied) return std::nullopt;
   // This call shows that training may continue from this step: its loss is finite on every rank, or
   // the step was skipped.
@@ -160,20 +177,35 @@ void SessionImpl::BeginStage(const char* stage) {
   reports_.Report(StageStarted{stage, session_state_.step});
 }
 
-absl::Status SessionImpl::ValidateOnce() {
+absl::Status SessionImpl::EndTraining() {
+  if (!trains() || training_over_) return absl::OkStatus();
+  RETURN_IF_ERROR(background_.Await());
+  // A job that could not save its last checkpoint, or that began at its end with another job's,
+  // may be told to save one.
+  if (has_checkpoints() && !saving_->HasOneOf(session_state_.step)) return absl::OkStatus();
+  reports_.Progress("freeing what only training needs");
+  trained_->Want(Mask(trained_->in_force().size(), false));
+  RETURN_IF_ERROR(CallNow().status());  // the ranks compare what they want
+  RETURN_IF_ERROR(training_->Release(session_state_.step));
+  roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
+  training_over_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::RunOnce(const std::function<absl::Status()>& work) {
   while (true) {
     ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
     if (plan.preempted) return commands_->EndHere();
     ASSIGN_OR_RETURN(const bool applied, commands_->Apply(plan.apply_commands));
     if (session_state_.stopped) return absl::OkStatus();
-    if (!applied) return Validate();
+    if (!applied) return work();
   }
 }
 
 absl::Status SessionImpl::ValidateDue() {
   if (validate_data_.has_value()) {
     BeginStage("validate");
-    RETURN_IF_ERROR(ValidateOnce());
+    RETURN_IF_ERROR(RunOnce([this] { return Validate(); }));
   }
   session_state_.validation_due = false;
   return absl::OkStatus();
@@ -181,15 +213,34 @@ absl::Status SessionImpl::ValidateDue() {
 
 absl::Status SessionImpl::Validate() {
   reports_.Progress("validating");
-  RETURN_IF_ERROR(AwaitParameters());
-  const AutocastScope autocast(job_.precision, device().type());
   v1::StepMetrics metrics;
   metrics.set_step(session_state_.step);
-  ASSIGN_OR_RETURN(*metrics.mutable_validation(),
-                   Evaluate(*validate_data_, job_.batch.per_rank, session_state_.step, *model_,
-                            context(), device(), *parts_.control));
+  ASSIGN_OR_RETURN(*metrics.mutable_validation(), EvaluateOn(validate_data_, "data.validate"));
   reports_.Report(metrics);
   return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Test() {
+  reports_.Progress("testing");
+  v1::StepMetrics metrics;
+  metrics.set_step(session_state_.step);
+  ASSIGN_OR_RETURN(*metrics.mutable_test(), EvaluateOn(test_data_, "data.test"));
+  reports_.Report(metrics);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankData>& data,
+                                                       const char* name) {
+  RETURN_IF_ERROR(AwaitParameters());
+  const AutocastScope autocast(job_.precision, device().type());
+  return Evaluate({.source = &*data,
+                   .data = name,
+                   .per_rank = job_.batch.per_rank,
+                   .step = session_state_.step,
+                   .model = model_.get(),
+                   .context = &context(),
+                   .device = device(),
+                   .communicator = parts_.control});
 }
 
 absl::Status SessionImpl::AwaitParameters() {

@@ -2,9 +2,11 @@
 //
 // Life cycle: Create builds everything (model, data, communicating strategy, optimizer) and
 // restores the newest good checkpoint. Run goes through the remaining stages. Then the object is
-// destroyed. A change of membership never changes a session: a lost peer ends the session with an
-// error, and a new generation creates a new one. Threading: one thread. Ranks may be threads of one
-// process (no process-wide state is changed). Errors: see Classify.
+// destroyed. All stages use the one model, strategy and optimizer that Create built; nothing is
+// wrapped again between them. Where no stage that trains is left, what only training needs is freed
+// (Training::Release). A change of membership never changes a session: a lost peer ends the session
+// with an error, and a new generation creates a new one. Threading: one thread. Ranks may be
+// threads of one process (no process-wide state is changed). Errors: see Classify.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_H_
 #define MUSTER_WORKER_TRAIN_SESSION_H_
 
@@ -22,6 +24,7 @@
 #include "worker/train/failure.h"
 #include "worker/train/job.h"
 #include "worker/train/outside.h"
+#include "worker/train/stages.h"
 
 namespace muster::train {
 
@@ -49,6 +52,8 @@ struct SessionParts {
   // A user decided to start from step 0, or from this directory. Neither: start from `checkpoints`.
   bool from_scratch = false;
   std::string start_from;
+  // What the coordinator knows of earlier sessions of this job.
+  StagesDone stages_done;
   // Records the session's collectives. Null: the session records them in an object of its own.
   comm::FlightRecorder* flight = nullptr;
   // Says how far this rank has come with the file that it writes. Null: an object of its own.

@@ -43,9 +43,18 @@ class Outside : public CommandSource, public EventSink {
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
     if (const auto* metrics = std::get_if<v1::StepMetrics>(&event)) {
-      const bool pass = metrics->has_validation();
-      (pass ? validations_ : losses_)[metrics->step()] =
-          pass ? metrics->validation().loss() : metrics->loss();
+      const int64_t step = metrics->step();
+      if (metrics->has_test()) {
+        tests_[step] = metrics->test();
+      } else if (metrics->has_validation()) {
+        validations_[step] = metrics->validation().loss();
+      } else {
+        losses_[step] = metrics->loss();
+      }
+    } else if (const auto* stage = std::get_if<StageStarted>(&event)) {
+      stages_.push_back(stage->stage);
+    } else if (const auto* over = std::get_if<StageFinished>(&event)) {
+      stages_done_ = {over->stages_done, over->step};
     } else if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
       checkpoints_.insert(checkpoints_.begin(), written->path);
     } else if (const auto* bad = std::get_if<CheckpointBad>(&event)) {
@@ -71,6 +80,9 @@ class Outside : public CommandSource, public EventSink {
   }
   std::map<int64_t, double> losses() const { return losses_; }
   std::map<int64_t, double> validations() const { return validations_; }
+  std::map<int64_t, v1::Evaluation> tests() const { return tests_; }
+  std::vector<std::string> stages() const { return stages_; }  // as they began
+  StagesDone stages_done() const { return stages_done_; }
   std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
   std::vector<std::string> bad() const { return bad_; }
   std::vector<CheckpointsFound::One> found() const { return found_; }
@@ -83,6 +95,9 @@ class Outside : public CommandSource, public EventSink {
   int64_t stop_after_step_ = 0;
   std::map<int64_t, double> losses_;
   std::map<int64_t, double> validations_;
+  std::map<int64_t, v1::Evaluation> tests_;
+  std::vector<std::string> stages_;
+  StagesDone stages_done_;
   std::vector<std::string> checkpoints_;
   std::vector<std::string> bad_;
   std::vector<CheckpointsFound::One> found_;

@@ -8,6 +8,7 @@
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -65,8 +66,13 @@ class SessionImpl : public Session, private CommandEffects {
   // wrong: with fsdp each rank reads other ones.
   absl::Status CheckWeights();
   absl::Status OpenTrainData();
+  absl::Status OpenEvaluationData();
   // Compares the sizes of the data sets that all ranks share.
   absl::Status AgreeOnData();
+  absl::Status MakeSampler();
+  // Plans the stages in steps. INVALID_ARGUMENT: the job does not fit the number of steps, which
+  // only the data tell where a stage counts in epochs.
+  absl::Status PlanSteps();
   absl::Status BuildTraining();
   absl::Status BuildShards();
   absl::StatusOr<std::unique_ptr<Training>> MakeTraining();
@@ -92,6 +98,8 @@ class SessionImpl : public Session, private CommandEffects {
 
   // ---- Stages and steps (session.cc). Collectives.
   absl::StatusOr<SessionEnd> RunStages();
+  // From its begin, or from where the steps have come to, to its end.
+  absl::Status RunStage(const PlannedStage& stage);
   absl::Status Fit(const FitUntil& stage);
   absl::Status Step(const RollCallPlan& plan);
   // Does what follows a step. Returns the plan of the next step, or nothing if there was nothing to
@@ -102,16 +110,21 @@ class SessionImpl : public Session, private CommandEffects {
   // others and the job stops at the first such step. FAILED_PRECONDITION: training would end before
   // its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
-  // Runs a validation stage: the roll call, commands, and the pass.
-  absl::Status ValidateOnce();
+  // Runs a stage that does not train: the roll call, commands, and its work.
+  absl::Status RunOnce(const std::function<absl::Status()>& work);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
   absl::Status Validate();
+  absl::Status Test();
+  absl::StatusOr<v1::Evaluation> EvaluateOn(const std::optional<RankData>& data, const char* name);
   absl::Status Export();
   void BeginStage(const char* stage);
+  // Frees what only training needs, unless a checkpoint of this step may still need it.
+  absl::Status EndTraining();
 
   // ---- CommandEffects.
   bool trains() const override { return sampler_.has_value(); }
+  bool training_over() const override { return training_over_; }
   bool has_checkpoints() const override { return checkpoints_ != nullptr; }
   absl::StatusOr<RollCallPlan> CallNow() override;
   absl::Status Save(int64_t command, Saving::Told told) override {
@@ -174,7 +187,7 @@ class SessionImpl : public Session, private CommandEffects {
   SessionParts WithRecorded(SessionParts parts) const;
 
   const Identity identity_;
-  const Job job_;
+  Job job_;  // changed by PlanSteps only
   // Records the collectives of all communicators that the session uses.
   comm::FlightRecorder own_flight_;
   comm::FlightRecorder* const flight_;
@@ -196,6 +209,8 @@ class SessionImpl : public Session, private CommandEffects {
   std::unique_ptr<TrainedParameters> trained_;
   std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;
+  std::optional<RankData> test_data_;
+  std::vector<PlannedStage> stages_;
 
   // Only in jobs that have a fit stage.
   std::optional<RankData> train_data_;
@@ -204,6 +219,7 @@ class SessionImpl : public Session, private CommandEffects {
 
   // Also in jobs without a fit stage if the model is sharded.
   std::unique_ptr<Training> training_;
+  bool training_over_ = false;  // EndTraining has freed what only training needs
   std::unique_ptr<models::ForwardContext> plain_context_;  // used if there is no training_
 
   checkpoint::Writing own_writing_;

@@ -11,11 +11,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/jobspec/jobspec.h"
 #include "common/jobspec/lines.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/load_weights.h"
 #include "worker/device/peak_flops.h"
+#include "worker/optim/schedule.h"
 #include "worker/train/agreement.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
@@ -92,13 +94,12 @@ absl::Status SessionImpl::Build() {
     RETURN_IF_ERROR(export_->Prepare());
   }
   RETURN_IF_ERROR(BuildModel());
-  if (job_.validate.has_value()) {
-    ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
-                                                  emptiness(), *parts_.control));
-  }
-  const bool fits = TotalSteps(job_.stages) > 0;
+  RETURN_IF_ERROR(OpenEvaluationData());
+  const bool fits = AnyFit(job_.stages);
   if (fits) RETURN_IF_ERROR(OpenTrainData());
   RETURN_IF_ERROR(AgreeOnData());
+  if (fits) RETURN_IF_ERROR(MakeSampler());
+  RETURN_IF_ERROR(PlanSteps());
   RETURN_IF_ERROR(fits ? BuildTraining() : BuildShards());
   RETURN_IF_ERROR(CheckWeights());
   deferred_ = {};  // this also closes the weights file
@@ -120,8 +121,8 @@ absl::Status SessionImpl::Build() {
                                     .session_state = &session_state_,
                                     .reports = &reports_});
   RETURN_IF_ERROR(CallNow().status());  // every rank has come this far and has the same plan
-  reports_.ReportOfRank(
-      SessionStarted{session_state_.step, started_from, schedule_.position().taken});
+  reports_.ReportOfRank(SessionStarted{session_state_.step, started_from,
+                                       schedule_.position().taken, TotalSteps(stages_)});
   commands_->TellUnreported();
   if (changes_.has_value()) changes_->ReportInForce();
   return absl::OkStatus();
@@ -189,6 +190,7 @@ absl::Status SessionImpl::AgreeOnData() {
   };
   add("data.train", train_data_);
   add("data.validate", validate_data_);
+  add("data.test", test_data_);
   return AgreeOn("the data", sizes, parts_.control);
 }
 
@@ -202,6 +204,18 @@ absl::Status SessionImpl::OpenTrainData() {
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
                                              emptiness(), *parts_.control));
   return absl::OkStatus();
+}
+
+absl::Status SessionImpl::OpenEvaluationData() {
+  const auto open = [this](const char* name, const std::optional<DataConfig>& config,
+                           std::optional<RankData>* data) -> absl::Status {
+    if (!config.has_value()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(*data,
+                     OpenRankData(name, *config, model_->Input(), emptiness(), *parts_.control));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(open("data.validate", job_.validate, &validate_data_));
+  return open("data.test", job_.test, &test_data_);
 }
 
 absl::StatusOr<std::unique_ptr<Training>> SessionImpl::MakeTraining() {
@@ -220,7 +234,7 @@ absl::StatusOr<std::unique_ptr<Training>> SessionImpl::MakeTraining() {
   return Training::Create(parts, in_shards() ? &deferred_ : nullptr);
 }
 
-absl::Status SessionImpl::BuildTraining() {
+absl::Status SessionImpl::MakeSampler() {
   auto sampler = data::Sampler::Create({.size = train_data_->dataset->size(),
                                         .seed = job_.seed,
                                         .world_size = parts_.control->world_size(),
@@ -232,6 +246,25 @@ absl::Status SessionImpl::BuildTraining() {
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
   roll_call_.SetInput(&*sampler_, train_data_->dataset->size());
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::PlanSteps() {
+  stages_ = PlanStages(job_.stages, trains() ? sampler_->steps_per_epoch() : 0);
+  if (!CountsInEpochs(job_.stages)) return absl::OkStatus();
+  const int64_t total_steps = TotalSteps(stages_);
+  const v1::SpecProblems problems =
+      jobspec::ValidateSteps(job_.spec, static_cast<uint64_t>(total_steps));
+  if (problems.problems_size() > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the stages have ", total_steps, " steps, ", sampler_->steps_per_epoch(),
+                     " in each epoch: ", jobspec::FormatProblems(problems)));
+  }
+  optim::EndAt(total_steps, &job_.schedule);
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::BuildTraining() {
   session_state_.learning_rate = job_.optimizer->lr;
   ASSIGN_OR_RETURN(training_, MakeTraining());
   gathering_.emplace(

@@ -1,38 +1,70 @@
 #include "worker/train/stages.h"
 
+#include <algorithm>
 #include <variant>
 
 #include "common/overloaded/overloaded.h"
 
 namespace muster::train {
 
-std::vector<PlannedStage> RemainingStages(const std::vector<Stage>& stages, int64_t step) {
-  std::vector<PlannedStage> remaining;
-  int64_t begin = 0;
-  for (const Stage& stage : stages) {
-    std::visit(Overloaded{[&](const FitStage& fit) {
-                            const int64_t end = begin + fit.steps;
-                            if (step < end) {
-                              remaining.push_back(FitUntil{end, fit.validate_every, begin});
-                            }
-                            begin = end;
-                          },
-                          [&](const ValidateStage& validate) {
-                            if (step <= begin) remaining.push_back(validate);
-                          }},
-               stage);
-  }
-  return remaining;
+bool AnyFit(const std::vector<Stage>& stages) {
+  return std::any_of(stages.begin(), stages.end(),
+                     [](const Stage& stage) { return std::holds_alternative<FitStage>(stage); });
 }
 
-int64_t TotalSteps(const std::vector<Stage>& stages) {
-  int64_t steps = 0;
+bool CountsInEpochs(const std::vector<Stage>& stages) {
+  return std::any_of(stages.begin(), stages.end(), [](const Stage& stage) {
+    const auto* fit = std::get_if<FitStage>(&stage);
+    return fit != nullptr && fit->epochs > 0;
+  });
+}
+
+std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch) {
+  std::vector<PlannedStage> planned;
+  int64_t begin = 0;
   for (const Stage& stage : stages) {
-    steps += std::visit(Overloaded{[](const FitStage& fit) { return fit.steps; },
-                                   [](const ValidateStage&) { return int64_t{0}; }},
-                        stage);
+    PlannedStage& added = planned.emplace_back();
+    added.index = static_cast<int64_t>(planned.size()) - 1;
+    added.begin = begin;
+    std::visit(Overloaded{[&](const FitStage& fit) {
+                            // The steps of the unit in which the stage counts.
+                            const int64_t unit = fit.epochs > 0 ? steps_per_epoch : 1;
+                            const int64_t units = fit.epochs > 0 ? fit.epochs : fit.steps;
+                            const int64_t end = begin + units * unit;
+                            added.what = FitUntil{end, fit.validate_every * unit, begin};
+                            begin = end;
+                          },
+                          [&](const auto& other) { added.what = other; }},
+               stage);
   }
-  return steps;
+  return planned;
+}
+
+int64_t TotalSteps(const std::vector<PlannedStage>& stages) {
+  int64_t end = 0;
+  for (const PlannedStage& stage : stages) {
+    if (const auto* fit = std::get_if<FitUntil>(&stage.what)) end = fit->end;
+  }
+  return end;
+}
+
+bool FitFollows(const std::vector<PlannedStage>& stages, int64_t index) {
+  return std::any_of(stages.begin(), stages.end(), [index](const PlannedStage& stage) {
+    return stage.index > index && stage.trains();
+  });
+}
+
+std::vector<PlannedStage> RemainingStages(const std::vector<PlannedStage>& stages, int64_t step,
+                                          const StagesDone& done) {
+  std::vector<PlannedStage> remaining;
+  for (const PlannedStage& stage : stages) {
+    const auto* fit = std::get_if<FitUntil>(&stage.what);
+    const bool over = fit != nullptr      ? step >= fit->end
+                      : step == done.step ? step > stage.begin || stage.index < done.stages
+                                          : step > stage.begin;
+    if (!over) remaining.push_back(stage);
+  }
+  return remaining;
 }
 
 Due DueAfter(int64_t step, bool ran_out, const DueRules& rules) {

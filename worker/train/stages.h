@@ -1,5 +1,10 @@
-// Which of a job's stages remain for a session that starts at a given step, and what follows a
-// step. Pure.
+// The stages of a job in optimizer steps: which of them remain for a session that starts at a given
+// step, and what follows a step. Pure.
+//
+// A stage has a begin (optimizer steps done before it) and an end. A stage that trains continues
+// where the steps have come to. Any other stage changes nothing that training uses: a session that
+// finds it begun runs it from its beginning, with the same results, and one that is told that it is
+// over (StagesDone) does not run it.
 #ifndef MUSTER_WORKER_TRAIN_STAGES_H_
 #define MUSTER_WORKER_TRAIN_STAGES_H_
 
@@ -16,15 +21,43 @@ struct FitUntil {
   int64_t validate_every = 0;
   int64_t begin = 0;  // optimizer steps done when the stage began
 };
-using PlannedStage = std::variant<FitUntil, ValidateStage>;
 
-// The stages that remain after `step` optimizer steps. Left out are fit stages that are complete,
-// and other stages that come before a fit stage which has begun. A validation at exactly `step` is
-// run (again): it changes nothing.
-std::vector<PlannedStage> RemainingStages(const std::vector<Stage>& stages, int64_t step);
+struct PlannedStage {
+  int64_t index = 0;  // in the job's list
+  int64_t begin = 0;  // optimizer steps done before it, counted over the whole job
+  std::variant<FitUntil, ValidateStage, TestStage> what;
+
+  bool trains() const { return std::holds_alternative<FitUntil>(what); }
+};
+
+// Whether the job trains.
+bool AnyFit(const std::vector<Stage>& stages);
+// Whether some fit stage counts in epochs.
+bool CountsInEpochs(const std::vector<Stage>& stages);
+
+// `steps_per_epoch`: optimizer steps of one epoch of data.train; used only where a stage counts in
+// epochs.
+std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch);
 
 // Optimizer steps of all fit stages together.
-int64_t TotalSteps(const std::vector<Stage>& stages);
+int64_t TotalSteps(const std::vector<PlannedStage>& stages);
+
+// Whether a fit stage comes after the stage with this index.
+bool FitFollows(const std::vector<PlannedStage>& stages, int64_t index);
+
+// Earlier sessions have run the first `stages` of the list to their ends, the newest of them after
+// `step` optimizer steps.
+struct StagesDone {
+  int64_t stages = 0;
+  int64_t step = 0;
+};
+
+// The stages that remain after `step` optimizer steps. Left out are fit stages that are complete,
+// other stages that come before a fit stage which has begun, and, if `done` is of this step, those
+// that it counts. Where it is of another step the session starts from another state than those
+// stages saw, and they are run (again).
+std::vector<PlannedStage> RemainingStages(const std::vector<PlannedStage>& stages, int64_t step,
+                                          const StagesDone& done = {});
 
 // What must be done after a step of a fit stage.
 struct Due {

@@ -8,32 +8,75 @@
 namespace muster::train {
 namespace {
 
-// "fit 0-10" and "validate", comma-separated.
+// "fit 0-10", "validate" and "test", comma-separated.
 std::string Print(const std::vector<PlannedStage>& stages) {
   return absl::StrJoin(stages, ", ", [](std::string* out, const PlannedStage& stage) {
-    const auto* fit = std::get_if<FitUntil>(&stage);
-    *out += fit != nullptr ? absl::StrCat("fit ", fit->begin, "-", fit->end) : "validate";
+    const auto* fit = std::get_if<FitUntil>(&stage.what);
+    const bool test = std::holds_alternative<TestStage>(stage.what);
+    *out += fit != nullptr ? absl::StrCat("fit ", fit->begin, "-", fit->end)
+            : test         ? "test"
+                           : "validate";
   });
 }
 
-TEST(RemainingStages, ContinueWhereTheStepsEnded) {
-  const std::vector<Stage> stages = {ValidateStage{}, FitStage{10, 0}, ValidateStage{},
-                                     FitStage{5, 2}, ValidateStage{}};
-  EXPECT_EQ(Print(RemainingStages(stages, 0)), "validate, fit 0-10, validate, fit 10-15, validate");
-  EXPECT_EQ(Print(RemainingStages(stages, 4)), "fit 0-10, validate, fit 10-15, validate");
-  EXPECT_EQ(Print(RemainingStages(stages, 10)), "validate, fit 10-15, validate");
-  EXPECT_EQ(Print(RemainingStages(stages, 12)), "fit 10-15, validate");
-  EXPECT_EQ(Print(RemainingStages(stages, 15)), "validate");
+std::string Remaining(const std::vector<Stage>& stages, int64_t step, const StagesDone& done = {}) {
+  return Print(RemainingStages(PlanStages(stages, 0), step, done));
 }
 
-TEST(RemainingStages, KeepTheirOptions) {
-  const auto stages = RemainingStages({FitStage{10, 3}}, 2);
-  EXPECT_EQ(std::get<FitUntil>(stages[0]).validate_every, 3);
+TEST(RemainingStages, ContinueWhereTheStepsEnded) {
+  const std::vector<Stage> stages = {ValidateStage{}, FitStage{10, 0}, TestStage{}, FitStage{5, 2},
+                                     ValidateStage{}};
+  EXPECT_EQ(Remaining(stages, 0), "validate, fit 0-10, test, fit 10-15, validate");
+  EXPECT_EQ(Remaining(stages, 4), "fit 0-10, test, fit 10-15, validate");
+  EXPECT_EQ(Remaining(stages, 10), "test, fit 10-15, validate");
+  EXPECT_EQ(Remaining(stages, 12), "fit 10-15, validate");
+  EXPECT_EQ(Remaining(stages, 15), "validate");
+}
+
+TEST(RemainingStages, AreNotThoseThatAreOverAtThisStep) {
+  const std::vector<Stage> stages = {TestStage{}, FitStage{10, 0}, ValidateStage{},
+                                     TestStage{}, FitStage{5, 0},  TestStage{}};
+  EXPECT_EQ(Remaining(stages, 0, {1, 0}), "fit 0-10, validate, test, fit 10-15, test");
+  EXPECT_EQ(Remaining(stages, 10, {3, 10}), "test, fit 10-15, test");
+  EXPECT_EQ(Remaining(stages, 10, {4, 10}), "fit 10-15, test");
+  EXPECT_EQ(Remaining(stages, 15, {6, 15}), "");
+  // What was over after another step says nothing about the state that this session starts from.
+  EXPECT_EQ(Remaining(stages, 10, {6, 15}), "validate, test, fit 10-15, test");
+  EXPECT_EQ(Remaining(stages, 15, {4, 10}), "test");
+  EXPECT_EQ(Remaining(stages, 12, {4, 10}), "fit 10-15, test");
+}
+
+TEST(RemainingStages, KeepTheirOptionsAndPlaces) {
+  const auto stages = RemainingStages(PlanStages({ValidateStage{}, FitStage{10, 3}}, 0), 2);
+  EXPECT_EQ(std::get<FitUntil>(stages[0].what).validate_every, 3);
+  EXPECT_EQ(stages[0].index, 1);
+  EXPECT_EQ(stages[0].begin, 0);
+}
+
+TEST(PlanStages, AnEpochIsAsManyStepsAsTheDataGive) {
+  const std::vector<Stage> stages = {FitStage{.steps = 5},
+                                     FitStage{.steps = 0, .validate_every = 2, .epochs = 3},
+                                     TestStage{}, FitStage{.steps = 2}};
+  EXPECT_TRUE(CountsInEpochs(stages));
+  const auto planned = PlanStages(stages, 7);
+  EXPECT_EQ(Print(planned), "fit 0-5, fit 5-26, test, fit 26-28");
+  EXPECT_EQ(std::get<FitUntil>(planned[1].what).validate_every, 14) << "two epochs";
+  EXPECT_EQ(planned[2].begin, 26);
+  EXPECT_EQ(TotalSteps(planned), 28);
 }
 
 TEST(TotalSteps, CountsFitStagesOnly) {
-  EXPECT_EQ(TotalSteps({FitStage{10, 0}, ValidateStage{}, FitStage{5, 0}}), 15);
-  EXPECT_EQ(TotalSteps({ValidateStage{}}), 0);
+  EXPECT_EQ(TotalSteps(PlanStages({FitStage{10, 0}, TestStage{}, FitStage{5, 0}}, 0)), 15);
+  EXPECT_EQ(TotalSteps(PlanStages({ValidateStage{}}, 0)), 0);
+  EXPECT_FALSE(AnyFit({ValidateStage{}, TestStage{}}));
+  EXPECT_FALSE(CountsInEpochs({FitStage{10, 0}, TestStage{}}));
+}
+
+TEST(FitFollows, LooksBehindTheStage) {
+  const auto stages = PlanStages({TestStage{}, FitStage{3, 0}, TestStage{}}, 0);
+  EXPECT_TRUE(FitFollows(stages, 0));
+  EXPECT_FALSE(FitFollows(stages, 1));
+  EXPECT_FALSE(FitFollows(stages, 2));
 }
 
 // "end validate save last": what of it is due.

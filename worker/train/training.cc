@@ -23,10 +23,8 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   if (parts.job->precision == Precision::kFloat16) {
     training->scaler_.emplace(parts.job->loss_scale, parts.communicators.gradients->device());
   }
-  training->parked_.present.resize(training->mask().size());
   RETURN_IF_ERROR(training->Plan(values, {}));
-  training->parked_.holders.elements = training->strategy_->owners().elements;
-  training->parked_.holders.holders.resize(parts.communicators.gradients->world_size());
+  training->ClearParked();
   if (parts.sampler == nullptr) return training;
   ASSIGN_OR_RETURN(training->slots_, SlotsFor(*parts.job->optimizer, *parts.model));
   RETURN_IF_ERROR(training->MakeOptimizer({}));
@@ -61,10 +59,36 @@ OptimizerState Training::AllState() const {
               parked_);
 }
 
+void Training::ClearParked() {
+  parked_ = {};
+  parked_.present.resize(mask().size());
+  parked_.holders.elements = strategy_->owners().elements;
+  parked_.holders.holders.resize(parts_.communicators.gradients->world_size());
+}
+
 absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
   RETURN_IF_ERROR(strategy_->AwaitParameters());
   OptimizerState state = AllState();
   parked_ = {};
+  ASSIGN_OR_RETURN(const int64_t bytes, Replan(step));
+  if (parts_.sampler == nullptr) return bytes;
+  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots_, types_,
+                                             parts_.communicators.gradients, step));
+  parked_ = std::move(move.parked);
+  RETURN_IF_ERROR(MakeOptimizer(std::move(move.of_pieces)));
+  return bytes + move.bytes;
+}
+
+absl::Status Training::Release(int64_t step) {
+  RETURN_IF_ERROR(strategy_->AwaitParameters());
+  parked_ = {};
+  RETURN_IF_ERROR(Replan(step).status());
+  ClearParked();
+  scaler_.reset();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Training::Replan(int64_t step) {
   std::optional<parallel::Arrangement> shards;
   if (const auto* held = strategy_->shards(); held != nullptr) {
     shards.emplace();
@@ -91,12 +115,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
                                     {"reshard of parameters", step}));
     shards.reset();
   }
-  if (parts_.sampler == nullptr) return bytes;
-  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots_, types_,
-                                             parts_.communicators.gradients, step));
-  parked_ = std::move(move.parked);
-  RETURN_IF_ERROR(MakeOptimizer(std::move(move.of_pieces)));
-  return bytes + move.bytes;
+  return bytes;
 }
 
 void Training::AddFrozenState(const std::vector<bool>& present) {

@@ -65,6 +65,11 @@ class Training {
   // used any more.
   absl::StatusOr<int64_t> Refresh(int64_t step);
 
+  // A collective after the last step: frees gradients, buckets and the optimizer's state, and makes
+  // a plan in which nothing is trained, for evaluation. `trained` wants no parameter. After it, of
+  // what follows only State may be called. After an error the object must not be used any more.
+  absl::Status Release(int64_t step);
+
   // What Refresh would do, and the bytes that each rank holds between steps in the old and the new
   // plan. Pure.
   struct Foresight {
@@ -88,6 +93,11 @@ class Training {
   explicit Training(const Parts& parts) : parts_(parts) {}
   const Mask& mask() const { return parts_.trained->in_force(); }
   absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
+  // Puts the mask that `trained` wants into force, makes a new plan without an optimizer, and moves
+  // the parameters to where it needs them. Returns the bytes that all ranks sent.
+  absl::StatusOr<int64_t> Replan(int64_t step);
+  // There is no state of frozen parameters.
+  void ClearParked();
   absl::Status MakeOptimizer(std::vector<std::vector<at::Tensor>> states);
   // The state of all parameters, trained and frozen; the tensors are the optimizer's own.
   OptimizerState AllState() const;

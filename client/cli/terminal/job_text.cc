@@ -203,6 +203,14 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   if (job.has_validation_accuracy()) {
     add("validation accuracy", Percent(job.validation_accuracy()));
   }
+  if (job.validation().has_top_k_accuracy()) {
+    add(absl::StrCat("validation top ", job.validation().top_k()),
+        Percent(job.validation().top_k_accuracy()));
+  }
+  if (job.has_test()) {
+    add("test loss", absl::StrCat(Loss(true, job.test().loss()), AccuracyText(job.test()),
+                                  " after step ", job.test_step()));
+  }
   if (job.samples_per_second() > 0) {
     add("samples/s", absl::StrFormat("%.1f", job.samples_per_second()));
   }
@@ -269,6 +277,12 @@ std::string JobSummary(const v1::Job& job) {
   }
   if (job.has_validation_accuracy()) {
     absl::StrAppend(&text, ", validation accuracy ", Percent(job.validation_accuracy()));
+  }
+  if (job.has_test()) {
+    absl::StrAppend(&text, ", test loss ", Loss(true, job.test().loss()));
+    if (job.test().has_accuracy()) {
+      absl::StrAppend(&text, ", test accuracy ", Percent(job.test().accuracy()));
+    }
   }
   if (job.has_start_time() && job.has_end_time()) {
     absl::StrAppend(&text, ", ",

@@ -28,8 +28,9 @@ std::string Count(bool has, uint64_t value) { return has ? absl::StrCat(value) :
 using Cells = std::vector<std::pair<const char*, std::string>>;
 
 Cells CsvCells(const v1::StepMetrics& e) {
-  const bool step = !e.has_validation();
-  const v1::Validation& v = e.validation();
+  const bool validation = e.has_validation(), test = e.has_test();
+  const bool step = !validation && !test;
+  const v1::Evaluation &v = e.validation(), &t = e.test();
   return {
       {"step", absl::StrCat(e.step())},
       {"loss", Exactly(e.has_loss(), e.loss())},
@@ -46,12 +47,18 @@ Cells CsvCells(const v1::StepMetrics& e) {
        Exactly(e.has_model_flops_per_second(), e.model_flops_per_second())},
       {"skipped", step ? (e.skipped() ? "true" : "false") : ""},
       {"loss_scale", Exactly(e.has_loss_scale(), e.loss_scale())},
-      {"validation_loss", Exactly(!step, v.loss())},
+      {"validation_loss", Exactly(validation, v.loss())},
       {"validation_accuracy", Exactly(v.has_accuracy(), v.accuracy())},
       {"validation_perplexity", Exactly(v.has_perplexity(), v.perplexity())},
-      {"validation_samples", Count(!step, v.samples())},
+      {"validation_samples", Count(validation, v.samples())},
       {"model_flops_utilization",
        Exactly(e.has_model_flops_utilization(), e.model_flops_utilization())},
+      {"validation_top_k_accuracy", Exactly(v.has_top_k_accuracy(), v.top_k_accuracy())},
+      {"test_loss", Exactly(test, t.loss())},
+      {"test_accuracy", Exactly(t.has_accuracy(), t.accuracy())},
+      {"test_perplexity", Exactly(t.has_perplexity(), t.perplexity())},
+      {"test_samples", Count(test, t.samples())},
+      {"test_top_k_accuracy", Exactly(t.has_top_k_accuracy(), t.top_k_accuracy())},
   };
 }
 
@@ -77,12 +84,12 @@ std::string Row(const std::vector<std::string>& cells) {
 std::string OrDash(bool has, const std::string& text) { return has ? text : "-"; }
 std::string Short(double value) { return absl::StrFormat("%.4g", value); }
 
-std::string ValidationNotes(const v1::Validation& validation) {
-  std::string notes = absl::StrCat("validation, ", validation.samples(), " samples");
-  if (validation.has_accuracy()) {
-    absl::StrAppend(&notes, ", accuracy ", Percent(validation.accuracy()));
-  }
-  return notes;
+std::string PassLine(const v1::StepMetrics& entry) {
+  const v1::Evaluation& pass = entry.has_test() ? entry.test() : entry.validation();
+  return Row({absl::StrCat(entry.step()), LossText(pass.loss()),
+              OrDash(pass.has_perplexity(), Short(pass.perplexity())), "-", "-", "-", "-", "-",
+              absl::StrCat(entry.has_test() ? "test" : "validation", ", ", pass.samples(),
+                           " samples", AccuracyText(pass))});
 }
 
 std::string StepNotes(const v1::StepMetrics& step) {
@@ -113,18 +120,22 @@ std::string LossText(double value) {
 
 std::string Percent(double part) { return absl::StrFormat("%.2f%%", 100 * part); }
 
+std::string AccuracyText(const v1::Evaluation& pass) {
+  std::string text;
+  if (pass.has_accuracy()) absl::StrAppend(&text, ", accuracy ", Percent(pass.accuracy()));
+  if (pass.has_top_k_accuracy()) {
+    absl::StrAppend(&text, ", top ", pass.top_k(), " ", Percent(pass.top_k_accuracy()));
+  }
+  return text;
+}
+
 std::string MetricsHeader() {
   return Row({"STEP", "LOSS", "PERPLEXITY", "LR", "GRAD_NORM", "THROUGHPUT", "FLOP/S", "SECONDS",
               "NOTES"});
 }
 
 std::string MetricsLine(const v1::StepMetrics& entry) {
-  if (entry.has_validation()) {
-    const v1::Validation& validation = entry.validation();
-    return Row({absl::StrCat(entry.step()), LossText(validation.loss()),
-                OrDash(validation.has_perplexity(), Short(validation.perplexity())), "-", "-", "-",
-                "-", "-", ValidationNotes(validation)});
-  }
+  if (entry.has_validation() || entry.has_test()) return PassLine(entry);
   const std::string throughput =
       entry.has_tokens_per_second()
           ? absl::StrCat(WithUnit(entry.tokens_per_second()), " tokens/s")

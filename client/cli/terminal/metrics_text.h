@@ -1,4 +1,4 @@
-// A job's metrics as text: one line for each entry of StreamMetrics (a step, or a validation pass).
+// A job's metrics as text: one line for each entry of StreamMetrics (a step, or a pass).
 // Pure.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_METRICS_TEXT_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_METRICS_TEXT_H_
@@ -23,6 +23,8 @@ std::string MetricsCsvLine(const v1::StepMetrics& entry);
 std::string LossText(double value);
 // 1234567 as "1.23M": three digits and k, M, G, T, P.
 std::string WithUnit(double value);
+// ", accuracy 97.50%, top 5 99.00%": what of it there is.
+std::string AccuracyText(const v1::Evaluation& pass);
 // 0.975 as "97.50%".
 std::string Percent(double part);
 

@@ -28,6 +28,11 @@ v1::StepMetrics Pass() {
                   validation { loss: 2.25 accuracy: 0.975 perplexity: 9.5 samples: 30 })");
 }
 
+v1::StepMetrics TestPass() {
+  return Entry(R"(step: 12 generation: 3 test { loss: 1.5 accuracy: 0.75 samples: 40 terms: 40
+                                                top_k: 5 top_k_accuracy: 0.875 })");
+}
+
 TEST(MetricsText, OneLineForEachEntry) {
   EXPECT_EQ(MetricsHeader(),
             "STEP      LOSS        PERPLEXITY  LR          GRAD_NORM   THROUGHPUT        FLOP/S   "
@@ -38,6 +43,9 @@ TEST(MetricsText, OneLineForEachEntry) {
   EXPECT_EQ(MetricsLine(Pass()),
             "12        2.2500      9.5         -           -           -                 -        "
             "-          validation, 30 samples, accuracy 97.50%\n");
+  EXPECT_EQ(MetricsLine(TestPass()),
+            "12        1.5000      -           -           -           -                 -        "
+            "-          test, 40 samples, accuracy 75.00%, top 5 87.50%\n");
 }
 
 TEST(MetricsText, WhatIsNotThereIsADash) {
@@ -52,11 +60,13 @@ TEST(MetricsText, CsvHasTheDocumentedColumns) {
             "step,loss,learning_rate,grad_norm,samples,seconds,generation,perplexity,tokens,"
             "samples_per_second,tokens_per_second,model_flops_per_second,skipped,loss_scale,"
             "validation_loss,validation_accuracy,validation_perplexity,validation_samples,"
-            "model_flops_utilization\r\n");
+            "model_flops_utilization,validation_top_k_accuracy,test_loss,test_accuracy,"
+            "test_perplexity,test_samples,test_top_k_accuracy\r\n");
   EXPECT_EQ(MetricsCsvLine(Full()),
             "12,2.5,0.10000000000000001,1.25,8,1.500000000,3,12.182493960703473,256,5.25,170.5,"
-            "1500000000000,true,65536,,,,,0.375\r\n");
-  EXPECT_EQ(MetricsCsvLine(Pass()), "12,,,,,,3,,,,,,,,2.25,0.97499999999999998,9.5,30,\r\n");
+            "1500000000000,true,65536,,,,,0.375,,,,,,\r\n");
+  EXPECT_EQ(MetricsCsvLine(Pass()), "12,,,,,,3,,,,,,,,2.25,0.97499999999999998,9.5,30,,,,,,,\r\n");
+  EXPECT_EQ(MetricsCsvLine(TestPass()), "12,,,,,,3,,,,,,,,,,,,,,1.5,0.75,,40,0.875\r\n");
 }
 
 TEST(MetricsText, NumbersThatAreNotFiniteHaveOneSpelling) {
@@ -64,10 +74,10 @@ TEST(MetricsText, NumbersThatAreNotFiniteHaveOneSpelling) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double value : {nan, -nan}) {
     entry.set_loss(value);
-    EXPECT_EQ(MetricsCsvLine(entry), "1,nan,,,0,0.000000000,0,,,,,,false,,,,,,\r\n");
+    EXPECT_EQ(MetricsCsvLine(entry), "1,nan,,,0,0.000000000,0,,,,,,false,,,,,,,,,,,,\r\n");
   }
   entry.set_loss(-std::numeric_limits<double>::infinity());
-  EXPECT_EQ(MetricsCsvLine(entry), "1,-inf,,,0,0.000000000,0,,,,,,false,,,,,,\r\n");
+  EXPECT_EQ(MetricsCsvLine(entry), "1,-inf,,,0,0.000000000,0,,,,,,false,,,,,,,,,,,,\r\n");
 }
 
 TEST(LossText, HasFourDecimalsUnlessItIsLarge) {

@@ -10,7 +10,6 @@
 namespace muster::cli {
 namespace {
 
-
 // Samples of all ranks in one step.
 uint64_t SamplesPerStep(const v1::JobSpec& spec) {
   const uint64_t accumulate = std::max<uint64_t>(1, spec.batch().accumulate());
@@ -83,6 +82,15 @@ std::string Progress::Events(const v1::Job& job) const {
       absl::StrAppend(&events, ", accuracy ", Percent(job.validation_accuracy()));
     }
     absl::StrAppend(&events, "\n");
+  }
+  if (job.has_test() && (!last_.has_test() || job.test_step() != last_.test_step() ||
+                         job.test().SerializeAsString() != last_.test().SerializeAsString())) {
+    absl::StrAppend(&events, "step ", job.test_step(), ": test loss ",
+                    Loss(true, job.test().loss()));
+    if (job.test().has_perplexity()) {
+      absl::StrAppend(&events, absl::StrFormat(", perplexity %.4g", job.test().perplexity()));
+    }
+    absl::StrAppend(&events, AccuracyText(job.test()), "\n");
   }
   const uint64_t newest = last_.checkpoints().empty() ? 0 : last_.checkpoints().rbegin()->step();
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {

@@ -29,7 +29,7 @@ std::string ProgressLine(const v1::Job& job);
 class Progress {
  public:
   // Plain lines are printed at most this often, except for events: another state or stage, a
-  // validation, a checkpoint, a failure, an event of the job.
+  // validation, a test, a checkpoint, a failure, an event of the job.
   explicit Progress(ProgressForm form, absl::Duration plain_interval = absl::Seconds(5));
 
   // The text to print for this state of the job; may be empty.

@@ -51,6 +51,16 @@ TEST(Progress, PlainLinesComeSeldom) {
             "fit  30/1000  3%\n");
 }
 
+TEST(Progress, ATestIsTold) {
+  Progress progress(ProgressForm::kPlain, absl::Hours(1));
+  progress.Update(Job("state: RUNNING step: 9"), kStart);
+  const v1::Job tested = Job(R"(state: RUNNING step: 9 test_step: 9
+                                test { loss: 2 accuracy: 0.5 top_k: 5 top_k_accuracy: 0.75 })");
+  EXPECT_EQ(progress.Update(tested, kStart),
+            "step 9: test loss 2.0000, accuracy 50.00%, top 5 75.00%\n");
+  EXPECT_EQ(progress.Update(tested, kStart), "");
+}
+
 TEST(Progress, EventsAreNeverHeldBack) {
   Progress progress(ProgressForm::kPlain, absl::Hours(1));
   progress.Update(Job("state: RUNNING step: 1"), kStart);

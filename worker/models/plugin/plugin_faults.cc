@@ -376,6 +376,10 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values& values) {
                                                               options.Size("width", 64), values));
   }
   const std::string path = options.Text("path", "");
+  if (fault == "says-when-made") {
+    std::ofstream(path, std::ios::app) << "made\n";
+    return std::make_unique<RowsModel>(std::make_unique<Root>(""));
+  }
   if (fault.rfind("several", 0) == 0) return std::make_unique<WithOwnLoss>(fault);
   if (fault == "no-hook") return std::make_unique<RowsModel>(std::make_unique<Root>(""));
   if (fault.rfind("flags-", 0) == 0) return std::make_unique<Flags>(fault);

@@ -1,0 +1,42 @@
+// What the coordinator keeps of the stages of a job.
+#include <gtest/gtest.h>
+
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/cluster/world.h"
+#include "coordinator/jobs/checkpoints.h"
+
+namespace muster::cluster {
+namespace {
+
+TEST(Stages, WhatIsOverIsKeptForASessionThatStartsFromTheSameStep) {
+  World world;
+  world.Start("job", 1);
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = StageFinished{2, 7}}).ok());
+  world.Restart();
+  EXPECT_EQ(world.job("job").stages_done, 2u);
+  EXPECT_EQ(world.job("job").stages_done_step, 7u);
+}
+
+TEST(Stages, WhatIsOverIsForgottenWhereASessionStartsFromAnotherStep) {
+  World world;
+  world.Start("job", 1);
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = StageFinished{2, 7}}).ok());
+  const SessionStarted same{.step = 7, .total_steps = 12};
+  ASSERT_TRUE(world.Report(10, {.sequence = 3, .what = same}).ok());
+  EXPECT_EQ(world.job("job").stages_done, 2u);
+  EXPECT_EQ(world.job("job").fit_steps, 12u);
+  ASSERT_TRUE(world.Report(10, {.sequence = 4, .what = SessionStarted{.step = 5}}).ok());
+  EXPECT_EQ(world.job("job").stages_done, 0u);
+  EXPECT_EQ(world.job("job").fit_steps, 12u) << "an older worker does not tell it";
+}
+
+TEST(Stages, WhatIsOverIsForgottenWhereAPersonSaysFromWhereTheJobGoesOn) {
+  jobs::Job job;
+  job.stages_done = 2;
+  job.stages_done_step = 7;
+  jobs::DecideStart(&job, /*from_scratch=*/false, "/elsewhere/step-7-g1");
+  EXPECT_EQ(job.stages_done, 0u);
+}
+
+}  // namespace
+}  // namespace muster::cluster
