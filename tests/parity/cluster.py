@@ -129,6 +129,13 @@ class Cluster:
 
     def metrics(self, job_id):
         """StepMetrics of all steps, in step order."""
+        passes = ("validation", "test")
+        found = [entry for entry in self.entries(job_id) if not any(map(entry.get, passes))]
+        assert [int(step["step"]) for step in found] == list(range(1, len(found) + 1))
+        return found
+
+    def entries(self, job_id):
+        """StepMetrics of all steps and passes, in their order."""
         text = self._muster("metrics", job_id, "-o", "json")
         decoder, at, found = json.JSONDecoder(), 0, []
         while at < len(text):
@@ -136,9 +143,7 @@ class Cluster:
                 at += 1
                 continue
             value, at = decoder.raw_decode(text, at)
-            if "validation" not in value:
-                found.append(value)
-        assert [int(step["step"]) for step in found] == list(range(1, len(found) + 1))
+            found.append(value)
         return found
 
     def losses(self, job_id):

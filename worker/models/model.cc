@@ -3,11 +3,8 @@
 #include <string>
 
 #include "ATen/core/Reduction.h"
-#include "ATen/ops/argmax.h"
 #include "ATen/ops/cross_entropy_loss.h"
-#include "ATen/ops/eq.h"
 #include "ATen/ops/item.h"
-#include "ATen/ops/logical_and.h"
 #include "ATen/ops/mse_loss.h"
 #include "ATen/ops/ne.h"
 #include "ATen/ops/sum.h"
@@ -63,11 +60,7 @@ LossOutput CrossEntropy(const at::Tensor& logits, const Batch& batch, const Loss
         at::cross_entropy_loss(flat, targets, /*weight=*/{}, at::Reduction::Mean,
                                options.ignore_index.value_or(kNothing), options.label_smoothing);
   }
-  if (!training) {
-    at::Tensor correct = flat.argmax(-1).eq(targets);
-    if (counts.defined()) correct = correct.logical_and(counts);
-    output.correct = correct.sum().item<int64_t>();
-  }
+  if (!training) output.judged = Judged{flat, targets, counts};
   return output;
 }
 

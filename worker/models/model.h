@@ -14,6 +14,7 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "worker/models/batch.h"
+#include "worker/models/judged.h"
 #include "worker/models/unit.h"
 
 namespace muster::models {
@@ -23,9 +24,12 @@ struct LossOutput {
   at::Tensor mean_loss;
   // The number of loss terms in the mean: tokens, rows or numbers, without ignored targets.
   int64_t terms = 0;
-  // The number of terms, rows or tokens, whose largest logit is that of the target. Only in
-  // Mode::kEvaluate, and only if targets are classes or tokens.
-  std::optional<int64_t> correct;
+  // What metrics beside the loss follow from. Only in Mode::kEvaluate, and only if targets are
+  // classes or tokens.
+  std::optional<Judged> judged = std::nullopt;
+  // In place of `judged`, from a model with a loss of its own that tells it: the number of terms
+  // whose prediction is right.
+  std::optional<int64_t> correct = std::nullopt;
 };
 
 enum class LossKind { kCrossEntropy, kMse };

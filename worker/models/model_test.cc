@@ -133,7 +133,7 @@ TEST_P(CrossEntropyTest, ValueAndGradientAreThoseOfTheFormula) {
       EXPECT_NEAR(gradient[r][c].item<float>(), expected.gradient[r][c], 1e-7) << r << ", " << c;
     }
   }
-  EXPECT_FALSE(loss.correct.has_value());  // nothing is judged in training
+  EXPECT_FALSE(loss.judged.has_value());  // nothing is judged in training
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -158,6 +158,8 @@ TEST(ModelLoss, WithoutAnyTermItIsZeroWithZeroGradients) {
   EXPECT_EQ(model.logits().grad().abs().max().item<float>(), 0);
 }
 
+int64_t CorrectOf(const LossOutput& loss) { return loss.judged->Correct().item<int64_t>(); }
+
 TEST(ModelLoss, EvaluationCountsWhatTheLargestLogitGetsRight) {
   std::vector<int64_t> best;
   for (const auto& row : Values()) {
@@ -166,12 +168,12 @@ TEST(ModelLoss, EvaluationCountsWhatTheLargestLogitGetsRight) {
   LogitsModel model = Rows();
   auto labels = best;
   labels[2] = (labels[2] + 1) % kClasses;
-  EXPECT_EQ(LossOf(model, BatchOf(labels), Mode::kEvaluate).correct, kRows - 1);
+  EXPECT_EQ(CorrectOf(LossOf(model, BatchOf(labels), Mode::kEvaluate)), kRows - 1);
   // What is ignored is not right, even where the largest logit is the ignored class.
   ASSERT_TRUE(model.SetLoss({.ignore_index = best[0]}).ok());
   const LossOutput loss = LossOf(model, BatchOf(best), Mode::kEvaluate);
   EXPECT_LT(loss.terms, kRows);
-  EXPECT_EQ(loss.correct, loss.terms);
+  EXPECT_EQ(CorrectOf(loss), loss.terms);
 }
 
 TEST(ModelLoss, MseIsTheMeanOverAllNumbers) {
@@ -193,7 +195,7 @@ TEST(ModelLoss, MseIsTheMeanOverAllNumbers) {
   }
   EXPECT_NEAR(loss.mean_loss.item<float>(), expected, 1e-6);
   EXPECT_EQ(loss.terms, kRows * kClasses);
-  EXPECT_FALSE(loss.correct.has_value());
+  EXPECT_FALSE(loss.judged.has_value());
 }
 
 TEST(ModelLoss, TargetsOfAnotherKindAreRefused) {

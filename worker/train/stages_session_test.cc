@@ -75,6 +75,7 @@ TEST_F(StagesTest, ATestReadsItsOwnData) {
   EXPECT_EQ(test.terms(), 72u);
   EXPECT_TRUE(test.has_perplexity());
   EXPECT_TRUE(test.has_accuracy());
+  EXPECT_FALSE(test.has_classes()) << "tokens are no classes";
   EXPECT_NE(test.loss(), run->outside.validations().at(2));
   std::filesystem::remove(folder_ / "test.bin");
   EXPECT_THAT(std::string(RunSessions(job, 2)->ends[1].status().message()), HasSubstr("data.test"));
@@ -292,8 +293,11 @@ TEST_F(StagesTest, APluginMakesItsModelOnceInASession) {
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2};
     job.stages = {ValidateStage{}, FitStage{2, 1}, TestStage{}, FitStage{2, 0}, TestStage{}};
-    Good(job);
+    const auto run = Good(job);
     EXPECT_EQ(files::ReadFile(told).value_or(""), "made\nmade\n") << "each of the two ranks once";
+    const v1::ClassCounts classes = run->outside.tests().at(4).classes();
+    EXPECT_THAT(classes.targets(), ElementsAre(8, 5));
+    EXPECT_EQ(classes.confusion_size(), 4);
   }
 }
 
