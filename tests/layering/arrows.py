@@ -126,7 +126,16 @@ ARROWS = {
     "bench": ["common", "plugin", "worker/layout", "worker/train"],
     # Who tests a whole program has its file; who tests parts across programs has their targets.
     "tests": [],
-    "tests/docs": ["client", "coordinator", "docs", "examples", "tests/process", "worker", ""],
+    "tests/docs": [
+        "client",
+        "coordinator",
+        "docs",
+        "examples",
+        "tests/parity",
+        "tests/process",
+        "worker",
+        "",
+    ],
     "tests/faults": ["plugin", "tests/process"],
     "tests/fuzz": ["common", "worker"],
     "tests/gpu": ["common", "tests/parity", "tests/process", "worker"],

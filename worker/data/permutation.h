@@ -1,4 +1,5 @@
-// The order of an epoch. docs/sampler.md specifies it so exactly that any language reproduces it.
+// The order of an epoch for `order: shuffled`. docs/sampler.md specifies it so exactly that any
+// language reproduces it.
 #ifndef MUSTER_WORKER_DATA_PERMUTATION_H_
 #define MUSTER_WORKER_DATA_PERMUTATION_H_
 
@@ -9,7 +10,8 @@
 namespace muster::data {
 
 // A permutation of [0, n): Fisher-Yates from the end, with random numbers of splitmix64 of (seed,
-// epoch), and also of the rank if it orders a rank's own file.
+// epoch), and also of the rank if it orders a rank's own file. Calls activity::Moved(), because it
+// takes minutes for 10^9 numbers.
 std::vector<int64_t> Permutation(uint64_t seed, int64_t epoch, int64_t n,
                                  std::optional<int64_t> rank = std::nullopt);
 

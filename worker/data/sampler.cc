@@ -62,12 +62,7 @@ Position Sampler::After(Position position) const {
 
 std::vector<int64_t> Sampler::Samples(Position position, int64_t rank, int64_t micro_batch) {
   const Position begin = Begin(position);
-  if (options_.order == Order::kShuffled && cached_epoch_ != begin.epoch) {
-    permutation_ =
-        Permutation(options_.seed, begin.epoch, options_.size,
-                    options_.own.has_value() ? std::optional(options_.own->rank) : std::nullopt);
-    cached_epoch_ = begin.epoch;
-  }
+  PrepareOrder(begin.epoch);
   const int64_t first = Place(begin, rank, micro_batch);
   int64_t count = options_.per_rank;
   if (options_.last == Last::kUneven) {
@@ -75,10 +70,37 @@ std::vector<int64_t> Sampler::Samples(Position position, int64_t rank, int64_t m
   }
   std::vector<int64_t> samples(count);
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t place = (first + i) % options_.size;  // past the end only when padding
-    samples[i] = options_.order == Order::kShuffled ? permutation_[place] : place;
+    samples[i] = SampleAt((first + i) % options_.size);  // past the end only when padding
   }
   return samples;
+}
+
+void Sampler::PrepareOrder(int64_t epoch) {
+  if (cached_epoch_ == epoch) return;
+  cached_epoch_ = epoch;
+  const auto rank = options_.own.has_value() ? std::optional(options_.own->rank) : std::nullopt;
+  switch (options_.order) {
+    case Order::kSequential:
+      return;
+    case Order::kShuffled:
+      permutation_ = Permutation(options_.seed, epoch, options_.size, rank);
+      return;
+    case Order::kShuffledV2:
+      keyed_.emplace(options_.seed, epoch, options_.size, rank);
+      return;
+  }
+}
+
+int64_t Sampler::SampleAt(int64_t place) const {
+  switch (options_.order) {
+    case Order::kSequential:
+      return place;
+    case Order::kShuffled:
+      return permutation_[place];
+    case Order::kShuffledV2:
+      return keyed_->At(place);
+  }
+  return place;
 }
 
 int64_t Sampler::Place(const Position& begin, int64_t rank, int64_t micro_batch) const {

@@ -1,5 +1,5 @@
-// Which samples a rank takes in a step: pure arithmetic over (seed, epoch, cursor). One permutation
-// of the data set per epoch, one cursor for all ranks. docs/sampler.md is the specification.
+// Which samples a rank takes in a step: pure arithmetic over (seed, epoch, cursor). One order of
+// the data set per epoch, one cursor for all ranks. docs/sampler.md is the specification.
 //
 // A step takes G = world_size * accumulate * per_rank consecutive positions of the epoch's order.
 // Rank r takes positions [r*A*P, (r+1)*A*P) of them, and its micro-batch m the m-th P of those.
@@ -8,7 +8,8 @@
 // and the shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts
 // W samples for each place, so that all ranks agree on it.
 //
-// Threading: one thread (it keeps the current epoch's permutation).
+// Threading: one thread (it keeps the current epoch's order; only with Order::kShuffled does this
+// take memory and time that grow with the data set).
 #ifndef MUSTER_WORKER_DATA_SAMPLER_H_
 #define MUSTER_WORKER_DATA_SAMPLER_H_
 
@@ -17,10 +18,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/data/keyed_permutation.h"
 
 namespace muster::data {
 
-enum class Order { kShuffled, kSequential };
+enum class Order { kShuffled, kSequential, kShuffledV2 };
 
 // What happens with the samples at the end of an epoch that do not fill a global batch: they are
 // dropped; or the batch is filled up from the start of the epoch's order; or the first ranks get
@@ -90,12 +92,16 @@ class Sampler {
   // For a step that begins at this position: the first place of `rank` in `micro_batch`, in the
   // order of the epoch, or of its own file if it has one.
   int64_t Place(const Position& begin, int64_t rank, int64_t micro_batch) const;
+  void PrepareOrder(int64_t epoch);
+  // The sample at a place of the order that was prepared.
+  int64_t SampleAt(int64_t place) const;
 
   SamplerOptions options_;
   int64_t global_batch_;
   int64_t epoch_size_;  // where the cursor ends
   int64_t cached_epoch_ = -1;
-  std::vector<int64_t> permutation_;  // the permutation of cached_epoch_
+  std::vector<int64_t> permutation_;       // the order of cached_epoch_ with kShuffled
+  std::optional<KeyedPermutation> keyed_;  // the same with kShuffledV2
 };
 
 }  // namespace muster::data

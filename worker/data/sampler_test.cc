@@ -1,11 +1,15 @@
 #include "worker/data/sampler.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/activity/activity.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/data/keyed_permutation.h"
 #include "worker/data/permutation.h"
 
 namespace muster::data {
@@ -24,6 +28,14 @@ TEST(PermutationTest, IsTheOneOfTheSpecification) {
   uint64_t sum = 0;
   for (int64_t x : Permutation(42, 3, 100000)) sum = sum * 31 + static_cast<uint64_t>(x);
   EXPECT_EQ(sum, 13751873226941965510u);
+}
+
+// Ranks that shuffle many samples do not count as hung.
+TEST(PermutationTest, MovesWithEachBlock) {
+  activity::Activity activity;
+  const activity::Scope scope(&activity);
+  Permutation(1, 0, (3 << 20) + 5);
+  EXPECT_EQ(activity.count(), 3u);
 }
 
 TEST(PermutationTest, OneAndNoSample) {
@@ -271,6 +283,84 @@ TEST(SamplerTest, WithOwnFilesUnevenLetsEachRankGoToTheEndOfItsOwn) {
   EXPECT_EQ(position, (Position{1, 12}));
   EXPECT_THAT(samplers[0].Samples({0, 36}, 0, 0), ElementsAre(order[12]));
   EXPECT_THAT(samplers[0].Samples({0, 36}, 0, 1), ElementsAre());
+}
+
+// The steps of three epochs, with all ranks' own files or a common one.
+void ForEachMicroBatch(
+    const SamplerOptions& options,
+    const std::function<void(const Position&, int64_t rank, int64_t micro_batch)>& visit) {
+  Sampler sampler = Make(options);
+  Position position;
+  while (sampler.Begin(position).epoch < 3) {
+    for (int64_t rank = 0; rank < options.world_size; ++rank) {
+      if (options.own.has_value() && options.own->rank != rank) continue;
+      for (int64_t micro = 0; micro < options.accumulate; ++micro) visit(position, rank, micro);
+    }
+    position = sampler.After(position);
+  }
+}
+
+// The options of many jobs, without the order.
+std::vector<SamplerOptions> ManyOptions() {
+  std::vector<SamplerOptions> many;
+  for (const Last last : {Last::kDrop, Last::kPad, Last::kUneven}) {
+    for (const int64_t size : {1, 2, 3, 12, 24, 25, 47}) {
+      for (const int64_t world_size : {1, 2, 3}) {
+        SamplerOptions options{.size = size,
+                               .seed = 5,
+                               .world_size = world_size,
+                               .per_rank = 2,
+                               .accumulate = 2,
+                               .last = last};
+        if (last != Last::kDrop || size >= 4 * world_size) many.push_back(options);
+        for (int64_t rank = 0; rank < world_size; ++rank) {
+          options.own =
+              OwnFile{.rank = rank, .shortest = std::min<int64_t>(size, 9), .longest = 50};
+          if (last != Last::kDrop || options.own->shortest >= 4) many.push_back(options);
+        }
+      }
+    }
+  }
+  return many;
+}
+
+// The samples of a sequential sampler are the places.
+TEST(SamplerTest, TheOrdersDifferInNothingButWhichSampleIsAtAPlace) {
+  for (const SamplerOptions& options : ManyOptions()) {
+    SamplerOptions with = options;
+    with.order = Order::kSequential;
+    Sampler places = Make(with);
+    with.order = Order::kShuffled;
+    Sampler shuffled = Make(with);
+    with.order = Order::kShuffledV2;
+    Sampler keyed = Make(with);
+    const auto own = options.own.has_value() ? std::optional(options.own->rank) : std::nullopt;
+    ForEachMicroBatch(options, [&](const Position& position, int64_t rank, int64_t micro) {
+      const int64_t epoch = places.Begin(position).epoch;
+      const auto order = Permutation(5, epoch, options.size, own);
+      const KeyedPermutation keyed_order(5, epoch, options.size, own);
+      std::vector<int64_t> expected, expected_keyed;
+      for (const int64_t place : places.Samples(position, rank, micro)) {
+        expected.push_back(order[place]);
+        expected_keyed.push_back(keyed_order.At(place));
+      }
+      EXPECT_EQ(shuffled.Samples(position, rank, micro), expected);
+      EXPECT_EQ(keyed.Samples(position, rank, micro), expected_keyed);
+      // As after a restart in the middle of an epoch.
+      EXPECT_EQ(Make(with).Samples(position, rank, micro), expected_keyed);
+    });
+  }
+}
+
+// Neither memory nor time depends on the number of samples.
+TEST(SamplerTest, ShuffledV2TakesAnyNumberOfSamples) {
+  Sampler sampler =
+      Make({.size = int64_t{1} << 62, .world_size = 2, .per_rank = 3, .order = Order::kShuffledV2});
+  const Position middle{.epoch = 1, .cursor = int64_t{1} << 61};
+  const KeyedPermutation order(0, 1, int64_t{1} << 62);
+  const int64_t first = middle.cursor + 3;  // of rank 1
+  EXPECT_THAT(sampler.Samples(middle, 1, 0),
+              ElementsAre(order.At(first), order.At(first + 1), order.At(first + 2)));
 }
 
 TEST(SamplerTest, ImpossibleOptionsAreRefused) {
