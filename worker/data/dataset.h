@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/data/part.h"
 #include "worker/models/batch.h"
 
 namespace muster::data {
@@ -21,6 +23,12 @@ class Dataset {
 
   // Samples, at least 1 unless it was opened with Emptiness::kAllowed.
   virtual int64_t size() const = 0;
+
+  // Reads this part of all tokens, or labels, of the files once, and checks that they are valid for
+  // the model; the parts together are everything. So each of several ranks may check its part of
+  // the same files. Calls activity::Moved() for each block. Errors: those of Read for the first
+  // token or label that is not valid.
+  virtual absl::Status Check(const Part& part) const = 0;
 
   // The samples of these indices as one batch, in this order; at least one index. A fresh copy.
   // OUT_OF_RANGE for an index outside [0, size); INVALID_ARGUMENT for a sample that is not valid

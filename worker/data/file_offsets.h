@@ -1,4 +1,5 @@
-// Which file of a list contains a sample, if the samples of the files follow one another.
+// Where the elements of several files are (samples, or tokens) that follow one another and are
+// numbered from 0.
 #ifndef MUSTER_WORKER_DATA_FILE_OFFSETS_H_
 #define MUSTER_WORKER_DATA_FILE_OFFSETS_H_
 
@@ -9,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "worker/data/part.h"
 
 namespace muster::data {
 
@@ -19,8 +21,16 @@ class FileOffsets {
     int64_t within = 0;
   };
 
+  // Elements `begin` up to `end` of one file.
+  struct Range {
+    size_t file = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+
   // Adds the next file.
-  void Append(int64_t samples) { ends_.push_back(size() + samples); }
+  void Append(int64_t elements) { ends_.push_back(size() + elements); }
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
 
@@ -30,11 +40,28 @@ class FileOffsets {
       return absl::OutOfRangeError(absl::StrCat("sample ", sample, ": expected one of ", size()));
     }
     const size_t file = std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin();
-    return Place{file, sample - (file == 0 ? 0 : ends_[file - 1])};
+    return Place{file, sample - BeginOf(file)};
+  }
+
+  // What this part of all elements has of each file, in their order; files of which it has nothing
+  // are left out.
+  std::vector<Range> Of(const Part& part) const {
+    const int64_t begin = part.Begin(size());
+    const int64_t end = part.End(size());
+    std::vector<Range> ranges;
+    for (size_t file = 0; file < ends_.size(); ++file) {
+      const int64_t before = BeginOf(file);
+      const Range range{file, std::max(begin, before) - before,
+                        std::min(end, ends_[file]) - before};
+      if (range.begin < range.end) ranges.push_back(range);
+    }
+    return ranges;
   }
 
  private:
-  std::vector<int64_t> ends_;  // samples in the files up to and with this one
+  int64_t BeginOf(size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
+
+  std::vector<int64_t> ends_;  // elements in the files up to and with this one
 };
 
 }  // namespace muster::data

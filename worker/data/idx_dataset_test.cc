@@ -62,11 +62,17 @@ class IdxDatasetTest : public ::testing::Test {
                                                 const InputSpec& spec = kSpec) {
     return OpenIdx({.images = {images}, .labels = {labels}}, spec);
   }
+  // Of opening or, if that is OK, of Check.
+  absl::Status StatusOf(const std::string& images, const std::string& labels,
+                        const InputSpec& spec = kSpec) {
+    const auto dataset = Open(images, labels, spec);
+    return dataset.ok() ? (*dataset)->Check({}) : dataset.status();
+  }
   absl::Status ErrorOf(const std::string& images, const std::string& labels,
                        const InputSpec& spec = kSpec) {
-    const auto dataset = Open(images, labels, spec);
-    EXPECT_FALSE(dataset.ok());
-    return dataset.status();
+    const absl::Status status = StatusOf(images, labels, spec);
+    EXPECT_FALSE(status.ok());
+    return status;
   }
   static std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
@@ -192,7 +198,7 @@ TEST_F(IdxDatasetTest, LabelsThatDoNotFitAreRefused) {
             dir_.Path("l") + ": labels: row 1, byte offset 9: expected a class in [0, 4), found 4");
   InputSpec ignoring = kSpec;
   ignoring.ignored = 255;
-  EXPECT_TRUE(Open(Images(), Write("l", Idx({2}, "\x01\xff")), ignoring).ok());
+  EXPECT_TRUE(StatusOf(Images(), Write("l", Idx({2}, "\x01\xff")), ignoring).ok());
   InputSpec numbers = kSpec;
   numbers.target_numbers = 1;
   EXPECT_THAT(Text(ErrorOf(Images(), Labels(), numbers)),

@@ -1,5 +1,6 @@
 #include "worker/data/row_dataset.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/data/file_offsets.h"
 #include "worker/data/not_finite.h"
@@ -58,6 +60,9 @@ absl::Status WrongElement(const Array& array, int64_t row, int64_t row_elements,
   return Wrong(array, absl::StrCat("row ", row, ", byte offset ", at, ": ", what));
 }
 
+// Labels that Check reads between two calls of activity::Moved().
+constexpr int64_t kBlock = int64_t{1} << 18;
+
 class RowDataset : public Dataset {
  public:
   RowDataset(const InputSpec& spec, const ByteValues& bytes) : spec_(spec), bytes_(bytes) {}
@@ -72,6 +77,22 @@ class RowDataset : public Dataset {
   }
 
   int64_t size() const override { return offsets_.size(); }
+
+  absl::Status Check(const Part& part) const override {
+    if (numbers()) return absl::OkStatus();  // Read checks that they are finite
+    for (const FileOffsets::Range& range : offsets_.Of(part)) {
+      const Array& labels = files_[range.file].labels;
+      if (labels.mapped != nullptr) RETURN_IF_ERROR(labels.mapped->CheckNotShrunk());
+      for (int64_t begin = range.begin; begin < range.end; begin += kBlock) {
+        const int64_t end = std::min(begin + kBlock, range.end);
+        for (int64_t row = begin; row < end; ++row) {
+          RETURN_IF_ERROR(ReadClass(labels, row).status());
+        }
+        activity::Moved();
+      }
+    }
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const override {
     std::vector<FileOffsets::Place> places;
@@ -149,7 +170,6 @@ class RowDataset : public Dataset {
           labels, absl::StrCat("expected int64 ", ShapeString({rows}),
                                " (classes, one for each row of inputs), found ", Describe(labels)));
     }
-    for (int64_t row = 0; row < rows; ++row) RETURN_IF_ERROR(ReadClass(labels, row).status());
     return absl::OkStatus();
   }
 

@@ -40,10 +40,11 @@ using ByteValues = std::array<float, 256>;
 
 // The files follow one another. Targets are as batch.h says for `spec`.
 // Errors: INVALID_ARGUMENT for an empty list, a model that does not take rows, inputs or labels of
-// another type or shape than the model's, a class outside [0, spec.classes) that is not
-// spec.ignored, files whose rows differ in shape, or no row at all. Errors of Read besides
-// Dataset's: INVALID_ARGUMENT for inputs or targets that are not finite, or a class that is invalid
-// now, FAILED_PRECONDITION for a file that has been shortened; each with file, row and byte offset.
+// another type or shape than the model's, files whose rows differ in shape, or no row at all.
+// Errors of Check and Read besides Dataset's: INVALID_ARGUMENT for a class outside [0,
+// spec.classes) that is not spec.ignored, FAILED_PRECONDITION for a file that has been shortened;
+// of Read: INVALID_ARGUMENT for inputs or targets that are not finite; each with file, row and byte
+// offset.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
                                                         const InputSpec& spec,
                                                         const ByteValues& bytes = {},

@@ -43,10 +43,12 @@ class SafetensorsDatasetTest : public ::testing::Test {
     return dir_.Path(name);
   }
 
+  // Of opening or, if that is OK, of Check.
   static std::string ErrorOf(const std::vector<std::string>& paths, const InputSpec& spec = kSpec) {
     const auto dataset = OpenSafetensors(paths, spec);
-    EXPECT_EQ(dataset.status().code(), absl::StatusCode::kInvalidArgument) << dataset.status();
-    return std::string(dataset.status().message());
+    const absl::Status status = dataset.ok() ? (*dataset)->Check({}) : dataset.status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
   }
 
   files::TempDir dir_;
@@ -82,11 +84,22 @@ TEST_F(SafetensorsDatasetTest, DataThatDoNotFitAreRefusedWithExpectedAndFound) {
               HasSubstr("takes tokens"));
 }
 
+TEST_F(SafetensorsDatasetTest, EachPartIsCheckedByItself) {
+  // Labels 0, 1, 2 in the first file; 1, 2, 3 in the second one, whose last one is wrong.
+  const auto dataset = OpenSafetensors({Rows("a", 0, 3), Rows("b", 0, 3, {2, 2}, 1)}, kSpec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  for (const int64_t index : {0, 1}) EXPECT_TRUE((*dataset)->Check({index, 3}).ok()) << index;
+  const absl::Status last = (*dataset)->Check({2, 3});
+  EXPECT_EQ(last.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(last.message()), HasSubstr(dir_.Path("b") + ": labels: row 2, "));
+}
+
 TEST_F(SafetensorsDatasetTest, TheIgnoredLabelIsAllowed) {
   InputSpec ignoring = kSpec;
   ignoring.ignored = -1;
   const auto dataset = OpenSafetensors({Rows("a", 0, 2, {2, 2}, -1)}, ignoring);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE((*dataset)->Check({}).ok());
   const std::vector<int64_t> samples = {0};
   EXPECT_EQ((*dataset)->Read(samples)->targets[0].item<int64_t>(), -1);
   EXPECT_THAT(ErrorOf({Rows("a", 0, 2, {2, 2}, -2)}, ignoring), HasSubstr("found -2"));

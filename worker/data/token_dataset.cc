@@ -33,15 +33,23 @@ class TokenDataset : public Dataset {
                        8 * sizeof(Token), " tokens), found ", file.size()));
     }
     const size_t tokens = file.size() / sizeof(Token);
-    RETURN_IF_ERROR(CheckTokens(file, 0, tokens));
     offsets_.Append(tokens == 0 ? 0 : static_cast<int64_t>(tokens - 1) / context_);
-    total_tokens_ += static_cast<int64_t>(tokens);
+    tokens_.Append(static_cast<int64_t>(tokens));
     files_.push_back(std::move(file));
     return absl::OkStatus();
   }
 
-  int64_t total_tokens() const { return total_tokens_; }
+  int64_t total_tokens() const { return tokens_.size(); }
   int64_t size() const override { return offsets_.size(); }
+
+  absl::Status Check(const Part& part) const override {
+    for (const FileOffsets::Range& range : tokens_.Of(part)) {
+      const files::MappedFile& file = files_[range.file];
+      RETURN_IF_ERROR(file.CheckNotShrunk());
+      RETURN_IF_ERROR(CheckTokens(file, range.begin, range.end - range.begin));
+    }
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const override {
     const int64_t batch = static_cast<int64_t>(samples.size());
@@ -54,7 +62,8 @@ class TokenDataset : public Dataset {
       const files::MappedFile& file = files_[place.file];
       if (!checked[place.file]) RETURN_IF_ERROR(file.CheckNotShrunk());
       checked[place.file] = true;
-      // Again: the file may have been overwritten since it was opened.
+      // Again: the file may have been overwritten since Check, or be another one than on the node
+      // of the rank that has checked this part of it.
       RETURN_IF_ERROR(CheckTokens(file, place.within * context_, context_ + 1));
       const Token* tokens = Tokens(file) + place.within * context_;
       std::copy_n(tokens, context_, inputs);
@@ -78,16 +87,16 @@ class TokenDataset : public Dataset {
     const auto found = FirstBeyond(Tokens(file) + first, count, vocab_size_);
     if (!found.has_value()) return absl::OkStatus();
     const size_t at = first + *found;
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": token ", Tokens(file)[at], " at byte offset ",
-                     at * sizeof(Token), " is beyond the model's vocabulary of ", vocab_size_));
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": token ", Tokens(file)[at], " at byte offset ", at * sizeof(Token),
+        " (index ", at, ") is beyond the model's vocabulary of ", vocab_size_));
   }
 
   const int64_t context_;
   const int64_t vocab_size_;
-  int64_t total_tokens_ = 0;
   std::vector<files::MappedFile> files_;
-  FileOffsets offsets_;
+  FileOffsets offsets_;  // of samples
+  FileOffsets tokens_;
 };
 
 template <typename Token>

@@ -16,12 +16,11 @@ namespace muster::data {
 
 enum class TokenType { kUint16, kUint32 };
 
-// Opens and checks the files; every token is read once (several GB/s) and compared with
-// `spec.vocab_size`.
+// Opens the files, and reads none of their tokens; Check reads them (several GB/s).
 // Errors: INVALID_ARGUMENT for an empty list, a model that does not take tokens, a truncated file,
-// a token beyond the vocabulary (file, byte offset, token, size of the vocabulary), or files that
-// hold no sample at all; NOT_FOUND etc. for files that cannot be opened.
-// Errors of Read besides Dataset's: INVALID_ARGUMENT for a token that is beyond the vocabulary now,
+// or files that hold no sample at all; NOT_FOUND etc. for files that cannot be opened.
+// Errors of Check and Read besides Dataset's: INVALID_ARGUMENT for a token that is not below
+// `spec.vocab_size` (file, token, byte offset, index in the file, size of the vocabulary),
 // FAILED_PRECONDITION for a file that has been shortened.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::string>& paths,
                                                     TokenType type, const InputSpec& spec,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "gmock/gmock.h"
@@ -41,11 +42,13 @@ class TokenDatasetTest : public ::testing::Test {
     return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
   }
 
+  // Of opening or, if that is OK, of Check.
   static std::string ErrorOf(const std::vector<std::string>& paths,
                              TokenType type = TokenType::kUint16, const InputSpec& spec = kSpec) {
     const auto dataset = OpenTokens(paths, type, spec);
-    EXPECT_FALSE(dataset.ok());
-    return std::string(dataset.status().message());
+    const absl::Status status = dataset.ok() ? (*dataset)->Check({}) : dataset.status();
+    EXPECT_FALSE(status.ok());
+    return std::string(status.message());
   }
 
   files::TempDir dir_;
@@ -91,11 +94,42 @@ TEST_F(TokenDatasetTest, TokenBeyondTheVocabularyIsLocatedWhereverItIs) {
     tokens.back() = 60000;
     const std::string path = File("a", tokens);
     EXPECT_EQ(ErrorOf({path}), path + ": token " + std::to_string(tokens[at]) + " at byte offset " +
-                                   std::to_string(2 * at) +
-                                   " is beyond the model's vocabulary of 1000");
+                                   std::to_string(2 * at) + " (index " + std::to_string(at) +
+                                   ") is beyond the model's vocabulary of 1000");
   }
-  EXPECT_THAT(ErrorOf({File<uint32_t>("b", {1, 4294967295u})}, TokenType::kUint32),
+  EXPECT_THAT(ErrorOf({File<uint32_t>("b", {1, 4294967295u, 2, 3})}, TokenType::kUint32),
               HasSubstr("token 4294967295 at byte offset 4"));
+}
+
+TEST_F(TokenDatasetTest, EachPartIsCheckedByItself) {
+  // 200000 tokens in three files; the last token of the second file is wrong.
+  std::vector<uint16_t> tokens(70000, 5);
+  const std::string a = File("a", tokens);
+  tokens.resize(60001);
+  tokens.back() = 1000;
+  const std::string b = File("b", tokens);
+  const std::string c = File("c", std::vector<uint16_t>(69999, 5));
+  const auto dataset = OpenTokens({a, b, c}, TokenType::kUint16, kSpec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  activity::Activity activity;
+  const activity::Scope scope(&activity);
+  for (int64_t index = 0; index < 4; ++index) {
+    const absl::Status status = (*dataset)->Check({index, 4});
+    if (index == 2) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(b + ": token 1000 at byte offset 120000"));
+    } else {
+      EXPECT_TRUE(status.ok()) << index << ": " << status;
+    }
+  }
+  // Blocks of 65536 tokens: one in the first part, two in the second (of two files), and so on.
+  EXPECT_EQ(activity.count(), 1u + 2u + 1u + 1u);
+}
+
+TEST_F(TokenDatasetTest, ATokenThatIsInNoSampleIsCheckedToo) {
+  // One sample of four tokens, and one token that is left over.
+  EXPECT_THAT(ErrorOf({File<uint16_t>("a", {1, 2, 3, 4, 1000})}), HasSubstr("(index 4)"));
 }
 
 TEST_F(TokenDatasetTest, FilesWithoutASampleAreRefused) {
@@ -142,7 +176,9 @@ TEST_F(TokenDatasetTest, AFileThatChangesInUseIsNamed) {
 TEST_F(TokenDatasetTest, TheIgnoredTargetIsAnOrdinaryTokenWithinTheVocabulary) {
   InputSpec ignoring = kSpec;
   ignoring.ignored = 5;
-  EXPECT_TRUE(OpenTokens({Counting("a", 8, 0)}, TokenType::kUint16, ignoring).ok());
+  const auto dataset = OpenTokens({Counting("a", 8, 0)}, TokenType::kUint16, ignoring);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE((*dataset)->Check({}).ok());
   ignoring.ignored = 1003;  // beyond it, it could not be an input
   EXPECT_THAT(ErrorOf({Counting("b", 8, 1000)}, TokenType::kUint16, ignoring),
               HasSubstr("token 1000"));

@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/jobspec/fields.h"
+#include "worker/train/failure.h"
 #include "worker/train/session_fixture.h"
 
 namespace muster::train {
@@ -140,6 +143,36 @@ TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
     EXPECT_THAT(
         std::string(end.status().message()),
         HasSubstr("the ranks differ in the data: data.train: rank 0 has 149 samples, rank 1 has "));
+  }
+}
+
+// Neither waits for the other, and both say what was found.
+TEST_F(SharedDataTest, WhatOneRankFindsInItsPartEndsAllRanksForGood) {
+  std::fstream file(folder_ / "train.bin", std::ios::in | std::ios::out | std::ios::binary);
+  const uint16_t beyond = 29;
+  file.seekp(2 * 700).write(reinterpret_cast<const char*>(&beyond), 2).flush();
+  const auto result = RunSessions(SmallJob(), 2);
+  for (const auto& end : result->ends) {
+    EXPECT_EQ(end.status(),
+              absl::InvalidArgumentError(
+                  "rank 1: data.train: " + (folder_ / "train.bin").string() +
+                  ": token 29 at byte offset 1400 (index 700) is beyond the model's vocabulary of "
+                  "29"));
+    EXPECT_EQ(Classify(end.status(), Phase::kCreate), FailureKind::kPermanent);
+  }
+}
+
+TEST_F(SharedDataTest, AFileThatOneRankDoesNotHaveEndsAllRanks) {
+  for (const bool validate : {false, true}) {
+    const Job job = SmallJob();
+    jobs_[1] = job;
+    (validate ? jobs_[1].validate : jobs_[1].train) = TokenFiles{{folder_ / "none.bin"}};
+    const auto result = RunSessions(job, 2);
+    for (const auto& end : result->ends) {
+      EXPECT_EQ(end.status().code(), absl::StatusCode::kNotFound) << end.status();
+      EXPECT_THAT(std::string(end.status().message()),
+                  HasSubstr(validate ? "rank 1: data.validate: " : "rank 1: data.train: "));
+    }
   }
 }
 

@@ -10,8 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/data/npy_dataset.h"
+#include "worker/data/part.h"
 #include "worker/data/safetensors_dataset.h"
 #include "worker/device/host_values.h"
+#include "worker/train/agreed_status.h"
+#include "worker/train/guarded.h"
 
 namespace muster::train {
 namespace {
@@ -67,6 +70,16 @@ OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
       config);
 }
 
+OpenedDataset OpenAndCheck(const DataConfig& config, const models::InputSpec& input,
+                           data::Emptiness emptiness, const comm::Communicator& communicator) {
+  ASSIGN_OR_RETURN(auto dataset, Open(config, input, emptiness, communicator));
+  RETURN_IF_ERROR(dataset->Check(
+      IsPerRank(config)
+          ? data::Part{}
+          : data::Part{.index = communicator.rank(), .count = communicator.world_size()}));
+  return dataset;
+}
+
 absl::StatusOr<std::vector<int64_t>> GatherSizes(int64_t own, comm::Communicator& communicator) {
   const at::Tensor mine = device::HostTensor(std::array<int64_t, 1>{own});
   const at::Tensor all = at::empty({communicator.world_size()}, at::kLong);
@@ -94,8 +107,10 @@ data::EvaluationPlan RankData::Evaluation(int64_t world_size, int64_t per_rank) 
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
                                       const models::InputSpec& input, data::Emptiness emptiness,
                                       comm::Communicator& communicator) {
-  auto dataset = Open(config, input, emptiness, communicator);
-  if (!dataset.ok()) return Annotate(dataset.status(), name);
+  const auto open = [&] { return OpenAndCheck(config, input, emptiness, communicator); };
+  auto dataset = Guarded("opening", open);
+  RETURN_IF_ERROR(AgreedStatus(Annotate(dataset.status(), name), "what the ranks found in the data",
+                               communicator));
   RankData data{.dataset = *std::move(dataset)};
   if (IsPerRank(config)) {
     ASSIGN_OR_RETURN(data.own_sizes, GatherSizes(data.dataset->size(), communicator));

@@ -30,10 +30,12 @@ struct RankData {
   data::EvaluationPlan Evaluation(int64_t world_size, int64_t per_rank) const;
 };
 
-// Opens the files that this rank reads, for a model that takes `input`. A collective if the ranks
-// have their own files: they exchange the sizes. With kAllowed some of these files may have no
-// samples. `name`: "data.train", "data.test", ..., for errors. Errors: the data set's;
-// INVALID_ARGUMENT if the number of files is not the number of ranks; the communicator's.
+// A collective: opens the files that this rank reads, for a model that takes `input`, and checks
+// their tokens or labels: of files that all ranks share each rank reads only its part, of its own
+// file all. What any rank finds is the error of all of them (agreed_status.h). With kAllowed some
+// of the ranks' own files may have no samples. `name`: "data.train", "data.test", ..., for errors.
+// Errors: the data set's; INVALID_ARGUMENT if the number of files is not the number of ranks; the
+// communicator's.
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
                                       const models::InputSpec& input, data::Emptiness emptiness,
                                       comm::Communicator& communicator);
