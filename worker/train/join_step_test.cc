@@ -74,6 +74,34 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
   }
 }
 
+// Ddp, in which a rank without input runs no model, and fsdp, in which it does.
+using ReadAheadStepTest = JoinFixture;
+INSTANTIATE_TEST_SUITE_P(Strategies, ReadAheadStepTest, testing::Values(0, 2), NameOfStrategy);
+
+// Also the first batch of an epoch, and that of a rank that had no input before it.
+TEST_P(ReadAheadStepTest, EveryBatchButTheFirstIsReadAhead) {
+  for (const data::Order order :
+       {data::Order::kShuffled, data::Order::kShuffledV2, data::Order::kSequential}) {
+    for (const data::Last last : {data::Last::kDrop, data::Last::kPad, data::Last::kUneven}) {
+      const bool uneven = last == data::Last::kUneven;
+      // Uneven: 4 steps, none, 1 in an epoch. Otherwise 2, or 3 with `pad`.
+      Job job =
+          JobOn(uneven ? std::vector<int64_t>{29, 0, 7} : std::vector<int64_t>{29, 18, 40}, 9);
+      job.batch.order = order;
+      job.batch.last = last;
+      std::vector<int> own_reads(3);
+      RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                      comm::Communicator& parameters) {
+        RankSteps steps(job, rank, control, data, parameters);
+        for (int step = 0; step < 9; ++step) ASSERT_TRUE(steps.Next().ok());
+        own_reads[rank] = steps.own_reads();
+      });
+      EXPECT_THAT(own_reads, ElementsAre(1, uneven ? 0 : 1, 1))
+          << static_cast<int>(order) << static_cast<int>(last);
+    }
+  }
+}
+
 // Asks for a tensor's value, on a device, wait until it has computed it.
 int CountOfValuesAskedFor(const std::function<void()>& body) {
   static thread_local int count;

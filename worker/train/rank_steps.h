@@ -7,12 +7,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/status/status.h"
+#include "worker/data/dataset.h"
 #include "worker/train/finite.h"
 #include "worker/train/rank_data.h"
 #include "worker/train/setup.h"
@@ -22,6 +26,26 @@
 
 namespace muster::train {
 
+// Counts the reads of the thread that makes this object, which has to wait for them. ReadAhead
+// reads in another thread.
+class CountedReads : public data::Dataset {
+ public:
+  explicit CountedReads(std::unique_ptr<data::Dataset> dataset) : dataset_(std::move(dataset)) {}
+  int64_t size() const override { return dataset_->size(); }
+  absl::Status Check(const data::Part& part) const override { return dataset_->Check(part); }
+  absl::StatusOr<data::Batch> Read(std::span<const int64_t> samples) const override {
+    if (std::this_thread::get_id() == owner_) ++own_reads_;
+    return dataset_->Read(samples);
+  }
+  data::Batch Blank(int64_t samples) const override { return dataset_->Blank(samples); }
+  int own_reads() const { return own_reads_; }
+
+ private:
+  const std::unique_ptr<data::Dataset> dataset_;
+  const std::thread::id owner_ = std::this_thread::get_id();
+  mutable int own_reads_ = 0;  // the owner's
+};
+
 // Its model is on the device of the communicators for data.
 class RankSteps {
  public:
@@ -30,6 +54,9 @@ class RankSteps {
       : job_(job), rank_(rank), model_(*BuildModel(job)) {
     data_ = *OpenRankData("data.train", *job.train, model_->Input(), data::Emptiness::kAllowed,
                           control);
+    auto counted = std::make_unique<CountedReads>(std::move(data_.dataset));
+    reads_ = counted.get();
+    data_.dataset = std::move(counted);
     const bool in_shards = std::holds_alternative<parallel::FsdpOptions>(job.strategy);
     MoveTo(data.device(), *model_, in_shards ? Moved::kBuffers : Moved::kAll);
     finite_.emplace(*model_, data.device());
@@ -68,6 +95,8 @@ class RankSteps {
   }
   bool HasInput() const { return samplers_[rank_].ShareOf(position_, rank_).micro_batches > 0; }
   Training& training() { return *training_; }
+  // Batches that the calling thread had to read itself.
+  int own_reads() const { return reads_->own_reads(); }
 
  private:
   data::Sampler SamplerOf(int64_t rank) const {
@@ -76,6 +105,7 @@ class RankSteps {
                                    .world_size = static_cast<int64_t>(data_.own_sizes.size()),
                                    .per_rank = job_.batch.per_rank,
                                    .accumulate = job_.batch.accumulate,
+                                   .order = job_.batch.order,
                                    .last = job_.batch.last,
                                    .own = data_.Own(rank)});
   }
@@ -85,6 +115,7 @@ class RankSteps {
   std::unique_ptr<models::Model> model_;
   std::unique_ptr<TrainedParameters> trained_;
   RankData data_;
+  const CountedReads* reads_ = nullptr;  // data_.dataset
   std::optional<FiniteCheck> finite_;
   std::vector<data::Sampler> samplers_;
   std::unique_ptr<Training> training_;

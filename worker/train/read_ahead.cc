@@ -23,7 +23,10 @@ data::Batch On(c10::Device device, const data::Batch& batch) {
 
 ReadAhead::ReadAhead(const data::Dataset* dataset, c10::Device device,
                      std::optional<int64_t> ignored)
-    : dataset_(dataset), device_(device), ignored_(ignored), thread_([this] { Loop(); }) {}
+    : dataset_(dataset),
+      device_(device),
+      ignored_(ignored),
+      thread_([this, activity = activity::Current()] { Loop(activity); }) {}
 
 ReadAhead::~ReadAhead() {
   {
@@ -42,7 +45,8 @@ data::Batch ReadAhead::Prepared(data::Batch batch) const {
   return batch;
 }
 
-void ReadAhead::Loop() {
+void ReadAhead::Loop(activity::Activity* activity) {
+  const activity::Scope moving(activity);
   const memory::MemoryScope scope(memory::Purpose::kActivations);
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return state_ == State::kAsked || state_ == State::kClosing;

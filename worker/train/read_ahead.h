@@ -11,12 +11,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/activity/activity.h"
 #include "worker/data/dataset.h"
 
 namespace muster::train {
 
-// The data set is never read by two threads at a time. What Read returns does not depend on Begin.
-// Threading: one thread calls the methods.
+// At most one batch is held that was not asked for yet. The data set is never read by two threads
+// at a time. What Read returns does not depend on Begin. What is read counts as progress of the
+// thread that made this object (activity.h). Threading: one thread calls the methods.
 class ReadAhead {
  public:
   // The data set must outlive this object. device: where the batches are needed. ignored:
@@ -43,7 +45,7 @@ class ReadAhead {
  private:
   enum class State { kIdle, kAsked, kRead, kClosing };
 
-  void Loop();
+  void Loop(activity::Activity* activity);
   // The batch with the number of targets that count, in memory from which copies to the device do
   // not hold the host up.
   data::Batch Prepared(data::Batch batch) const;

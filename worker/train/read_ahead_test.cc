@@ -14,6 +14,7 @@
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/full.h"
 #include "absl/synchronization/notification.h"
+#include "common/activity/activity.h"
 
 namespace muster::train {
 namespace {
@@ -24,6 +25,7 @@ class Sums : public data::Dataset {
   int64_t size() const override { return 100; }
   absl::StatusOr<data::Batch> Read(std::span<const int64_t> samples) const override {
     EXPECT_EQ(readers_.fetch_add(1), 0) << "two threads read at a time";
+    activity::Moved();
     if (block_ != nullptr && std::this_thread::get_id() != owner_) {
       reading_.Notify();
       block_->WaitForNotification();
@@ -80,6 +82,18 @@ TEST(ReadAhead, TheOtherThreadReadsWhatWasBegunAndEachBatchIsReadOnce) {
     EXPECT_EQ(sums.reads(i + 20), 1);
   }
   EXPECT_EQ(sums.own_reads(), 1);  // only the first batch, which nobody had begun
+}
+
+// A rank that waits for a batch from a slow disk makes progress as long as blocks are read.
+TEST(ReadAhead, WhatTheOtherThreadReadsIsProgressOfTheRank) {
+  const Sums sums;
+  activity::Activity activity;
+  const activity::Scope scope(&activity);
+  ReadAhead ahead(&sums);
+  ahead.Begin({1});
+  EXPECT_EQ(SumOf(ahead.Read({1})), 1);
+  EXPECT_EQ(sums.own_reads(), 0);
+  EXPECT_EQ(activity.count(), 1u);
 }
 
 TEST(ReadAhead, OtherSamplesThanThoseThatWereBegunAreReadAllTheSame) {

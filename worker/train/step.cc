@@ -137,6 +137,8 @@ absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
 
 absl::Status Stepper::Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran) {
   const int64_t own = parts_.sampler->ShareOf(plan.position, parts_.rank).micro_batches;
+  // Without input in this step, it may have some in the next one, which may begin an epoch.
+  if (own == 0) reader_.Begin(SamplesAfter(plan, -1));
   for (int64_t i = 0; i < plan.inputs.micro_batches; ++i) {
     const bool last = i + 1 == plan.inputs.micro_batches;
     if (i < own) {
