@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """What reading the next batch in a thread of its own gains: `bench/read_ahead/run.py --before
-FOLDER`, the four programs of a commit without it (such as d97f78b).
+FOLDER`, the four programs of a commit without it (such as d97f78b), or of this one with a `return;`
+as the first line of ReadAhead::Begin.
 
-One rank trains a small model on large rows (256 rows of 28 thousand numbers in a step: 28 MB), so
-that a step takes about as long as its batch. Both programs run the same job in turn, in an order
-that is reversed from round to round; their losses must be equal. The figure of a run is the mean
-duration of its steps without the first ten, as `muster metrics` has it; the ratio is the median of
-those within rounds, with its 95% bootstrap interval."""
+One rank trains a small model on large rows, 256 rows of 28 thousand numbers in a step: as float32
+(28 MB), so that a step takes about as long as its batch; as bytes that become float32, so that the
+batch takes longer; and as float32 from a file of 1.1 GB that is read once and whose pages the
+kernel was told to drop before each run, so that the batch waits for the disk. Both programs run the
+same job in turn, in an order that is reversed from round to round; their losses must be equal. The
+figure of a run is the mean duration of its steps without the first ten, as `muster metrics` has it;
+the ratio is the median of those within rounds, with its 95% bootstrap interval."""
 
 import argparse
 import os
 import pathlib
 import statistics
+import struct
 import sys
 import tempfile
 
@@ -28,20 +32,49 @@ from bench import harness  # noqa: E402
 from bench.interval import interval  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
-ROWS, NUMBERS, STEPS, WARM_UP = 1024, 3 * 96 * 96, 200, 10
+PER_RANK, ROWS, NUMBERS, WARM_UP = 256, 1024, 3 * 96 * 96, 10
+STEPS = {"float32": 200, "bytes": 200, "disk": 40}
 
 
-def job(folder):
-    rows = {"inputs": torch.randn(ROWS, NUMBERS), "labels": torch.arange(ROWS) % 10}
-    save_file(rows, folder / "rows.safetensors")
+def floats(folder, name="rows", count=ROWS):
+    rows = {"inputs": torch.rand(count, NUMBERS), "labels": torch.arange(count) % 10}
+    save_file(rows, folder / f"{name}.safetensors")
+    return {"safetensors": {"path": str(folder / f"{name}.safetensors")}}
+
+
+def on_disk(folder):
+    return floats(folder, "disk", PER_RANK * STEPS["disk"])
+
+
+def drop_pages(path):
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def images(folder):
+    arrays = {
+        "images": torch.randint(256, (ROWS, 3, 96, 96), dtype=torch.uint8),
+        "labels": (torch.arange(ROWS) % 10).to(torch.uint8),
+    }
+    for name, array in arrays.items():
+        header = struct.pack(f">HBB{array.dim()}I", 0, 8, array.dim(), *array.shape)
+        (folder / name).write_bytes(header + array.numpy().tobytes())
+    return {"idx": {name: str(folder / name) for name in arrays}}
+
+
+CASES = {"float32": floats, "bytes": images, "disk": on_disk}
+
+
+def job(case, folder):
     return {
         "name": "read-ahead",
         "world_size": 1,
         "model": {"mlp": {"inputs": NUMBERS, "hidden": [16], "classes": 10}},
-        "data": {"train": {"safetensors": {"path": str(folder / "rows.safetensors")}}},
-        "batch": {"per_rank": 256},
+        "data": {"train": CASES[case](folder)},
+        "batch": {"per_rank": PER_RANK, "order": "sequential" if case == "disk" else "shuffled"},
         "optimizer": {"sgd": {"lr": 0.001}},
-        "stages": [{"fit": {"steps": STEPS}}],
+        "stages": [{"fit": {"steps": STEPS[case]}}],
     }
 
 
@@ -60,23 +93,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--before", required=True, help="folder with those of another commit")
     arguments = parser.parse_args()
-    pairs = []
+    pairs = {case: [] for case in arguments.cases}
     with harness.programs_of(arguments.programs) as now, tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        spec = job(folder)
+        specs = {case: job(case, folder) for case in arguments.cases}
         for number in range(arguments.rounds):
             order = [("now", now), ("before", arguments.before)]
-            found = {}
-            for which, programs in order if number % 2 == 0 else reversed(order):
-                beside = folder / f"{which}-{number}"
-                found[which] = run(spec, programs, beside)
-            assert found["now"][1] == found["before"][1], "the losses differ"
-            pairs.append((found["now"][0], found["before"][0]))
-    now, before = (1000 * statistics.median(side) for side in zip(*pairs))
-    ratio = interval([a / b for a, b in pairs])
-    print(f"{now:.2f} ms per step, before {before:.2f}: %.3f (%.3f to %.3f)" % ratio)
+            for case, spec in specs.items():
+                found = {}
+                for which, programs in order if number % 2 == 0 else reversed(order):
+                    if case == "disk":
+                        drop_pages(spec["data"]["train"]["safetensors"]["path"])
+                    beside = folder / f"{case}-{which}-{number}"
+                    found[which] = run(spec, programs, beside)
+                assert found["now"][1] == found["before"][1], "the losses differ"
+                pairs[case].append((found["now"][0], found["before"][0]))
+    for case, found in pairs.items():
+        now, before = (1000 * statistics.median(side) for side in zip(*found))
+        ratio = interval([a / b for a, b in found])
+        print(f"{case}: {now:.2f} ms per step, before {before:.2f}: %.3f (%.3f to %.3f)" % ratio)
+    print(f"load at the end: {os.getloadavg()[0]:.2f}")
 
 
 if __name__ == "__main__":
