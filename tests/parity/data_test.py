@@ -63,7 +63,8 @@ def common_steps(spec, inputs, labels):
         spec["world_size"],
         batch["per_rank"],
         batch["accumulate"],
-        last=batch["last"],
+        batch.get("order", "shuffled"),
+        batch["last"],
     )
     for ranks in plan:
         yield [(inputs[samples], labels[samples]) for rank in ranks for samples in rank]
@@ -112,6 +113,13 @@ def test_safetensors_files_follow_one_another(muster, tmp_path):
     check(muster, "safetensors", spec, common_steps(spec, inputs, labels), inputs, labels)
 
 
+def test_shuffled_v2(muster, tmp_path):
+    inputs, labels = rows(43, 13)
+    path = write_safetensors(tmp_path, "rows.safetensors", inputs, labels)
+    spec = job(tmp_path, {"safetensors": {"path": path}}, world_size=3, order="shuffled_v2")
+    check(muster, "shuffled-v2", spec, common_steps(spec, inputs, labels), inputs, labels)
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_idx_images_are_scaled(muster, tmp_path, packed):
     random = numpy.random.default_rng(6)
@@ -130,15 +138,18 @@ def test_idx_images_are_scaled(muster, tmp_path, packed):
     check(muster, name, spec, common_steps(spec, inputs.float(), labels), inputs.float(), labels)
 
 
-@pytest.mark.parametrize("last", ["drop", "pad"])
-def test_each_rank_has_its_own_file(muster, tmp_path, last):
+@pytest.mark.parametrize(
+    "last, order", [("drop", "shuffled"), ("pad", "shuffled"), ("pad", "shuffled_v2")]
+)
+def test_each_rank_has_its_own_file(muster, tmp_path, last, order):
     parts = [rows(26, 7), rows(40, 8), rows(15, 9)]
     paths = [write_safetensors(tmp_path, f"{n}.safetensors", *part) for n, part in enumerate(parts)]
-    spec = job(tmp_path, {"safetensors": {}, "per_rank": paths}, world_size=3, last=last)
+    data = {"safetensors": {}, "per_rank": paths}
+    spec = job(tmp_path, data, world_size=3, last=last, order=order)
 
     def steps():
         sizes = [len(labels) for _, labels in parts]
-        for ranks in sampler.own_steps(sizes, spec["seed"], per_rank=3, accumulate=2, last=last):
+        for ranks in sampler.own_steps(sizes, spec["seed"], 3, 2, order, last):
             yield [
                 (inputs[samples], labels[samples])
                 for (inputs, labels), rank in zip(parts, ranks)
@@ -146,7 +157,8 @@ def test_each_rank_has_its_own_file(muster, tmp_path, last):
             ]
 
     inputs, labels = (torch.cat(tensors) for tensors in zip(*parts))
-    check(muster, f"own-{last}", spec, steps(), inputs, labels)
+    name = f"own-{last}-{order.replace('_', '-')}"
+    check(muster, name, spec, steps(), inputs, labels)
 
 
 def test_a_bad_sample_ends_the_job_and_is_named(muster, tmp_path):

@@ -153,7 +153,9 @@ def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(
     check(spec, expected, tmp_path, CHANGES)
 
 
-@pytest.mark.parametrize("order, count", cases.every_value(["shuffled", "sequential"], [67, 50, 7]))
+@pytest.mark.parametrize(
+    "order, count", cases.every_value(["shuffled", "shuffled_v2", "sequential"], [67, 50, 7])
+)
 def test_the_first_ranks_get_the_rest_of_a_common_data_set(tmp_path, order, count):
     """Of 48 samples a step: a rest for two ranks, one of two samples, and data that fill no
     step."""

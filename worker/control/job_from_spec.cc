@@ -216,6 +216,20 @@ train::Precision PrecisionOf(v1::JobSpec::Precision precision) {
   return train::Precision::kFloat32;
 }
 
+data::Order OrderOf(v1::BatchSpec::Order order) {
+  switch (order) {
+    case v1::BatchSpec::SEQUENTIAL:
+      return data::Order::kSequential;
+    case v1::BatchSpec::SHUFFLED_V2:
+      return data::Order::kShuffledV2;
+    case v1::BatchSpec::ORDER_UNSPECIFIED:
+    case v1::BatchSpec::SHUFFLED:
+      MUSTER_CASE_NO_VALUE_OF(v1::BatchSpec_Order, BatchSpec_Order)
+      break;
+  }
+  return data::Order::kShuffled;
+}
+
 data::Last LastOf(v1::BatchSpec::Last last) {
   switch (last) {
     case v1::BatchSpec::PAD:
@@ -306,8 +320,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   job.schedule = Schedule(spec.schedule());
   job.batch = {.per_rank = spec.batch().per_rank(),
                .accumulate = spec.batch().accumulate(),
-               .order = spec.batch().order() == v1::BatchSpec::SEQUENTIAL ? data::Order::kSequential
-                                                                          : data::Order::kShuffled,
+               .order = OrderOf(spec.batch().order()),
                .last = LastOf(spec.batch().last())};
   job.uneven_inputs = {.divide_by = DivideByOf(spec.uneven_inputs().join().divide_by()),
                        .stop_at_first = spec.uneven_inputs().has_stop_at_first()};

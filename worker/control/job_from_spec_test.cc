@@ -44,6 +44,7 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
   EXPECT_TRUE(std::holds_alternative<parallel::DdpOptions>(job.strategy));
   EXPECT_TRUE(std::holds_alternative<optim::Constant>(job.schedule));
   EXPECT_EQ(job.batch.accumulate, 1);
+  EXPECT_EQ(job.batch.order, data::Order::kShuffled);
   EXPECT_EQ(job.threads, 1);
   EXPECT_EQ(JobOf("threads: 3").threads, 3);
   EXPECT_EQ(job.precision, train::Precision::kFloat32);
@@ -52,6 +53,12 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
   const auto adamw =
       std::get<optim::AdamWOptions>(JobOf("optimizer { adamw { lr: 0.5 } }").optimizer->kind);
   EXPECT_EQ(adamw.beta2, 0.999);
+}
+
+TEST(JobFromSpec, TheOrderIsTheOneOfTheJob) {
+  EXPECT_EQ(JobOf("batch { order: SHUFFLED }").batch.order, data::Order::kShuffled);
+  EXPECT_EQ(JobOf("batch { order: SHUFFLED_V2 }").batch.order, data::Order::kShuffledV2);
+  EXPECT_EQ(JobOf("batch { order: SEQUENTIAL }").batch.order, data::Order::kSequential);
 }
 
 // A coordinator of another version may have accepted it.
