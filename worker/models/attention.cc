@@ -1,8 +1,12 @@
 #include "worker/models/attention.h"
 
+#include <cmath>
+#include <limits>
 #include <optional>
 
+#include "ATen/ops/matmul.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
+#include "ATen/ops/softmax.h"
 
 namespace muster::models {
 
@@ -10,6 +14,19 @@ at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::T
   const bool grouped = q.size(1) != k.size(1);
   return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, std::nullopt,
                                           /*enable_gqa=*/grouped);
+}
+
+at::Tensor OneTokenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const at::Tensor& visible) {
+  const int64_t batch = q.size(0), heads = q.size(1), shared = k.size(1), width = q.size(3);
+  // [B, G, H / G, D]: the heads that share one head of k and v are the rows of one product.
+  const at::Tensor grouped = q.reshape({batch, shared, heads / shared, width}).to(at::kFloat);
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  const at::Tensor scores =
+      at::matmul(grouped.mul(scale), k.transpose(2, 3))
+          .masked_fill(visible.logical_not().view({batch, 1, 1, visible.size(1)}),
+                       -std::numeric_limits<float>::infinity());
+  return at::matmul(at::softmax(scores, -1), v).reshape(q.sizes()).to(q.scalar_type());
 }
 
 double AttentionFlops(int64_t context, int64_t width) {

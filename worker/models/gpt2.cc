@@ -24,6 +24,8 @@ class Gpt2 : public LanguageModel {
                        .layers = shape.layers,
                        .width = shape.width,
                        .layer_matrices = LayerMatrices(shape),
+                       .kv_heads = shape.heads,
+                       .head = shape.width / shape.heads,
                        .tied = shape.tied},
                       // The constants are the causal masks.
                       {.prefix = "transformer.",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ATen/ops/addmm.h"
+#include "ATen/ops/embedding.h"
 #include "ATen/ops/empty_like.h"
 #include "ATen/ops/full.h"
 #include "ATen/ops/gelu.h"
@@ -16,6 +17,7 @@
 #include "ATen/ops/triu.h"
 #include "worker/models/attention.h"
 #include "worker/models/init.h"
+#include "worker/models/key_value_cache.h"
 #include "worker/models/vocabulary.h"
 
 namespace muster::models {
@@ -36,9 +38,10 @@ Tensor Conv1D(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return at::addmm(bias, x, weight);
 }
 
-// q, k, v [B, H, C, D] -> [B, H, C, D].
-Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, double dropout,
-                 ForwardContext& context) {
+// q, k, v [B, H, C, D] of the block -> [B, H, C, D].
+Tensor Attention(const Unit& block, const Tensor& q, const Tensor& k, const Tensor& v,
+                 double dropout, ForwardContext& context) {
+  if (context.cache() != nullptr) return context.cache()->Attend(block, q, k, v);
   if (!context.training() || dropout == 0) return CausalAttention(q, k, v);
   // Written out: the fused kernel would draw its dropout from the process-wide generator.
   const int64_t length = q.size(2);
@@ -73,7 +76,8 @@ class Block : public Unit {
 
     // split, not narrow: its gradient is one concatenation.
     const std::vector<Tensor> qkv = Apply(attention_in_, Norm(ln_1_, flat)).split(width, 1);
-    Tensor mixed = Attention(split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
+    Tensor mixed =
+        Attention(*this, split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
     mixed = mixed.transpose(1, 2).reshape({rows, width});
     const Tensor attended =
         flat.add(Dropout(Apply(attention_out_, mixed), shape_.dropout, context));
@@ -131,9 +135,12 @@ class Root : public Unit {
   }
 
   Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
-    const Tensor positions = parameter(wpe_).narrow(0, 0, tokens.size(1));
+    KeyValueCache* const cache = context.cache();
+    const Tensor positions = cache == nullptr ? parameter(wpe_).narrow(0, 0, tokens.size(1))
+                                              : at::embedding(parameter(wpe_), cache->positions());
     Tensor x = Dropout(context.Call(*embedding_, tokens).add(positions), shape_.dropout, context);
     for (Unit* const block : blocks_) x = context.Call(*block, x);
+    if (cache != nullptr) x = cache->OfLastTokens(x);
     x = at::layer_norm(x, {shape_.width}, parameter(ln_f_), parameter(ln_f_ + 1),
                        kGpt2LayerNormEpsilon);
     return context.Call(*head_, x);

@@ -25,7 +25,8 @@ struct Gpt2Shape {
 inline constexpr double kGpt2LayerNormEpsilon = 1e-5;
 inline constexpr double kGpt2InitDeviation = 0.02;
 
-// tokens int64 [B, C], C <= context -> logits float32 [B, C, vocab_size].
+// tokens int64 [B, C], C <= context -> logits float32 [B, C, vocab_size]. In a generation
+// (key_value_cache.h) [B, 1, vocab_size]: of the last token of each row.
 std::unique_ptr<Unit> MakeGpt2Root(const Gpt2Shape& shape, uint64_t seed);
 
 }  // namespace muster::models

@@ -50,6 +50,10 @@ double LanguageModel::ForwardFlops() const {
   return static_cast<double>(shape_.layers) * layer + head;
 }
 
+std::optional<KeyValueShape> LanguageModel::key_values() const {
+  return KeyValueShape{.layers = shape_.layers, .heads = shape_.kv_heads, .head = shape_.head};
+}
+
 WeightName LanguageModel::ResolveWeight(const std::string& name) const {
   if (parameters_.count(name) > 0) return {WeightName::Kind::kParameter, name};
   const std::string full = names_.prefix + name;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@ struct LanguageModelShape {
   int64_t layers = 0;
   int64_t width = 0;
   int64_t layer_matrices = 0;  // numbers in the matrices of one layer
+  int64_t kv_heads = 0;        // heads of keys and values
+  int64_t head = 0;            // the width of a head
   bool tied = false;
 };
 
@@ -42,6 +45,7 @@ using ConfigFact = std::pair<std::string, nlohmann::json>;
 class LanguageModel : public Model {
  public:
   double ForwardFlops() const override;
+  std::optional<KeyValueShape> key_values() const override;
   WeightName ResolveWeight(const std::string& name) const override;
   absl::Status CheckHuggingFaceConfig(const std::string& text) const override;
 

@@ -26,6 +26,8 @@ class Llama : public LanguageModel {
                        .layers = shape.layers,
                        .width = shape.width,
                        .layer_matrices = LayerMatrices(shape),
+                       .kv_heads = shape.kv_heads,
+                       .head = shape.head(),
                        .tied = shape.tied},
                       {.prefix = "model.",
                        .embedding = "model.embed_tokens.weight",

@@ -9,6 +9,7 @@
 #include "ATen/ops/silu.h"
 #include "worker/models/attention.h"
 #include "worker/models/init.h"
+#include "worker/models/key_value_cache.h"
 #include "worker/models/rotary.h"
 #include "worker/models/vocabulary.h"
 
@@ -41,22 +42,27 @@ class Layer : public Unit {
     down_ = AddLinear(".mlp.down_proj.weight", shape.inner, width);
   }
 
-  Tensor Forward(const Tensor& x, ForwardContext&) override {
-    const Tensor attended = x.add(Attention(RmsNorm(x, parameter(input_norm_), shape_.norm_eps)));
+  Tensor Forward(const Tensor& x, ForwardContext& context) override {
+    const Tensor attended =
+        x.add(Attention(RmsNorm(x, parameter(input_norm_), shape_.norm_eps), context.cache()));
     return attended.add(
         FeedForward(RmsNorm(attended, parameter(post_attention_norm_), shape_.norm_eps)));
   }
 
  private:
-  Tensor Attention(const Tensor& x) const {
+  Tensor Attention(const Tensor& x, KeyValueCache* cache) const {
     // [B, C, heads * head] -> [B, C, heads, head]
     const auto split = [&](size_t weight, int64_t heads) {
       return at::linear(x, parameter(weight)).unflatten(2, {heads, shape_.head()});
     };
-    const Tensor q = rotary_->Turn(split(q_, shape_.heads));
-    const Tensor k = rotary_->Turn(split(k_, shape_.kv_heads));
-    const Tensor v = split(v_, shape_.kv_heads);
-    const Tensor mixed = CausalAttention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));
+    const auto turn = [&](const Tensor& heads) {
+      return cache == nullptr ? rotary_->Turn(heads) : rotary_->TurnAt(cache->positions(), heads);
+    };
+    const Tensor q = turn(split(q_, shape_.heads)).transpose(1, 2);
+    const Tensor k = turn(split(k_, shape_.kv_heads)).transpose(1, 2);
+    const Tensor v = split(v_, shape_.kv_heads).transpose(1, 2);
+    const Tensor mixed =
+        cache == nullptr ? CausalAttention(q, k, v) : cache->Attend(*this, q, k, v);
     return at::linear(mixed.transpose(1, 2).flatten(2), parameter(o_));
   }
 
@@ -97,6 +103,7 @@ class Root : public Unit {
   Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
     Tensor x = context.Call(*embedding_, tokens);
     for (Unit* const layer : layers_) x = context.Call(*layer, x);
+    if (context.cache() != nullptr) x = context.cache()->OfLastTokens(x);
     return context.Call(*head_, RmsNorm(x, parameter(norm_), shape_.norm_eps));
   }
 

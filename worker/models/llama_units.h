@@ -28,7 +28,7 @@ struct LlamaShape {
 inline constexpr double kLlamaInitDeviation = 0.02;
 
 // tokens int64 [B, C], C <= context -> logits [B, C, vocab_size]. float32, unless autocast says
-// otherwise.
+// otherwise. In a generation (key_value_cache.h) [B, 1, vocab_size]: of the last token of each row.
 std::unique_ptr<Unit> MakeLlamaRoot(const LlamaShape& shape, uint64_t seed);
 
 }  // namespace muster::models

@@ -57,6 +57,17 @@ enum class HookKind {
   kValues  // reads and writes values, too: all parameters have to be in memory
 };
 
+// What a model's attention keeps of each position of a sequence, so that a later forward can
+// continue it: keys and values of `heads` heads of the width `head`, in each layer.
+struct KeyValueShape {
+  int64_t layers = 0;
+  int64_t heads = 0;  // of keys and values: with grouped queries fewer than of queries
+  int64_t head = 0;
+
+  // They are kept in float32.
+  int64_t BytesPerPosition() const { return layers * 2 * heads * head * 4; }
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -85,7 +96,8 @@ class Model {
   // opened.
   InputSpec Input() const;
 
-  // tokens [B, C] -> [B, C, vocab_size]; rows [B, ...] -> [B, classes]. float32.
+  // tokens [B, C] -> [B, C, vocab_size]; rows [B, ...] -> [B, classes]. float32. In a generation
+  // [B, 1, vocab_size]: of the last token of each row.
   at::Tensor Logits(const at::Tensor& inputs, ForwardContext& context) {
     return context.Call(*root_, inputs);
   }
@@ -114,6 +126,9 @@ class Model {
   // INVALID_ARGUMENT, with expected and found, if the shapes or dtypes do not fit (values are
   // checked when the data set is opened).
   absl::Status CheckBatch(const Batch& batch) const;
+
+  // nullopt: the model cannot generate (generate.h).
+  virtual std::optional<KeyValueShape> key_values() const { return std::nullopt; }
 
   // What to do with the tensor `name` of a weights file. Several names may stand for one parameter
   // (a tied weight, a missing prefix): then their values must agree.

@@ -7,6 +7,14 @@
 #include "ATen/ops/pow.h"
 
 namespace muster::models {
+namespace {
+
+at::Tensor Turned(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
+  // Rolled by half a head, each number meets its partner.
+  return at::addcmul(x.mul(cosines), x.roll(x.size(3) / 2, 3), sines).to(x.scalar_type());
+}
+
+}  // namespace
 
 Rotary::Rotary(int64_t context, int64_t head, double theta) {
   // In float32 as transformers does: at distant positions float64 would give other angles.
@@ -19,13 +27,23 @@ Rotary::Rotary(int64_t context, int64_t head, double theta) {
 }
 
 at::Tensor Rotary::Turn(const at::Tensor& x) {
-  cosines_ = cosines_.to(x.device());
-  sines_ = sines_.to(x.device());
+  MoveTo(x.device());
   const int64_t length = x.size(1);
-  // Rolled by half a head, each number meets its partner.
-  return at::addcmul(x.mul(cosines_.narrow(0, 0, length)), x.roll(x.size(3) / 2, 3),
-                     sines_.narrow(0, 0, length))
-      .to(x.scalar_type());
+  return Turned(x, cosines_.narrow(0, 0, length), sines_.narrow(0, 0, length));
+}
+
+at::Tensor Rotary::TurnAt(const at::Tensor& positions, const at::Tensor& x) {
+  MoveTo(x.device());
+  const auto at_positions = [&](const at::Tensor& table) {
+    return table.index_select(0, positions.flatten())
+        .view({positions.size(0), positions.size(1), 1, x.size(3)});
+  };
+  return Turned(x, at_positions(cosines_), at_positions(sines_));
+}
+
+void Rotary::MoveTo(c10::Device device) {
+  cosines_ = cosines_.to(device);
+  sines_ = sines_.to(device);
 }
 
 }  // namespace muster::models

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ATen/core/Tensor.h"
+#include "c10/core/Device.h"
 
 namespace muster::models {
 
@@ -21,7 +22,12 @@ class Rotary {
   // float32. C <= context.
   at::Tensor Turn(const at::Tensor& x);
 
+  // The same for tokens at these positions, int64 [B, C], each below the context.
+  at::Tensor TurnAt(const at::Tensor& positions, const at::Tensor& x);
+
  private:
+  void MoveTo(c10::Device device);
+
   // [context, 1, head], float32: the cosines, and the sines with the sign that they have in the
   // rotation.
   at::Tensor cosines_;

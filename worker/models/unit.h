@@ -56,6 +56,8 @@ using Tensors = std::vector<at::Tensor>;
 
 enum class Mode { kTrain, kEvaluate };
 
+class KeyValueCache;
+
 // In forwards that a backward will follow, a context tells this observer how gradients will arrive
 // at parameters. A recomputed call of a unit brings one gradient to each parameter of the unit and
 // of the units below it. All other calls of a unit together bring one gradient to each of its own
@@ -81,6 +83,31 @@ class ForwardContext {
   bool training() const { return mode_ == Mode::kTrain; }
   void set_mode(Mode mode) { mode_ = mode; }
   at::Generator& generator() { return generator_; }
+
+  // What attention keeps from forward to forward (key_value_cache.h). Null, except while a
+  // Generating lives: each forward takes whole sequences.
+  KeyValueCache* cache() const { return cache_; }
+
+  // While it lives, forwards are those of a generation: they evaluate, and continue the sequences
+  // of this cache, which must outlive it. Then mode and cache are what they were.
+  class Generating {
+   public:
+    Generating(ForwardContext* context, KeyValueCache* cache)
+        : context_(context),
+          mode_before_(std::exchange(context->mode_, Mode::kEvaluate)),
+          cache_before_(std::exchange(context->cache_, cache)) {}
+    ~Generating() {
+      context_->mode_ = mode_before_;
+      context_->cache_ = cache_before_;
+    }
+    Generating(const Generating&) = delete;
+    Generating& operator=(const Generating&) = delete;
+
+   private:
+    ForwardContext* const context_;
+    const Mode mode_before_;
+    KeyValueCache* const cache_before_;
+  };
 
   // Whether calls of units wait until the other ranks call them, too. Then all ranks must run the
   // same forwards.
@@ -118,6 +145,7 @@ class ForwardContext {
  private:
   Mode mode_;
   at::Generator generator_;
+  KeyValueCache* cache_ = nullptr;
   std::unordered_set<const Unit*> recomputed_;
   std::unordered_set<const Unit*> repeated_;  // recomputed_ and all units inside of them
   UseObserver* use_observer_ = nullptr;
