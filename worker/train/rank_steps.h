@@ -95,6 +95,7 @@ class RankSteps {
   }
   bool HasInput() const { return samplers_[rank_].ShareOf(position_, rank_).micro_batches > 0; }
   Training& training() { return *training_; }
+  models::Model& model() { return *model_; }
   // Batches that the calling thread had to read itself.
   int own_reads() const { return reads_->own_reads(); }
 
