@@ -24,7 +24,8 @@ inline uint32_t WorkerProtocolOf(const v1::JobSpec& spec) {
   const bool stages_are_newer = std::any_of(
       stages.begin(), stages.end(),
       [](const v1::StageSpec& stage) { return stage.has_test() || stage.fit().has_epochs(); });
-  if (stages_are_newer) return cluster::kWorkerProtocolOfStages;
+  const bool order_is_newer = spec.batch().order() == v1::SHUFFLED_V2;
+  if (stages_are_newer || order_is_newer) return cluster::kWorkerProtocolOfStages;
   const bool newer = begins_with_state || groups_have_more || spec.optimizer().has_adadelta();
   return newer ? cluster::kWorkerProtocolOfOptimizerState : 0;
 }

@@ -42,5 +42,13 @@ TEST(WorkerProtocolOf, GroupsWithMoreThanWeightDecayAndScaleNeedAWorkerThatKnows
   EXPECT_EQ(WorkerProtocolOf(kind), 4u);
 }
 
+TEST(WorkerProtocolOf, AnOrderThatOlderWorkersShuffleOtherwiseNeedsAWorkerThatKnowsIt) {
+  v1::JobSpec spec;
+  spec.mutable_batch()->set_order(v1::SHUFFLED);
+  EXPECT_EQ(WorkerProtocolOf(spec), 0u);
+  spec.mutable_batch()->set_order(v1::SHUFFLED_V2);
+  EXPECT_EQ(WorkerProtocolOf(spec), 6u);
+}
+
 }  // namespace
 }  // namespace muster::service
