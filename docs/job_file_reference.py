@@ -86,7 +86,7 @@ def read_schema(root):
         for index, message in enumerate(file.message_type)
         for number, enum in enumerate(message.enum_type)
     }
-    return {
+    schema = {
         message.name: Message(
             message.name,
             comments.get((FILE_MESSAGE, index), ""),
@@ -97,6 +97,20 @@ def read_schema(root):
         )
         for index, message in enumerate(file.message_type)
     }
+    # Messages that are written as the list that is their only field.
+    bare = {
+        message.name: schema[message.name].fields[0]
+        for message in file.message_type
+        if len(message.field) == 1 and message.field[0].options.Extensions[options.rule].bare
+    }
+    for message in schema.values():
+        message.fields[:] = [
+            dataclasses.replace(field, type=f"list of {bare[field.message].type}", message=None)
+            if field.message in bare
+            else field
+            for field in message.fields
+        ]
+    return {name: message for name, message in schema.items() if name not in bare}
 
 
 def read_field(message, field, location, number, comments, options, enums):

@@ -42,6 +42,39 @@ export: {path: out/model.safetensors}
 restart: {max_restarts: 0}
 )";
 
+// A job that generates, with this value of `prompts`.
+absl::StatusOr<JobFile> ParsePrompts(const std::string& prompts) {
+  return ParseJobFile(
+      absl::StrCat("name: tiny\nworld_size: 1\nmodel: {gpt2: {vocab_size: 8, "
+                   "context: 4, layers: 1, heads: 1, width: 8}}\nstages:\n"
+                   "- predict: {output: o.json, generate: {max_tokens: 1, prompts: ",
+                   prompts, "}}\n"),
+      "j", "/jobs");
+}
+
+TEST(ParseJobFile, PromptsAreAListOfListsOrAFile) {
+  const auto lists = ParsePrompts("[[1, 2], [3]]");
+  ASSERT_TRUE(lists.ok()) << lists.status();
+  const v1::GenerateSpec& generate = lists->spec.stages(0).predict().generate();
+  ASSERT_EQ(generate.prompts_size(), 2);
+  EXPECT_THAT(generate.prompts(0).tokens(), ::testing::ElementsAre(1, 2));
+  EXPECT_THAT(generate.prompts(1).tokens(), ::testing::ElementsAre(3));
+  EXPECT_EQ(lists->lines.at("stages[0].predict.generate.prompts[1][0]"), 5);
+
+  const auto file = ParsePrompts("p.json");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->spec.stages(0).predict().generate().prompts_from(), "/jobs/p.json");
+
+  const auto problem = [](const std::string& prompts) {
+    return std::string(ParsePrompts(prompts).status().message());
+  };
+  const std::string path = "j:5: stages[0].predict.generate.prompts";
+  EXPECT_THAT(problem("[1, 2]"), HasSubstr(path + "[0]: found 1; allowed: a list"));
+  EXPECT_THAT(problem("[[1], []]"), HasSubstr(path + "[1]: is missing or empty"));
+  EXPECT_THAT(problem("[[a]]"), HasSubstr(path + "[0][0]: found 'a'"));
+  EXPECT_THAT(problem("{a: 1}"), HasSubstr(path));
+}
+
 TEST(ParseJobFile, ReadsEveryKindOfField) {
   const auto job = ParseJobFile(kGood, "job.yaml", "/jobs/a");
   ASSERT_TRUE(job.ok()) << job.status();

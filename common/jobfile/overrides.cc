@@ -99,7 +99,7 @@ class Setting {
     const std::string child_path = ChildPath(path, name);
     const bool goes_on = at + 1 < steps_.size();
     const FieldDescriptor* field = jobspec::FieldOf(
-        type, name, goes_on ? jobspec::KeyValue::kMapping : jobspec::KeyValue::kOther);
+        type, name, goes_on ? jobspec::KeyValue::kMapping : jobspec::KeyValue::kScalar);
     if (field == nullptr) {
       std::string near;
       const std::string what = UnknownKey(name, type, &near);

@@ -43,6 +43,11 @@ bool IsOfAStage(const Descriptor& type) {
   return false;
 }
 
+jobspec::KeyValue ValueOf(const YAML::Node& node) {
+  if (node.IsMap()) return jobspec::KeyValue::kMapping;
+  return node.IsSequence() ? jobspec::KeyValue::kList : jobspec::KeyValue::kScalar;
+}
+
 // A field without a value: allowed for messages and lists.
 bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
 
@@ -75,14 +80,21 @@ std::string UnknownKey(const std::string& name, const Descriptor& type, std::str
 
 void YamlMessageReader::Read(const YAML::Node& node, const std::string& path, Message* message) {
   if (IsNothing(node)) return;
+  const auto line = lines_.find(path);
+  const int own_line = line == lines_.end() ? 0 : line->second;
+  if (const FieldDescriptor* list = jobspec::BareList(*message->GetDescriptor()); list != nullptr) {
+    if (node.IsSequence()) return ReadField(node, *list, path, own_line, message);
+    problems_.Add(path, absl::StrCat("found ", Found(node), "; allowed: a list"),
+                  LineOf(node, own_line));
+    return;
+  }
   const std::vector<std::string> names = FieldNames(*message->GetDescriptor());
   if (!node.IsMap()) {
-    const auto line = lines_.find(path);
     std::string problem = absl::StrCat("found ", Found(node), "; allowed: a mapping");
     if (!names.empty()) absl::StrAppend(&problem, " with the keys ", absl::StrJoin(names, ", "));
     const bool named = node.IsScalar() && message->GetDescriptor()->FindFieldByName(node.Scalar());
     if (named) absl::StrAppend(&problem, " (write {", node.Scalar(), ": ...})");
-    problems_.Add(path, problem, LineOf(node, line == lines_.end() ? 0 : line->second));
+    problems_.Add(path, problem, LineOf(node, own_line));
     return;
   }
   for (const auto& entry : node) ReadKey(entry.first, entry.second, path, message);
@@ -109,9 +121,7 @@ void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
   const int line = LineOf(key, 0);
   const std::string& name = key.Scalar();
   const std::string child = ChildPath(path, name);
-  const FieldDescriptor* field =
-      jobspec::FieldOf(*message->GetDescriptor(), name,
-                       value.IsMap() ? jobspec::KeyValue::kMapping : jobspec::KeyValue::kOther);
+  const FieldDescriptor* field = jobspec::FieldOf(*message->GetDescriptor(), name, ValueOf(value));
   if (field == nullptr) {
     std::string near;
     problems_.Add(child, UnknownKey(name, *message->GetDescriptor(), &near), line);

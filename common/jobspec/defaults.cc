@@ -63,6 +63,19 @@ void ResolveUnevenInputs(v1::JobSpec* spec) {
   if (!uneven->has_stop_at_first()) uneven->mutable_join();
 }
 
+// Buckets cost launches of kernels on a GPU.
+template <typename Strategy>
+void ResolveBuckets(v1::JobSpec::Device device, Strategy* strategy) {
+  if (!strategy->has_bucket_mb()) strategy->set_bucket_mb(device == v1::JobSpec::CUDA ? 25 : 4);
+}
+
+void ResolveStrategy(v1::JobSpec* spec) {
+  if (!spec->has_strategy()) spec->mutable_strategy()->mutable_ddp();
+  v1::StrategySpec* strategy = spec->mutable_strategy();
+  if (strategy->has_ddp()) ResolveBuckets(spec->device(), strategy->mutable_ddp());
+  if (strategy->has_sharded_ddp()) ResolveBuckets(spec->device(), strategy->mutable_sharded_ddp());
+}
+
 }  // namespace
 
 bool Trains(const v1::JobSpec& spec) {
@@ -89,6 +102,7 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   // Whether a plug-in has a loss of its own is not known here.
   if (!spec.has_loss() && !spec.model().has_plugin()) spec.mutable_loss()->mutable_cross_entropy();
   ResolveUnevenInputs(&spec);
+  ResolveStrategy(&spec);
   const bool cuda = spec.device() == v1::JobSpec::CUDA;
   if ((cuda || spec.has_collectives()) &&
       spec.collectives().order() == v1::CollectivesSpec::ORDER_UNSPECIFIED) {

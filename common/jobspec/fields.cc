@@ -18,7 +18,7 @@ void Visit(const google::protobuf::Message& message, const std::string& parent,
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     if (field->is_map()) continue;
-    const std::string path = ChildPath(parent, NameOf(*field));
+    const std::string path = PathOf(parent, *field);
     const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
       const int index = field->is_repeated() ? i : -1;
@@ -91,6 +91,16 @@ const std::string& NameOf(const FieldDescriptor& field) {
   return written.empty() ? field.name() : written;
 }
 
+const FieldDescriptor* BareList(const google::protobuf::Descriptor& type) {
+  if (type.field_count() != 1) return nullptr;
+  const FieldDescriptor* field = type.field(0);
+  return field->options().GetExtension(v1::rule).bare() ? field : nullptr;
+}
+
+std::string PathOf(const std::string& parent, const FieldDescriptor& field) {
+  return BareList(*field.containing_type()) == &field ? parent : ChildPath(parent, NameOf(field));
+}
+
 const FieldDescriptor* FieldOf(const google::protobuf::Descriptor& type, const std::string& key,
                                KeyValue value) {
   const FieldDescriptor* found = nullptr;
@@ -98,7 +108,10 @@ const FieldDescriptor* FieldOf(const google::protobuf::Descriptor& type, const s
     const FieldDescriptor* field = type.field(i);
     if (NameOf(*field) != key) continue;
     const bool message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    if (found == nullptr || message == (value == KeyValue::kMapping)) found = field;
+    const KeyValue for_it = !message                                      ? KeyValue::kScalar
+                            : BareList(*field->message_type()) == nullptr ? KeyValue::kMapping
+                                                                          : KeyValue::kList;
+    if (found == nullptr || value == for_it) found = field;
   }
   return found;
 }

@@ -35,9 +35,15 @@ void ForEachValue(const google::protobuf::Message& message,
 
 // The name of a field in job files and in paths.
 const std::string& NameOf(const google::protobuf::FieldDescriptor& field);
+// The field of messages that a job file writes as the list that is their only field
+// (FieldRule.bare); null for other messages.
+const google::protobuf::FieldDescriptor* BareList(const google::protobuf::Descriptor& type);
+// The path of a field of the message at `parent`.
+std::string PathOf(const std::string& parent, const google::protobuf::FieldDescriptor& field);
 // The field of a key in a job file; null if the message has no such key. Of two fields with this
-// name, a mapping is for the one that is a message (FieldRule.written).
-enum class KeyValue { kMapping, kOther };
+// name, a mapping is for the one that is a message, and a list for the one with messages that are
+// written as lists (FieldRule.written).
+enum class KeyValue { kMapping, kList, kScalar };
 const google::protobuf::FieldDescriptor* FieldOf(const google::protobuf::Descriptor& type,
                                                  const std::string& key, KeyValue value);
 

@@ -123,7 +123,7 @@ class RuleChecker {
       const FieldDescriptor& field = *type.field(i);
       // Its texts are the plug-in's.
       if (field.is_map()) continue;
-      CheckField(message, field, ChildPath(path, NameOf(field)));
+      CheckField(message, field, PathOf(path, field));
     }
   }
 

@@ -243,6 +243,9 @@ class Validator {
         NeedsData("data.validate", data.has_validate(), path + ".validate");
       }
       if (stage.has_test()) NeedsData("data.test", data.has_test(), path + ".test");
+      if (!spec_.has_batch() && !stage.predict().has_generate()) {
+        return Add("batch", absl::StrCat("is missing, but ", path, " needs it"));
+      }
     }
     if (!Trains(spec_)) return;
     if (!spec_.data().has_train()) Add("data.train", "is missing, but the stage fit needs it");

@@ -40,7 +40,10 @@ class DataValidator {
   DataValidator(const v1::JobSpec& spec, ProblemList* problems)
       : spec_(spec), problems_(problems) {}
 
-  void DataSet(const std::string& path, const v1::DataSet& data) {
+  // Whether a data set has labels, or only may have them.
+  enum class Labels { kNeeded, kOptional };
+
+  void DataSet(const std::string& path, const v1::DataSet& data, Labels labels = Labels::kNeeded) {
     switch (data.kind_case()) {
       case v1::DataSet::kTokens:
         RankFiles(path, "tokens", data.tokens().path(), data.per_rank());
@@ -52,7 +55,7 @@ class DataValidator {
         break;
       case v1::DataSet::kIdx:
         NoRankFiles(path, "idx", data.per_rank());
-        Pairs(path + ".idx", "images", data.idx().images(), data.idx().labels());
+        Pairs(labels, path + ".idx", "images", data.idx().images(), data.idx().labels());
         Fits(path + ".idx", Reads::kRows);
         if (spec_.loss().has_mse()) {
           Add(path + ".idx",
@@ -61,7 +64,7 @@ class DataValidator {
         break;
       case v1::DataSet::kNpy:
         NoRankFiles(path, "npy", data.per_rank());
-        Pairs(path + ".npy", "inputs", data.npy().inputs(), data.npy().labels());
+        Pairs(labels, path + ".npy", "inputs", data.npy().inputs(), data.npy().labels());
         Fits(path + ".npy", Reads::kRows);
         break;
       case v1::DataSet::KIND_NOT_SET:
@@ -96,8 +99,11 @@ class DataValidator {
   }
 
   // As many labels as inputs.
-  void Pairs(const std::string& path, const std::string& name, const Paths& inputs,
+  void Pairs(Labels needed, const std::string& path, const std::string& name, const Paths& inputs,
              const Paths& labels) {
+    if (labels.empty() && needed == Labels::kNeeded) {
+      Add(path + ".labels", "is missing or empty; allowed: one or more paths");
+    }
     if (inputs.empty() || labels.empty() || inputs.size() == labels.size()) return;
     Add(path + ".labels", absl::StrCat("found ", labels.size(), "; allowed: as many paths as ",
                                        name, ", ", inputs.size()));
@@ -125,6 +131,9 @@ void ValidateData(const v1::JobSpec& spec, ProblemList* problems) {
   if (spec.data().has_train()) validator.DataSet("data.train", spec.data().train());
   if (spec.data().has_validate()) validator.DataSet("data.validate", spec.data().validate());
   if (spec.data().has_test()) validator.DataSet("data.test", spec.data().test());
+  if (spec.data().has_predict()) {
+    validator.DataSet("data.predict", spec.data().predict(), DataValidator::Labels::kOptional);
+  }
 }
 
 }  // namespace muster::jobspec

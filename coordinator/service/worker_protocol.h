@@ -21,11 +21,17 @@ inline uint32_t WorkerProtocolOf(const v1::JobSpec& spec) {
                group.has_momentum() || group.has_optimizer();
       });
   const auto& stages = spec.stages();
-  const bool stages_are_newer = std::any_of(
-      stages.begin(), stages.end(),
-      [](const v1::StageSpec& stage) { return stage.has_test() || stage.fit().has_epochs(); });
-  const bool order_is_newer = spec.batch().order() == v1::SHUFFLED_V2;
-  if (stages_are_newer || order_is_newer) return cluster::kWorkerProtocolOfStages;
+  const bool stages_are_newer =
+      std::any_of(stages.begin(), stages.end(), [](const v1::StageSpec& stage) {
+        const v1::FitStage& fit = stage.fit();
+        return stage.has_test() || stage.has_predict() || fit.has_epochs() ||
+               fit.has_early_stopping() || fit.has_keep_best() || fit.limit_steps() > 0;
+      });
+  const bool weights_are_newer = spec.has_ema() || spec.export_().from() > v1::ExportSpec::LAST;
+  const bool order_is_newer = spec.batch().order() == v1::BatchSpec::SHUFFLED_V2;
+  if (stages_are_newer || order_is_newer || weights_are_newer) {
+    return cluster::kWorkerProtocolOfStages;
+  }
   const bool newer = begins_with_state || groups_have_more || spec.optimizer().has_adadelta();
   return newer ? cluster::kWorkerProtocolOfOptimizerState : 0;
 }

@@ -42,11 +42,34 @@ TEST(WorkerProtocolOf, GroupsWithMoreThanWeightDecayAndScaleNeedAWorkerThatKnows
   EXPECT_EQ(WorkerProtocolOf(kind), 4u);
 }
 
+TEST(WorkerProtocolOf, StagesAndAveragesThatOlderWorkersIgnoreNeedAWorkerThatKnowsThem) {
+  v1::JobSpec spec;
+  spec.mutable_export_()->set_from(v1::ExportSpec::LAST);
+  spec.mutable_evaluation()->set_reshard(v1::EvaluationSpec::AUTO);
+  v1::FitStage* fit = spec.add_stages()->mutable_fit();
+  fit->set_steps(1);
+  EXPECT_EQ(WorkerProtocolOf(spec), 0u);
+
+  v1::JobSpec stopping = spec, best = spec, limit = spec, predict = spec, ema = spec, from = spec;
+  stopping.mutable_stages(0)->mutable_fit()->mutable_early_stopping();
+  EXPECT_EQ(WorkerProtocolOf(stopping), 6u);
+  best.mutable_stages(0)->mutable_fit()->mutable_keep_best();
+  EXPECT_EQ(WorkerProtocolOf(best), 6u);
+  limit.mutable_stages(0)->mutable_fit()->set_limit_steps(1);
+  EXPECT_EQ(WorkerProtocolOf(limit), 6u);
+  predict.add_stages()->mutable_predict();
+  EXPECT_EQ(WorkerProtocolOf(predict), 6u);
+  ema.mutable_ema();
+  EXPECT_EQ(WorkerProtocolOf(ema), 6u);
+  from.mutable_export_()->set_from(v1::ExportSpec::EMA);
+  EXPECT_EQ(WorkerProtocolOf(from), 6u);
+}
+
 TEST(WorkerProtocolOf, AnOrderThatOlderWorkersShuffleOtherwiseNeedsAWorkerThatKnowsIt) {
   v1::JobSpec spec;
-  spec.mutable_batch()->set_order(v1::SHUFFLED);
+  spec.mutable_batch()->set_order(v1::BatchSpec::SHUFFLED);
   EXPECT_EQ(WorkerProtocolOf(spec), 0u);
-  spec.mutable_batch()->set_order(v1::SHUFFLED_V2);
+  spec.mutable_batch()->set_order(v1::BatchSpec::SHUFFLED_V2);
   EXPECT_EQ(WorkerProtocolOf(spec), 6u);
 }
 

@@ -42,6 +42,15 @@ CONVNET = {
     "model": {"convnet": {"inputs": [1, 8, 8], "widths": [4], "blocks": [1], "classes": 2}},
     "data": {"train": {"idx": {"images": [FILE], "labels": [FILE]}}},
 }
+FIT = {
+    "data": {"train": ROWS["data"]["train"], "validate": ROWS["data"]["train"]},
+    "checkpoint": {"directory": "out"},
+}
+GENERATE = {
+    "stages": [
+        {"predict": {"output": "out.json", "generate": {"prompts": [[1, 2]], "max_tokens": 2}}}
+    ]
+}
 # Message -> what makes of ROWS a job that has it, with the keys that it needs and no others.
 JOBS = {
     "JobSpec": {},
@@ -100,6 +109,14 @@ JOBS = {
     "BatchSpec": {},
     "StageSpec": {},
     "FitStage": {},
+    "EarlyStoppingSpec": FIT
+    | {"stages": [{"fit": {"steps": 3, "validate_every": 1, "early_stopping": {}}}]},
+    "KeepBestSpec": FIT
+    | {"stages": [{"fit": {"steps": 3, "validate_every": 1, "keep_best": {}}}]},
+    "PredictStage": GPT2 | GENERATE,
+    "GenerateSpec": GPT2 | GENERATE,
+    "EmaSpec": {"ema": {}},
+    "EvaluationSpec": {"evaluation": {}},
     "CheckpointSpec": {"checkpoint": {"directory": "out"}},
     "ExportSpec": {"export": {"path": "out/model.safetensors"}},
     "RestartSpec": {"restart": {}},

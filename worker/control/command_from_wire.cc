@@ -81,6 +81,8 @@ train::Command CommandFromWire(const v1::Command& command, const Downloads& down
     case v1::Command::kCancel:
       result.what = train::CancelCommand{static_cast<int64_t>(command.cancel().target())};
       break;
+    case v1::Command::kRunStage:
+    case v1::Command::kSample:
     case v1::Command::kNone:
     case v1::Command::KIND_NOT_SET:
       break;

@@ -268,6 +268,8 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
       return train::ValidateStage{};
     case v1::StageSpec::kTest:
       return train::TestStage{};
+    case v1::StageSpec::kPredict:
+      return absl::UnimplementedError("predict");
     case v1::StageSpec::KIND_NOT_SET:
       break;
   }
@@ -318,7 +320,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
     ASSIGN_OR_RETURN(job.optimizer, Optimizer(spec.optimizer()));
   }
   job.schedule = Schedule(spec.schedule());
-  job.batch = {.per_rank = spec.batch().per_rank(),
+  job.batch = {.per_rank = std::max<int64_t>(spec.batch().per_rank(), 1),
                .accumulate = spec.batch().accumulate(),
                .order = OrderOf(spec.batch().order()),
                .last = LastOf(spec.batch().last())};

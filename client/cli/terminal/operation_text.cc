@@ -68,6 +68,8 @@ std::string ResultText(const v1::OperationResult& result) {
       for (const std::string& note : model.notes()) absl::StrAppend(&text, "; ", note);
       return text;
     }
+    case v1::OperationResult::kStage:
+    case v1::OperationResult::kSample:
     case v1::OperationResult::KIND_NOT_SET:
       return "";
   }
