@@ -1,5 +1,6 @@
-// A session composes its parts: session.cc goes through stages and steps, session_setup.cc builds
-// everything, session_start.cc fills it from files. What the parts do is in files of their own:
+// A session composes its parts: session.cc goes through stages and steps, session_evaluation.cc has
+// the stages that do not train, session_setup.cc builds everything, session_start.cc fills it from
+// files. What the parts do is in files of their own:
 // trained_parameters.h (which parameters are trained), trainability_changes.h, session_roll_call.h,
 // commands.h, saving.h, gathering.h, background.h (what is written while training continues),
 // weights_export.h, stages.h (what follows a step), session_state.h (the position and settings
@@ -110,17 +111,19 @@ class SessionImpl : public Session, private CommandEffects {
   // others and the job stops at the first such step. FAILED_PRECONDITION: training would end before
   // its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
-  // Runs a stage that does not train: the roll call, commands, and its work.
+  absl::Status Export();
+  void BeginStage(const char* stage);
+  // Frees what only training needs, unless a checkpoint of this step may still need it.
+  absl::Status EndTraining();
+
+  // ---- Stages that do not train (session_evaluation.cc). Collectives.
+  // Runs such a stage: the roll call, commands, and its work.
   absl::Status RunOnce(const std::function<absl::Status()>& work);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
   absl::Status Validate();
   absl::Status Test();
   absl::StatusOr<v1::Evaluation> EvaluateOn(const std::optional<RankData>& data, const char* name);
-  absl::Status Export();
-  void BeginStage(const char* stage);
-  // Frees what only training needs, unless a checkpoint of this step may still need it.
-  absl::Status EndTraining();
 
   // ---- CommandEffects.
   bool trains() const override { return sampler_.has_value(); }

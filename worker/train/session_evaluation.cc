@@ -1,0 +1,66 @@
+// The stages of a session that do not train.
+#include <functional>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/status/status.h"
+#include "proto/muster/v1/metrics.pb.h"
+#include "worker/train/autocast.h"
+#include "worker/train/evaluate.h"
+#include "worker/train/session_impl.h"
+
+namespace muster::train {
+
+absl::Status SessionImpl::RunOnce(const std::function<absl::Status()>& work) {
+  while (true) {
+    ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+    if (plan.preempted) return commands_->EndHere();
+    ASSIGN_OR_RETURN(const bool applied, commands_->Apply(plan.apply_commands));
+    if (session_state_.stopped) return absl::OkStatus();
+    if (!applied) return work();
+  }
+}
+
+absl::Status SessionImpl::ValidateDue() {
+  if (validate_data_.has_value()) {
+    BeginStage("validate");
+    RETURN_IF_ERROR(RunOnce([this] { return Validate(); }));
+  }
+  session_state_.validation_due = false;
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Validate() {
+  reports_.Progress("validating");
+  v1::StepMetrics metrics;
+  metrics.set_step(session_state_.step);
+  ASSIGN_OR_RETURN(*metrics.mutable_validation(), EvaluateOn(validate_data_, "data.validate"));
+  reports_.Report(metrics);
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Test() {
+  reports_.Progress("testing");
+  v1::StepMetrics metrics;
+  metrics.set_step(session_state_.step);
+  ASSIGN_OR_RETURN(*metrics.mutable_test(), EvaluateOn(test_data_, "data.test"));
+  reports_.Report(metrics);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankData>& data,
+                                                       const char* name) {
+  RETURN_IF_ERROR(AwaitParameters());
+  const AutocastScope autocast(job_.precision, device().type());
+  return Evaluate({.source = &*data,
+                   .data = name,
+                   .per_rank = job_.batch.per_rank,
+                   .step = session_state_.step,
+                   .model = model_.get(),
+                   .context = &context(),
+                   .device = device(),
+                   .communicator = parts_.control});
+}
+
+}  // namespace muster::train
