@@ -186,6 +186,12 @@ def allowed(rule, is_list):
     return text and f"{text[0].upper()}{text[1:]}."
 
 
+def plural(kind):
+    if kind.startswith("list of "):
+        return f"lists of {plural(kind.removeprefix('list of '))}"
+    return kind if " or " in kind else f"{kind}s"
+
+
 def number(value):
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
@@ -253,7 +259,7 @@ def row(schema, headings, field):
         key = f"[{key}](#{anchor(headings[field.message])})"
     kind = "nothing" if field.message and field.message not in headings else field.type
     if field.repeated:
-        kind = f"list of {kind}s" if " or " not in kind else f"list of {kind}"
+        kind = f"list of {plural(kind)}"
     for value, comment in field.values:
         if comment:
             rule += f"<br>`{value}`: {comment}"

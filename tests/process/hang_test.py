@@ -1,7 +1,9 @@
 """Ranks that hang, and ranks that are only slow, with real programs: heartbeats continue in both
 cases.
 
-Time limits are multiples of the lease, so on a slow machine these tests only take longer.
+What is tested takes for granted that no lease ends: a program that stands still for a lease is
+replaced by a new generation, without a restart. So the lease is longer than a busy machine with a
+slow disk stands still, which was 3.9 s. The other times are multiples of it.
 """
 
 import pytest
@@ -11,7 +13,7 @@ from safetensors.torch import save_file
 from tests.bazel import runfile
 from tests.process import jobs
 
-LEASE, NO_PROGRESS = "2s", "6s"
+LEASE, NO_PROGRESS = "10s", "30s"
 ROWS = {"safetensors": {"path": "rows.safetensors"}}
 
 
@@ -62,7 +64,7 @@ def test_the_rank_that_hangs_is_blamed_and_the_job_goes_on(cluster, rank, strate
     muster.cli("submit", job_file, "--id", "job")
     muster.cli("wait", "job")
     ended = job(muster)
-    assert (ended["state"], ended["step"], ended["restarts"]) == ("SUCCEEDED", "12", 1)
+    assert (ended["state"], ended["step"], ended["restarts"]) == ("SUCCEEDED", "12", 1), ended
     failure = ended["failure"]
     assert (failure["rank"], failure["generation"]) == (int(rank), "1"), failure
     assert (
@@ -77,14 +79,14 @@ def test_the_rank_that_hangs_is_blamed_and_the_job_goes_on(cluster, rank, strate
 
 
 def test_a_slow_validation_is_no_hang_however_long_it_takes(cluster):
-    """Rank 1 needs 24 times 0.4 s for its samples; rank 0 waits for it during all of this time."""
+    """Rank 1 needs 96 times 0.4 s for its samples; rank 0 waits for it during all of this time."""
     muster = cluster
     job_file = write_job(
         muster,
         {"fault": "slow-evaluation", "rank": "1"},
-        samples=48,
+        samples=192,
         data={"train": ROWS, "validate": ROWS},
-        stages=[{"fit": {"steps": 4, "validate_every": 2}}],
+        stages=[{"fit": {"steps": 4, "validate_every": 4}}],
     )
     muster.cli("submit", job_file, "--id", "job")
     muster.cli("wait", "job")
