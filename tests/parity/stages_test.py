@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.parity import reference, shared_cluster, workloads
 
@@ -115,3 +116,54 @@ def test_training_is_bitwise_the_same_with_tests_in_between(muster, tmp_path):
     for strategy in STRATEGIES:
         for count in (1, len(staged)):
             assert muster.losses(f"bits-{strategy}-{count}") == plain, (strategy, count)
+
+
+def image_files(folder, name, sizes):
+    """A file of images and classes for each rank."""
+    generator = torch.Generator().manual_seed(len(name))
+    paths = [str(folder / f"{name}{rank}.safetensors") for rank in range(len(sizes))]
+    for path, size in zip(paths, sizes):
+        images = torch.randn(size, 1, 8, 8, generator=generator)
+        labels = torch.randint(4, (size,), generator=generator)
+        save_file({"inputs": images, "labels": labels}, path)
+    return {"safetensors": {}, "per_rank": paths}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_training_with_batch_norm_and_own_files_is_bitwise_the_same_with_evaluation_in_between(
+    muster, tmp_path, strategy
+):
+    """One rank runs out of input before the other, in training and in each evaluation. The export
+    has the running means and variances."""
+    spec = {
+        "name": "batch-norm",
+        "seed": 3,
+        "world_size": 2,
+        "model": {
+            "convnet": {"inputs": [1, 8, 8], "widths": [4, 8], "blocks": [1, 1], "classes": 4}
+        },
+        "data": {
+            "train": image_files(tmp_path, "train", [17, 9]),
+            "validate": image_files(tmp_path, "validate", [3, 10]),
+            "test": image_files(tmp_path, "test", [6, 0]),
+        },
+        "strategy": STRATEGIES[strategy],
+        "optimizer": {"sgd": {"lr": 0.05, "momentum": 0.9}},
+        "batch": {"per_rank": 2, "accumulate": 2, "last": "uneven"},
+        "uneven_inputs": {"join": {}},
+    }
+    plain = [{"fit": {"steps": 12}}]
+    staged = [{"test": {}}, {"fit": {"steps": 4, "validate_every": 1}}, {"test": {}}]
+    staged += [{"validate": {}}, {"fit": {"steps": 8, "validate_every": 3}}, {"test": {}}]
+    losses, weights = [], []
+    for name, stages in ("plain", plain), ("staged", staged):
+        path = tmp_path / f"{name}.safetensors"
+        job = f"norm-{strategy}-{name}"
+        muster.run(spec | {"stages": stages, "export": {"path": str(path)}}, job)
+        losses.append(muster.losses(job))
+        weights.append(load_file(path))
+    passes = [entry for entry in muster.entries(job) if "validation" in entry or "test" in entry]
+    assert len(passes) >= 6
+    assert losses[0] == losses[1] and len(losses[0]) == 12
+    assert any("running_var" in key for key in weights[0])
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
