@@ -69,7 +69,7 @@ TEST(ParseJobFile, PromptsAreAListOfListsOrAFile) {
     return std::string(ParsePrompts(prompts).status().message());
   };
   const std::string path = "j:5: stages[0].predict.generate.prompts";
-  EXPECT_THAT(problem("[1, 2]"), HasSubstr(path + "[0]: found 1; allowed: a list"));
+  EXPECT_THAT(problem("[1, 2]"), HasSubstr(path + "[0]: found '1'; allowed: a list"));
   EXPECT_THAT(problem("[[1], []]"), HasSubstr(path + "[1]: is missing or empty"));
   EXPECT_THAT(problem("[[a]]"), HasSubstr(path + "[0][0]: found 'a'"));
   EXPECT_THAT(problem("{a: 1}"), HasSubstr(path));
@@ -147,7 +147,7 @@ seed:
       "stages, checkpoint, export, restart, loss, on_nan, loss_scale, priority, "
       "activation_checkpointing, "
       "profile, trainable, uneven_inputs, time_limit, when_cut_off, watchdog, threads, "
-      "collectives, start\n"
+      "collectives, start, ema, evaluation\n"
       "job.yaml:4: model.gpt2.vocab_size: found '-1', which does not fit; allowed: " +
           u32 +
           "\n"
@@ -177,9 +177,8 @@ seed:
           "order, "
           "last\n"
           "job.yaml:11: clip_grad_norm: found 'yes'; allowed: a finite number\n"
-          "job.yaml:12: stages[0].validate: only one of fit, validate, test is allowed, and line "
-          "12 has "
-          "fit\n"
+          "job.yaml:12: stages[0].validate: only one of fit, validate, test, predict is allowed, "
+          "and line 12 has fit\n"
           "job.yaml:13: seed: has no value; allowed: a whole number from 0 to "
           "18446744073709551615");
   EXPECT_EQ(Problems(job.status()).problems_size(), 17);
@@ -296,7 +295,7 @@ TEST(ParseJobFile, AMappingMayHaveTheNameOfAnotherField) {
   EXPECT_THAT(message("  weights_from: {file: w}\n"),
               HasSubstr("j:7: model.weights_from: unknown key"));
   EXPECT_THAT(message("  weights_from: {file: w}\n"),
-              ::testing::EndsWith("torchscript, plugin, weights"));
+              ::testing::EndsWith("torchscript, plugin, weights, tokenizer"));
 }
 
 TEST(ParseJobFile, RefusesATilde) {

@@ -37,9 +37,9 @@ TEST(ResolveDefaults, FillsWhatTheProtoNames) {
     stages { fit { steps: 100 validate_every: 10 } }
     stages { validate {} }
     checkpoint { directory: "/d/ckpt" every_steps: 20 keep: 3 background: true }
-    export { path: "/d/out.safetensors" }
+    export { path: "/d/out.safetensors" from: LAST }
     loss { cross_entropy { label_smoothing: 0 } }
-    on_nan: FAIL
+    on_nan: FAIL evaluation { reshard: AUTO }
     restart { max_restarts: 3 } priority: 0 when_cut_off: STOP threads: 1)")))
       << spec.DebugString();
 }
@@ -68,6 +68,18 @@ TEST(ResolveDefaults, SumsAreInTheOrderOfTheRanksOnTheCpuAndFastOnGpus) {
   spec.mutable_collectives()->set_order(v1::CollectivesSpec::RANK);
   EXPECT_EQ(ResolveDefaults(spec).collectives().order(), v1::CollectivesSpec::RANK);
   EXPECT_THAT(ValidateSpec(spec).problems(), IsEmpty());
+}
+
+TEST(ResolveDefaults, BucketsAreLargerOnGpus) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  spec.clear_strategy();
+  EXPECT_EQ(ResolveDefaults(spec).strategy().ddp().bucket_mb(), 4);
+  spec.set_device(v1::JobSpec::CUDA);
+  EXPECT_EQ(ResolveDefaults(spec).strategy().ddp().bucket_mb(), 25);
+  spec.mutable_strategy()->mutable_sharded_ddp();
+  EXPECT_EQ(ResolveDefaults(spec).strategy().sharded_ddp().bucket_mb(), 25);
+  spec.mutable_strategy()->mutable_sharded_ddp()->set_bucket_mb(1);
+  EXPECT_EQ(ResolveDefaults(spec).strategy().sharded_ddp().bucket_mb(), 1);
 }
 
 TEST(ResolveDefaults, KeepsAValidSpecValid) {
@@ -103,8 +115,7 @@ TEST(ValidateSpec, NamesEverythingThatAnEmptyJobLacks) {
   const v1::SpecProblems problems = ValidateSpec(v1::JobSpec());
   std::vector<std::string> paths;
   for (const auto& problem : problems.problems()) paths.push_back(problem.path());
-  EXPECT_THAT(paths, testing::UnorderedElementsAre("name", "world_size", "model", "batch.per_rank",
-                                                   "stages"));
+  EXPECT_THAT(paths, testing::UnorderedElementsAre("name", "world_size", "model", "stages"));
 }
 
 using Case = SpecCase;

@@ -244,7 +244,7 @@ class Validator {
       }
       if (stage.has_test()) NeedsData("data.test", data.has_test(), path + ".test");
       if (!spec_.has_batch() && !stage.predict().has_generate()) {
-        return Add("batch", absl::StrCat("is missing, but ", path, " needs it"));
+        return Add("batch.per_rank", absl::StrCat("is missing, but ", path, " needs it"));
       }
     }
     if (!Trains(spec_)) return;

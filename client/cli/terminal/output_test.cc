@@ -150,7 +150,7 @@ TEST(StreamItem, IsALineOfJsonOrADocumentOfYaml) {
             "{\"step\":\"5\",\"generation\":\"0\",\"path\":\"/"
             "c\",\"bad_reason\":\"\",\"origin\":\"ORIGIN_UNSPECIFIED\","
             "\"origin_reason\":\"\",\"bytes\":\"0\",\"stall_seconds\":0,"
-            "\"write_seconds\":0}\n");
+            "\"write_seconds\":0,\"best\":false}\n");
   const std::string twice =
       StreamItem(checkpoint, Output::kYaml) + StreamItem(checkpoint, Output::kYaml);
   EXPECT_EQ(YAML::LoadAll(twice).size(), 2);
