@@ -62,8 +62,8 @@ struct ParameterShards {
   // The type of each parameter's pieces.
   std::vector<at::ScalarType> types;
   // The pieces that this rank holds between steps. Their grad() must not be used. Their values may
-  // be changed before the first forward, between FinishBackward and FinishUpdate, and through
-  // GatherParameters; at other times some are gathered ahead.
+  // be changed before the first forward, between FinishBackward and FinishUpdate, through
+  // GatherParameters, and by BeginPass; at other times some are gathered ahead.
   std::vector<Piece> held;
   // What each rank holds, the same on all ranks: each element is on one rank. Offsets are ignored.
   layout::Placement holders;
@@ -85,6 +85,14 @@ struct Placements {
   layout::Placement owners;
   // As ParameterShards::holders; nullopt: every rank has all parameters.
   std::optional<layout::Placement> holders;
+};
+
+// What a rank has of the parameters in a pass of forwards without backwards (evaluation).
+enum class PassMemory {
+  // Each unit's parameters around each of its forwards, as in training.
+  kUnits,
+  // All parameters, from the begin of the pass to its end.
+  kWhole,
 };
 
 // The start of a step, with the same values on all ranks.
@@ -167,6 +175,18 @@ class Strategy {
   // Ends what GatherParameters began. What was written into the parameters since then is kept; it
   // must be the same on all ranks.
   virtual void ReleaseParameters() {}
+
+  // Only if shards() is not null: a pass of forwards without backwards, between two steps.
+  // Afterwards the rank holds as many bytes as before. Collectives. `exchange`: changes the values
+  // of shards()->held for the pass; it is called once more at the end, to change them back. Null:
+  // the pass uses the values as they are. After an error of the pass EndPass may be left out; the
+  // strategy must not be used any more then.
+  virtual absl::Status BeginPass(PassMemory memory, std::function<void()> exchange) {
+    return absl::OkStatus();
+  }
+  virtual absl::Status EndPass() { return absl::OkStatus(); }
+  // The memory that a pass with PassMemory::kWhole needs in addition to what is held now, in bytes.
+  virtual int64_t BytesOfWholePass() const { return 0; }
 
   // Called after FinishBackward if the step is left out. Gives the buffers the values that they had
   // at BeginStep.

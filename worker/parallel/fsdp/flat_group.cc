@@ -95,6 +95,15 @@ void FlatGroup::Resize(int64_t bytes) {
 int64_t FlatGroup::Gather(int64_t step) {
   if (whole_) return 0;
   Resize(whole_bytes_);
+  StartGather(step);
+  return whole_bytes_;
+}
+
+void FlatGroup::GatherAgain(int64_t step) {
+  if (whole_) StartGather(step);
+}
+
+void FlatGroup::StartGather(int64_t step) {
   at::Tensor own = slice_;
   if (flat_.scalar_type() != slice_.scalar_type()) {
     const c10::NoGradGuard no_grad;
@@ -102,7 +111,6 @@ int64_t FlatGroup::Gather(int64_t step) {
     own = slice_.to(flat_.scalar_type());
   }
   work_ = communicator_->AllGather(flat_, own, {label_.c_str(), step});
-  return whole_bytes_;
 }
 
 absl::Status FlatGroup::Await() {

@@ -51,8 +51,11 @@ class FlatGroup {
   // Starts to gather the whole, a collective, unless it is there or in flight. Returns the bytes of
   // memory that this has allocated.
   int64_t Gather(int64_t step);
-  // Waits for Gather.
+  // Waits for Gather or GatherAgain.
   absl::Status Await();
+  // If the whole is there: gathers it once more into the same memory, because slices have changed.
+  // A collective, which Await waits for. Nothing is in flight when it is called.
+  void GatherAgain(int64_t step);
   // Frees the whole, unless it is resident; if Gather is in flight, waits for it first. If the
   // gather failed, the memory stays allocated, because the communicator may still write to it.
   // Returns the bytes freed.
@@ -66,6 +69,8 @@ class FlatGroup {
   void ReleaseValues();
 
   const at::Tensor& slice() const { return slice_; }
+  // The memory that Gather would allocate, in bytes.
+  int64_t bytes_to_gather() const { return whole_ ? 0 : whole_bytes_; }
 
  private:
   at::Tensor CopySlice(const std::vector<models::Parameter>& parameters,
@@ -73,6 +78,8 @@ class FlatGroup {
                        const std::vector<layout::ParameterSpec>& specs,
                        const Options& options) const;
   void Resize(int64_t bytes);
+  // Starts to gather the slices into the whole, which has memory.
+  void StartGather(int64_t step);
   // Views of `flat`, which must have memory, with the parameters' sizes.
   std::vector<at::Tensor> ViewsOf(const at::Tensor& flat) const;
   // Makes the parameters' tensors use the memory of `views`.

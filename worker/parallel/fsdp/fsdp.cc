@@ -55,6 +55,11 @@ class Fsdp : public Strategy, public BackwardObserver {
   absl::Status AwaitParameters() override { return absl::OkStatus(); }
   absl::Status GatherParameters(const std::vector<size_t>& parameters) override;
   void ReleaseParameters() override { whole_->ReleaseValues(); }
+  absl::Status BeginPass(PassMemory memory, std::function<void()> exchange) override {
+    return whole_->BeginPass(memory, std::move(exchange));
+  }
+  absl::Status EndPass() override { return whole_->EndPass(); }
+  int64_t BytesOfWholePass() const override { return whole_->bytes_to_gather(); }
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   void RestoreBuffersIf(const at::Tensor& skip) override { gradients_->RestoreBuffersIf(skip); }
   absl::Status VerifyParametersEqual(int64_t step) override;
@@ -356,7 +361,8 @@ models::Tensors Fsdp::RunUnit(Unit& unit, const models::Tensors& inputs, bool ba
     calls_[call].backward = true;
     ++unit.backwards;
   }
-  const bool stays = unit.running > 0 || (unit.backwards > 0 && !options_.reshard_after_forward);
+  const bool stays = whole_->stay_whole() || unit.running > 0 ||
+                     (unit.backwards > 0 && !options_.reshard_after_forward);
   if (!stays) Free(unit);
   return outputs;
 }

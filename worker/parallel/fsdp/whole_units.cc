@@ -46,6 +46,51 @@ void WholeUnits::FreeAll() {
   for (size_t i = 0; i < units_.size(); ++i) Free(i);
 }
 
+absl::Status WholeUnits::BeginPass(PassMemory memory, std::function<void()> exchange) {
+  for (Unit& unit : units_) unit.whole_before_pass = unit.whole;
+  exchange_ = std::move(exchange);
+  RETURN_IF_ERROR(Exchange());
+  stay_whole_ = memory == PassMemory::kWhole;
+  for (size_t i = 0; stay_whole_ && i < units_.size(); ++i) StartGather(i);
+  return absl::OkStatus();
+}
+
+absl::Status WholeUnits::EndPass() {
+  stay_whole_ = false;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (!units_[i].whole_before_pass) Free(i);
+  }
+  RETURN_IF_ERROR(Exchange());
+  exchange_ = nullptr;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].whole_before_pass) StartGather(i);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WholeUnits::Exchange() {
+  if (exchange_ == nullptr) return absl::OkStatus();
+  for (const Unit& unit : units_) {
+    // They read the slices.
+    for (const auto& group : unit.groups) RETURN_IF_ERROR(group->Await());
+  }
+  exchange_();
+  for (size_t i = 0; i < units_.size(); ++i) {
+    // Also of units that are not whole: what is resident stays.
+    for (const auto& group : units_[i].groups) group->GatherAgain(step_);
+    if (units_[i].whole) Trace(i, UnitEvent::Kind::kGather);
+  }
+  return absl::OkStatus();
+}
+
+int64_t WholeUnits::bytes_to_gather() const {
+  int64_t bytes = 0;
+  for (const Unit& unit : units_) {
+    for (const auto& group : unit.groups) bytes += group->bytes_to_gather();
+  }
+  return bytes;
+}
+
 absl::Status WholeUnits::GatherValues(const std::vector<bool>& wanted) {
   for (size_t i = 0; i < units_.size(); ++i) {
     for (const auto& group : units_[i].groups) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "worker/parallel/fsdp/flat_group.h"
+#include "worker/parallel/strategy.h"
 
 namespace muster::parallel {
 
@@ -47,6 +48,13 @@ class WholeUnits {
   // Frees a unit if it is whole. If its gather is in flight, waits for it.
   void Free(size_t unit);
   void FreeAll();
+  // As those of Strategy.
+  absl::Status BeginPass(PassMemory memory, std::function<void()> exchange);
+  absl::Status EndPass();
+  // In a pass in which no unit is to be freed.
+  bool stay_whole() const { return stay_whole_; }
+  // The memory that gathering all units would allocate, in bytes.
+  int64_t bytes_to_gather() const;
   // Number of units below the root that are whole.
   int below_root() const { return below_root_; }
 
@@ -62,13 +70,19 @@ class WholeUnits {
     std::string name;
     std::vector<std::unique_ptr<FlatGroup>> groups;
     bool whole = false;  // it is whole, or its gather is in flight
+    bool whole_before_pass = false;
   };
+  // Changes the values of the slices, and gathers what is whole again, in the same memory.
+  absl::Status Exchange();
 
   const std::function<void(const UnitEvent&)> trace_;
   std::vector<Unit> units_;
   int64_t step_ = 0;
   int64_t bytes_ = 0;
   int below_root_ = 0;
+  // Only in a pass.
+  bool stay_whole_ = false;
+  std::function<void()> exchange_;
 };
 
 }  // namespace muster::parallel
