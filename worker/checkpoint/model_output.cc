@@ -174,8 +174,6 @@ class FileOutput : public WeightsOutput {
 
 }  // namespace
 
-bool IsWeight(const StateItem& item) { return item.slot == "param" || item.slot == "buffer"; }
-
 absl::StatusOr<std::unique_ptr<JointOutput>> ModelFolderOutput(const ModelFolderOptions& options,
                                                                const State& state,
                                                                const ModelRecords& records,

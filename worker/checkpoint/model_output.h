@@ -16,8 +16,7 @@
 
 namespace muster::checkpoint {
 
-// True for what these outputs consist of: parameters and buffers.
-bool IsWeight(const StateItem& item);
+// These outputs consist of weights (IsWeight).
 
 struct ModelFolderOptions {
   std::string path;       // absolute

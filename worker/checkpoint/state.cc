@@ -1,5 +1,6 @@
 #include "worker/checkpoint/state.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -70,8 +71,11 @@ absl::Status CheckState(const State& state) {
 }
 
 bool IsOptimizers(const StateItem& item) {
-  return item.slot != "param" && item.slot != "buffer" && item.slot != "scaler";
+  return item.slot != "param" && item.slot != "buffer" && item.slot != "scaler" &&
+         item.slot != kAverageSlot;
 }
+
+bool IsWeight(const StateItem& item) { return item.slot == "param" || item.slot == "buffer"; }
 
 State Only(const State& state, const std::function<bool(const StateItem&)>& chosen) {
   State own;
@@ -97,6 +101,19 @@ State Only(const State& state, const std::function<bool(const StateItem&)>& chos
     }
   }
   return own;
+}
+
+State AveragedWeights(const State& state) {
+  const auto is_average = [](const StateItem& item) { return item.slot == kAverageSlot; };
+  if (std::none_of(state.items.begin(), state.items.end(), is_average)) {
+    return Only(state, IsWeight);
+  }
+  State weights =
+      Only(state, [&](const StateItem& item) { return is_average(item) || item.slot == "buffer"; });
+  for (StateItem& item : weights.items) {
+    if (is_average(item)) item.slot = "param";
+  }
+  return weights;
 }
 
 State Replicated(const std::vector<StateTensor>& tensors, int world_size) {

@@ -18,8 +18,11 @@
 
 namespace muster::checkpoint {
 
-// One whole tensor of the state. `slot` is "param", "buffer", "scaler", or one of the optimizer's:
-// "exp_avg", "step" (a scalar, shape []).
+// The slot of the averages of parameters (docs/ema.md).
+inline constexpr char kAverageSlot[] = "ema";
+
+// One whole tensor of the state. `slot` is "param", "buffer", "scaler", kAverageSlot, or one of the
+// optimizer's: "exp_avg", "step" (a scalar, shape []).
 struct StateItem {
   std::string slot;
   std::string parameter;  // the parameter's full name, or the buffer's
@@ -56,11 +59,18 @@ struct State {
 // INVALID_ARGUMENT, with the item's name, unless `items` and `held` follow the rules above.
 absl::Status CheckState(const State& state);
 
-// True for the state of the optimizer: neither a parameter nor a buffer nor the loss scaler.
+// True for the state of the optimizer: neither a parameter, its average, a buffer nor the loss
+// scaler.
 bool IsOptimizers(const StateItem& item);
+
+// True for what is exported as weights: parameters and buffers.
+bool IsWeight(const StateItem& item);
 
 // Only the chosen items.
 State Only(const State& state, const std::function<bool(const StateItem&)>& chosen);
+
+// The weights of `state`, with the averages in place of the parameters if it has averages.
+State AveragedWeights(const State& state);
 
 // What a manifest says about the model's parameters and the optimizer.
 struct ModelRecords {

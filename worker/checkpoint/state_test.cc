@@ -183,6 +183,26 @@ TEST(CheckStateTest, PiecesOutsideTheirItemAreNamed) {
   EXPECT_EQ(Error(CheckState(state)), "state param/w: two pieces on one rank");
 }
 
+TEST(AveragedWeightsTest, AveragesTakeThePlaceOfTheParametersIfThereAreAny) {
+  StateBuilder builder(2);
+  builder.AddReplicated("param", "w", at::arange(40, at::kFloat));
+  builder.AddReplicated("buffer", "mean", at::arange(3, at::kFloat));
+  builder.AddSharded({"exp_avg", "w", {40}}, {{0, 0, 16}, {1, 16, 40}});
+  EXPECT_EQ(AveragedWeights(builder.Build()).items.size(), 2u) << "the parameter and the buffer";
+  builder.AddSharded({kAverageSlot, "w", {40}}, {{0, 0, 32}, {1, 32, 40}});
+  const at::Tensor mine = at::empty({8});
+  builder.Hold(32, mine);
+  const State state = builder.Build();
+  EXPECT_EQ(Only(state, IsOptimizers).items.size(), 1u) << "averages are no optimizer's state";
+  const State weights = AveragedWeights(state);
+  ASSERT_EQ(weights.items.size(), 2u);
+  EXPECT_EQ(Name(weights.items[0]), "buffer/mean");
+  EXPECT_EQ(Name(weights.items[1]), "param/w");
+  EXPECT_THAT(EntriesOf(weights, 1), ElementsAre(Entry{0, 0, 3}, Entry{1, 32, 40}));
+  EXPECT_TRUE(weights.held.back().tensor.is_same(mine)) << "not a copy";
+  EXPECT_EQ(weights.held.back().begin, 32);
+}
+
 TEST(CheckStateTest, ANameThatIsThereTwiceIsRefused) {
   std::vector<StateTensor> tensors = Floats({4, 4});
   tensors[1].parameter = "p0";

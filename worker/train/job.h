@@ -112,7 +112,18 @@ struct ExportConfig {
   bool overwrite = false;   // any file; otherwise only one that a job of the same name wrote
   std::string job_name;     // the job that will own the file
   int64_t every_steps = 0;  // also during training; 0: only when the job succeeds
+  bool averages = false;    // in place of the parameters
 };
+
+// An exponential moving average of the parameters (averages.h).
+struct AverageConfig {
+  double decay = 0.999;
+  int64_t every = 1;      // optimizer steps from one update to the next
+  bool evaluate = false;  // evaluation uses the averages in place of the parameters
+};
+
+// What a rank has of the parameters while it evaluates; only with FsdpOptions.
+enum class EvaluationReshard { kAuto, kAlways, kNever };
 
 struct ProfileConfig {
   std::string directory;
@@ -148,6 +159,8 @@ struct Job {
   std::optional<CheckpointConfig> checkpoint;
   std::optional<StartConfig> start;
   std::optional<ExportConfig> weights_export;
+  std::optional<AverageConfig> averages;
+  EvaluationReshard evaluation_reshard = EvaluationReshard::kAuto;
   std::optional<ProfileConfig> profile;
 };
 
