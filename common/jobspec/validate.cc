@@ -13,6 +13,7 @@
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/rules.h"
 #include "common/jobspec/validate_data.h"
+#include "common/jobspec/validate_ema.h"
 #include "common/jobspec/validate_optimizer.h"
 
 namespace muster::jobspec {
@@ -40,6 +41,7 @@ class Validator {
     UnevenInputs();
     Collectives();
     Start();
+    ValidateEma(spec_, &problems_);
     return problems_.problems();
   }
 

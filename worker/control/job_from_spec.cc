@@ -291,6 +291,20 @@ train::StartConfig::What WhatOf(v1::StartSpec::What what) {
   return What::kWeights;
 }
 
+train::EvaluationReshard ReshardOf(v1::EvaluationSpec::Reshard reshard) {
+  switch (reshard) {
+    case v1::EvaluationSpec::ALWAYS:
+      return train::EvaluationReshard::kAlways;
+    case v1::EvaluationSpec::NEVER:
+      return train::EvaluationReshard::kNever;
+    case v1::EvaluationSpec::AUTO:
+    case v1::EvaluationSpec::RESHARD_UNSPECIFIED:
+      MUSTER_CASE_NO_VALUE_OF(v1::EvaluationSpec_Reshard, EvaluationSpec_Reshard)
+      break;
+  }
+  return train::EvaluationReshard::kAuto;
+}
+
 }  // namespace
 
 absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
@@ -363,8 +377,15 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
     job.weights_export = {.path = spec.export_().path(),
                           .overwrite = spec.export_().overwrite(),
                           .job_name = spec.name(),
-                          .every_steps = spec.export_().every_steps()};
+                          .every_steps = spec.export_().every_steps(),
+                          .averages = spec.export_().from() == v1::ExportSpec::EMA};
   }
+  if (spec.has_ema()) {
+    job.averages = {.decay = spec.ema().decay(),
+                    .every = spec.ema().every(),
+                    .evaluate = spec.ema().evaluate()};
+  }
+  job.evaluation_reshard = ReshardOf(spec.evaluation().reshard());
   return job;
 }
 

@@ -55,6 +55,25 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
   EXPECT_EQ(adamw.beta2, 0.999);
 }
 
+TEST(JobFromSpec, AveragesAndEvaluationAreThoseOfTheJob) {
+  const train::Job plain = JobOf("export { path: '/d/out.safetensors' }");
+  EXPECT_FALSE(plain.averages.has_value());
+  EXPECT_FALSE(plain.weights_export->averages);
+  EXPECT_EQ(plain.evaluation_reshard, train::EvaluationReshard::kAuto);
+  EXPECT_EQ(JobOf("ema {}").averages->decay, 0.999);
+  const train::Job job = JobOf(R"(
+    ema { decay: 0.5 every: 3 evaluate: true }
+    evaluation { reshard: NEVER }
+    export { path: "/d/out.safetensors" from: EMA })");
+  EXPECT_EQ(job.averages->decay, 0.5);
+  EXPECT_EQ(job.averages->every, 3);
+  EXPECT_TRUE(job.averages->evaluate);
+  EXPECT_TRUE(job.weights_export->averages);
+  EXPECT_EQ(job.evaluation_reshard, train::EvaluationReshard::kNever);
+  EXPECT_EQ(JobOf("evaluation { reshard: ALWAYS }").evaluation_reshard,
+            train::EvaluationReshard::kAlways);
+}
+
 TEST(JobFromSpec, TheOrderIsTheOneOfTheJob) {
   EXPECT_EQ(JobOf("batch { order: SHUFFLED }").batch.order, data::Order::kShuffled);
   EXPECT_EQ(JobOf("batch { order: SHUFFLED_V2 }").batch.order, data::Order::kShuffledV2);
