@@ -25,6 +25,10 @@ void CountDeviceMemory();
 // Since then; zeros without it. Any thread.
 DeviceMemory DeviceMemoryInUse();
 
+// What this process can still allocate on the current GPU, in bytes: what is free there, and what
+// the caching allocator keeps for later. UINT64_MAX: not known.
+uint64_t AvailableDeviceBytes();
+
 }  // namespace muster::memory
 
 #endif  // MUSTER_WORKER_MEMORY_DEVICE_MEMORY_H_

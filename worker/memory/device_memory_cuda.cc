@@ -1,6 +1,9 @@
 // With --config=cuda.
+#include <cuda_runtime_api.h>
+
 #include <atomic>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -76,6 +79,19 @@ DeviceMemory DeviceMemoryInUse() {
   // The first statistic is of all pools together.
   memory.reserved_bytes = static_cast<uint64_t>(stats.reserved_bytes[0].current);
   return memory;
+}
+
+uint64_t AvailableDeviceBytes() {
+  int device = 0;
+  size_t free = 0;
+  size_t total = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    cudaGetLastError();  // so that nobody else takes it for their own
+    return std::numeric_limits<uint64_t>::max();
+  }
+  const auto stats = allocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  return free +
+         static_cast<uint64_t>(stats.reserved_bytes[0].current - stats.allocated_bytes[0].current);
 }
 
 }  // namespace muster::memory

@@ -33,6 +33,8 @@ class Background {
 
   // A collective: counts the ranks that share this rank's memory.
   absl::Status CountRanksOfNode();
+  // Before that: 1.
+  uint64_t ranks_of_node() const { return ranks_of_node_; }
   // If a task is running, the session ends with an error: aborts the communicator, because the
   // other ranks may not have started the task, and waits for the thread.
   ~Background();

@@ -82,6 +82,17 @@ TEST_F(DeviceSessionTest, AFrozenLayerIsRefreshedInTheMiddle) {
   }
 }
 
+// Validations are of the averages.
+TEST_F(DeviceSessionTest, AveragesAreThoseOfTheCpu) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    Job job = DeviceJob(strategy);
+    job.averages = AverageConfig{.decay = 0.8, .evaluate = true};
+    job.stages = {FitStage{8, 2}, ValidateStage{}};
+    ExpectTheLossesOfTheCpu(job, 2);
+  }
+}
+
 TEST_F(DeviceSessionTest, ACheckpointGoesOnOnEitherDevice) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));

@@ -59,6 +59,14 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
                      parallel::BytesToMove(*now.holders, *planned.holders, element_bytes));
     foresight.bytes_moved += moved;
   }
+  if (averages_.has_value() && averages_->begun()) {
+    const bool replicated = !strategy_->sharded();
+    ASSIGN_OR_RETURN(
+        const int64_t moved,
+        parallel::BytesToMove(Averages::PlacementFor(now, replicated),
+                              Averages::PlacementFor(planned, replicated), element_bytes));
+    foresight.bytes_moved += moved;
+  }
   for (int rank = 0; rank < world_size; ++rank) {
     const auto bytes = [&](const Placements& placements, int64_t of_state) {
       const int64_t held = placements.holders.has_value()

@@ -21,12 +21,20 @@ namespace muster::train {
 using Clock = std::chrono::steady_clock;
 using Output = absl::StatusOr<std::unique_ptr<checkpoint::JointOutput>>;
 
+namespace {
+
+checkpoint::State Weights(const checkpoint::State& state) {
+  return checkpoint::Only(state, checkpoint::IsWeight);
+}
+
+}  // namespace
+
 struct Gathering::Task {
   const char* what = "";  // for people
   std::string path;
   int64_t command = 0;
-  // Which items are written.
-  std::function<bool(const checkpoint::StateItem&)> items;
+  // What is written of the state.
+  std::function<checkpoint::State(const checkpoint::State&)> part;
   // Makes the output.
   std::function<Output(const std::string& temporary, const checkpoint::State&,
                        const checkpoint::ModelRecords&)>
@@ -44,10 +52,11 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
                                Told told) {
   const double factor =
       optim::LearningRateFactor(*parts_.learning_rates, parts_.session_state->step);
-  Task task{.what = "gathering the optimizer's state",
-            .path = gather.path,
-            .command = command,
-            .items = checkpoint::IsOptimizers};
+  Task task{
+      .what = "gathering the optimizer's state",
+      .path = gather.path,
+      .command = command,
+      .part = [](const auto& state) { return checkpoint::Only(state, checkpoint::IsOptimizers); }};
   task.output = [gather, factor, leader = parts_.reports->leader()](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) -> Output {
@@ -83,7 +92,7 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
   Task task{.what = "consolidating the model",
             .path = consolidate.path,
             .command = command,
-            .items = checkpoint::IsWeight};
+            .part = Weights};
   task.output = [consolidate, contents, job = parts_.identity.job](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) {
@@ -112,7 +121,9 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
 
 absl::Status Gathering::Export(const ExportConfig& config) {
   RETURN_IF_ERROR(parts_.await_weights());
-  Task task{.what = "exporting the weights", .path = config.path, .items = checkpoint::IsWeight};
+  Task task{.what = "exporting the weights",
+            .path = config.path,
+            .part = config.averages ? checkpoint::AveragedWeights : Weights};
   task.output = [config, job = parts_.identity.job](const std::string& temporary,
                                                     const checkpoint::State& state,
                                                     const checkpoint::ModelRecords& records) {
@@ -144,7 +155,7 @@ absl::Status Gathering::Begin(Task task, bool hold) {
   told_ = task.told;
   task.step = parts_.session_state->step;
   const checkpoint::State state = parts_.state();
-  task.state = checkpoint::Only(state, task.items);
+  task.state = task.part(state);
   ASSIGN_OR_RETURN(task.records, parts_.records(state));
   if (hold) {
     task_ = parts_.background->Skip();

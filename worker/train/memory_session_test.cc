@@ -203,6 +203,40 @@ TEST_P(StrategyMemoryTest, AfterTheLastFitATestHoldsTheParametersAlone) {
   }
 }
 
+// What two ranks hold together; they count as moments.
+TEST_P(StrategyMemoryTest, AveragesTakeTheMemoryOfTheParametersAsLongAsTheyAreUsed) {
+  const bool all_on_each = std::holds_alternative<parallel::DdpOptions>(GetParam());
+  const uint64_t averages = all_on_each ? 2 * kParameterBytes : kParameterBytes;
+  Job job = JobOf({FitStage{3, 0}, TestStage{}, FitStage{3, 0}, TestStage{}, TestStage{}});
+  Run(job, 2);
+  const uint64_t without = tests_seen_[0].usage.of(Purpose::kMoments).bytes;
+  for (const bool evaluate : {false, true}) {
+    job.averages = AverageConfig{.evaluate = evaluate};
+    Run(job, 2);
+    EXPECT_EQ(tests_seen_[0].usage.of(Purpose::kMoments).bytes, without + averages);
+    EXPECT_EQ(tests_seen_[1].usage.of(Purpose::kMoments).bytes, evaluate ? averages : 0);
+  }
+}
+
+// Whether evaluation gathers all parameters or each unit.
+TEST_P(StrategyMemoryTest, AfterAPassAsManyBytesAreInUseAsBeforeIt) {
+  std::vector<uint64_t> gathered;
+  for (const EvaluationReshard reshard :
+       {EvaluationReshard::kAuto, EvaluationReshard::kAlways, EvaluationReshard::kNever}) {
+    Job job = JobOf({FitStage{2, 0}, TestStage{}, TestStage{}, FitStage{1, 0}});
+    job.evaluation_reshard = reshard;
+    job.averages = AverageConfig{.evaluate = true};
+    Run(job, 1);
+    ASSERT_EQ(tests_seen_.size(), 2u);
+    // A report follows its pass.
+    for (const AtTest& test : tests_seen_) {
+      gathered.push_back(test.usage.of(Purpose::kGathered).bytes);
+    }
+  }
+  for (const uint64_t bytes : gathered) EXPECT_EQ(bytes, gathered[0]);
+  EXPECT_LT(gathered[0], kParameterBytes) << "not all of them";
+}
+
 TEST_P(StrategyMemoryTest, WithoutFitThereAreNeitherGradientsNorMoments) {
   Job job = JobOf({TestStage{}, ValidateStage{}});
   job.optimizer.reset();

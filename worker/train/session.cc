@@ -121,6 +121,7 @@ absl::Status SessionImpl::Step(const RollCallPlan& plan) {
                                              plan.inputs, session_state_.learning_rate}));
   session_state_.position = sampler_->After(session_state_.position);
   ++session_state_.step;
+  training_->UpdateAverages(session_state_.step);
   return roll_call_.TakeIn(std::move(step), plan.inputs.samples);
 }
 
@@ -208,9 +209,16 @@ absl::Status SessionImpl::Export() {
   // An export during training has the same names.
   RETURN_IF_ERROR(background_.Await());
   RETURN_IF_ERROR(AwaitParameters());
-  RETURN_IF_ERROR(finite_->Check(session_state_.step, strategy()));
-  RETURN_IF_ERROR(export_->Write(*model_, strategy()));
+  RETURN_IF_ERROR(ExportWeights());
   return CallNow().status();  // no rank ends before the weights have their final name
+}
+
+absl::Status SessionImpl::ExportWeights() {
+  RETURN_IF_ERROR(finite_->Check(session_state_.step, strategy()));
+  if (!job_.weights_export->averages) return export_->Write(*model_, strategy());
+  ASSIGN_OR_RETURN(const auto scope, passes_.WithAverages(training_.get()));
+  RETURN_IF_ERROR(export_->Write(*model_, strategy()));
+  return scope->End();
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,

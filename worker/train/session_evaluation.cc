@@ -52,15 +52,18 @@ absl::Status SessionImpl::Test() {
 absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankData>& data,
                                                        const char* name) {
   RETURN_IF_ERROR(AwaitParameters());
+  ASSIGN_OR_RETURN(const auto scope, passes_.Begin(training_.get()));
   const AutocastScope autocast(job_.precision, device().type());
-  return Evaluate({.source = &*data,
-                   .data = name,
-                   .per_rank = job_.batch.per_rank,
-                   .step = session_state_.step,
-                   .model = model_.get(),
-                   .context = &context(),
-                   .device = device(),
-                   .communicator = parts_.control});
+  ASSIGN_OR_RETURN(v1::Evaluation evaluation, Evaluate({.source = &*data,
+                                                        .data = name,
+                                                        .per_rank = job_.batch.per_rank,
+                                                        .step = session_state_.step,
+                                                        .model = model_.get(),
+                                                        .context = &context(),
+                                                        .device = device(),
+                                                        .communicator = parts_.control}));
+  RETURN_IF_ERROR(scope->End());
+  return evaluation;
 }
 
 }  // namespace muster::train

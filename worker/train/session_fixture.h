@@ -63,6 +63,8 @@ class Outside : public CommandSource, public EventSink {
       found_ = found->found;
     } else if (const auto* started = std::get_if<SessionStarted>(&event)) {
       started_ = *started;
+    } else if (const auto* notice = std::get_if<Notice>(&event)) {
+      notices_.push_back(notice->reason);
     } else if (const auto* applied = std::get_if<CommandApplied>(&event)) {
       applied_[applied->number] = applied->step;
     } else if (const auto* finished = std::get_if<CommandFinished>(&event)) {
@@ -87,6 +89,7 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> bad() const { return bad_; }
   std::vector<CheckpointsFound::One> found() const { return found_; }
   SessionStarted started() const { return started_; }
+  std::vector<std::string> notices() const { return notices_; }  // their reasons
   std::map<int64_t, int64_t> applied() const { return applied_; }
   std::map<int64_t, absl::Status> finished() const { return finished_; }
 
@@ -102,6 +105,7 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> bad_;
   std::vector<CheckpointsFound::One> found_;
   SessionStarted started_;
+  std::vector<std::string> notices_;
   std::vector<Command> commands_;
   std::map<int64_t, int64_t> applied_;
   std::map<int64_t, absl::Status> finished_;

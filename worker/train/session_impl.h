@@ -31,6 +31,7 @@
 #include "worker/train/checkpoints.h"
 #include "worker/train/command_schedule.h"
 #include "worker/train/commands.h"
+#include "worker/train/evaluation_scope.h"
 #include "worker/train/finite.h"
 #include "worker/train/gathering.h"
 #include "worker/train/profile.h"
@@ -84,6 +85,9 @@ class SessionImpl : public Session, private CommandEffects {
   // Prepares the session for a checkpoint with this manifest, and returns the state to fill from
   // it.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
+  // Tells the leader's log and the coordinator that the averages begin anew, unless this checkpoint
+  // has some.
+  void TellOfAverages(const Checkpoints::Restored& restored) const;
   // The parameters of whose optimizer's state the checkpoint holds.
   std::set<std::string> WithState(const manifest::Manifest& manifest) const;
   // The parameters of these names that are frozen.
@@ -112,6 +116,7 @@ class SessionImpl : public Session, private CommandEffects {
   // its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
   absl::Status Export();
+  absl::Status ExportWeights();
   void BeginStage(const char* stage);
   // Frees what only training needs, unless a checkpoint of this step may still need it.
   absl::Status EndTraining();
@@ -238,6 +243,7 @@ class SessionImpl : public Session, private CommandEffects {
   CommandSchedule schedule_;
   std::optional<Commands> commands_;
   std::optional<WeightsExport> export_;  // only in jobs that export
+  EvaluationPasses passes_;
 
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;  // how the save at the end of training went

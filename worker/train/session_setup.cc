@@ -68,6 +68,12 @@ SessionImpl::SessionImpl(const Identity& identity, const Job& job, const Session
           models::Mode::kTrain, models::MakeGenerator(job.seed, device()))),
       writing_(parts.writing != nullptr ? parts.writing : &own_writing_),
       disk_(writing_),
+      passes_({.job = &job_,
+               .device = device(),
+               .control = parts_.control,
+               .background = &background_,
+               .reports = &reports_,
+               .session_state = &session_state_}),
       background_(files_.get(), &reports_) {}
 
 SessionParts SessionImpl::WithRecorded(SessionParts parts) const {

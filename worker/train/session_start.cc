@@ -2,6 +2,7 @@
 // optimizer's state.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <bit>
 #include <set>
 #include <string>
@@ -16,6 +17,15 @@
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
+namespace {
+
+bool HasAverages(const manifest::Manifest& manifest) {
+  return std::any_of(
+      manifest.pieces.begin(), manifest.pieces.end(),
+      [](const manifest::Piece& piece) { return piece.slot == checkpoint::kAverageSlot; });
+}
+
+}  // namespace
 
 void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   const checkpoint::SavePoint& point = restored.point;
@@ -35,6 +45,7 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
   if (reports_.leader()) {
     spdlog::info("{}: {}, written after step {}", kSetting, restored->path, restored->point.step);
   }
+  TellOfAverages(*restored);
   if (job_.start->what != StartConfig::What::kEverything || !trains()) return std::string();
   Restore(*restored);
   return restored->path;
@@ -52,11 +63,24 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFromOther(const manifest::Ma
   if (what == StartConfig::What::kWeightsAndOptimizer && trains()) {
     saved = WithState(manifest);
     training_->AddFrozenState(FrozenOf(saved));
+    training_->ExpectAverages(HasAverages(manifest));
   }
   return checkpoint::Only(State(), [&saved](const checkpoint::StateItem& item) {
     if (checkpoint::IsOptimizers(item)) return saved.contains(item.parameter);
     return item.slot != "scaler";
   });
+}
+
+void SessionImpl::TellOfAverages(const Checkpoints::Restored& restored) const {
+  if (!job_.averages.has_value() || !reports_.leader()) return;
+  if (training_->averages()->begun()) return;
+  const std::string text =
+      absl::StrCat("ema: the averages begin as the parameters of ", restored.path,
+                   job_.start->what == StartConfig::What::kWeights
+                       ? ", of which only the weights are taken (start.what)"
+                       : ", which has no averages");
+  spdlog::info("{}", text);
+  reports_.Report(Notice{"AVERAGES_BEGIN_ANEW", text, session_state_.step});
 }
 
 std::set<std::string> SessionImpl::WithState(const manifest::Manifest& manifest) const {
@@ -99,11 +123,13 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   const bool steered = steering.trainability_version > 0;
   trained_->Restore(steered ? steering.trainability_version : 1,
                     steered ? steering.rules : job_.trainable);
+  training_->ExpectAverages(false);  // of another checkpoint that was tried before
   if (trained_->first_change() >= 0) {
     RETURN_IF_ERROR(training_->Refresh(manifest.step).status());
     roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
   }
   training_->AddFrozenState(FrozenOf(WithState(manifest)));
+  training_->ExpectAverages(HasAverages(manifest));
   return State();
 }
 

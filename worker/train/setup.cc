@@ -236,6 +236,7 @@ checkpoint::State TrainingState(const models::Model& model, const TrainingParts&
     AddState(state, *training.slots, parameters, shards != nullptr ? shards->types : types,
              !training.strategy->sharded(), &builder);
   }
+  if (training.averages != nullptr) training.averages->AddTo(&builder);
   if (training.scaler != nullptr) {
     for (const auto& piece : training.scaler->State()) {
       builder.AddReplicated(piece.slot, piece.parameter, piece.tensor);

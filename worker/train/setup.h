@@ -20,6 +20,7 @@
 #include "worker/parallel/communicators.h"
 #include "worker/parallel/strategy.h"
 #include "worker/trace/recorder.h"
+#include "worker/train/averages.h"
 #include "worker/train/job.h"
 #include "worker/train/optimizer_state.h"
 
@@ -78,11 +79,12 @@ struct TrainingParts {
   // Which parameters the strategy trains; null: those whose tensors have requires_grad set. Model
   // code may have changed a flag since; this takes effect at the next step.
   const Mask* mask = nullptr;
+  const Averages* averages = nullptr;  // null: there are none
 };
 
 // Everything that a checkpoint holds as tensors: parameters, buffers, and the state of the
-// optimizer and of the loss scaler if there is one. The tensors are the live ones, not copies.
-// `world_size` ranks write the checkpoint, each a part of it.
+// optimizer, of the averages and of the loss scaler if there is one. The tensors are the live ones,
+// not copies. `world_size` ranks write the checkpoint, each a part of it.
 checkpoint::State TrainingState(const models::Model& model, const TrainingParts& training,
                                 int world_size);
 

@@ -26,10 +26,23 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->ClearParked();
   if (parts.sampler == nullptr) return training;
+  if (parts.job->averages.has_value()) {
+    training->averages_.emplace(*parts.job->averages, parts.model->Parameters(), training->types_,
+                                parts.communicators.gradients);
+  }
   ASSIGN_OR_RETURN(training->slots_, SlotsFor(*parts.job->optimizer, *parts.model));
   RETURN_IF_ERROR(training->MakeOptimizer({}));
   return training;
 }
+
+namespace {
+
+bool UsesAveragesAfterTraining(const Job& job) {
+  const bool exports = job.weights_export.has_value() && job.weights_export->averages;
+  return exports || (job.averages.has_value() && job.averages->evaluate);
+}
+
+}  // namespace
 
 absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory kept) {
   ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicators,
@@ -82,6 +95,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
 absl::Status Training::Release(int64_t step) {
   RETURN_IF_ERROR(strategy_->AwaitParameters());
   parked_ = {};
+  if (!UsesAveragesAfterTraining(*parts_.job)) averages_.reset();
   RETURN_IF_ERROR(Replan(step).status());
   ClearParked();
   scaler_.reset();
@@ -97,6 +111,7 @@ absl::StatusOr<int64_t> Training::Replan(int64_t step) {
   stepper_.reset();
   optimizer_.reset();
   context_.reset();
+  if (averages_.has_value()) averages_->LeavePlan();
   parallel::KeptMemory kept = strategy_->ReleaseModel();
   // Keeps the shards of the old plan until they are moved to the new one.
   if (shards.has_value()) shards->held = kept.held;
@@ -115,7 +130,24 @@ absl::StatusOr<int64_t> Training::Replan(int64_t step) {
                                     {"reshard of parameters", step}));
     shards.reset();
   }
-  return bytes;
+  if (!averages_.has_value()) return bytes;
+  ASSIGN_OR_RETURN(const int64_t moved, averages_->EnterPlan(plan(), step));
+  return bytes + moved;
+}
+
+void Training::UpdateAverages(int64_t step) {
+  if (!averages_.has_value()) return;
+  const trace::Phase phase(parts_.recorder, "averages");
+  averages_->Update(step, plan());
+}
+
+void Training::ExpectAverages(bool present) {
+  if (!averages_.has_value()) return;
+  if (present) {
+    averages_->Begin(plan());
+  } else {
+    averages_->Forget();
+  }
 }
 
 void Training::AddFrozenState(const std::vector<bool>& present) {
@@ -130,7 +162,8 @@ checkpoint::State Training::State() const {
                         .slots = &slots_,
                         .scaler = scaler_ ? const_cast<optim::LossScaler*>(&*scaler_) : nullptr,
                         .parked = &parked_,
-                        .mask = &mask()},
+                        .mask = &mask(),
+                        .averages = averages_ ? &*averages_ : nullptr},
                        parts_.communicators.gradients->world_size());
 }
 

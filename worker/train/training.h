@@ -20,6 +20,7 @@
 #include "worker/models/deferred_values.h"
 #include "worker/models/model.h"
 #include "worker/parallel/communicators.h"
+#include "worker/train/averages.h"
 #include "worker/train/finite.h"
 #include "worker/train/job.h"
 #include "worker/train/optimizer_state.h"
@@ -65,8 +66,9 @@ class Training {
   // used any more.
   absl::StatusOr<int64_t> Refresh(int64_t step);
 
-  // A collective after the last step: frees gradients, buckets and the optimizer's state, and makes
-  // a plan in which nothing is trained, for evaluation. `trained` wants no parameter. After it, of
+  // A collective after the last step: frees gradients, buckets, the optimizer's state, and the
+  // averages unless the job still uses them, and makes a plan in which nothing is trained, for
+  // evaluation. `trained` wants no parameter. After it, of
   // what follows only State may be called. After an error the object must not be used any more.
   absl::Status Release(int64_t step);
 
@@ -86,12 +88,21 @@ class Training {
   // Which parameters have state: those that are trained, and those that were.
   Mask HasState() const { return AllState().present; }
 
+  // Null if the job has none, or if nothing needs them any more.
+  Averages* averages() { return averages_ ? &*averages_ : nullptr; }
+  // Called after each step of the job.
+  void UpdateAverages(int64_t step);
+  // Before a checkpoint is loaded: makes memory for the averages that it contains (`present`), or
+  // drops them.
+  void ExpectAverages(bool present);
+
   // Everything that a checkpoint holds as tensors: the live ones, not copies.
   checkpoint::State State() const;
 
  private:
   explicit Training(const Parts& parts) : parts_(parts) {}
   const Mask& mask() const { return parts_.trained->in_force(); }
+  Averages::Plan plan() const { return {strategy_.get(), &mask()}; }
   absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
   // Puts the mask that `trained` wants into force, makes a new plan without an optimizer, and moves
   // the parameters to where it needs them. Returns the bytes that all ranks sent.
@@ -111,6 +122,7 @@ class Training {
   std::optional<optim::LossScaler> scaler_;  // only with float16
   std::optional<Stepper> stepper_;
   OptimizerState parked_;  // of parameters that are frozen
+  std::optional<Averages> averages_;
 };
 
 }  // namespace muster::train
