@@ -86,6 +86,14 @@ TEST(ValidateSpec, TakesLlamaWithAndWithoutDefaults) {
   EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
 }
 
+TEST(ValidateSpec, TakesATokenizerOfWhatCanBeSampledFrom) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  spec.mutable_model()->set_tokenizer(v1::ModelSpec::BYTES);
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
+  Llama(&spec);
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
+}
+
 TEST(ValidateSpec, TakesModelsFromOutside) {
   v1::JobSpec spec = Parse(kGpt2Job);
   v1::PluginSpec* plugin = spec.mutable_model()->mutable_plugin();
@@ -179,6 +187,18 @@ INSTANTIATE_TEST_SUITE_P(
              "model.plugin.path", "found 'x.so'; allowed: an absolute path"},
         Case{"PluginName", [](auto* s) { s->mutable_model()->mutable_plugin()->set_path("/x.so"); },
              "model.plugin.name", "is missing; allowed: the name of one of the plug-in's models"},
+        Case{"TokenizerOfRows",
+             [](auto* s) {
+               ScriptOfRows(s)->add_inputs(2);
+               s->mutable_model()->set_tokenizer(v1::ModelSpec::BYTES);
+             },
+             "model.tokenizer", "allowed: with gpt2 or llama"},
+        Case{"TokenizerOfASmallVocabulary",
+             [](auto* s) {
+               Gpt2(s)->set_vocab_size(255);
+               s->mutable_model()->set_tokenizer(v1::ModelSpec::BYTES);
+             },
+             "model.tokenizer", "found bytes with a vocab_size of 255; allowed: with 256 or more"},
         Case{"RelativeWeights", [](auto* s) { s->mutable_model()->set_weights("w"); },
              "model.weights", "absolute path"},
         Case{"RelativeWeightsFile", [](auto* s) { PartOf(s)->set_file("w"); }, "model.weights.file",

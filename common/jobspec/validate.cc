@@ -30,6 +30,7 @@ class Validator {
   v1::SpecProblems Run() {
     CheckRules(spec_, &problems_);
     Model();
+    Tokenizer();
     Weights();
     ValidateData(spec_, &problems_);
     ValidateOptimizer(spec_, &problems_);
@@ -70,6 +71,22 @@ class Validator {
       case v1::ModelSpec::KIND_NOT_SET:
         return;
     }
+  }
+
+  // Of a vocabulary of 0 another check reports that it is missing.
+  void Tokenizer() {
+    const v1::ModelSpec& model = spec_.model();
+    if (model.tokenizer() == v1::ModelSpec::TOKENIZER_UNSPECIFIED) return;
+    if (!model.has_gpt2() && !model.has_llama()) {
+      return Add("model.tokenizer",
+                 "is for samples, which this model cannot give; allowed: with gpt2 or llama");
+    }
+    const uint32_t tokens =
+        model.has_gpt2() ? model.gpt2().vocab_size() : model.llama().vocab_size();
+    if (model.tokenizer() != v1::ModelSpec::BYTES || tokens == 0 || tokens >= 256) return;
+    Add("model.tokenizer", absl::StrCat("found bytes with a vocab_size of ", tokens,
+                                        "; allowed: with 256 or more, so that each byte is a "
+                                        "token"));
   }
 
   void Weights() {
