@@ -25,6 +25,12 @@ bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& comman
          command.number <= std::max(job.told_before, job.told_commands);
 }
 
+// The oldest worker protocol that knows commands of this kind; 0: any that is accepted.
+uint32_t WorkerProtocolOf(commands::Kind kind) {
+  if (commands::WritesForOthers(kind)) return kWorkerProtocolOfOptimizerState;
+  return commands::ChangesNothing(kind) ? kWorkerProtocolOfStages : 0;
+}
+
 // Checks the request's choice of where the job should start.
 absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
   const auto invalid = [](const std::string& why) {
@@ -238,10 +244,8 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
   const commands::Kind kind = request.command.kind;
-  if (commands::WritesForOthers(kind)) {
-    RETURN_IF_ERROR(CheckWorkersAreOf(
-        std::max(kWorkerProtocolOfOptimizerState, request.worker_protocol), *job));
-  }
+  RETURN_IF_ERROR(
+      CheckWorkersAreOf(std::max(WorkerProtocolOf(kind), request.worker_protocol), *job));
   const bool paused = job->commands.WillBePaused() || job->halted();
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));
@@ -331,9 +335,11 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
                   absl::StrCat("operation '", name, "' ", why));
   };
   if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
-  // Its file is written while training continues.
-  const bool is_written = commands::WritesForOthers(command->kind);
-  if (command->applied_step.has_value() && !is_written) {
+  // Its file is written while training continues; or it changes nothing, and is carried out again
+  // after the end of a generation.
+  const bool can_still_end =
+      commands::WritesForOthers(command->kind) || commands::ChangesNothing(command->kind);
+  if (command->applied_step.has_value() && !can_still_end) {
     return too_late("OPERATION_APPLIED",
                     absl::StrCat("took effect after step ", *command->applied_step));
   }
@@ -347,12 +353,13 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
     Append(job, request.command, now);
   } else {
     job->commands.Finished(
-        target, {.time = now,
-                 .code = absl::StatusCode::kCancelled,
-                 .reason = "OPERATION_CANCELLED",
-                 .message = command->applied_step.has_value()
-                                ? "cancelled; it is not known whether its file was complete"
-                                : "cancelled before it took effect"});
+        target,
+        {.time = now,
+         .code = absl::StatusCode::kCancelled,
+         .reason = "OPERATION_CANCELLED",
+         .message = command->applied_step.has_value() && commands::WritesForOthers(command->kind)
+                        ? "cancelled; it is not known whether its file was complete"
+                        : "cancelled before it took effect"});
     ListsChanged(job);
   }
   Remember({.request_id = request.request_id,

@@ -77,6 +77,35 @@ TEST(Commands, AGatherIsRefusedWhereAWorkerWouldIgnoreIt) {
   EXPECT_TRUE(world.Command("job", {.kind = commands::Kind::kSaveCheckpoint}).ok());
 }
 
+TEST(Commands, APassAndASampleAreRefusedWhereAWorkerWouldIgnoreThem) {
+  World world;
+  world.Attach(1, Hello("n", 1)).IgnoreError();
+  world.Submit("job", 1);
+  ASSERT_TRUE(
+      world.cluster()
+          .AttachWorker(10, {.worker = world.job("job").Worker(0), .protocol = 5}, world.now())
+          .ok());
+  for (const auto kind : {commands::Kind::kRunStage, commands::Kind::kSample}) {
+    EXPECT_EQ(RefusalReason(world.Command("job", {.kind = kind}).status()), "WORKER_TOO_OLD");
+  }
+  EXPECT_TRUE(world.Command("job", {.kind = commands::Kind::kGatherOptimizerState}).ok());
+}
+
+TEST(Commands, APassThatCrashesItsWorkersCanBeCancelled) {
+  World world;
+  world.Start("job", 1);
+  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kRunStage}).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
+  // The workers are lost in the pass; the next ones would run it again.
+  world.Pass(60);
+  ASSERT_FALSE(world.job("job").live);
+  EXPECT_EQ(*world.Cancel("job", 1), 1);
+  const auto& outcome = world.job("job").commands.Find(1)->outcome;
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->code, absl::StatusCode::kCancelled);
+  EXPECT_EQ(outcome->message, "cancelled before it took effect");
+}
+
 TEST(Commands, AFileForAClientIsRefusedWhereAWorkerWouldNotKnowItsPlace) {
   World world;
   world.Attach(1, Hello("n", 1)).IgnoreError();

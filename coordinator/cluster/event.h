@@ -114,7 +114,8 @@ struct SlotQuarantine {
 // heartbeats are acknowledged, and workers know the preemption notice. From version 4 on they write
 // the optimizer's state to a file, and begin with that of a file, with another job's checkpoint or
 // with a part of a weights file. From version 5 on they write a file for a client to their agent's
-// folder. From version 6 on they know stages that test, and that count in epochs.
+// folder. From version 6 on they know stages that test, and that count in epochs, and they evaluate
+// and sample on request.
 inline constexpr uint32_t kWorkerProtocol = 6;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From this version on workers use WorkerWelcome.from_scratch and start_from.

@@ -237,6 +237,8 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
     case commands::Kind::kPlanTrainability:
     case commands::Kind::kGatherOptimizerState:
     case commands::Kind::kConsolidate:
+    case commands::Kind::kRunStage:
+    case commands::Kind::kSample:
       return;
   }
 }

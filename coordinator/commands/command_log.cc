@@ -11,7 +11,7 @@ namespace {
 // (worker/train/command_schedule.h), so they keep their number.
 bool IsDoneOnce(Kind kind) {
   return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
-         WritesAFile(kind);
+         WritesAFile(kind) || ChangesNothing(kind);
 }
 
 // The reason code of a command that was open when its job ended.
@@ -28,6 +28,8 @@ bool WritesAFile(Kind kind) { return kind == Kind::kSaveCheckpoint || WritesForO
 bool WritesForOthers(Kind kind) {
   return kind == Kind::kGatherOptimizerState || kind == Kind::kConsolidate;
 }
+
+bool ChangesNothing(Kind kind) { return kind == Kind::kRunStage || kind == Kind::kSample; }
 
 bool ChangesState(Kind kind) {
   return kind == Kind::kSetTrainability || kind == Kind::kRefresh || kind == Kind::kSetLearningRate;
@@ -59,6 +61,10 @@ const char* Name(Kind kind) {
       return "gather_optimizer_state";
     case Kind::kConsolidate:
       return "consolidate";
+    case Kind::kRunStage:
+      return "run_stage";
+    case Kind::kSample:
+      return "sample";
   }
   return "unknown";
 }

@@ -32,6 +32,8 @@ enum class Kind {
   kPlanTrainability = 9,
   kGatherOptimizerState = 10,
   kConsolidate = 11,
+  kRunStage = 12,
+  kSample = 13,
 };
 // "save_checkpoint".
 const char* Name(Kind kind);
@@ -39,6 +41,10 @@ const char* Name(Kind kind);
 bool WritesAFile(Kind kind);
 // True if this file is none of the job's own: the command can be cancelled until it is complete.
 bool WritesForOthers(Kind kind);
+// True if the command only computes with the model after a step: it changes nothing and writes
+// nothing. It is done when its result is reported, and can be carried out again or cancelled until
+// then.
+bool ChangesNothing(Kind kind);
 // True if the command changes settings that stay and that are part of every later checkpoint.
 // Commands of the other kinds are carried out again by processes that continue from a checkpoint.
 bool ChangesState(Kind kind);

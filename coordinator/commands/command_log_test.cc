@@ -102,6 +102,17 @@ TEST(CommandLog, ACheckpointIsWrittenAgainUnlessItIsDone) {
   EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kWhenDue}));
 }
 
+TEST(CommandLog, APassAndASampleAreDoneAgainUnlessTheirResultIsKnown) {
+  CommandLog log = LogOf({Kind::kRunStage, Kind::kSample, Kind::kRunStage});
+  log.Applied(1, 10);
+  log.Finished(1, {.time = kNow, .result = "passed"});
+  log.Applied(2, 20);
+  EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kWhenDue, When::kWhenDue}));
+  // A checkpoint that has taken it in does not tell its result.
+  log.FinishTaken(3, 30, kNow);
+  EXPECT_FALSE(log.Find(2)->outcome.has_value());
+}
+
 TEST(CommandLog, AHaltedJobHaltsAgainUntilItIsResumed) {
   CommandLog log = LogOf({Kind::kPause});
   log.Applied(1, 10);

@@ -2,11 +2,14 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status.h"
 #include "common/trainability/from_proto.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
+#include "coordinator/service/sample_command.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -199,6 +202,50 @@ grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerCo
                      CommandOf("set_learning_rate", *request, commands::Kind::kSetLearningRate,
                                contents, AtStep(*request)),
                      response, context->DefaultReactor(), NeedsOptimizer);
+}
+
+grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* context,
+                                                   const v1::RunStageRequest* request,
+                                                   v1::Operation* response) {
+  auto* reactor = context->DefaultReactor();
+  const bool validate = request->stage() == "validate";
+  if (!validate && request->stage() != "test") {
+    reactor->Finish(ToWire(Refuse(
+        absl::StatusCode::kInvalidArgument, "STAGE_INVALID",
+        absl::StrCat("stage is '", request->stage(),
+                     "'; expected validate or test: a fit would change what the job's other stages "
+                     "train, and a predict writes a file that its job must own, so both belong "
+                     "into the `stages` of a job file"))));
+    return reactor;
+  }
+  v1::Command contents;
+  contents.mutable_run_stage()->set_stage(request->stage());
+  return PostCommand(
+      engine_,
+      CommandOf("run_stage", *request, commands::Kind::kRunStage, contents, AtStep(*request)),
+      response, reactor, [validate](const jobs::Job& job) {
+        const v1::DataSpec data = SpecOf(job).data();
+        if (validate ? data.has_validate() : data.has_test()) return absl::OkStatus();
+        return Refuse(
+            absl::StatusCode::kFailedPrecondition, "NO_DATA",
+            absl::StrCat("job '", job.id, "' has no such data: its job file has no `data.",
+                         validate ? "validate" : "test", "`"));
+      });
+}
+
+grpc::ServerUnaryReactor* ControlService::Sample(grpc::CallbackServerContext* context,
+                                                 const v1::SampleRequest* request,
+                                                 v1::Operation* response) {
+  return PostCommandFor(
+      engine_, CommandOf("sample", *request, commands::Kind::kSample, {}, AtStep(*request)),
+      response, context->DefaultReactor(),
+      [request = *request](const jobs::Job& job) -> absl::StatusOr<v1::Command> {
+        ASSIGN_OR_RETURN(v1::SampleCommand sample,
+                         SampleCommandOf(request, SpecOf(job).model(), job.id));
+        v1::Command contents;
+        *contents.mutable_sample() = std::move(sample);
+        return contents;
+      });
 }
 
 }  // namespace muster::service

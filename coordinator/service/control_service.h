@@ -33,6 +33,12 @@ class ControlService final : public v1::ControlService::CallbackService {
   grpc::ServerUnaryReactor* SetLearningRate(grpc::CallbackServerContext* context,
                                             const v1::SetLearningRateRequest* request,
                                             v1::Operation* response) override;
+  grpc::ServerUnaryReactor* RunStage(grpc::CallbackServerContext* context,
+                                     const v1::RunStageRequest* request,
+                                     v1::Operation* response) override;
+  grpc::ServerUnaryReactor* Sample(grpc::CallbackServerContext* context,
+                                   const v1::SampleRequest* request,
+                                   v1::Operation* response) override;
 
  private:
   Engine* const engine_;

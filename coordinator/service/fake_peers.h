@@ -148,7 +148,7 @@ class FakeAgent : public Peer<v1::AgentService, v1::AgentMessage, v1::AgentDirec
 class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerDirective> {
  public:
   FakeWorker(const std::string& address, const v1::WorkerIdentity& worker,
-             uint64_t newest_command = 0, uint32_t protocol = 4)
+             uint64_t newest_command = 0, uint32_t protocol = 6)
       : Peer(address) {
     v1::WorkerMessage message;
     auto* hello = message.mutable_hello();

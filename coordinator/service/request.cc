@@ -71,12 +71,16 @@ void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job
   reactor->Finish(grpc::Status::OK);
 }
 
-grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
-                                      v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const cluster::Cluster::Check& check) {
+namespace {
+
+// Gives a command to the cluster. Returns its number.
+using Give = std::function<absl::StatusOr<uint64_t>(cluster::Cluster&, absl::Time)>;
+
+grpc::ServerUnaryReactor* Post(Engine* engine, const cluster::CommandRequest& request,
+                               v1::Operation* response, grpc::ServerUnaryReactor* reactor,
+                               const Give& give) {
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
-  engine->Request([=](cluster::Cluster& cluster,
-                      absl::Time now) { *number = cluster.Command(request, now, check); },
+  engine->Request([=](cluster::Cluster& cluster, absl::Time now) { *number = give(cluster, now); },
                   [=](const absl::Status& committed) {
                     if (!committed.ok()) return reactor->Finish(ToWire(committed));
                     if (!number->ok()) return reactor->Finish(ToWire(number->status()));
@@ -84,6 +88,34 @@ grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequ
                                         reactor);
                   });
   return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
+                                      v1::Operation* response, grpc::ServerUnaryReactor* reactor,
+                                      const cluster::Cluster::Check& check) {
+  return Post(engine, request, response, reactor,
+              [request, check](cluster::Cluster& cluster, absl::Time now) {
+                return cluster.Command(request, now, check);
+              });
+}
+
+grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, const cluster::CommandRequest& request,
+                                         v1::Operation* response, grpc::ServerUnaryReactor* reactor,
+                                         const ContentsOf& contents_of) {
+  return Post(engine, request, response, reactor,
+              [request, contents_of](cluster::Cluster& cluster, absl::Time now) {
+                cluster::CommandRequest complete = request;
+                absl::Status refused;
+                if (const jobs::Job* job = cluster.Find(request.job_id); job != nullptr) {
+                  const auto contents = contents_of(*job);
+                  refused = contents.status();
+                  if (contents.ok()) complete.command.contents = contents->SerializeAsString();
+                }
+                // A repeat gets the first answer whatever there is against it now.
+                return cluster.Command(complete, now, [&](const jobs::Job&) { return refused; });
+              });
 }
 
 }  // namespace muster::service

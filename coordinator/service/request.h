@@ -6,6 +6,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -51,6 +52,13 @@ cluster::CommandRequest CommandOf(const std::string& call, const Request& reques
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
                                       const cluster::Cluster::Check& check = nullptr);
+
+// The same for a command whose contents depend on its job, which `contents_of` makes (without
+// number and step), or refuses.
+using ContentsOf = std::function<absl::StatusOr<v1::Command>(const jobs::Job& job)>;
+grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, const cluster::CommandRequest& request,
+                                         v1::Operation* response, grpc::ServerUnaryReactor* reactor,
+                                         const ContentsOf& contents_of);
 
 // Answers with the operation as it is now, or with NOT_FOUND OPERATION_NOT_FOUND.
 void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,

@@ -124,7 +124,7 @@ struct WorkerOrderToWire {
       // finished is written when its step has come again.
       if (!command.applied_step.has_value()) {
         if (command.at_step.has_value()) message->set_at_step(*command.at_step);
-      } else if (commands::WritesAFile(command.kind)) {
+      } else if (commands::WritesAFile(command.kind) || commands::ChangesNothing(command.kind)) {
         message->set_at_step(*command.applied_step);
       }
       message->set_begun(command.applied_step.has_value());

@@ -1,0 +1,97 @@
+#include "coordinator/service/sample_command.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/tokenizer/bytes.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::service {
+namespace {
+
+absl::Status Invalid(const std::string& message) {
+  return Refuse(absl::StatusCode::kInvalidArgument, "SAMPLE_INVALID", message);
+}
+
+absl::Status CheckSettings(const v1::SampleRequest& request) {
+  const double temperature = request.temperature();
+  if (request.has_temperature() && !(std::isfinite(temperature) && temperature > 0)) {
+    return Invalid(absl::StrCat("temperature is ", temperature,
+                                "; expected a finite number above 0, or none: then each new token "
+                                "is the most likely one"));
+  }
+  if (request.has_top_k() && request.top_k() == 0) {
+    return Invalid("top_k is 0; expected 1 or more, or none: then all tokens may be drawn");
+  }
+  if (request.has_top_k() && !request.has_temperature()) {
+    return Invalid(
+        "top_k has no effect without temperature, because then the most likely token is taken; set "
+        "temperature, or leave top_k out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokens(const v1::SampleCommand& sample, uint32_t vocabulary, uint32_t context) {
+  if (sample.tokens().empty()) return Invalid("the prompt is empty; expected one token or more");
+  const auto& tokens = sample.tokens();
+  const auto unknown = std::find_if(tokens.begin(), tokens.end(),
+                                    [vocabulary](uint32_t token) { return token >= vocabulary; });
+  if (unknown != tokens.end()) {
+    return Invalid(absl::StrCat("token ", unknown - tokens.begin(), " of the prompt is ", *unknown,
+                                "; expected 0 to ", vocabulary - 1, ", the model's vocabulary"));
+  }
+  const uint64_t size = static_cast<uint64_t>(tokens.size());
+  if (size >= context || sample.max_tokens() > context - size) {
+    return Invalid(
+        absl::StrCat("the prompt has ", size, " tokens, and max_tokens is ",
+                     std::max<uint32_t>(sample.max_tokens(), 1), "; expected at most ", context,
+                     " together, the model's context; shorten the prompt, or lower max_tokens"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::SampleCommand> SampleCommandOf(const v1::SampleRequest& request,
+                                                  const v1::ModelSpec& model,
+                                                  const std::string& job_id) {
+  if (!model.has_gpt2() && !model.has_llama()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "CANNOT_GENERATE",
+                  absl::StrCat("the model of job '", job_id,
+                               "' cannot continue a prompt: it is neither gpt2 nor llama"));
+  }
+  const bool gpt2 = model.has_gpt2();
+  const uint32_t context = gpt2 ? model.gpt2().context() : model.llama().context();
+  const uint32_t vocabulary = gpt2 ? model.gpt2().vocab_size() : model.llama().vocab_size();
+  if (!request.text().empty() && !request.tokens().empty()) {
+    return Invalid("found a text and tokens; expected one of them as the prompt");
+  }
+  if (absl::Status bad = CheckSettings(request); !bad.ok()) return bad;
+  v1::SampleCommand sample;
+  *sample.mutable_tokens() = request.tokens();
+  if (!request.text().empty()) {
+    if (model.tokenizer() != v1::ModelSpec::BYTES) {
+      return Refuse(absl::StatusCode::kFailedPrecondition, "NO_TOKENIZER",
+                    absl::StrCat("the prompt is a text, but the model of job '", job_id,
+                                 "' has no tokenizer; expected token ids, such as \"1 2 3\", or "
+                                 "`model.tokenizer` in the job file"));
+    }
+    const std::vector<uint32_t> tokens = tokenizer::TokensOfBytes(request.text());
+    sample.mutable_tokens()->Add(tokens.begin(), tokens.end());
+  }
+  sample.set_max_tokens(request.max_tokens());
+  if (absl::Status bad = CheckTokens(sample, vocabulary, context); !bad.ok()) return bad;
+  if (request.max_tokens() == 0) {
+    const auto room = context - static_cast<uint32_t>(sample.tokens_size());
+    sample.set_max_tokens(std::min(kUsualNewTokens, room));
+  }
+  if (request.has_temperature()) sample.set_temperature(request.temperature());
+  if (request.has_top_k()) sample.set_top_k(request.top_k());
+  sample.set_seed(request.seed());
+  return sample;
+}
+
+}  // namespace muster::service

@@ -1,0 +1,27 @@
+// What a request for a sample asks of a job's workers. Pure.
+#ifndef MUSTER_COORDINATOR_SERVICE_SAMPLE_COMMAND_H_
+#define MUSTER_COORDINATOR_SERVICE_SAMPLE_COMMAND_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/control_service.pb.h"
+#include "proto/muster/v1/job_spec.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
+
+namespace muster::service {
+
+// New tokens of a request that does not say how many, if there is room for them.
+inline constexpr uint32_t kUsualNewTokens = 64;
+
+// The prompt in tokens, with the number of new tokens. `model`: with its defaults; `job_id`: for
+// errors, which are those of ControlService.Sample: FAILED_PRECONDITION CANNOT_GENERATE,
+// NO_TOKENIZER, INVALID_ARGUMENT SAMPLE_INVALID. The workers check the same again
+// (models::CheckGeneration).
+absl::StatusOr<v1::SampleCommand> SampleCommandOf(const v1::SampleRequest& request,
+                                                  const v1::ModelSpec& model,
+                                                  const std::string& job_id);
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_SAMPLE_COMMAND_H_
