@@ -35,6 +35,12 @@ inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
     case Kind::kConsolidate:
       result.what = train::ConsolidateCommand();
       break;
+    case Kind::kRunStage:
+      result.what = train::RunStageCommand();
+      break;
+    case Kind::kSample:
+      result.what = train::SampleCommand();
+      break;
     case Kind::kPause:
       result.what = train::PauseCommand();
       break;

@@ -102,7 +102,8 @@ void CommandsSimulation::CarryOut(Rank& leader, const train::CommandSchedule::Du
           // asks for a stop.
           [](const OneOf<train::NoCommand, train::StopCommand, train::SetLearningRateCommand,
                          train::SetTrainabilityCommand, train::RefreshCommand,
-                         train::GatherOptimizerStateCommand, train::ConsolidateCommand> auto&) {},
+                         train::GatherOptimizerStateCommand, train::ConsolidateCommand,
+                         train::RunStageCommand, train::SampleCommand> auto&) {},
       },
       due.command.what);
   Report(leader, cluster::CommandFinished{number, outcome});

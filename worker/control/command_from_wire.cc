@@ -20,6 +20,15 @@ safetensors::DType DtypeOf(v1::ModelFolder::Dtype dtype) {
   }
 }
 
+train::SampleCommand SampleFromWire(const v1::SampleCommand& sample) {
+  train::SampleCommand result{.prompt = {sample.tokens().begin(), sample.tokens().end()},
+                              .max_tokens = sample.max_tokens(),
+                              .seed = sample.seed()};
+  if (sample.has_temperature()) result.temperature = sample.temperature();
+  if (sample.has_top_k()) result.top_k = sample.top_k();
+  return result;
+}
+
 }  // namespace
 
 train::Command CommandFromWire(const v1::Command& command, const Downloads& downloads) {
@@ -82,7 +91,11 @@ train::Command CommandFromWire(const v1::Command& command, const Downloads& down
       result.what = train::CancelCommand{static_cast<int64_t>(command.cancel().target())};
       break;
     case v1::Command::kRunStage:
+      result.what = train::RunStageCommand{command.run_stage().stage()};
+      break;
     case v1::Command::kSample:
+      result.what = SampleFromWire(command.sample());
+      break;
     case v1::Command::kNone:
     case v1::Command::KIND_NOT_SET:
       break;

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "common/safetensors/safetensors.h"
 
@@ -71,6 +72,23 @@ TEST(CommandFromWire, KeepsWhatAFolderIsLike) {
   EXPECT_TRUE(folder.hold);
   EXPECT_EQ(std::get<train::ConsolidateCommand>(Read("consolidate {}").what).dtype,
             safetensors::DType::kF32);
+}
+
+TEST(CommandFromWire, KeepsWhatIsEvaluatedAndWhatIsContinued) {
+  EXPECT_EQ(std::get<train::RunStageCommand>(Read("run_stage { stage: 'test' }").what).stage,
+            train::kTestStage);
+  const auto drawn = std::get<train::SampleCommand>(
+      Read("sample { tokens: [7, 8] max_tokens: 3 temperature: 0.5 top_k: 4 "
+           "seed: 18446744073709551615 }")
+          .what);
+  EXPECT_EQ(drawn.prompt, (std::vector<int64_t>{7, 8}));
+  EXPECT_EQ(drawn.max_tokens, 3);
+  EXPECT_EQ(drawn.temperature, 0.5);
+  EXPECT_EQ(drawn.top_k, 4);
+  EXPECT_EQ(drawn.seed, 18446744073709551615u);
+  const auto greedy = std::get<train::SampleCommand>(Read("sample { tokens: 7 }").what);
+  EXPECT_FALSE(greedy.temperature.has_value());
+  EXPECT_FALSE(greedy.top_k.has_value());
 }
 
 TEST(CommandFromWire, AFileForAClientLiesInTheAgentsFolderWhateverPathIsGiven) {

@@ -47,6 +47,21 @@ void Set(v1::Validated* out, const v1::StepMetrics& pass) {
   if (validation.has_perplexity()) out->set_perplexity(validation.perplexity());
 }
 
+// Without counts by class: an operation is part of every GetJob. The row of metrics has them.
+void Set(v1::StageResult* out, const train::StageEvaluated& stage) {
+  out->set_step(stage.step);
+  out->set_stage(stage.stage);
+  *out->mutable_evaluation() = stage.evaluation;
+  out->mutable_evaluation()->clear_classes();
+}
+
+void Set(v1::SampleResult* out, const train::Sampled& sampled) {
+  out->set_step(sampled.step);
+  for (const int64_t token : sampled.prompt) out->add_prompt(static_cast<uint32_t>(token));
+  for (const int64_t token : sampled.tokens) out->add_tokens(static_cast<uint32_t>(token));
+  out->set_text(sampled.text);
+}
+
 struct Fill {
   v1::WorkerReport& report;
   const int64_t generation;
@@ -134,7 +149,9 @@ struct Fill {
                        added.set_state_bytes_before(rank.state_bytes_before);
                        added.set_state_bytes(rank.state_bytes);
                      }
-                   }},
+                   },
+                   [&](const train::StageEvaluated& stage) { Set(result.mutable_stage(), stage); },
+                   [&](const train::Sampled& sampled) { Set(result.mutable_sample(), sampled); }},
         event.result);
   }
   void operator()(const train::StageStarted& event) const {

@@ -26,6 +26,8 @@ Nature NatureOf(const Command& command) {
                                [](const SetLearningRateCommand&) { return Nature::kChangesState; },
                                [](const SetTrainabilityCommand&) { return Nature::kChangesState; },
                                [](const RefreshCommand&) { return Nature::kChangesState; },
+                               [](const RunStageCommand&) { return Nature::kDoneOnce; },
+                               [](const SampleCommand&) { return Nature::kDoneOnce; },
                                [](const PauseCommand&) { return Nature::kDoneOnce; },
                                [](const ResumeCommand&) { return Nature::kDoneOnce; },
                                [](const CancelCommand&) { return Nature::kCancels; }},
@@ -42,15 +44,21 @@ const std::string* PathFor(const Command& command) {
   return consolidate == nullptr ? nullptr : &consolidate->path;
 }
 
+bool ChangesNothing(const Command& command) {
+  return std::holds_alternative<RunStageCommand>(command.what) ||
+         std::holds_alternative<SampleCommand>(command.what);
+}
+
 bool IsDoneOnce(const Command& command) { return NatureOf(command) == Nature::kDoneOnce; }
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
   if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
     const auto target = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
-      const bool writes_a_file = PathFor(waiting.command) != nullptr;
+      const bool leaves_nothing =
+          PathFor(waiting.command) != nullptr || ChangesNothing(waiting.command);
       return waiting.command.number == cancel->target && !waiting.command.replay &&
-             (!waiting.command.begun || writes_a_file);
+             (!waiting.command.begun || leaves_nothing);
     });
     cancels_.push_back({command, target != waiting_.end()});
     if (target != waiting_.end()) waiting_.erase(target);

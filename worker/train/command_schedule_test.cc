@@ -113,6 +113,20 @@ TEST(CommandSchedule, AGatherThatHadBegunIsCancelledBeforeItIsCarriedOutAgain) {
   EXPECT_EQ(Taken(of_model, {consolidate, Cancel(2, 1)}, 2, 10), "2!");
 }
 
+TEST(CommandSchedule, APassThatWasNotFinishedIsDoneAgainUnlessItIsCancelled) {
+  Command pass = A<RunStageCommand>(1);
+  Command sample = A<SampleCommand>(2);
+  pass.begun = sample.begun = true;
+  pass.at_step = 12;
+  // A checkpoint that was written after they took effect.
+  CommandSchedule again({.taken = 2});
+  EXPECT_EQ(Taken(again, {pass, sample}, 2, 10), "2");
+  EXPECT_EQ(Taken(again, {pass, sample}, 2, 12), "1");
+  sample.at_step = 12;
+  CommandSchedule cancelled({.taken = 2});
+  EXPECT_EQ(Taken(cancelled, {pass, sample, Cancel(3, 1), Cancel(4, 2)}, 4, 10), "3! 4!");
+}
+
 TEST(CommandSchedule, AReplayIsNotCancelled) {
   CommandSchedule schedule;
   EXPECT_EQ(Taken(schedule, {Replay(1, 12), Cancel(2, 1)}, 2, 10), "2");

@@ -240,6 +240,34 @@ absl::Status Commands::Apply(const Command& command, const RefreshCommand&) {
   return absl::OkStatus();
 }
 
+absl::Status Commands::Apply(const Command& command, const RunStageCommand& run) {
+  if (!parts_.effects->HasDataFor(run.stage)) {
+    Fail(command,
+         absl::FailedPreconditionError(
+             absl::StrCat("the job has no data for a stage '", run.stage,
+                          "': it can validate with data.validate, and test with data.test")),
+         "NO_DATA");
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  TellApplied(command.number);
+  ASSIGN_OR_RETURN(const auto evaluated, parts_.effects->EvaluateNow(run.stage));
+  ReportEndOf<StageEvaluated>(command)(evaluated);
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const SampleCommand& sample) {
+  if (const absl::Status bad = parts_.effects->CheckSample(sample); !bad.ok()) {
+    Fail(command, bad, absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  TellApplied(command.number);
+  ASSIGN_OR_RETURN(const auto sampled, parts_.effects->Sample(sample));
+  ReportEndOf<Sampled>(command)(sampled);
+  return absl::OkStatus();
+}
+
 absl::Status Commands::Apply(const Command& command, const PauseCommand&) {
   paused_ = true;
   Finish(command);

@@ -23,7 +23,7 @@
 namespace muster::train {
 
 // The operations of a session that commands use. Their errors end the session, apart from those of
-// CheckRules.
+// CheckRules and CheckSample, and from those inside a result, which are the same on all ranks.
 class CommandEffects {
  public:
   virtual ~CommandEffects() = default;
@@ -38,7 +38,8 @@ class CommandEffects {
   // As Saving's; only if the job has checkpoints and trains.
   virtual absl::Status Save(int64_t command, Saving::Told told) = 0;
   virtual absl::StatusOr<Saving::Saved> SaveLast() = 0;
-  // As Gathering's. This and the following methods are called only if the job trains.
+  // As Gathering's. This and the following methods are called only if the job trains, apart from
+  // those that say otherwise.
   virtual absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
                               Gathering::Told told) = 0;
   virtual absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
@@ -46,6 +47,16 @@ class CommandEffects {
   virtual absl::StatusOr<bool> CancelGather(int64_t command) = 0;
   virtual absl::Status LeaveGatherToNextGeneration() = 0;
   virtual void RemoveLeftoversOfGather(const std::string& path) = 0;
+  // Whether the job has data for this stage; false for a stage that is not known.
+  virtual bool HasDataFor(const std::string& stage) const = 0;
+  // A pass of evaluation, and reports it as that of a stage. Also if the job does not train.
+  using Evaluated = absl::StatusOr<StageEvaluated>;
+  virtual absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) = 0;
+  // FAILED_PRECONDITION: the model cannot generate. INVALID_ARGUMENT: the request does not fit it.
+  virtual absl::Status CheckSample(const SampleCommand& sample) const = 0;
+  // Continues a prompt that CheckSample allows. Also if the job does not train.
+  using SampleMade = absl::StatusOr<Sampled>;
+  virtual absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) = 0;
   // INVALID_ARGUMENT: the rules do not fit the model.
   virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
   virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
@@ -95,6 +106,8 @@ class Commands {
   absl::Status Apply(const Command& command, const SetLearningRateCommand& set);
   absl::Status Apply(const Command& command, const SetTrainabilityCommand& set);
   absl::Status Apply(const Command& command, const RefreshCommand&);
+  absl::Status Apply(const Command& command, const RunStageCommand& run);
+  absl::Status Apply(const Command& command, const SampleCommand& sample);
   absl::Status Apply(const Command& command, const PauseCommand&);
   absl::Status Apply(const Command& command, const ResumeCommand&);
   absl::Status Cancel(const CommandSchedule::Due& due, int64_t target);
@@ -102,8 +115,9 @@ class Commands {
   // Reports that the command took effect and how it ended. Both are reported together after the
   // change, so that a change during which the workers end counts as not made.
   void Finish(const Command& command, decltype(CommandFinished::result) result = {});
-  // Reports how a command ended whose file is written. It has taken effect before: if the workers
-  // end meanwhile, the next generation carries it out again.
+  // Reports how a command ended that has taken effect before, because it takes long: its file is
+  // written, its pass is done. If the workers end meanwhile, the next generation carries it out
+  // again.
   template <typename Result>
   std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Command& command) const;
   // Reports that the command took effect without changing anything, and why. `reason`: as in

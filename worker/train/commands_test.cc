@@ -79,6 +79,23 @@ class Effects : public CommandEffects {
     files_written_ = true;
     for (const auto& write : std::exchange(unwritten_, {})) write();
   }
+  bool HasDataFor(const std::string& stage) const override { return stage == "validate"; }
+  absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) override {
+    done_.push_back("evaluate " + stage);
+    if (!pass_.ok()) return pass_;
+    if (!files_.ok()) return Evaluated(files_);
+    return Evaluated(StageEvaluated{.step = 7, .stage = stage});
+  }
+  absl::Status CheckSample(const SampleCommand& sample) const override {
+    if (sample.max_tokens == 0) return absl::InvalidArgumentError("no tokens");
+    return sample.prompt.empty() ? absl::FailedPreconditionError("no gpt2") : absl::OkStatus();
+  }
+  absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) override {
+    done_.push_back(absl::StrCat("sample ", sample.max_tokens));
+    if (!pass_.ok()) return pass_;
+    if (!files_.ok()) return SampleMade(files_);
+    return SampleMade(Sampled{.step = 7, .prompt = sample.prompt, .tokens = {5}});
+  }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
   }
@@ -101,6 +118,7 @@ class Effects : public CommandEffects {
   bool has_checkpoints_ = true;
   bool in_background_ = false;
   absl::Status files_;
+  absl::Status pass_;               // an error of one rank ends the session
   std::deque<RollCallPlan> plans_;  // of the calls, in turn; then empty ones
   std::vector<std::string> done_;
 
@@ -125,7 +143,11 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
   int64_t Newest() const override { return static_cast<int64_t>(log_.size()); }
   Command Get(int64_t number) const override { return log_[number - 1]; }
   void Report(const Event& event) override {
+    if (const auto* applied = std::get_if<CommandApplied>(&event)) {
+      events_.push_back(absl::StrCat("applied ", applied->number));
+    }
     if (const auto* finished = std::get_if<CommandFinished>(&event)) {
+      events_.push_back(absl::StrCat("finished ", finished->number));
       ended_.push_back(
           absl::StrCat(finished->number, " ", finished->status.ok() ? "done" : finished->reason));
     }
@@ -145,6 +167,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
 
   std::vector<Command> log_;
   std::vector<std::string> ended_;
+  std::vector<std::string> events_;
   Effects effects_;
   CommandSchedule schedule_;
   SessionState session_state_{.step = 7, .learning_rate = 0.5};
@@ -292,6 +315,37 @@ TEST_F(CommandsTest, AfterTheLastFitWhatNeedsTheOptimizerIsRefused) {
                      SetTrainabilityCommand{}}));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 TRAINING_OVER", "4 TRAINING_OVER",
                                   "5 TRAINING_OVER", "6 TRAINING_OVER"));
+}
+
+TEST_F(CommandsTest, APassAndASampleFollowACallAndEndWithTheirResults) {
+  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "evaluate validate", "call", "sample 1"));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+  EXPECT_THAT(events_, ElementsAre("applied 1", "finished 1", "applied 2", "finished 2"));
+}
+
+TEST_F(CommandsTest, APassAndASampleNeedNoTrainingAndNoOptimizer) {
+  effects_.trains_ = false;
+  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+}
+
+TEST_F(CommandsTest, APassOrASampleThatTheJobCannotGiveEndsWithItsReason) {
+  EXPECT_TRUE(Apply(
+      {RunStageCommand{"test"}, SampleCommand{.prompt = {1}}, SampleCommand{.max_tokens = 1}}));
+  EXPECT_THAT(ended_, ElementsAre("1 NO_DATA", "2 SAMPLE_INVALID", "3 CANNOT_GENERATE"));
+  EXPECT_THAT(effects_.done_, IsEmpty());
+}
+
+TEST_F(CommandsTest, WhatAllRanksFindWrongEndsThePassAloneAndWhatOneFindsTheSession) {
+  effects_.files_ = absl::InvalidArgumentError("every target is ignored");
+  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_THAT(ended_, ElementsAre("1 ", "2 ")) << "errors without a reason";
+  effects_.pass_ = absl::DataLossError("rank 1 cannot read");
+  events_.clear();
+  log_.push_back({.number = 3, .what = RunStageCommand{"validate"}});
+  EXPECT_EQ(commands_.Apply(3).status(), effects_.pass_);
+  EXPECT_THAT(events_, ElementsAre("applied 3")) << "the next generation carries it out again";
 }
 
 TEST_F(CommandsTest, AFailedSaveEndsItsCommandAlone) {

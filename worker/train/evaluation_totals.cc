@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status/status.h"
@@ -25,12 +26,17 @@ int64_t ClassesOf(const models::Model& model) {
 // The totals of all ranks, in the order in which Reduce sends them.
 enum Total { kLoss, kTerms, kSamples, kWithLogits, kTold, kCorrect, kInTop, kTotals };
 
+// Marks an error.
+constexpr char kNoLoss[] = "muster/no-loss";
+
 void Fill(absl::Span<const double> values, google::protobuf::RepeatedField<uint64_t>* out) {
   out->Reserve(static_cast<int>(values.size()));
   for (const double value : values) out->Add(static_cast<uint64_t>(value));
 }
 
 }  // namespace
+
+bool IsNoLoss(const absl::Status& error) { return error.GetPayload(kNoLoss).has_value(); }
 
 EvaluationTotals::EvaluationTotals(const models::Model& model, c10::Device device)
     : perplexity_(model.HasPerplexity()),
@@ -91,9 +97,11 @@ absl::StatusOr<v1::Evaluation> EvaluationTotals::Reduce(const char* data, int64_
   const auto values = device::HostValues<double>(totals);
   const double terms = values[kTerms];
   if (terms == 0) {
-    return absl::InvalidArgumentError(
+    absl::Status no_loss = absl::InvalidArgumentError(
         absl::StrCat(data, ": every target of the ", static_cast<int64_t>(values[kSamples]),
                      " samples is ignored (loss.cross_entropy.ignore_index), so there is no loss"));
+    no_loss.SetPayload(kNoLoss, absl::Cord());
+    return no_loss;
   }
   v1::Evaluation result;
   result.set_loss(values[kLoss] / terms);

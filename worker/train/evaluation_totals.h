@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/comm/communicator.h"
@@ -23,6 +24,9 @@ inline constexpr int64_t kMostConfusedClasses = 100;
 // A classifier with more classes than this also counts the targets among so many largest logits.
 inline constexpr int64_t kTopK = 5;
 
+// True of the error that says that there is no loss term. All ranks have it, at the same point.
+bool IsNoLoss(const absl::Status& error);
+
 // Threading: one thread.
 class EvaluationTotals {
  public:
@@ -33,8 +37,8 @@ class EvaluationTotals {
   void Add(const models::LossOutput& loss, int64_t samples);
 
   // A collective. The communicator is for tensors on the CPU. `data`: the name of the data set, for
-  // errors. INVALID_ARGUMENT: there is no loss term at all, because every target is ignored. Other
-  // errors: the communicator's.
+  // errors. INVALID_ARGUMENT, of which IsNoLoss is true: there is no loss term at all, because
+  // every target is ignored. Other errors: the communicator's.
   absl::StatusOr<v1::Evaluation> Reduce(const char* data, int64_t step,
                                         comm::Communicator& communicator) const;
 

@@ -44,6 +44,20 @@ struct ConsolidateCommand {
 struct SetLearningRateCommand {
   double rate = 0;
 };
+// A pass of evaluation.
+struct RunStageCommand {
+  std::string stage;  // kValidateStage or kTestStage; a newer coordinator may send another one
+};
+inline constexpr char kValidateStage[] = "validate";
+inline constexpr char kTestStage[] = "test";
+// Continues a prompt (models::GenerationRequest).
+struct SampleCommand {
+  std::vector<int64_t> prompt;
+  int64_t max_tokens = 0;
+  std::optional<double> temperature;
+  std::optional<int64_t> top_k;
+  uint64_t seed = 0;
+};
 struct SetTrainabilityCommand {
   std::vector<TrainableRule> rules;
   bool dry_run = false;
@@ -65,12 +79,12 @@ struct Command {
   // that step, and no later change takes effect before it.
   bool replay = false;
   // The command took effect in an earlier generation and is carried out again (a pause that is in
-  // force, a file that was not finished). It cannot be cancelled, unless it writes files for
-  // others than the job.
+  // force, a file that was not finished, a pass of evaluation). It cannot be cancelled, unless it
+  // writes files for others than the job, or changes nothing at all.
   bool begun = false;
   std::variant<NoCommand, StopCommand, SaveCheckpointCommand, GatherOptimizerStateCommand,
                ConsolidateCommand, SetLearningRateCommand, SetTrainabilityCommand, RefreshCommand,
-               PauseCommand, ResumeCommand, CancelCommand>
+               RunStageCommand, SampleCommand, PauseCommand, ResumeCommand, CancelCommand>
       what;
 };
 
@@ -196,6 +210,19 @@ struct ModelConsolidated {
   double stall_seconds = 0;        // as above
   double seconds = 0;
 };
+// A pass of evaluation that was asked for.
+struct StageEvaluated {
+  int64_t step = 0;  // optimizer steps done
+  std::string stage;
+  v1::Evaluation evaluation;
+};
+// How the model continued a prompt.
+struct Sampled {
+  int64_t step = 0;  // optimizer steps done
+  std::vector<int64_t> prompt;
+  std::vector<int64_t> tokens;  // the new ones
+  std::string text;             // of these, UTF-8; empty if the model has no tokenizer
+};
 // How a command ended.
 struct CommandFinished {
   int64_t number = 0;
@@ -203,7 +230,7 @@ struct CommandFinished {
   std::string reason;  // of an error, for programs; may be empty
   // The result of a command that succeeded.
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, OptimizerStateGathered,
-               ModelConsolidated, TrainabilityChange, TrainabilityPlan>
+               ModelConsolidated, TrainabilityChange, TrainabilityPlan, StageEvaluated, Sampled>
       result;
 };
 // The weights are written under a temporary name, which they keep until ExportGate allows the final

@@ -1,6 +1,8 @@
-// The stages of a session that do not train.
+// The stages of a session that do not train, and the two ways in which it computes without
+// training: a pass over data, and a generation.
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -8,6 +10,7 @@
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
+#include "worker/train/generate.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
@@ -64,6 +67,14 @@ absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankD
                                                         .communicator = parts_.control}));
   RETURN_IF_ERROR(scope->End());
   return evaluation;
+}
+
+absl::StatusOr<std::vector<std::vector<int64_t>>> SessionImpl::Generate(
+    const models::GenerationRequest& request) {
+  RETURN_IF_ERROR(AwaitParameters());
+  const AutocastScope autocast(job_.precision, device().type());
+  return train::Generate(request, session_state_.step, *model_, context(), device(),
+                         *parts_.control);
 }
 
 }  // namespace muster::train

@@ -69,6 +69,7 @@ class Outside : public CommandSource, public EventSink {
       applied_[applied->number] = applied->step;
     } else if (const auto* finished = std::get_if<CommandFinished>(&event)) {
       finished_[finished->number] = finished->status;
+      ended_[finished->number] = *finished;
     }
   }
   void Progress(int64_t, const char*, const char*) override {}
@@ -92,6 +93,7 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> notices() const { return notices_; }  // their reasons
   std::map<int64_t, int64_t> applied() const { return applied_; }
   std::map<int64_t, absl::Status> finished() const { return finished_; }
+  std::map<int64_t, CommandFinished> ended() const { return ended_; }
 
  private:
   mutable std::mutex mutex_;
@@ -109,6 +111,7 @@ class Outside : public CommandSource, public EventSink {
   std::vector<Command> commands_;
   std::map<int64_t, int64_t> applied_;
   std::map<int64_t, absl::Status> finished_;
+  std::map<int64_t, CommandFinished> ended_;
 };
 
 struct Result {

@@ -1,10 +1,10 @@
 // A session composes its parts: session.cc goes through stages and steps, session_evaluation.cc has
-// the stages that do not train, session_setup.cc builds everything, session_start.cc fills it from
-// files. What the parts do is in files of their own:
-// trained_parameters.h (which parameters are trained), trainability_changes.h, session_roll_call.h,
-// commands.h, saving.h, gathering.h, background.h (what is written while training continues),
-// weights_export.h, stages.h (what follows a step), session_state.h (the position and settings
-// between two steps).
+// the stages that do not train, session_requests.cc what is computed on request, session_setup.cc
+// builds everything, session_start.cc fills it from files. What the parts do is in files of their
+// own: trained_parameters.h (which parameters are trained), trainability_changes.h,
+// session_roll_call.h, commands.h, saving.h, gathering.h, background.h (what is written while
+// training continues), weights_export.h, stages.h (what follows a step), session_state.h (the
+// position and settings between two steps).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
@@ -25,6 +25,7 @@
 #include "worker/comm/flight/recorded_communicator.h"
 #include "worker/data/sampler.h"
 #include "worker/models/deferred_values.h"
+#include "worker/models/generate.h"
 #include "worker/models/seed.h"
 #include "worker/train/attempts.h"
 #include "worker/train/background.h"
@@ -129,8 +130,16 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status Validate();
   absl::Status Test();
   absl::StatusOr<v1::Evaluation> EvaluateOn(const std::optional<RankData>& data, const char* name);
+  // As train::Generate.
+  absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
+      const models::GenerationRequest& request);
 
-  // ---- CommandEffects.
+  // ---- CommandEffects. What commands only compute (session_requests.cc).
+  bool HasDataFor(const std::string& stage) const override;
+  absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) override;
+  absl::Status CheckSample(const SampleCommand& sample) const override;
+  absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) override;
+  // ---- CommandEffects. All others.
   bool trains() const override { return sampler_.has_value(); }
   bool training_over() const override { return training_over_; }
   bool has_checkpoints() const override { return checkpoints_ != nullptr; }
