@@ -266,6 +266,22 @@ absl::StatusOr<v1::Operation> MusterClient::SetLearningRate(const std::string& j
                std::move(request), options);
 }
 
+absl::StatusOr<v1::Operation> MusterClient::RunStage(const std::string& job_id,
+                                                     const std::string& stage,
+                                                     const SteerOptions& options) {
+  v1::RunStageRequest request;
+  request.set_stage(stage);
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::RunStage, job_id, std::move(request),
+               options);
+}
+
+absl::StatusOr<v1::Operation> MusterClient::Sample(const std::string& job_id,
+                                                   v1::SampleRequest request,
+                                                   const SteerOptions& options) {
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::Sample, job_id, std::move(request),
+               options);
+}
+
 absl::StatusOr<v1::Operation> MusterClient::GetOperation(const std::string& name) {
   v1::GetOperationRequest request;
   request.set_name(name);

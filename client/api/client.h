@@ -137,6 +137,13 @@ class MusterClient {
   absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
                                                 const SteerOptions& options = {});
 
+  // `stage`: "validate" or "test".
+  absl::StatusOr<v1::Operation> RunStage(const std::string& job_id, const std::string& stage,
+                                         const SteerOptions& options = {});
+  // `request`: its prompt and settings; the other fields are filled in.
+  absl::StatusOr<v1::Operation> Sample(const std::string& job_id, v1::SampleRequest request,
+                                       const SteerOptions& options = {});
+
   // `name` is "JOB/NUMBER".
   absl::StatusOr<v1::Operation> GetOperation(const std::string& name);
   // Oldest first, asked for in pages.

@@ -119,6 +119,8 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddGatherOptimizerState(&app, console, &code);
   AddConsolidate(&app, console, &code);
   AddSetLearningRate(&app, console, &code);
+  AddStage(&app, console, &code);
+  AddSample(&app, console, &code);
   AddOperations(&app, console, &code);
   AddOperation(&app, console, &code);
   AddDelete(&app, console, &code);

@@ -36,6 +36,8 @@ void AddTrainability(CLI::App* app, Console* console, ExitCode* code);
 void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code);
 void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code);
 void AddConsolidate(CLI::App* app, Console* console, ExitCode* code);
+void AddStage(CLI::App* app, Console* console, ExitCode* code);
+void AddSample(CLI::App* app, Console* console, ExitCode* code);
 void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code);
 void AddOperations(CLI::App* app, Console* console, ExitCode* code);
 void AddOperation(CLI::App* app, Console* console, ExitCode* code);

@@ -30,9 +30,9 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
 
 namespace {
 
-// Waits for the end of an operation. On a terminal its progress is shown meanwhile.
-absl::StatusOr<v1::Operation> AwaitEnd(Console* console, client::MusterClient& client,
-                                       const SteeringOptions& options, const std::string& name) {
+// On a terminal its progress is shown meanwhile.
+absl::StatusOr<v1::Operation> EndOf(Console* console, client::MusterClient& client,
+                                    const SteeringOptions& options, const std::string& name) {
   constexpr absl::Duration kRedraw = absl::Seconds(1);
   const absl::Time deadline = SteadyNow() + options.timeout;
   while (true) {
@@ -50,21 +50,28 @@ absl::StatusOr<v1::Operation> AwaitEnd(Console* console, client::MusterClient& c
 
 }  // namespace
 
+ExitCode AwaitEnd(Console* console, client::MusterClient& client, const SteeringOptions& options,
+                  v1::Operation* operation) {
+  if (!options.wait || operation->done()) return kDone;
+  // If the user interrupts the wait, the printed name identifies the operation.
+  console->err << OperationLine(*operation) << std::endl;
+  const auto ended = EndOf(console, client, options, operation->name());
+  if (absl::IsDeadlineExceeded(ended.status())) {
+    return FailWith(console,
+                    absl::StrCat("operation ", operation->name(), " is not done after ",
+                                 absl::FormatDuration(options.timeout)),
+                    kTimedOut);
+  }
+  if (!ended.ok()) return Fail(console, ended.status());
+  *operation = *ended;
+  return kDone;
+}
+
 ExitCode ShowOperation(Console* console, client::MusterClient& client,
                        const SteeringOptions& options, v1::Operation operation,
                        v1::Operation* last) {
-  if (options.wait && !operation.done()) {
-    // If the user interrupts the wait, the printed name identifies the operation.
-    console->err << OperationLine(operation) << std::endl;
-    const auto ended = AwaitEnd(console, client, options, operation.name());
-    if (absl::IsDeadlineExceeded(ended.status())) {
-      return FailWith(console,
-                      absl::StrCat("operation ", operation.name(), " is not done after ",
-                                   absl::FormatDuration(options.timeout)),
-                      kTimedOut);
-    }
-    if (!ended.ok()) return Fail(console, ended.status());
-    operation = *ended;
+  if (const ExitCode code = AwaitEnd(console, client, options, &operation); code != kDone) {
+    return code;
   }
   if (IsDocument(options.output)) {
     console->out << Document(operation, options.output);

@@ -31,6 +31,10 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
 ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change,
                v1::Operation* last = nullptr);
 
+// With --wait, replaces the operation by what it is once it is done. Another code than kDone: it is
+// not known how it ended, and why is printed.
+ExitCode AwaitEnd(Console* console, client::MusterClient& client, const SteeringOptions& options,
+                  v1::Operation* operation);
 // Prints an operation; with --wait, once it is done. Returns 1 if it failed, 101 if it is not done
 // in time. last: the operation that was printed; may be null.
 ExitCode ShowOperation(Console* console, client::MusterClient& client,

@@ -8,7 +8,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/metrics_text.h"
+#include "client/cli/terminal/printable.h"
 #include "client/cli/terminal/table.h"
+#include "common/utf8/utf8.h"
 
 namespace muster::cli {
 namespace {
@@ -19,6 +22,27 @@ std::string Counted(const char* what, uint64_t count,
   if (count == 0) return "";
   return absl::StrCat(what, " ", count, count == 1 ? " parameter (" : " parameters (", names[0],
                       count == 1 ? ")" : ", ...)");
+}
+
+std::string StageText(const v1::StageResult& stage) {
+  const v1::Evaluation& pass = stage.evaluation();
+  std::string text = absl::StrCat(stage.stage(), ": loss ", LossText(pass.loss()));
+  if (pass.has_perplexity()) absl::StrAppendFormat(&text, ", perplexity %.4g", pass.perplexity());
+  return absl::StrCat(text, AccuracyText(pass), ", ", pass.samples(), " samples");
+}
+
+// In one line, with its beginning only.
+std::string SampleText(const v1::SampleResult& sample) {
+  constexpr size_t kShown = 60;  // bytes
+  const bool ids = sample.text().empty();
+  std::string shown = ids ? absl::StrJoin(sample.tokens(), " ") : sample.text();
+  const bool whole = shown.size() <= kShown;
+  if (!whole) {
+    shown.resize(kShown);
+    shown.resize(ids ? shown.rfind(' ') : ValidUtf8Prefix(shown));
+  }
+  if (!ids) shown = absl::StrCat("\"", PrintableLine(shown), "\"");
+  return absl::StrCat(sample.tokens_size(), " tokens: ", shown, whole ? "" : " ...");
 }
 
 std::string PlanText(const v1::TrainabilityPlan& plan) {
@@ -69,21 +93,29 @@ std::string ResultText(const v1::OperationResult& result) {
       return text;
     }
     case v1::OperationResult::kStage:
+      return absl::StrCat(": ", StageText(result.stage()));
     case v1::OperationResult::kSample:
+      return absl::StrCat(": ", SampleText(result.sample()));
     case v1::OperationResult::KIND_NOT_SET:
       return "";
   }
   return "";
 }
 
+// " after step 7"; empty if it did not take effect at a step.
+std::string AfterStep(const v1::Operation& operation) {
+  const v1::OperationResult& result = operation.result();
+  // Those of a later generation than the one in which it took effect first.
+  if (result.has_stage()) return absl::StrCat(" after step ", result.stage().step());
+  if (result.has_sample()) return absl::StrCat(" after step ", result.sample().step());
+  if (!operation.has_applied_at_step()) return "";
+  return absl::StrCat(" after step ", operation.applied_at_step());
+}
+
 std::string Standing(const v1::Operation& operation) {
   if (operation.has_error()) return absl::StrCat("failed: ", operation.error().message());
   if (!operation.done()) return operation.progress();
-  return absl::StrCat("done",
-                      operation.has_applied_at_step()
-                          ? absl::StrCat(" after step ", operation.applied_at_step())
-                          : "",
-                      ResultText(operation.result()));
+  return absl::StrCat("done", AfterStep(operation), ResultText(operation.result()));
 }
 
 }  // namespace

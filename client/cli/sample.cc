@@ -1,0 +1,137 @@
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/commands.h"
+#include "client/cli/steer.h"
+#include "client/cli/terminal/operation_text.h"
+#include "client/cli/terminal/printable.h"
+#include "common/utf8/utf8.h"
+
+namespace muster::cli {
+namespace {
+
+struct SampleOptions : SteeringOptions {
+  std::string prompt;
+  uint32_t max_tokens = 0;
+  std::optional<double> temperature;
+  std::optional<uint32_t> top_k;
+  uint64_t seed = 0;
+};
+
+// "1 2 3"; nothing if it is another text.
+std::optional<std::vector<uint32_t>> TokenIds(const std::string& text) {
+  std::vector<uint32_t> ids;
+  for (const auto word : absl::StrSplit(text, absl::ByAnyChar(" ,\t\n"), absl::SkipEmpty())) {
+    uint32_t id = 0;
+    if (!absl::ascii_isdigit(word[0]) || !absl::SimpleAtoi(word, &id)) return std::nullopt;
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+v1::SampleRequest RequestOf(const SampleOptions& options, const v1::ModelSpec& model) {
+  v1::SampleRequest request;
+  const bool has_tokenizer = model.tokenizer() != v1::ModelSpec::TOKENIZER_UNSPECIFIED;
+  const auto ids = has_tokenizer ? std::nullopt : TokenIds(options.prompt);
+  if (ids.has_value()) {
+    request.mutable_tokens()->Add(ids->begin(), ids->end());
+  } else {
+    // Without a tokenizer the coordinator says what is missing.
+    request.set_text(options.prompt);
+  }
+  request.set_max_tokens(options.max_tokens);
+  if (options.temperature.has_value()) request.set_temperature(*options.temperature);
+  if (options.top_k.has_value()) request.set_top_k(*options.top_k);
+  request.set_seed(options.seed);
+  return request;
+}
+
+// The new tokens alone go to stdout.
+ExitCode ShowSample(Console* console, const SampleOptions& options,
+                    const v1::Operation& operation) {
+  if (IsDocument(options.output)) {
+    console->out << Document(operation, options.output);
+    return operation.has_error() ? kOtherError : kDone;
+  }
+  if (operation.has_error()) return FailWith(console, OperationLine(operation));
+  const v1::SampleResult& sample = operation.result().sample();
+  console->err << sample.tokens_size() << " tokens after step " << sample.step() << ":"
+               << std::endl;
+  console->out << (sample.text().empty() ? absl::StrJoin(sample.tokens(), " ")
+                                         : Printable(sample.text()))
+               << "\n";
+  return kDone;
+}
+
+ExitCode Sample(Console* console, const SampleOptions& options) {
+  if (ValidUtf8Prefix(options.prompt) != options.prompt.size()) {
+    return FailWith(console, "--prompt is not valid UTF-8; expected a text, or token ids", kUsage);
+  }
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto job = (*client)->Get(options.job);
+  if (!job.ok()) return Fail(console, job.status());
+  auto operation = (*client)->Sample(options.job, RequestOf(options, job->spec().model()),
+                                     {.retry = {.retry_for = options.retry_for},
+                                      .at_step = options.at_step,
+                                      .requested_by = Requester(console)});
+  if (!operation.ok()) return Fail(console, operation.status());
+  if (!options.wait) return ShowOperation(console, **client, options, *std::move(operation));
+  if (const ExitCode code = AwaitEnd(console, **client, options, &*operation); code != kDone) {
+    return code;
+  }
+  return ShowSample(console, options, *operation);
+}
+
+}  // namespace
+
+void AddSample(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<SampleOptions>();
+  CLI::App* command = app->add_subcommand(
+      "sample",
+      "Continue a prompt with the model (gpt2 or llama) of a running or paused job as it is after "
+      "its current step, without effect on its training, and print what follows the prompt");
+  command->add_option("JOB", options->job, "The job's id")->required();
+  command
+      ->add_option("--prompt", options->prompt,
+                   "A text, if the job file has model.tokenizer; otherwise token ids, such as "
+                   "\"1 2 3\"")
+      ->required();
+  command
+      ->add_option("--max-tokens", options->max_tokens,
+                   "New tokens; the default is 64, or as many as fit into the model's context")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command
+      ->add_option("--temperature", options->temperature,
+                   "Draw each token; the lower, the more often a likely one. Without it, each is "
+                   "the most likely one")
+      ->type_name("T");
+  command
+      ->add_option("--top-k", options->top_k,
+                   "Draw only the K most likely tokens; only with --temperature")
+      ->type_name("K");
+  command->add_option("--seed", options->seed, "Of what is drawn; the default is 0")
+      ->type_name("S");
+  options->wait = true;
+  command->add_flag_callback(
+      "--no-wait", [options] { options->wait = false; },
+      "Return at once with the operation's name; `muster operation JOB/N --wait -o json` has the "
+      "sample");
+  AddDurationOption(command, "--timeout", &options->timeout,
+                    "Wait at most this long (exit code 101)");
+  AddAtStepOption(command, &options->at_step);
+  AddCommonOptions(command, console, options.get());
+  AddRetryOption(command, options.get());
+  command->callback([=] { *code = Sample(console, *options); });
+}
+
+}  // namespace muster::cli
