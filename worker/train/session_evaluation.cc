@@ -72,9 +72,13 @@ absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankD
 absl::StatusOr<std::vector<std::vector<int64_t>>> SessionImpl::Generate(
     const models::GenerationRequest& request) {
   RETURN_IF_ERROR(AwaitParameters());
+  ASSIGN_OR_RETURN(const auto scope, passes_.Begin(training_.get()));
   const AutocastScope autocast(job_.precision, device().type());
-  return train::Generate(request, session_state_.step, *model_, context(), device(),
-                         *parts_.control);
+  ASSIGN_OR_RETURN(std::vector<std::vector<int64_t>> tokens,
+                   train::Generate(request, session_state_.step, *model_, context(), device(),
+                                   *parts_.control));
+  RETURN_IF_ERROR(scope->End());
+  return tokens;
 }
 
 }  // namespace muster::train
