@@ -43,6 +43,10 @@ class Dataset {
 // Whether a data set may have no sample.
 enum class Emptiness { kRefused, kAllowed };
 
+// Whether rows have labels. kIgnored: the files need none, those that are there are not read, and
+// targets are zeros. Without effect on tokens, whose targets are tokens.
+enum class Labels { kNeeded, kIgnored };
+
 }  // namespace muster::data
 
 #endif  // MUSTER_WORKER_DATA_DATASET_H_

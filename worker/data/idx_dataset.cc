@@ -104,13 +104,15 @@ absl::StatusOr<ByteValues> Values(double mean, double std) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec) {
-  if (options.images.size() != options.labels.size()) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec,
+                                                 Labels has_labels) {
+  const bool labelled = has_labels == Labels::kNeeded;
+  if (labelled && options.images.size() != options.labels.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected as many files of labels as of images, ", options.images.size(),
                      ", found ", options.labels.size()));
   }
-  if (spec.target_numbers > 0) {
+  if (labelled && spec.target_numbers > 0) {
     return absl::InvalidArgumentError(
         "the labels of IDX files are classes, the model's loss takes numbers");
   }
@@ -120,12 +122,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, cons
     RowFile& file = files.emplace_back();
     ASSIGN_OR_RETURN(file.inputs,
                      Open(options.images[i], "images", {3, 4}, "[N, H, W] or [N, C, H, W]"));
-    ASSIGN_OR_RETURN(file.labels, Open(options.labels[i], "labels", {1}, "[N]"));
     if (file.inputs.shape.size() == 3) {
       file.inputs.shape.insert(file.inputs.shape.begin() + 1, 1);
     }
+    if (!labelled) continue;
+    ASSIGN_OR_RETURN(file.labels, Open(options.labels[i], "labels", {1}, "[N]"));
   }
-  return MakeRowDataset(std::move(files), spec, values);
+  return MakeRowDataset(std::move(files), spec, has_labels, values);
 }
 
 }  // namespace muster::data

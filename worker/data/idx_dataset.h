@@ -14,7 +14,8 @@ namespace muster::data {
 
 struct IdxOptions {
   std::vector<std::string> images;  // [N, H, W], read as [N, 1, H, W], or [N, C, H, W]
-  std::vector<std::string> labels;  // [N], as many files as images
+  // [N], as many files as images; with Labels::kIgnored they are not opened
+  std::vector<std::string> labels;
   // A byte b becomes (b / 255 - mean) / std.
   double mean = 0;
   double std = 1;
@@ -25,7 +26,8 @@ struct IdxOptions {
 // lengths, for a file that is not an IDX file of unsigned bytes, for targets that are numbers, and
 // for a scale that does not fit into float32; NOT_FOUND etc. for files that cannot be opened;
 // DATA_LOSS for a file that is shorter or longer than its header says, or damaged.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec);
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec,
+                                                 Labels has_labels = Labels::kNeeded);
 
 }  // namespace muster::data
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/zeros.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "gmock/gmock.h"
@@ -220,6 +221,20 @@ TEST_F(IdxDatasetTest, AFileThatIsShortenedInUseIsNamed) {
   const absl::Status status = (*dataset)->Read(samples).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(status), HasSubstr(dir_.Path("images") + ": shortened while in use"));
+}
+
+TEST_F(IdxDatasetTest, WithoutLabelsImagesAloneAreEnough) {
+  InputSpec spec = kSpec;
+  spec.target_numbers = 4;  // of a model whose loss takes numbers
+  const std::string images = Write("images", Idx({2, 2, 3}, Counting(12)));
+  const auto dataset = OpenIdx({.images = {images}, .labels = {}}, spec, Labels::kIgnored);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<int64_t> samples = {1};
+  const auto batch = (*dataset)->Read(samples);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->inputs.sizes(), (at::IntArrayRef{1, 1, 2, 3}));
+  EXPECT_FLOAT_EQ(batch->inputs.flatten()[0].item<float>(), 6 / 255.0);
+  EXPECT_TRUE(batch->targets.equal(at::zeros({1, 4}, at::kFloat)));
 }
 
 }  // namespace

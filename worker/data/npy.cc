@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status.h"
 
 namespace muster::data {
@@ -167,6 +168,23 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size,
   ASSIGN_OR_RETURN(NpyHeader header, Literal(text, path).Parse());
   header.data_offset = start + length;
   return header;
+}
+
+std::string MakeNpyHeader(const std::string& descr, const std::vector<int64_t>& shape) {
+  constexpr size_t kStart = 10;  // the magic, the version, and the length
+  constexpr size_t kAlignment = 64;
+  // Python's tuples: "(3, 4)", "(3,)", "()".
+  std::string text = absl::StrCat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (",
+                                  absl::StrJoin(shape, ", "), shape.size() == 1 ? "," : "", "), }");
+  // numpy.save leaves room for a first size of 20 digits, so that a file can be made longer.
+  if (!shape.empty()) text.append(21 - absl::StrCat(shape[0]).size(), ' ');
+  text.append(kAlignment - 1 - (kStart + text.size()) % kAlignment, ' ');
+  text += '\n';
+  std::string header(kMagic);
+  header.append("\x01\x00", 2);
+  header += static_cast<char>(text.size() & 0xff);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
 }
 
 }  // namespace muster::data

@@ -24,6 +24,10 @@ struct NpyHeader {
 // truncated, or a header that is not what NumPy writes.
 absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size, const std::string& path);
 
+// The header of an array in C order, as numpy.save writes it, in format version 1.0: all bytes of
+// the file before the data. `descr`: "<f4".
+std::string MakeNpyHeader(const std::string& descr, const std::vector<int64_t>& shape);
+
 }  // namespace muster::data
 
 #endif  // MUSTER_WORKER_DATA_NPY_H_

@@ -67,8 +67,9 @@ absl::StatusOr<Array> Open(const std::string& path, const std::string& name) {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenNpy(const std::vector<std::string>& inputs,
                                                  const std::vector<std::string>& labels,
-                                                 const InputSpec& spec) {
-  if (inputs.size() != labels.size()) {
+                                                 const InputSpec& spec, Labels has_labels) {
+  const bool labelled = has_labels == Labels::kNeeded;
+  if (labelled && inputs.size() != labels.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected as many files of labels as of inputs, ", inputs.size(), ", found ",
                      labels.size()));
@@ -77,9 +78,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNpy(const std::vector<std::string>&
   for (size_t i = 0; i < inputs.size(); ++i) {
     RowFile& file = files.emplace_back();
     ASSIGN_OR_RETURN(file.inputs, Open(inputs[i], "inputs"));
+    if (!labelled) continue;
     ASSIGN_OR_RETURN(file.labels, Open(labels[i], "labels"));
   }
-  return MakeRowDataset(std::move(files), spec);
+  return MakeRowDataset(std::move(files), spec, has_labels);
 }
 
 }  // namespace muster::data

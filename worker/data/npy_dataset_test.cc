@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/zeros.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/data/npy.h"
 
 namespace muster::data {
 namespace {
@@ -208,6 +210,39 @@ TEST_F(NpyDatasetTest, TargetsThatAreNotFiniteAreFound) {
   const std::vector<int64_t> samples = {1};
   EXPECT_THAT(std::string((*dataset)->Read(samples).status().message()),
               HasSubstr("labels: row 1, byte offset 140: expected finite numbers, found nan"));
+}
+
+TEST_F(NpyDatasetTest, WithoutLabelsTargetsAreZerosAndNoFileOfLabelsIsRead) {
+  for (const std::vector<std::string>& labels :
+       {std::vector<std::string>{}, {Write("labels.npy", "no array")}}) {
+    const auto dataset = OpenNpy({Inputs()}, labels, kClasses, data::Labels::kIgnored);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_TRUE((*dataset)->Check({}).ok());
+    const std::vector<int64_t> samples = {1, 0};
+    const auto batch = (*dataset)->Read(samples);
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(batch->inputs.flatten()[0].item<float>(), 4);
+    EXPECT_TRUE(batch->targets.equal(at::zeros({2}, at::kLong)));
+  }
+  const std::vector<int64_t> samples = {0};
+  EXPECT_TRUE((*OpenNpy({Inputs()}, {}, kNumbers, data::Labels::kIgnored))
+                  ->Read(samples)
+                  ->targets.equal(at::zeros({1, 2}, at::kFloat)));
+}
+
+TEST(NpyHeader, WhatIsMadeIsReadAgain) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{3}, {0, 7}, {2, 17, 50257}, {1234567890123, 1, 1, 1, 1, 1, 1, 1}}) {
+    const std::string header = MakeNpyHeader("<i8", shape);
+    EXPECT_EQ(header.size() % 64, 0u);
+    const auto read =
+        ParseNpyHeader(reinterpret_cast<const uint8_t*>(header.data()), header.size(), "made.npy");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->descr, "<i8");
+    EXPECT_FALSE(read->fortran_order);
+    EXPECT_EQ(read->shape, shape);
+    EXPECT_EQ(read->data_offset, header.size());
+  }
 }
 
 }  // namespace

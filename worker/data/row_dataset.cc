@@ -65,11 +65,12 @@ constexpr int64_t kBlock = int64_t{1} << 18;
 
 class RowDataset : public Dataset {
  public:
-  RowDataset(const InputSpec& spec, const ByteValues& bytes) : spec_(spec), bytes_(bytes) {}
+  RowDataset(const InputSpec& spec, Labels labels, const ByteValues& bytes)
+      : spec_(spec), labels_(labels), bytes_(bytes) {}
 
   absl::Status Add(RowFile file) {
     RETURN_IF_ERROR(CheckInputs(file.inputs));
-    RETURN_IF_ERROR(CheckLabels(file.labels, file.inputs.shape[0]));
+    if (has_labels()) RETURN_IF_ERROR(CheckLabels(file.labels, file.inputs.shape[0]));
     row_shape_.assign(file.inputs.shape.begin() + 1, file.inputs.shape.end());
     offsets_.Append(file.inputs.shape[0]);
     files_.push_back(std::move(file));
@@ -79,7 +80,8 @@ class RowDataset : public Dataset {
   int64_t size() const override { return offsets_.size(); }
 
   absl::Status Check(const Part& part) const override {
-    if (numbers()) return absl::OkStatus();  // Read checks that they are finite
+    // Read checks that numbers are finite.
+    if (numbers() || !has_labels()) return absl::OkStatus();
     for (const FileOffsets::Range& range : offsets_.Of(part)) {
       const Array& labels = files_[range.file].labels;
       if (labels.mapped != nullptr) RETURN_IF_ERROR(labels.mapped->CheckNotShrunk());
@@ -103,14 +105,13 @@ class RowDataset : public Dataset {
     const int64_t batch = static_cast<int64_t>(samples.size());
     std::vector<int64_t> shape = {batch};
     shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
-    Batch out = {at::empty(shape, at::kFloat),
-                 numbers() ? at::empty({batch, spec_.target_numbers}, at::kFloat)
-                           : at::empty({batch}, at::kLong)};
+    Batch out = {at::empty(shape, at::kFloat), BlankTargets(batch)};
     float* inputs = out.inputs.data_ptr<float>();
     for (int64_t i = 0; i < batch; ++i) {
       const RowFile& file = files_[places[i].file];
       const int64_t row = places[i].within;
       RETURN_IF_ERROR(ReadInputs(file.inputs, row, inputs + i * spec_.row_elements));
+      if (!has_labels()) continue;
       if (numbers()) {
         RETURN_IF_ERROR(ReadNumbers(file.labels, row, spec_.target_numbers,
                                     out.targets.data_ptr<float>() + i * spec_.target_numbers));
@@ -124,13 +125,17 @@ class RowDataset : public Dataset {
   Batch Blank(int64_t samples) const override {
     std::vector<int64_t> shape = {samples};
     shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
-    return {at::zeros(shape, at::kFloat),
-            numbers() ? at::zeros({samples, spec_.target_numbers}, at::kFloat)
-                      : at::zeros({samples}, at::kLong)};
+    return {at::zeros(shape, at::kFloat), BlankTargets(samples)};
   }
 
  private:
   bool numbers() const { return spec_.target_numbers > 0; }
+  bool has_labels() const { return labels_ == Labels::kNeeded; }
+
+  at::Tensor BlankTargets(int64_t samples) const {
+    return numbers() ? at::zeros({samples, spec_.target_numbers}, at::kFloat)
+                     : at::zeros({samples}, at::kLong);
+  }
 
   absl::Status CheckInputs(const Array& inputs) const {
     if (inputs.type == ElementType::kInt64) {
@@ -220,6 +225,7 @@ class RowDataset : public Dataset {
   }
 
   const InputSpec spec_;
+  const Labels labels_;
   const ByteValues bytes_;
   std::vector<int64_t> row_shape_;
   std::vector<RowFile> files_;
@@ -229,7 +235,7 @@ class RowDataset : public Dataset {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
-                                                        const InputSpec& spec,
+                                                        const InputSpec& spec, Labels labels,
                                                         const ByteValues& bytes,
                                                         Emptiness emptiness) {
   if (spec.kind != InputSpec::Kind::kRows) {
@@ -237,7 +243,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> fil
   }
   if (files.empty()) return absl::InvalidArgumentError("expected at least one path");
   const std::string first = files.front().inputs.path;
-  auto dataset = std::make_unique<RowDataset>(spec, bytes);
+  auto dataset = std::make_unique<RowDataset>(spec, labels, bytes);
   for (RowFile& file : files) RETURN_IF_ERROR(dataset->Add(std::move(file)));
   if (dataset->size() == 0 && emptiness == Emptiness::kRefused) {
     return absl::InvalidArgumentError(absl::StrCat(first, ": expected a row, found none"));

@@ -32,7 +32,8 @@ struct Array {
 // The rows of one file, or of one pair of files.
 struct RowFile {
   Array inputs;  // float32 or uint8 [N, ...]
-  Array labels;  // classes: int64 or uint8 [N]; numbers: float32 [N] or [N, M]
+  // Classes: int64 or uint8 [N]; numbers: float32 [N] or [N, M]. Not used with Labels::kIgnored.
+  Array labels;
 };
 
 // The values of the bytes of uint8 inputs.
@@ -46,7 +47,7 @@ using ByteValues = std::array<float, 256>;
 // of Read: INVALID_ARGUMENT for inputs or targets that are not finite; each with file, row and byte
 // offset.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
-                                                        const InputSpec& spec,
+                                                        const InputSpec& spec, Labels labels,
                                                         const ByteValues& bytes = {},
                                                         Emptiness emptiness = Emptiness::kRefused);
 

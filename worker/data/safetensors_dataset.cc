@@ -14,11 +14,11 @@ namespace {
 using safetensors::DType;
 
 absl::StatusOr<Array> Find(const std::shared_ptr<const safetensors::File>& file,
-                           const std::string& name) {
+                           const std::string& name, const char* needed) {
   const safetensors::Entry* entry = file->Find(name);
   if (entry == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file->path(), ": expected 'inputs' and 'labels', found no '", name, "'"));
+        absl::StrCat(file->path(), ": expected ", needed, ", found no '", name, "'"));
   }
   if (entry->dtype != DType::kF32 && entry->dtype != DType::kI64) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -38,17 +38,20 @@ absl::StatusOr<Array> Find(const std::shared_ptr<const safetensors::File>& file,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::string>& paths,
-                                                         const InputSpec& spec,
-                                                         Emptiness emptiness) {
+                                                         const InputSpec& spec, Emptiness emptiness,
+                                                         Labels has_labels) {
+  const bool labelled = has_labels == Labels::kNeeded;
+  const char* const needed = labelled ? "'inputs' and 'labels'" : "'inputs'";
   std::vector<RowFile> files;
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(safetensors::File opened, safetensors::File::Open(path));
     const auto file = std::make_shared<const safetensors::File>(std::move(opened));
     RowFile& rows = files.emplace_back();
-    ASSIGN_OR_RETURN(rows.inputs, Find(file, "inputs"));
-    ASSIGN_OR_RETURN(rows.labels, Find(file, "labels"));
+    ASSIGN_OR_RETURN(rows.inputs, Find(file, "inputs", needed));
+    if (!labelled) continue;
+    ASSIGN_OR_RETURN(rows.labels, Find(file, "labels", needed));
   }
-  return MakeRowDataset(std::move(files), spec, {}, emptiness);
+  return MakeRowDataset(std::move(files), spec, has_labels, {}, emptiness);
 }
 
 }  // namespace muster::data

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/zeros.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
@@ -153,6 +154,27 @@ TEST_F(SafetensorsDatasetTest, MissingKeyAndBrokenFileAreRefused) {
   EXPECT_THAT(ErrorOf({dir_.Path("a")}), HasSubstr("found no 'labels'"));
   ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), "junk").ok());
   EXPECT_EQ(OpenSafetensors({dir_.Path("a")}, kSpec).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(SafetensorsDatasetTest, WithoutLabelsInputsAloneAreEnough) {
+  const auto plan = safetensors::Plan({{"inputs", DType::kF32, {1, 4}}}, {});
+  const std::vector<float> inputs = {5, 6, 7, 8};
+  const std::string file =
+      plan->prefix + std::string(reinterpret_cast<const char*>(inputs.data()), 16);
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("plain"), file).ok());
+  EXPECT_THAT(ErrorOf({dir_.Path("plain")}), HasSubstr("found no 'labels'"));
+  // Labels that are there need not even be classes of the model.
+  const auto dataset =
+      OpenSafetensors({dir_.Path("plain"), Rows("labelled", 0, 2, {4}, /*label_offset=*/9)}, kSpec,
+                      Emptiness::kRefused, Labels::kIgnored);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE((*dataset)->Check({}).ok());
+  const std::vector<int64_t> samples = {0, 2};
+  const auto batch = (*dataset)->Read(samples);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->inputs[0][3].item<float>(), 8);
+  EXPECT_EQ(batch->inputs[1][0].item<float>(), 10);
+  EXPECT_TRUE(batch->targets.equal(at::zeros({2}, at::kLong)));
 }
 
 }  // namespace

@@ -22,12 +22,13 @@ namespace {
 using OpenedDataset = absl::StatusOr<std::unique_ptr<data::Dataset>>;
 
 OpenedDataset OpenPaths(const TokenFiles& files, const std::vector<std::string>& paths,
-                        const models::InputSpec& input, data::Emptiness emptiness) {
+                        const models::InputSpec& input, data::Emptiness emptiness, data::Labels) {
   return data::OpenTokens(paths, files.type, input, emptiness);
 }
 OpenedDataset OpenPaths(const RowFiles&, const std::vector<std::string>& paths,
-                        const models::InputSpec& input, data::Emptiness emptiness) {
-  return data::OpenSafetensors(paths, input, emptiness);
+                        const models::InputSpec& input, data::Emptiness emptiness,
+                        data::Labels labels) {
+  return data::OpenSafetensors(paths, input, emptiness, labels);
 }
 
 // The files of `config` that this rank reads.
@@ -53,26 +54,28 @@ bool IsPerRank(const DataConfig& config) {
 }
 
 OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
-                   data::Emptiness emptiness, const comm::Communicator& communicator) {
+                   data::Emptiness emptiness, data::Labels labels,
+                   const comm::Communicator& communicator) {
   return std::visit(
       [&](const auto& files) -> OpenedDataset {
         using Files = std::decay_t<decltype(files)>;
         if constexpr (std::is_same_v<Files, data::IdxOptions>) {
-          return data::OpenIdx(files, input);
+          return data::OpenIdx(files, input, labels);
         } else if constexpr (std::is_same_v<Files, NpyFiles>) {
-          return data::OpenNpy(files.inputs, files.labels, input);
+          return data::OpenNpy(files.inputs, files.labels, input, labels);
         } else {
           ASSIGN_OR_RETURN(const auto paths, PathsOf(files, communicator));
           return OpenPaths(files, paths, input,
-                           files.per_rank ? emptiness : data::Emptiness::kRefused);
+                           files.per_rank ? emptiness : data::Emptiness::kRefused, labels);
         }
       },
       config);
 }
 
 OpenedDataset OpenAndCheck(const DataConfig& config, const models::InputSpec& input,
-                           data::Emptiness emptiness, const comm::Communicator& communicator) {
-  ASSIGN_OR_RETURN(auto dataset, Open(config, input, emptiness, communicator));
+                           data::Emptiness emptiness, data::Labels labels,
+                           const comm::Communicator& communicator) {
+  ASSIGN_OR_RETURN(auto dataset, Open(config, input, emptiness, labels, communicator));
   RETURN_IF_ERROR(dataset->Check(
       IsPerRank(config)
           ? data::Part{}
@@ -106,8 +109,8 @@ data::EvaluationPlan RankData::Evaluation(int64_t world_size, int64_t per_rank) 
 
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
                                       const models::InputSpec& input, data::Emptiness emptiness,
-                                      comm::Communicator& communicator) {
-  const auto open = [&] { return OpenAndCheck(config, input, emptiness, communicator); };
+                                      comm::Communicator& communicator, data::Labels labels) {
+  const auto open = [&] { return OpenAndCheck(config, input, emptiness, labels, communicator); };
   auto dataset = Guarded("opening", open);
   RETURN_IF_ERROR(AgreedStatus(Annotate(dataset.status(), name), "what the ranks found in the data",
                                communicator));

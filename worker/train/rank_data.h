@@ -38,7 +38,8 @@ struct RankData {
 // communicator's.
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
                                       const models::InputSpec& input, data::Emptiness emptiness,
-                                      comm::Communicator& communicator);
+                                      comm::Communicator& communicator,
+                                      data::Labels labels = data::Labels::kNeeded);
 
 }  // namespace muster::train
 
