@@ -118,5 +118,17 @@ TEST_F(ExportsTest, AFolderThatIsNotThereHoldsNothingStale) {
   EXPECT_THAT(*removed, IsEmpty());
 }
 
+TEST_F(ExportsTest, AFileThatNoJobMayReplaceIsLeftAlone) {
+  EXPECT_TRUE(CheckAbsent(dir_.Path("none"), false).ok());
+  EXPECT_TRUE(CheckAbsent(dir_.Path("no/folder/none"), false).ok());
+  Write("there", "x");
+  const absl::Status found = CheckAbsent(dir_.Path("there"), false);
+  EXPECT_EQ(found.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Message(found), HasSubstr(dir_.Path("there") + " exists"));
+  EXPECT_THAT(Message(found), HasSubstr("overwrite: true"));
+  EXPECT_TRUE(CheckAbsent(dir_.Path("there"), true).ok());
+  EXPECT_EQ(CheckAbsent(dir_.path(), true).code(), absl::StatusCode::kAlreadyExists);
+}
+
 }  // namespace
 }  // namespace muster::exports

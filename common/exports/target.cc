@@ -51,4 +51,18 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
                                                     job_name, "'; ", kWhatToDo));
 }
 
+absl::Status CheckAbsent(const std::string& path, bool overwrite) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return absl::OkStatus();
+    return files::ErrnoStatus(errno, "stat", path);
+  }
+  if (S_ISDIR(info.st_mode)) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " is a folder; choose another output"));
+  }
+  if (overwrite) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(
+      path, " exists; choose another output, move that file away, or say overwrite: true"));
+}
+
 }  // namespace muster::exports

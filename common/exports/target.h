@@ -1,4 +1,4 @@
-// The file to which a job exports its weights: who wrote an existing file, and whether it may be
+// The files that a job writes for others: who wrote an existing one, and whether it may be
 // replaced.
 #ifndef MUSTER_COMMON_EXPORTS_TARGET_H_
 #define MUSTER_COMMON_EXPORTS_TARGET_H_
@@ -22,6 +22,10 @@ safetensors::Metadata MetadataOf(const std::string& job_name, const std::string&
 // FAILED_PRECONDITION: the job may not; the message says what to do. Other codes: it is not known,
 // because the file cannot be read.
 absl::Status CheckTarget(const std::string& path, const std::string& job_name, bool overwrite);
+
+// The same for a file that no job may replace unless `overwrite` is set. ALREADY_EXISTS: there is a
+// file; the message says what to do. Other codes: it is not known.
+absl::Status CheckAbsent(const std::string& path, bool overwrite);
 
 }  // namespace muster::exports
 

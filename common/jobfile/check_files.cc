@@ -12,6 +12,7 @@
 #include "common/files/files.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/problem_list.h"
+#include "common/jobspec/prompts.h"
 #include "common/jobspec/rules.h"
 #include "common/jobspec/start.h"
 #include "common/manifest/manifest.h"
@@ -31,13 +32,35 @@ std::string Problem(const std::string& path) {
   return "";
 }
 
+std::string PathOf(int stage) {
+  return absl::StrCat(jobspec::ElementPath("stages", stage), ".predict");
+}
+
+absl::Status CheckPromptsOf(const v1::JobSpec& spec, const v1::GenerateSpec& generate) {
+  ASSIGN_OR_RETURN(const jobspec::Prompts prompts, jobspec::ReadPrompts(generate.prompts_from()));
+  return Annotate(jobspec::CheckPrompts(prompts, spec.model(), generate), generate.prompts_from());
+}
+
+void AddOutputs(const v1::JobSpec& spec, jobspec::ProblemList* problems) {
+  if (spec.has_export_()) {
+    const absl::Status status =
+        exports::CheckTarget(spec.export_().path(), spec.name(), spec.export_().overwrite());
+    if (absl::IsFailedPrecondition(status)) problems->Add("export.path", Message(status));
+  }
+  for (int i = 0; i < spec.stages_size(); ++i) {
+    if (!spec.stages(i).has_predict()) continue;
+    const v1::PredictStage& stage = spec.stages(i).predict();
+    const absl::Status status = exports::CheckAbsent(stage.output(), stage.overwrite());
+    if (absl::IsAlreadyExists(status)) problems->Add(PathOf(i) + ".output", Message(status));
+  }
+}
+
 }  // namespace
 
-std::string CheckExport(const v1::JobSpec& spec) {
-  if (!spec.has_export_()) return "";
-  const absl::Status status =
-      exports::CheckTarget(spec.export_().path(), spec.name(), spec.export_().overwrite());
-  return absl::IsFailedPrecondition(status) ? Message(status) : "";
+v1::SpecProblems CheckOutputs(const v1::JobSpec& spec) {
+  jobspec::ProblemList problems;
+  AddOutputs(spec, &problems);
+  return problems.problems();
 }
 
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
@@ -54,8 +77,14 @@ v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
     const std::string problem = Problem(value.String());
     if (!problem.empty()) problems.Add(value.path, problem);
   });
-  const std::string problem = CheckExport(spec);
-  if (!problem.empty()) problems.Add("export.path", problem);
+  for (int i = 0; i < spec.stages_size(); ++i) {
+    const v1::GenerateSpec& generate = spec.stages(i).predict().generate();
+    const std::string path = PathOf(i) + ".generate.prompts";
+    if (generate.prompts_from().empty() || problems.Has(path)) continue;
+    const absl::Status status = CheckPromptsOf(spec, generate);
+    if (!status.ok()) problems.Add(path, Message(status));
+  }
+  AddOutputs(spec, &problems);
   return problems.problems();
 }
 

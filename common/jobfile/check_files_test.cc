@@ -60,5 +60,55 @@ TEST(CheckFiles, NamesAnExportThatWouldReplaceAFileOfSomebodyElse) {
   EXPECT_EQ(CheckFiles(spec).problems_size(), 0);
 }
 
+TEST(CheckFiles, NamesAPredictionThatWouldReplaceAFile) {
+  files::TempDir folder;
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("p.npy"), "x").ok());
+  v1::JobSpec spec;
+  spec.add_stages()->mutable_fit();
+  v1::PredictStage* stage = spec.add_stages()->mutable_predict();
+  stage->set_output(folder.Path("p.npy"));
+  for (const v1::SpecProblems& problems : {CheckFiles(spec), CheckOutputs(spec)}) {
+    ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+    EXPECT_EQ(problems.problems(0).path(), "stages[1].predict.output");
+    EXPECT_THAT(problems.problems(0).message(), HasSubstr("overwrite: true"));
+  }
+  stage->set_overwrite(true);
+  EXPECT_EQ(CheckFiles(spec).problems_size(), 0);
+  stage->set_output(folder.Path("another.npy"));
+  stage->set_overwrite(false);
+  EXPECT_EQ(CheckFiles(spec).problems_size(), 0);
+}
+
+TEST(CheckFiles, NamesPromptsThatDoNotFitTheModel) {
+  files::TempDir folder;
+  v1::JobSpec spec;
+  spec.mutable_model()->mutable_gpt2()->set_vocab_size(10);
+  spec.mutable_model()->mutable_gpt2()->set_context(8);
+  v1::PredictStage* stage = spec.add_stages()->mutable_predict();
+  stage->set_output(folder.Path("texts.json"));
+  stage->mutable_generate()->set_max_tokens(4);
+  stage->mutable_generate()->set_prompts_from(folder.Path("prompts.json"));
+  const auto problem = [&]() -> std::string {
+    const v1::SpecProblems problems = CheckFiles(spec);
+    if (problems.problems_size() != 1) return problems.DebugString();
+    EXPECT_EQ(problems.problems(0).path(), "stages[0].predict.generate.prompts");
+    return problems.problems(0).message();
+  };
+  EXPECT_THAT(problem(), HasSubstr("No such file"));
+  const auto write = [&](const std::string& text) {
+    ASSERT_TRUE(files::WriteAtomically(folder.Path("prompts.json"), text).ok());
+  };
+  write("[[1, 2], 3]");
+  EXPECT_THAT(problem(), HasSubstr("prompts.json: prompts[1]: expected a list of lists"));
+  write("[[1, 2], [9, 10]]");
+  EXPECT_THAT(problem(), HasSubstr("prompts.json: prompts[1]: token 1: found 10"));
+  write("[[1, 2], []]");
+  EXPECT_THAT(problem(), HasSubstr("prompts.json: prompts[1]: is empty"));
+  write("[[1, 2, 3, 4], [1, 2, 3, 4, 5]]");
+  EXPECT_THAT(problem(), HasSubstr("prompts[1]: found 5 tokens and 4 new ones"));
+  write("[[1, 2, 3, 4]]");
+  EXPECT_EQ(CheckFiles(spec).problems_size(), 0);
+}
+
 }  // namespace
 }  // namespace muster::jobfile

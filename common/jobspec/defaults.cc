@@ -76,6 +76,11 @@ void ResolveStrategy(v1::JobSpec* spec) {
   if (strategy->has_sharded_ddp()) ResolveBuckets(spec->device(), strategy->mutable_sharded_ddp());
 }
 
+void ResolvePredict(v1::PredictStage* stage) {
+  if (stage->what() != v1::PredictStage::WHAT_UNSPECIFIED || stage->has_generate()) return;
+  stage->set_what(v1::PredictStage::LOGITS);
+}
+
 }  // namespace
 
 bool Trains(const v1::JobSpec& spec) {
@@ -103,6 +108,9 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   if (!spec.has_loss() && !spec.model().has_plugin()) spec.mutable_loss()->mutable_cross_entropy();
   ResolveUnevenInputs(&spec);
   ResolveStrategy(&spec);
+  for (v1::StageSpec& stage : *spec.mutable_stages()) {
+    if (stage.has_predict()) ResolvePredict(stage.mutable_predict());
+  }
   const bool cuda = spec.device() == v1::JobSpec::CUDA;
   if ((cuda || spec.has_collectives()) &&
       spec.collectives().order() == v1::CollectivesSpec::ORDER_UNSPECIFIED) {

@@ -15,6 +15,7 @@
 #include "common/jobspec/validate_data.h"
 #include "common/jobspec/validate_ema.h"
 #include "common/jobspec/validate_optimizer.h"
+#include "common/jobspec/validate_predict.h"
 
 namespace muster::jobspec {
 namespace {
@@ -38,6 +39,7 @@ class Validator {
     ValidatePrecision(spec_, &problems_);
     Loss();
     Stages();
+    ValidatePredict(spec_, &problems_);
     Profile(TotalSteps(spec_));
     UnevenInputs();
     Collectives();

@@ -57,7 +57,7 @@ class DataValidator {
         NoRankFiles(path, "idx", data.per_rank());
         Pairs(labels, path + ".idx", "images", data.idx().images(), data.idx().labels());
         Fits(path + ".idx", Reads::kRows);
-        if (spec_.loss().has_mse()) {
+        if (spec_.loss().has_mse() && labels == Labels::kNeeded) {
           Add(path + ".idx",
               "found classes as labels, but the loss mse needs numbers; allowed: safetensors, npy");
         }

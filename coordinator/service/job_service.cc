@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/jobfile/check_files.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
@@ -187,7 +188,7 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
                                                   v1::ValidateJobResponse* response) {
   auto* reactor = context->DefaultReactor();
   v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
-  if (problems.problems().empty()) problems = ExportProblems(request->spec());
+  if (problems.problems().empty()) problems = jobfile::CheckOutputs(request->spec());
   if (!problems.problems().empty()) {
     *response->mutable_problems() = problems.problems();
     reactor->Finish(grpc::Status::OK);

@@ -86,15 +86,6 @@ jobs::Device DeviceOf(const v1::JobSpec& spec) {
   return spec.device() == v1::JobSpec::CUDA ? jobs::Device::kCuda : jobs::Device::kCpu;
 }
 
-v1::SpecProblems ExportProblems(const v1::JobSpec& spec) {
-  v1::SpecProblems problems;
-  const std::string message = jobfile::CheckExport(spec);
-  if (message.empty()) return problems;
-  problems.add_problems()->set_path("export.path");
-  problems.mutable_problems(0)->set_message(message);
-  return problems;
-}
-
 v1::SpecProblems ResolveStart(const cluster::Cluster& cluster, v1::JobSpec* spec) {
   v1::SpecProblems problems;
   const std::string& given = spec->start().checkpoint();
@@ -135,7 +126,7 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
 
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(request.spec());
-  const v1::SpecProblems refused = ExportProblems(spec);
+  const v1::SpecProblems refused = jobfile::CheckOutputs(spec);
   return {.job_id = request.job_id(),
           .name = spec.name(),
           .request_id = request.request_id(),

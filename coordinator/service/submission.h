@@ -21,9 +21,6 @@ v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request, const membershi
 // What the ranks compute on.
 jobs::Device DeviceOf(const v1::JobSpec& spec);
 
-// A problem if the export would replace a file that is not this job's, as seen from this machine.
-v1::SpecProblems ExportProblems(const v1::JobSpec& spec);
-
 // Replaces the job that start.checkpoint names, if it names one, by the directory of its
 // checkpoint. A problem if there is no such checkpoint.
 v1::SpecProblems ResolveStart(const cluster::Cluster& cluster, v1::JobSpec* spec);
@@ -33,7 +30,7 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
 // INVALID_ARGUMENT JOB_SPEC_INVALID with the first of the problems, as many as an error can carry.
 absl::Status InvalidSpec(const v1::SpecProblems& all);
 
-// For a request without ProblemsOf. Its ExportProblems become the submission's `refusal`.
+// For a request without ProblemsOf. What jobfile::CheckOutputs finds becomes its `refusal`.
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request);
 
 }  // namespace muster::service
