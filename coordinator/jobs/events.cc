@@ -6,6 +6,11 @@
 #include "common/utf8/utf8.h"
 
 namespace muster::jobs {
+namespace {
+
+constexpr char kPredictionsWritten[] = "PREDICTIONS_WRITTEN";
+
+}  // namespace
 
 void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::string& message,
               std::optional<uint64_t> step) {
@@ -38,8 +43,11 @@ void TakeNotice(Job* job, const std::string& reason, const std::string& message,
   if (!is_code) return;
   const std::string cut = message.substr(0, kLongestMessage);
   const std::string text = cut.substr(0, ValidUtf8Prefix(cut));
+  // The names of two files may differ in a number only.
+  const bool of_a_file = reason == kPredictionsWritten;
   for (const JobEvent& event : job->events) {
-    if (event.reason == reason && SameButForNumbers(event.message, text)) return;
+    if (event.reason != reason) continue;
+    if (of_a_file ? event.message == text : SameButForNumbers(event.message, text)) return;
   }
   AddEvent(job, now, reason, text, step);
 }

@@ -22,8 +22,8 @@ void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::st
               std::optional<uint64_t> step = std::nullopt);
 
 // Adds what a worker said as an event, unless the job has the same one: with the same reason, and
-// the same message but for its numbers. Ignores a reason that is no such code; cuts a message that
-// is longer than 1000 bytes.
+// the same message but for its numbers; of predictions that were written, with the very same
+// message. Ignores a reason that is no such code; cuts a message that is longer than 1000 bytes.
 void TakeNotice(Job* job, const std::string& reason, const std::string& message, uint64_t step,
                 absl::Time now);
 

@@ -38,6 +38,16 @@ TEST(Events, TheNewestAreKeptAndNumbersGoOn) {
   EXPECT_EQ(job.newest_event(), kKeptEvents + 5);
 }
 
+TEST(Events, EachFileOfPredictionsIsAdded) {
+  Job job;
+  for (const char* message :
+       {"stages[0].predict: /p0.npy has logits", "stages[2].predict: /p2.npy has logits",
+        "stages[2].predict: /p2.npy has logits"}) {
+    TakeNotice(&job, "PREDICTIONS_WRITTEN", message, 1, absl::UnixEpoch());
+  }
+  EXPECT_EQ(job.events.size(), 2);
+}
+
 TEST(Events, WhatAWorkerSaysIsAddedOnce) {
   Job job;
   const absl::Time now = absl::UnixEpoch();
