@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/prompts.h"
 #include "common/protoenum/cases.h"
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
@@ -258,6 +259,26 @@ train::DivideBy DivideByOf(v1::JoinSpec::DivideBy divide_by) {
   return train::DivideBy::kInitial;
 }
 
+train::GenerateConfig Generate(const v1::GenerateSpec& spec) {
+  train::GenerateConfig generate{.prompts = jobspec::PromptsOf(spec),
+                                 .prompts_from = spec.prompts_from(),
+                                 .max_tokens = spec.max_tokens(),
+                                 .sampling = {.seed = spec.seed()}};
+  if (spec.has_temperature()) generate.sampling.temperature = spec.temperature();
+  if (spec.has_top_k()) generate.sampling.top_k = spec.top_k();
+  return generate;
+}
+
+train::PredictStage Predict(const v1::PredictStage& spec) {
+  train::PredictStage stage{.output = spec.output(),
+                            .what = spec.what() == v1::PredictStage::CLASSES
+                                        ? train::PredictStage::What::kClasses
+                                        : train::PredictStage::What::kLogits,
+                            .overwrite = spec.overwrite()};
+  if (spec.has_generate()) stage.generate = Generate(spec.generate());
+  return stage;
+}
+
 absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
   switch (spec.kind_case()) {
     case v1::StageSpec::kFit:
@@ -269,7 +290,7 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
     case v1::StageSpec::kTest:
       return train::TestStage{};
     case v1::StageSpec::kPredict:
-      return absl::UnimplementedError("predict");
+      return Predict(spec.predict());
     case v1::StageSpec::KIND_NOT_SET:
       break;
   }
@@ -329,13 +350,16 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   if (spec.data().has_test()) {
     ASSIGN_OR_RETURN(job.test, Data("data.test", spec.data().test()));
   }
+  if (spec.data().has_predict()) {
+    ASSIGN_OR_RETURN(job.predict, Data("data.predict", spec.data().predict()));
+  }
   ASSIGN_OR_RETURN(job.strategy, Strategy(spec.strategy()));
   if (spec.optimizer().kind_case() != v1::OptimizerSpec::KIND_NOT_SET) {
     ASSIGN_OR_RETURN(job.optimizer, Optimizer(spec.optimizer()));
   }
   job.schedule = Schedule(spec.schedule());
   job.batch = {.per_rank = std::max<int64_t>(spec.batch().per_rank(), 1),
-               .accumulate = spec.batch().accumulate(),
+               .accumulate = std::max<int64_t>(spec.batch().accumulate(), 1),
                .order = OrderOf(spec.batch().order()),
                .last = LastOf(spec.batch().last())};
   job.uneven_inputs = {.divide_by = DivideByOf(spec.uneven_inputs().join().divide_by()),

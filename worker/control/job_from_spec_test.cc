@@ -134,6 +134,43 @@ TEST(JobFromSpec, DataIsOfItsKind) {
   EXPECT_EQ(tokens.type, data::TokenType::kUint32);
 }
 
+TEST(JobFromSpec, StagesThatPredictAreThoseOfTheJobFile) {
+  const train::Job job = JobOf(R"(
+      data { predict { npy { inputs: '/d/a' } } }
+      stages { predict { output: '/d/p.npy' } }
+      stages { predict { output: '/d/q.npy' what: CLASSES overwrite: true } })");
+  EXPECT_THAT(std::get<train::NpyFiles>(*job.predict).inputs, ElementsAre("/d/a"));
+  ASSERT_EQ(job.stages.size(), 3u);
+  const auto& logits = std::get<train::PredictStage>(job.stages[1]);
+  EXPECT_EQ(logits.output, "/d/p.npy");
+  EXPECT_EQ(logits.what, train::PredictStage::What::kLogits);
+  EXPECT_FALSE(logits.overwrite || logits.generate.has_value());
+  const auto& classes = std::get<train::PredictStage>(job.stages[2]);
+  EXPECT_EQ(classes.what, train::PredictStage::What::kClasses);
+  EXPECT_TRUE(classes.overwrite);
+}
+
+TEST(JobFromSpec, AJobThatOnlyGeneratesHasNeitherDataNorBatch) {
+  v1::JobSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      name: "texts" world_size: 2
+      model { gpt2 { vocab_size: 9 context: 8 layers: 1 heads: 1 width: 8 } }
+      stages { predict { output: "/d/t.json" generate {
+        prompts { tokens: 1 tokens: 2 } prompts { tokens: 3 }
+        max_tokens: 4 temperature: 0.5 top_k: 3 seed: 18446744073709551615 } } })",
+                                                            &spec));
+  const auto job = JobFromSpec(spec);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_GE(job->batch.per_rank, 1);
+  EXPECT_GE(job->batch.accumulate, 1);
+  const train::GenerateConfig generate = *std::get<train::PredictStage>(job->stages[0]).generate;
+  EXPECT_THAT(generate.prompts, ElementsAre(ElementsAre(1, 2), ElementsAre(3)));
+  EXPECT_EQ(generate.max_tokens, 4);
+  EXPECT_EQ(generate.sampling.temperature, 0.5);
+  EXPECT_EQ(generate.sampling.top_k, 3);
+  EXPECT_EQ(generate.sampling.seed, UINT64_MAX);
+}
+
 TEST(JobFromSpec, StrategiesOptimizersAndSchedulesAreThoseOfTheJobFile) {
   const auto sharded = std::get<parallel::ShardedDdpOptions>(
       JobOf("strategy { sharded_ddp { bucket_mb: 2 reduce_dtype: BFLOAT16 } }").strategy);

@@ -243,18 +243,18 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   };
   const auto everything = started(*with, What::kEverything);
   EXPECT_EQ(WeightsIn(Out()), averages);
-  EXPECT_THAT(everything->outside.notices(), IsEmpty());
+  EXPECT_THAT(everything->outside.notice_reasons(), IsEmpty());
   const auto neither = started(*without, What::kEverything);
   EXPECT_EQ(WeightsIn(Out()), parameters);
-  EXPECT_THAT(neither->outside.notices(), ElementsAre("AVERAGES_BEGIN_ANEW"));
-  EXPECT_THAT(started(*with, What::kWeightsAndOptimizer)->outside.notices(), IsEmpty());
+  EXPECT_THAT(neither->outside.notice_reasons(), ElementsAre("AVERAGES_BEGIN_ANEW"));
+  EXPECT_THAT(started(*with, What::kWeightsAndOptimizer)->outside.notice_reasons(), IsEmpty());
   EXPECT_EQ(WeightsIn(Out()), averages);
-  EXPECT_THAT(started(*with, What::kWeights)->outside.notices(),
+  EXPECT_THAT(started(*with, What::kWeights)->outside.notice_reasons(),
               ElementsAre("AVERAGES_BEGIN_ANEW"));
   // A job without averages takes no notice of them.
   other.averages.reset();
   other.weights_export->averages = false;
-  EXPECT_THAT(started(*with, What::kEverything)->outside.notices(), IsEmpty());
+  EXPECT_THAT(started(*with, What::kEverything)->outside.notice_reasons(), IsEmpty());
   EXPECT_EQ(WeightsIn(Out()), parameters);
 }
 

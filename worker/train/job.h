@@ -15,6 +15,7 @@
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
 #include "worker/models/model.h"
+#include "worker/models/next_token.h"
 #include "worker/optim/groups.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/options.h"
@@ -92,7 +93,21 @@ struct FitStage {
 };
 struct ValidateStage {};
 struct TestStage {};
-using Stage = std::variant<FitStage, ValidateStage, TestStage>;
+// Prompts that the model continues.
+struct GenerateConfig {
+  std::vector<std::vector<int64_t>> prompts;
+  std::string prompts_from;  // a file with them, instead
+  int64_t max_tokens = 1;
+  models::Sampling sampling;
+};
+struct PredictStage {
+  std::string output;
+  enum class What { kLogits, kClasses };
+  What what = What::kLogits;
+  bool overwrite = false;
+  std::optional<GenerateConfig> generate;  // instead of what the model gives for `predict`'s data
+};
+using Stage = std::variant<FitStage, ValidateStage, TestStage, PredictStage>;
 
 struct CheckpointConfig {
   std::string directory;
@@ -142,6 +157,7 @@ struct Job {
   std::optional<DataConfig> train;
   std::optional<DataConfig> validate;
   std::optional<DataConfig> test;
+  std::optional<DataConfig> predict;  // files without labels
   StrategyConfig strategy;
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
   // If its end is 0, it ends with the steps of all fit stages, which only the data tell.

@@ -238,7 +238,10 @@ TEST_P(StrategyMemoryTest, AfterAPassAsManyBytesAreInUseAsBeforeIt) {
 }
 
 TEST_P(StrategyMemoryTest, WithoutFitThereAreNeitherGradientsNorMoments) {
-  Job job = JobOf({TestStage{}, ValidateStage{}});
+  const std::filesystem::path output = tokens_.parent_path() / "predictions.npy";
+  Job job =
+      JobOf({PredictStage{.output = output, .overwrite = true}, TestStage{}, ValidateStage{}});
+  job.predict = job.test;
   job.optimizer.reset();
   job.train.reset();
   const Usage usage = Run(job, 2);
@@ -248,6 +251,25 @@ TEST_P(StrategyMemoryTest, WithoutFitThereAreNeitherGradientsNorMoments) {
   const Usage& at_test = tests_seen_.at(0).usage;
   EXPECT_GE(at_test.of(Purpose::kParameters).bytes, ParametersOfTwo());
   EXPECT_LE(at_test.of(Purpose::kParameters).bytes, ParametersOfTwo() + kSlack);
+}
+
+// The file of the second one is ten times as large, 700 KB.
+TEST_P(StrategyMemoryTest, PredictionsOfMoreSamplesNeedNoMoreMemory) {
+  Job job = JobOf(
+      {PredictStage{.output = tokens_.parent_path() / "predictions.safetensors", .overwrite = true},
+       TestStage{}});
+  job.optimizer.reset();
+  job.train.reset();
+  const auto peaks = [&](const TokenFiles& data) {
+    memory::ResetPeaks();
+    job.predict = data;
+    const Usage usage = Run(job, 2);
+    return usage.of(Purpose::kActivations).peak_bytes + usage.of(Purpose::kOther).peak_bytes;
+  };
+  const uint64_t few = peaks(TokenFiles{{tokens_}});
+  const uint64_t many = peaks(TokenFiles{std::vector<std::string>(10, tokens_)});
+  // The other rank may be at another place of its round.
+  EXPECT_LE(many, few + 50'000);
 }
 
 // Hooks and buckets show as collectives: each bucket is reduced once in a step.

@@ -73,6 +73,10 @@ absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
                                         [this](const TestStage&) {
                                           BeginStage("test");
                                           return RunOnce([this] { return Test(); });
+                                        },
+                                        [&](const PredictStage& predict) {
+                                          BeginStage("predict");
+                                          return Predict(stage, predict);
                                         }},
                              stage.what));
   if (!stage.trains() && !session_state_.stopped) {

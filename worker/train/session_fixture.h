@@ -63,13 +63,13 @@ class Outside : public CommandSource, public EventSink {
       found_ = found->found;
     } else if (const auto* started = std::get_if<SessionStarted>(&event)) {
       started_ = *started;
-    } else if (const auto* notice = std::get_if<Notice>(&event)) {
-      notices_.push_back(notice->reason);
     } else if (const auto* applied = std::get_if<CommandApplied>(&event)) {
       applied_[applied->number] = applied->step;
     } else if (const auto* finished = std::get_if<CommandFinished>(&event)) {
       finished_[finished->number] = finished->status;
       ended_[finished->number] = *finished;
+    } else if (const auto* notice = std::get_if<Notice>(&event)) {
+      notices_.push_back(*notice);
     }
   }
   void Progress(int64_t, const char*, const char*) override {}
@@ -90,10 +90,15 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> bad() const { return bad_; }
   std::vector<CheckpointsFound::One> found() const { return found_; }
   SessionStarted started() const { return started_; }
-  std::vector<std::string> notices() const { return notices_; }  // their reasons
+  std::vector<std::string> notice_reasons() const {
+    std::vector<std::string> reasons;
+    for (const Notice& notice : notices_) reasons.push_back(notice.reason);
+    return reasons;
+  }
   std::map<int64_t, int64_t> applied() const { return applied_; }
   std::map<int64_t, absl::Status> finished() const { return finished_; }
   std::map<int64_t, CommandFinished> ended() const { return ended_; }
+  std::vector<Notice> notices() const { return notices_; }
 
  private:
   mutable std::mutex mutex_;
@@ -107,11 +112,11 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> bad_;
   std::vector<CheckpointsFound::One> found_;
   SessionStarted started_;
-  std::vector<std::string> notices_;
   std::vector<Command> commands_;
   std::map<int64_t, int64_t> applied_;
   std::map<int64_t, absl::Status> finished_;
   std::map<int64_t, CommandFinished> ended_;
+  std::vector<Notice> notices_;
 };
 
 struct Result {

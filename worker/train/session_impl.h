@@ -1,15 +1,16 @@
-// A session composes its parts: session.cc goes through stages and steps, session_evaluation.cc has
-// the stages that do not train, session_requests.cc what is computed on request, session_setup.cc
-// builds everything, session_start.cc fills it from files. What the parts do is in files of their
-// own: trained_parameters.h (which parameters are trained), trainability_changes.h,
-// session_roll_call.h, commands.h, saving.h, gathering.h, background.h (what is written while
-// training continues), weights_export.h, stages.h (what follows a step), session_state.h (the
-// position and settings between two steps).
+// A session composes its parts: session.cc goes through stages and steps, session_evaluation.cc and
+// session_predict.cc have the stages that do not train, session_requests.cc what is computed on
+// request, session_setup.cc builds everything, session_start.cc fills it from files. What the parts
+// do is in files of their own: trained_parameters.h (which parameters are trained),
+// trainability_changes.h, session_roll_call.h, commands.h, saving.h, gathering.h, background.h (what
+// is written while training continues), weights_export.h, stages.h (what follows a step),
+// session_state.h (the position and settings between two steps).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -35,6 +36,7 @@
 #include "worker/train/evaluation_scope.h"
 #include "worker/train/finite.h"
 #include "worker/train/gathering.h"
+#include "worker/train/prediction_file.h"
 #include "worker/train/profile.h"
 #include "worker/train/rank_data.h"
 #include "worker/train/saving.h"
@@ -134,6 +136,30 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
       const models::GenerationRequest& request);
 
+  // ---- Stages `predict` (session_predict.cc). Collectives.
+  // Checks that the remaining ones will be able to write their files, and reads their prompts.
+  absl::Status PreparePredictions();
+  absl::Status Predict(const PlannedStage& stage, const PredictStage& predict);
+  // How a run of such a stage ended that was not ended by an error of the session; the same on all
+  // ranks.
+  struct Predicted {
+    bool interrupted = false;  // there is something else to do first
+    absl::Status file;         // of writing the file
+  };
+  absl::StatusOr<Predicted> PredictSamples(const std::string& name, const PredictStage& predict);
+  absl::StatusOr<Predicted> PredictTexts(const std::string& name, const PredictStage& predict,
+                                         const models::GenerationRequest& request);
+  // Gives the file of rank 0, of which all bytes are written unless `written` is an error, its
+  // name.
+  absl::StatusOr<Predicted> Place(const std::string& name, const std::string& contents,
+                                  absl::Status written, PredictionFile* file);
+  // Whether the job is to leave its nodes, or to stop.
+  absl::StatusOr<bool> AskedToEnd();
+  absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& generate);
+  PredictionTarget TargetOf(const PredictStage& predict) const;
+  // Rank 0's `mine` becomes `told` on all ranks. Errors: the communicator's.
+  absl::Status ShareOfRank0(const absl::Status& mine, const char* what, absl::Status* told);
+
   // ---- CommandEffects. What commands only compute (session_requests.cc).
   bool HasDataFor(const std::string& stage) const override;
   absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) override;
@@ -227,6 +253,8 @@ class SessionImpl : public Session, private CommandEffects {
   std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;
   std::optional<RankData> test_data_;
+  std::optional<RankData> predict_data_;
+  std::map<int64_t, models::GenerationRequest> requests_;  // of stages that generate, by index
   std::vector<PlannedStage> stages_;
 
   // Only in jobs that have a fit stage.

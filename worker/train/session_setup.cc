@@ -120,6 +120,7 @@ absl::Status SessionImpl::Build() {
     ASSIGN_OR_RETURN(started_from, StartFromOther());
   }
   if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
+  RETURN_IF_ERROR(PreparePredictions());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
                                     .effects = this,
                                     .learning_rates = &job_.schedule,
@@ -197,6 +198,7 @@ absl::Status SessionImpl::AgreeOnData() {
   add("data.train", train_data_);
   add("data.validate", validate_data_);
   add("data.test", test_data_);
+  add("data.predict", predict_data_);
   return AgreeOn("the data", sizes, parts_.control);
 }
 
@@ -214,14 +216,18 @@ absl::Status SessionImpl::OpenTrainData() {
 
 absl::Status SessionImpl::OpenEvaluationData() {
   const auto open = [this](const char* name, const std::optional<DataConfig>& config,
+                           data::Emptiness emptiness, data::Labels labels,
                            std::optional<RankData>* data) -> absl::Status {
     if (!config.has_value()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(*data,
-                     OpenRankData(name, *config, model_->Input(), emptiness(), *parts_.control));
+    ASSIGN_OR_RETURN(
+        *data, OpenRankData(name, *config, model_->Input(), emptiness, *parts_.control, labels));
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(open("data.validate", job_.validate, &validate_data_));
-  return open("data.test", job_.test, &test_data_);
+  RETURN_IF_ERROR(
+      open("data.validate", job_.validate, emptiness(), data::Labels::kNeeded, &validate_data_));
+  RETURN_IF_ERROR(open("data.test", job_.test, emptiness(), data::Labels::kNeeded, &test_data_));
+  return open("data.predict", job_.predict, data::Emptiness::kAllowed, data::Labels::kIgnored,
+              &predict_data_);
 }
 
 absl::StatusOr<std::unique_ptr<Training>> SessionImpl::MakeTraining() {

@@ -25,7 +25,7 @@ struct FitUntil {
 struct PlannedStage {
   int64_t index = 0;  // in the job's list
   int64_t begin = 0;  // optimizer steps done before it, counted over the whole job
-  std::variant<FitUntil, ValidateStage, TestStage> what;
+  std::variant<FitUntil, ValidateStage, TestStage, PredictStage> what;
 
   bool trains() const { return std::holds_alternative<FitUntil>(what); }
 };
