@@ -111,6 +111,23 @@ def export(folder):
     return Writer(command, path, b"old", made(command, path, folder))
 
 
+def predict(folder):
+    path = folder / "out/predictions.safetensors"
+    stages = [{"predict": {"output": str(path), "overwrite": True}}]
+    data = workloads.gpt2(folder)["data"]
+    data["predict"] = data["train"]
+    command = session(folder, None, stages=stages, data=data)
+    return Writer(command, path, b"old", made(command, path, folder))
+
+
+def generate(folder):
+    path = folder / "out/texts.json"
+    texts = {"prompts": [[1, 2], [3]], "max_tokens": 8}
+    stages = [{"predict": {"output": str(path), "overwrite": True, "generate": texts}}]
+    command = session(folder, None, stages=stages)
+    return Writer(command, path, b"old", made(command, path, folder))
+
+
 def offline(folder):
     steps = sessions.run(
         workloads.gpt2(folder)
@@ -133,6 +150,7 @@ def offline(folder):
 WRITERS = [
     *itertools.product([offline], FAULTS),
     (consolidate, "kill"),
+    (predict, "kill"),
     (gather, "full"),
     (consolidate, "broken"),
     (consolidate, "full"),
@@ -143,7 +161,7 @@ WRITERS = [
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-@pytest.mark.parametrize("make, fault", cases.first_ones(WRITERS, 4))
+@pytest.mark.parametrize("make, fault", cases.first_ones(WRITERS, 5))
 def test_there_is_the_old_one_or_the_new_one(make, fault, tmp_path):
     writer = make(tmp_path)
     calls, injected = FAULTS[fault]
@@ -166,6 +184,30 @@ def test_there_is_the_old_one_or_the_new_one(make, fault, tmp_path):
         pytest.fail(f"a thread made {WHEN[-1]} of the calls")
     assert hits >= 3, hits
     assert olds >= 2, olds
+
+
+# So few calls that each is hit by its name.
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.parametrize(
+    "call, when, new",
+    [
+        ("fallocate", 1, False),
+        ("write", 1, False),
+        ("fsync", 1, False),
+        ("rename", 1, False),
+        ("fsync", 2, True),
+    ],
+)
+def test_there_are_the_old_texts_or_the_new_ones(call, when, new, tmp_path):
+    writer = generate(tmp_path)
+    writer.restore()
+    hit = writer.run(tmp_path / "strace", call, "signal=SIGKILL", when)[1]
+    assert hit
+    assert contents(writer.path) == (writer.new if new else writer.old)
+    # What the kill left, the next run removes.
+    done, hit = writer.run(tmp_path / "strace", call, "signal=SIGKILL", 100)
+    assert done.returncode == 0 and not hit, done.stderr
+    assert contents(writer.path) == writer.new and writer.others() == []
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")

@@ -221,6 +221,22 @@ def test_an_export_that_finds_no_room_fails_the_job(muster, make_disk, running):
     assert os.listdir(disk.folder) == []
 
 
+def test_predictions_that_find_no_room_fail_the_job(muster, make_disk, running):
+    disk = make_disk("out", "64k")
+    data = {"train": {"tokens": {"path": "train.bin", "dtype": "uint16"}}}
+    data["predict"] = data["train"]
+    stages = [{"fit": {"steps": 20}}, {"predict": {"output": "out/predictions.npy"}}]
+    job = submit(muster, jobs.write_job(muster.folder, data=data, stages=stages, export=None))
+    end = await_end(running, job)
+    assert end.state == api.Job.FAILED, end.state_reason
+    assert end.reason == "FINAL_SAVE_FAILED"
+    assert "stages[1].predict.output" in end.state_reason
+    assert "No space left on device" in end.state_reason
+    assert "kept: the checkpoint of step 20" in end.state_reason
+    assert end.generation == 1 and end.restarts == 0, "nothing is trained again"
+    assert os.listdir(disk.folder) == []
+
+
 def test_a_file_of_somebody_else_is_never_replaced(muster, running):
     theirs = muster.folder / "model.safetensors"
     theirs.write_text("the work of another year")

@@ -5,6 +5,7 @@
 // see when a resumed run draws other numbers.
 //   pace_ms: each step takes at least this long.
 //   evaluation_ms: each micro-batch of a validation takes at least this long.
+//   predict_ms: each forward that is not training takes at least this long.
 //   hold_step, release: before this step the rank waits until the file `release` exists. So the job
 //     cannot end before the test is done with it.
 //   fault: none, forward, loss, backward, hook (each of these throws), or hang (the thread stands
@@ -98,8 +99,9 @@ class Fault {
 
 class Root : public Unit {
  public:
-  Root(int64_t inputs, int64_t width, int64_t classes, Fault& fault, Values& values)
-      : Unit(""), fault_(fault) {
+  Root(int64_t inputs, int64_t width, int64_t classes, std::chrono::milliseconds predict,
+       Fault& fault, Values& values)
+      : Unit(""), predict_(predict), fault_(fault) {
     first_ = &AddChild(std::make_unique<Layer>("first", inputs, width, values));
     second_ = &AddChild(std::make_unique<Layer>("second", width, width, values));
     head_ = &AddChild(std::make_unique<Layer>("head", width, classes, values));
@@ -116,11 +118,14 @@ class Root : public Unit {
       if (fault_.Happens("backward", rows)) {
         x.register_hook([this](const at::Tensor&) { fault_.Throw(); });
       }
+    } else {
+      std::this_thread::sleep_for(predict_);
     }
     return context.Call(*head_, at::tanh(context.Call(*second_, x)));
   }
 
  private:
+  const std::chrono::milliseconds predict_;
   Fault& fault_;
   Layer *first_, *second_, *head_;
 };
@@ -129,15 +134,17 @@ struct Shape {
   explicit Shape(Options& options)
       : inputs(options.Size("inputs")),
         width(options.Size("width")),
-        classes(options.Size("classes")) {}
+        classes(options.Size("classes")),
+        predict(static_cast<int64_t>(options.Number("predict_ms", 0))) {}
   int64_t inputs, width, classes;
+  std::chrono::milliseconds predict;
 };
 
 class Paced : public ModelWithLoss, public StepHook {
  public:
   Paced(const Shape& shape, Options& options, std::unique_ptr<Fault> fault, Values& values)
-      : ModelWithLoss(
-            std::make_unique<Root>(shape.inputs, shape.width, shape.classes, *fault, values)),
+      : ModelWithLoss(std::make_unique<Root>(shape.inputs, shape.width, shape.classes,
+                                             shape.predict, *fault, values)),
         shape_(shape),
         pace_(static_cast<int64_t>(options.Number("pace_ms", 0))),
         evaluation_(static_cast<int64_t>(options.Number("evaluation_ms", 0))),
