@@ -10,6 +10,7 @@
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
+#include "worker/train/evaluation_totals.h"
 #include "worker/train/generate.h"
 #include "worker/train/session_impl.h"
 
@@ -57,15 +58,16 @@ absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankD
   RETURN_IF_ERROR(AwaitParameters());
   ASSIGN_OR_RETURN(const auto scope, passes_.Begin(training_.get()));
   const AutocastScope autocast(job_.precision, device().type());
-  ASSIGN_OR_RETURN(v1::Evaluation evaluation, Evaluate({.source = &*data,
-                                                        .data = name,
-                                                        .per_rank = job_.batch.per_rank,
-                                                        .step = session_state_.step,
-                                                        .model = model_.get(),
-                                                        .context = &context(),
-                                                        .device = device(),
-                                                        .communicator = parts_.control}));
-  RETURN_IF_ERROR(scope->End());
+  auto evaluation = Evaluate({.source = &*data,
+                              .data = name,
+                              .per_rank = job_.batch.per_rank,
+                              .step = session_state_.step,
+                              .model = model_.get(),
+                              .context = &context(),
+                              .device = device(),
+                              .communicator = parts_.control});
+  // Also after an error that all ranks have and that need not end the session.
+  if (evaluation.ok() || IsNoLoss(evaluation.status())) RETURN_IF_ERROR(scope->End());
   return evaluation;
 }
 
@@ -74,10 +76,10 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> SessionImpl::Generate(
   RETURN_IF_ERROR(AwaitParameters());
   ASSIGN_OR_RETURN(const auto scope, passes_.Begin(training_.get()));
   const AutocastScope autocast(job_.precision, device().type());
-  ASSIGN_OR_RETURN(std::vector<std::vector<int64_t>> tokens,
-                   train::Generate(request, session_state_.step, *model_, context(), device(),
-                                   *parts_.control));
-  RETURN_IF_ERROR(scope->End());
+  auto tokens =
+      train::Generate(request, session_state_.step, *model_, context(), device(), *parts_.control);
+  // Also after an error that all ranks have and that need not end the session.
+  if (tokens.ok() || absl::IsFailedPrecondition(tokens.status())) RETURN_IF_ERROR(scope->End());
   return tokens;
 }
 

@@ -12,7 +12,7 @@
 namespace muster::train {
 namespace {
 
-models::GenerationRequest RequestOf(const SampleCommand& sample) {
+models::GenerationRequest GenerationOf(const SampleCommand& sample) {
   return {
       .prompts = {sample.prompt},
       .max_tokens = sample.max_tokens,
@@ -42,14 +42,14 @@ absl::StatusOr<CommandEffects::Evaluated> SessionImpl::EvaluateNow(const std::st
 }
 
 absl::Status SessionImpl::CheckSample(const SampleCommand& sample) const {
-  const absl::Status checked = models::CheckGeneration(RequestOf(sample), *model_);
+  const absl::Status checked = models::CheckGeneration(GenerationOf(sample), *model_);
   if (checked.ok() || model_->key_values().has_value()) return checked;
   return absl::FailedPreconditionError(checked.message());
 }
 
 absl::StatusOr<CommandEffects::SampleMade> SessionImpl::Sample(const SampleCommand& sample) {
   reports_.Progress("sampling");
-  const auto made = Generate(RequestOf(sample));
+  const auto made = Generate(GenerationOf(sample));
   // Logits that are not finite, on all ranks; training has checks of its own.
   if (absl::IsFailedPrecondition(made.status())) return SampleMade(made.status());
   RETURN_IF_ERROR(made.status());
