@@ -81,6 +81,15 @@ void ResolvePredict(v1::PredictStage* stage) {
   stage->set_what(v1::PredictStage::LOGITS);
 }
 
+// Better is smaller, except of shares of what is right.
+template <typename Rule>
+void ResolveMode(Rule* rule) {
+  if (rule->mode() != v1::ValidationMetric::MODE_UNSPECIFIED) return;
+  const bool share = rule->metric() == v1::ValidationMetric::ACCURACY ||
+                     rule->metric() == v1::ValidationMetric::TOP_K_ACCURACY;
+  rule->set_mode(share ? v1::ValidationMetric::MAX : v1::ValidationMetric::MIN);
+}
+
 }  // namespace
 
 bool Trains(const v1::JobSpec& spec) {
@@ -88,7 +97,7 @@ bool Trains(const v1::JobSpec& spec) {
                      [](const v1::StageSpec& stage) { return stage.has_fit(); });
 }
 
-std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec) {
+std::optional<uint64_t> UnlimitedSteps(const v1::JobSpec& spec) {
   uint64_t steps = 0;
   for (const v1::StageSpec& stage : spec.stages()) {
     if (stage.fit().has_epochs()) return std::nullopt;
@@ -97,11 +106,21 @@ std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec) {
   return steps;
 }
 
+std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec) {
+  uint64_t steps = 0;
+  for (const v1::StageSpec& stage : spec.stages()) {
+    const v1::FitStage& fit = stage.fit();
+    if (fit.has_epochs()) return std::nullopt;
+    steps += fit.limit_steps() > 0 ? std::min(fit.steps(), fit.limit_steps()) : fit.steps();
+  }
+  return steps;
+}
+
 v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   // First the defaults that depend on other fields.
   if (spec.has_model()) ResolveModel(spec.mutable_model());
   if (spec.has_schedule()) {
-    ResolveSchedule(TotalSteps(spec).value_or(0), spec.mutable_schedule());
+    ResolveSchedule(UnlimitedSteps(spec).value_or(0), spec.mutable_schedule());
   }
   if (spec.precision() == v1::JobSpec::FLOAT16) spec.mutable_loss_scale();
   // Whether a plug-in has a loss of its own is not known here.
@@ -110,6 +129,10 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   ResolveStrategy(&spec);
   for (v1::StageSpec& stage : *spec.mutable_stages()) {
     if (stage.has_predict()) ResolvePredict(stage.mutable_predict());
+    if (!stage.has_fit()) continue;
+    v1::FitStage* fit = stage.mutable_fit();
+    if (fit->has_early_stopping()) ResolveMode(fit->mutable_early_stopping());
+    if (fit->has_keep_best()) ResolveMode(fit->mutable_keep_best());
   }
   const bool cuda = spec.device() == v1::JobSpec::CUDA;
   if ((cuda || spec.has_collectives()) &&

@@ -26,12 +26,15 @@ v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);
 // Whether the job has a fit stage.
 bool Trains(const v1::JobSpec& spec);
 
-// The number of optimizer steps of all fit stages. Absent if a stage counts in epochs: then only
-// who has opened the data knows the number.
+// The number of optimizer steps of all fit stages, if none ends early. Absent if a stage counts in
+// epochs: then only who has opened the data knows the number.
 std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec);
 
-// For a job whose TotalSteps is absent, once the number is known: the problems that ValidateSpec
-// finds in other jobs by this number.
+// The same without limit_steps: where the schedule of the job ends.
+std::optional<uint64_t> UnlimitedSteps(const v1::JobSpec& spec);
+
+// For a job whose UnlimitedSteps is absent, once the number is known: the problems that
+// ValidateSpec finds in other jobs by this number.
 v1::SpecProblems ValidateSteps(const v1::JobSpec& spec, uint64_t total_steps);
 
 // One line per problem: "path: message", or "file:line: path: message" if the problem has a line

@@ -15,6 +15,7 @@
 #include "common/jobspec/validate_data.h"
 #include "common/jobspec/validate_ema.h"
 #include "common/jobspec/validate_optimizer.h"
+#include "common/jobspec/validate_passes.h"
 #include "common/jobspec/validate_predict.h"
 
 namespace muster::jobspec {
@@ -35,12 +36,13 @@ class Validator {
     Weights();
     ValidateData(spec_, &problems_);
     ValidateOptimizer(spec_, &problems_);
-    ValidateSchedule(spec_, TotalSteps(spec_).value_or(0), &problems_);
+    ValidateSchedule(spec_, UnlimitedSteps(spec_).value_or(0), &problems_);
     ValidatePrecision(spec_, &problems_);
     Loss();
     Stages();
     ValidatePredict(spec_, &problems_);
-    Profile(TotalSteps(spec_));
+    ValidatePasses(spec_, &problems_);
+    Profile(UnlimitedSteps(spec_));
     UnevenInputs();
     Collectives();
     Start();

@@ -1,0 +1,148 @@
+// What validation passes decide in a job file.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/jobspec/gpt2_job.h"
+#include "common/jobspec/jobspec.h"
+#include "common/jobspec/spec_case.h"
+
+namespace muster::jobspec {
+namespace {
+
+using Metric = v1::ValidationMetric;
+
+v1::FitStage* Fit(v1::JobSpec* spec) { return spec->mutable_stages(0)->mutable_fit(); }
+
+// With all of it.
+v1::JobSpec Good() {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  Fit(&spec)->mutable_early_stopping()->set_metric(Metric::PERPLEXITY);
+  Fit(&spec)->mutable_keep_best();
+  spec.mutable_export_()->set_from(v1::ExportSpec::BEST);
+  return spec;
+}
+
+// Rows, with this many classes.
+v1::JobSpec Classifier(uint32_t classes) {
+  v1::JobSpec spec = Good();
+  spec.mutable_model()->clear_gpt2();
+  spec.mutable_model()->mutable_mlp()->set_inputs(3);
+  spec.mutable_model()->mutable_mlp()->set_classes(classes);
+  for (auto* data : {spec.mutable_data()->mutable_train(), spec.mutable_data()->mutable_validate()})
+    data->mutable_safetensors()->add_path("/d/rows.safetensors");
+  Fit(&spec)->mutable_early_stopping()->set_metric(Metric::TOP_K_ACCURACY);
+  return spec;
+}
+
+TEST(Passes, AreValidWithTheirDefaults) {
+  for (const v1::JobSpec& spec : {Good(), Classifier(6)}) {
+    EXPECT_TRUE(ValidateSpec(spec).problems().empty()) << FormatProblems(ValidateSpec(spec));
+    const v1::JobSpec whole = ResolveDefaults(spec);
+    EXPECT_TRUE(ValidateSpec(whole).problems().empty()) << FormatProblems(ValidateSpec(whole));
+    EXPECT_EQ(whole.stages(0).fit().early_stopping().patience(), 3u);
+    EXPECT_EQ(whole.stages(0).fit().early_stopping().min_delta(), 0);
+    EXPECT_EQ(whole.stages(0).fit().keep_best().metric(), Metric::LOSS);
+  }
+}
+
+TEST(Passes, WhereBetterIsFollowsFromTheMetricUnlessItIsSaid) {
+  v1::JobSpec spec = Classifier(6);
+  const auto mode_of = [&](Metric::Metric metric) {
+    Fit(&spec)->mutable_early_stopping()->set_metric(metric);
+    return ResolveDefaults(spec).stages(0).fit().early_stopping().mode();
+  };
+  EXPECT_EQ(mode_of(Metric::LOSS), Metric::MIN);
+  EXPECT_EQ(mode_of(Metric::PERPLEXITY), Metric::MIN);
+  EXPECT_EQ(mode_of(Metric::ACCURACY), Metric::MAX);
+  EXPECT_EQ(mode_of(Metric::TOP_K_ACCURACY), Metric::MAX);
+  EXPECT_EQ(ResolveDefaults(spec).stages(0).fit().keep_best().mode(), Metric::MIN);
+  Fit(&spec)->mutable_early_stopping()->set_mode(Metric::MIN);
+  EXPECT_EQ(mode_of(Metric::ACCURACY), Metric::MIN);
+}
+
+TEST(Passes, ALimitDoesNotMoveTheEndOfTheSchedule) {
+  v1::JobSpec spec = Good();
+  Fit(&spec)->set_limit_steps(30);
+  spec.add_stages()->mutable_fit()->set_steps(20);
+  spec.mutable_stages(2)->mutable_fit()->set_limit_steps(50);
+  EXPECT_EQ(TotalSteps(spec), 50u) << "30 and 20";
+  EXPECT_EQ(UnlimitedSteps(spec), 120u);
+  EXPECT_EQ(ResolveDefaults(spec).schedule().warmup_cosine().total_steps(), 120u);
+  spec.mutable_stages(2)->mutable_fit()->clear_steps();
+  spec.mutable_stages(2)->mutable_fit()->set_epochs(1);
+  EXPECT_EQ(TotalSteps(spec), std::nullopt);
+}
+
+class PassesProblem : public ::testing::TestWithParam<SpecCase> {};
+TEST_P(PassesProblem, IsFound) { ExpectTheOneProblem(Good(), GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, PassesProblem,
+    ::testing::Values(
+        SpecCase{"EarlyStoppingWithoutPasses",
+                 [](v1::JobSpec* spec) {
+                   Fit(spec)->clear_validate_every();
+                   Fit(spec)->clear_keep_best();
+                   spec->mutable_export_()->clear_from();
+                 },
+                 "stages[0].fit.validate_every",
+                 "is missing or 0, but early_stopping needs it; allowed: 1 or more"},
+        SpecCase{"KeepBestWithoutPasses",
+                 [](v1::JobSpec* spec) {
+                   Fit(spec)->clear_validate_every();
+                   Fit(spec)->clear_early_stopping();
+                 },
+                 "stages[0].fit.validate_every", "but keep_best needs it"},
+        SpecCase{"KeepBestWithoutCheckpoints", [](v1::JobSpec* spec) { spec->clear_checkpoint(); },
+                 "checkpoint", "is missing, but stages[0].fit.keep_best needs it"},
+        SpecCase{"OtherKeepBest",
+                 [](v1::JobSpec* spec) {
+                   v1::FitStage* fit = spec->add_stages()->mutable_fit();
+                   fit->set_steps(5);
+                   fit->set_validate_every(1);
+                   fit->mutable_keep_best()->set_metric(Metric::ACCURACY);
+                 },
+                 "stages[2].fit.keep_best", "differs from stages[0].fit.keep_best"},
+        SpecCase{"OtherMode",
+                 [](v1::JobSpec* spec) {
+                   v1::FitStage* fit = spec->add_stages()->mutable_fit();
+                   fit->set_steps(5);
+                   fit->set_validate_every(1);
+                   fit->mutable_keep_best()->set_mode(Metric::MAX);
+                 },
+                 "stages[2].fit.keep_best", "the same metric and mode in all stages"},
+        SpecCase{"ExportOfTheBestWithoutOne",
+                 [](v1::JobSpec* spec) { Fit(spec)->clear_keep_best(); }, "export.from",
+                 "found best, but no stage fit has keep_best; allowed: last"},
+        SpecCase{"ExportOfTheBestDuringTraining",
+                 [](v1::JobSpec* spec) { spec->mutable_export_()->set_every_steps(5); },
+                 "export.every_steps", "found 5, but with from: best"},
+        SpecCase{"TopKOfTokens",
+                 [](v1::JobSpec* spec) {
+                   Fit(spec)->mutable_keep_best()->set_metric(Metric::TOP_K_ACCURACY);
+                 },
+                 "stages[0].fit.keep_best.metric",
+                 "found top_k_accuracy, which only classifiers with more than 5 classes give; "
+                 "allowed: loss, accuracy, perplexity"},
+        SpecCase{"TopKOfFewClasses", [](v1::JobSpec* spec) { *spec = Classifier(5); },
+                 "stages[0].fit.early_stopping.metric", "allowed: loss, accuracy"},
+        SpecCase{"PerplexityOfRows",
+                 [](v1::JobSpec* spec) {
+                   *spec = Classifier(6);
+                   Fit(spec)->mutable_early_stopping()->set_metric(Metric::PERPLEXITY);
+                 },
+                 "stages[0].fit.early_stopping.metric",
+                 "found perplexity, which only models of tokens give"},
+        SpecCase{"AccuracyOfNumbers",
+                 [](v1::JobSpec* spec) {
+                   *spec = Classifier(6);
+                   spec->mutable_loss()->mutable_mse();
+                   Fit(spec)->mutable_early_stopping()->set_metric(Metric::ACCURACY);
+                 },
+                 "stages[0].fit.early_stopping.metric",
+                 "found accuracy, which the loss mse does not give; allowed: loss"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace muster::jobspec
