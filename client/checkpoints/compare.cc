@@ -88,6 +88,12 @@ void CompareFacts(const Manifest& a, const Manifest& b, Comparison* result) {
   fact("changes that wait for a refresh",
        [](const Manifest& m) { return absl::StrJoin(m.steering.pending, ", "); });
   fact("validation due", [](const Manifest& m) { return m.steering.validation_due; });
+  fact("step of the best checkpoint", [](const Manifest& m) {
+    const auto& best = m.steering.validations.best;
+    return best.has_value() ? absl::StrCat(best->step) : "";
+  });
+  fact("stages that ended early",
+       [](const Manifest& m) { return m.steering.validations.ended.size(); });
   // Older checkpoints do not have them.
   if (!a.parameters.empty() && !b.parameters.empty()) {
     fact("optimizer", OptimizerOf);

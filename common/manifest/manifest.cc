@@ -1,10 +1,8 @@
 #include "common/manifest/manifest.h"
 
 #include <iterator>
-#include <limits>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
 #include "common/manifest/name.h"
+#include "common/manifest/whole.h"
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
 
@@ -29,32 +28,6 @@ constexpr int64_t kVersionWithoutHash = 1;
 // chose stands before it.
 constexpr char kHashMember[] = "manifest_xxh3_128";
 constexpr char kNoHash[] = "00000000000000000000000000000000";
-
-// nlohmann's own conversions also take a number with a fraction or out of range. Throws
-// std::invalid_argument instead.
-template <typename Integer>
-Integer Whole(const Json& json) {
-  const bool fits = json.is_number_unsigned()
-                        ? json.get<uint64_t>() <= uint64_t{std::numeric_limits<Integer>::max()}
-                        : json.is_number_integer() && std::is_signed_v<Integer>;
-  if (fits) return json.get<Integer>();
-  throw std::invalid_argument(absl::StrCat(
-      "expected a whole number, found ",
-      json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace).substr(0, 60)));
-}
-template <typename Integer>
-void WholeTo(const Json& json, Integer* number) {
-  *number = Whole<Integer>(json);
-}
-void WholeTo(const Json& json, std::pair<int64_t, int64_t>* pair) {
-  if (!json.is_array() || json.size() != 2) throw std::invalid_argument("expected a pair");
-  *pair = {Whole<int64_t>(json[0]), Whole<int64_t>(json[1])};
-}
-template <typename Value>
-void WholeTo(const Json& json, std::vector<Value>* values) {
-  if (!json.is_array()) throw std::invalid_argument("expected a list of whole numbers");
-  for (const Json& item : json) WholeTo(item, &values->emplace_back());
-}
 
 std::string HashLine(const std::string& hash) {
   return absl::StrCat("\"", kHashMember, "\": \"", hash, "\"");
@@ -106,6 +79,9 @@ Json ToJson(const Steering& steering) {
                           {"pending", steering.pending}};
   json["applied"] = steering.applied;
   if (steering.validation_due) json["validation_due"] = true;
+  if (steering.validations != ValidationRecord()) {
+    json["validations"] = ToJson(steering.validations);
+  }
   return json;
 }
 
@@ -123,6 +99,9 @@ Steering SteeringFromJson(const Json& json) {
   }
   if (json.contains("applied")) WholeTo(json["applied"], &steering.applied);
   if (json.contains("validation_due")) json["validation_due"].get_to(steering.validation_due);
+  if (json.contains("validations")) {
+    steering.validations = ValidationRecordFromJson(json["validations"]);
+  }
   return steering;
 }
 

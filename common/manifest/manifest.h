@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
+#include "common/manifest/validation_record.h"
 #include "common/trainability/trainability.h"
 
 namespace muster::manifest {
@@ -58,6 +59,7 @@ struct Steering {
   // A validation pass was due after this step and was not run, because the job had to leave its
   // node. A generation that continues from here runs it first.
   bool validation_due = false;
+  ValidationRecord validations;
   friend bool operator==(const Steering&, const Steering&) = default;
 };
 

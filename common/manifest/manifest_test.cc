@@ -115,6 +115,22 @@ TEST_F(ManifestTest, APassThatIsDueIsKeptAndOtherwiseNotSpokenOf) {
   }
 }
 
+TEST_F(ManifestTest, WhatValidationDecidedIsKeptAndOtherwiseNotSpokenOf) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  EXPECT_EQ(files::ReadFile(dir_.Path(kFileName))->find("validations"), std::string::npos);
+  ValidationRecord& record = manifest_.steering.validations;
+  for (const double value : {0.1, 4.0, -1.0 / 3, 1e-300}) {
+    record.best = {.step = 80, .generation = 2, .value = value};
+    record.patience = {.stage = 1, .best = {{80, value}}, .passes = 2};
+    record.ended = {{0, 40}, {3, 90}};
+    ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+    EXPECT_EQ(Read(dir_.path())->steering.validations, record) << "the numbers to the last bit";
+  }
+  record = {.best = {}, .patience = {{.stage = 2, .best = {}, .passes = 1}}, .ended = {}};
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  EXPECT_EQ(Read(dir_.path())->steering.validations, record);
+}
+
 TEST_F(ManifestTest, RoundTripsAndVerifies) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   const auto read = Read(dir_.path());
