@@ -110,24 +110,26 @@ ExitCode Verify(Console* console, const CommonOptions& options, const std::strin
   return kDone;
 }
 
-std::string Says(const v1::Checkpoint& checkpoint) {
+std::string Says(const v1::Checkpoint& checkpoint, bool best) {
   if (!checkpoint.bad_reason().empty()) return absl::StrCat("damaged: ", checkpoint.bad_reason());
   switch (checkpoint.origin()) {
     case v1::Checkpoint::ADOPTED:
-      return "found in the folder, counts";
+      return absl::StrCat("found in the folder, counts", best ? ", the best one" : "");
     case v1::Checkpoint::FOUND:
       return absl::StrCat("kept, does not count: ", checkpoint.origin_reason());
     default:
-      return "counts";
+      return best ? "counts, the best one" : "counts";
   }
 }
 
 std::string ListTable(const v1::Job& job, absl::Time now) {
   Table table({"CHECKPOINT", "GENERATION", "KNOWN SINCE", "PATH", "STATUS"});
+  const std::string best = BestCheckpoint(job);
   for (const auto* list : {&job.checkpoints(), &job.found_checkpoints()}) {
     for (const v1::Checkpoint& checkpoint : *list) {
       table.Add({absl::StrCat("step ", checkpoint.step()), absl::StrCat(checkpoint.generation()),
-                 Ago(checkpoint.create_time(), now), checkpoint.path(), Says(checkpoint)});
+                 Ago(checkpoint.create_time(), now), checkpoint.path(),
+                 Says(checkpoint, checkpoint.path() == best)});
     }
   }
   return table.Text();

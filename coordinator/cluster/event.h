@@ -193,6 +193,9 @@ struct CheckpointWritten {
   uint64_t bytes = 0;
   absl::Duration stall;
   absl::Duration write_time;
+  // It is the best one of the job. A session also reports the best one that it starts with, which
+  // an earlier generation may have written.
+  bool best = false;
 };
 struct CheckpointFailed {
   uint64_t step = 0;

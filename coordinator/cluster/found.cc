@@ -15,13 +15,18 @@
 namespace muster::cluster {
 
 void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now) {
+  if (written.best && jobs::MarkBest(job, written.path)) {
+    ListsChanged(job);
+    return TellToRemove(*job);
+  }
   jobs::Checkpoint checkpoint{.step = written.step,
                               .generation = job->generation,
                               .path = written.path,
                               .create_time = now,
                               .bytes = written.bytes,
                               .stall = written.stall,
-                              .write_time = written.write_time};
+                              .write_time = written.write_time,
+                              .best = written.best};
   if (const absl::Status status = jobs::CheckPath(*job, checkpoint); !status.ok()) {
     jobs::AddEvent(job, now, "CHECKPOINT_REFUSED",
                    absl::StrCat("a checkpoint is not recorded: ", Message(status)), written.step);

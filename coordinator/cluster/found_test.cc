@@ -248,6 +248,37 @@ TEST_F(FoundTest, WhatAGenerationCouldNotReadDoesNotComeBack) {
   EXPECT_EQ(Steps(job().found_checkpoints), (StepList{10}));
 }
 
+// By generation 1.
+CheckpointWritten BestWritten(uint64_t step) {
+  CheckpointWritten written{step, Path(step, 1)};
+  written.best = true;
+  return written;
+}
+
+TEST_F(FoundTest, TheBestOneStaysAndIsKnownAfterARestart) {
+  Report({.sequence = 4, .what = BestWritten(15)});
+  for (const uint64_t step : {20, 25, 30}) {
+    Report({.sequence = step / 5 + 1, .what = CheckpointWritten{step, Path(step, 1)}});
+  }
+  EXPECT_EQ(Steps(job().checkpoints), (StepList{15, 20, 25, 30}));
+  Restart();
+  EXPECT_TRUE(job().checkpoints[0].best);
+  EXPECT_FALSE(job().checkpoints[1].best);
+}
+
+// It may be of an earlier generation, and it is no checkpoint from which the job goes on now.
+TEST_F(FoundTest, ASessionTellsWhichOneIsTheBest) {
+  Halt();
+  ASSERT_TRUE(Resume(false, "/backup/step-10-g1").ok());
+  AttachAll();
+  Report({.sequence = 1, .what = BestWritten(5)}, rank0());
+  EXPECT_EQ(job().start_from, "/backup/step-10-g1");
+  EXPECT_TRUE(jobs::Usable(job()).empty());
+  EXPECT_TRUE(job().found_checkpoints[0].best);
+  EXPECT_FALSE(job().found_checkpoints[1].best);
+  for (const jobs::JobEvent& event : job().events) EXPECT_NE(event.reason, "CHECKPOINT_REFUSED");
+}
+
 TEST_F(FoundTest, RemovalIsToldUntilItIsDone) {
   Report({.sequence = 4, .what = CheckpointWritten{15, Path(15, 1)}});
   Report({.sequence = 5, .what = CheckpointWritten{20, Path(20, 1)}});

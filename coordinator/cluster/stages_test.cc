@@ -30,6 +30,19 @@ TEST(Stages, WhatIsOverIsForgottenWhereASessionStartsFromAnotherStep) {
   EXPECT_EQ(world.job("job").fit_steps, 12u) << "an older worker does not tell it";
 }
 
+TEST(Stages, AJobIsCompleteWhereItsStagesEndedEarly) {
+  jobs::Job job;
+  job.plan.total_steps = 20;
+  job.step = 12;
+  EXPECT_EQ(jobs::TotalSteps(job), 20u);
+  job.fit_steps = 15;
+  EXPECT_EQ(jobs::TotalSteps(job), 15u) << "a session knows better";
+  job.state = jobs::State::kSucceeded;
+  EXPECT_EQ(jobs::TotalSteps(job), 12u);
+  job.ended_early = "rank 1 has no input left";
+  EXPECT_EQ(jobs::TotalSteps(job), 15u) << "steps are missing";
+}
+
 TEST(Stages, WhatIsOverIsForgottenWhereAPersonSaysFromWhereTheJobGoesOn) {
   jobs::Job job;
   job.stages_done = 2;

@@ -36,25 +36,34 @@ void Drop(Job* job, const std::string& path) {
   if (dropped.size() > kKeptDropped) dropped.erase(dropped.begin());
 }
 
-// Sorts the checkpoints and drops the oldest ones until at most keep_checkpoints good ones are
-// left. Those in `adopted` are not dropped.
+// Sorts the checkpoints and drops the oldest ones beyond keep_checkpoints good ones. Those in
+// `adopted`, and the newest one that is the best, are not dropped.
 void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
   auto& all = job->checkpoints;
   std::sort(all.begin(), all.end(), Earlier);
-  size_t good = std::count_if(all.begin(), all.end(), IsGood);
-  while (!all.empty() && (good > job->plan.keep_checkpoints || !IsGood(all.front()))) {
-    const Checkpoint& oldest = all.front();
-    if (std::find(adopted.begin(), adopted.end(), oldest.path) != adopted.end()) return;
-    // The worker that found a damaged checkpoint has renamed its files: these are not deleted.
-    if (IsGood(oldest)) {
-      Drop(job, oldest.path);
-      --good;
-    } else if (good == 0) {
-      // The damaged ones stay: they show that the job has had checkpoints.
-      return;
-    }
-    all.erase(all.begin());
+  // The damaged ones stay where there is no good one: they show that the job has had checkpoints.
+  if (std::none_of(all.begin(), all.end(), IsGood)) return;
+  size_t first = all.size();  // this one and all newer ones stay
+  uint32_t good = 0;
+  while (first > 0 && good < job->plan.keep_checkpoints) good += IsGood(all[--first]);
+  while (first < all.size() && !IsGood(all[first])) ++first;
+  for (size_t i = 0; i < first; ++i) {
+    if (std::find(adopted.begin(), adopted.end(), all[i].path) != adopted.end()) first = i;
   }
+  const auto best = std::find_if(all.rbegin(), all.rend(), [](const Checkpoint& checkpoint) {
+    return checkpoint.best && IsGood(checkpoint);
+  });
+  const std::string best_path = best == all.rend() ? "" : best->path;
+  std::vector<Checkpoint> left;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i >= first || all[i].path == best_path) {
+      left.push_back(std::move(all[i]));
+    } else if (IsGood(all[i])) {
+      // The worker that found a damaged checkpoint has renamed its files: these are not deleted.
+      Drop(job, all[i].path);
+    }
+  }
+  all = std::move(left);
 }
 
 // Why a checkpoint does not count after a decision to start from the directory `from`: before it is
@@ -102,6 +111,18 @@ void RecordCheckpoint(Job* job, Checkpoint checkpoint) {
   // From now on the next generation continues from this checkpoint.
   job->start_from.clear();
   Trim(job);
+}
+
+bool MarkBest(Job* job, const std::string& path) {
+  for (auto* known : {&job->checkpoints, &job->found_checkpoints}) {
+    for (Checkpoint& checkpoint : *known) {
+      if (checkpoint.path != path) continue;
+      checkpoint.best = true;
+      Trim(job);
+      return true;
+    }
+  }
+  return false;
 }
 
 void Adopt(Job* job, std::vector<Checkpoint> found) {

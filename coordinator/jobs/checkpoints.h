@@ -16,10 +16,15 @@ namespace muster::jobs {
 // own folder (if job.plan.checkpoint_directory names one).
 absl::Status CheckPath(const Job& job, const Checkpoint& checkpoint);
 
-// Records a checkpoint and drops the oldest ones beyond job->plan.keep_checkpoints good ones.
-// Damaged ones are not counted; they are dropped when they are older than all that stay. Dropped
-// ones are added to job->dropped_checkpoints. A repeat (same path) changes nothing.
+// Records a checkpoint and drops the oldest ones beyond job->plan.keep_checkpoints good ones. The
+// newest good one of those that are the best (Checkpoint::best) stays besides. Damaged ones are not
+// counted; they are dropped when they are older than all that stay. Dropped ones are added to
+// job->dropped_checkpoints. A repeat (same path) changes nothing.
 void RecordCheckpoint(Job* job, Checkpoint checkpoint);
+
+// This checkpoint, of any generation, is the best one of the job from now on. False if it is not
+// known.
+bool MarkBest(Job* job, const std::string& path);
 
 // Adds checkpoints that were found in the folder and continue the training of this job (kAdopted):
 // they count. The oldest of those that counted before are dropped as above; the found ones stay

@@ -82,6 +82,60 @@ TEST(Checkpoints, WhatIsDroppedIsNamedUntilItIsGone) {
   EXPECT_EQ(job.dropped_checkpoints, Names({"step-20-g1"}));
 }
 
+Checkpoint BestAt(uint64_t step, uint64_t generation = 1) {
+  Checkpoint checkpoint = At(step, generation);
+  checkpoint.best = true;
+  return checkpoint;
+}
+
+TEST(Checkpoints, TheBestOneStaysBesideTheNewest) {
+  Job job;
+  job.plan.keep_checkpoints = 2;
+  RecordCheckpoint(&job, BestAt(10));
+  for (const uint64_t step : {20, 30, 40}) RecordCheckpoint(&job, At(step));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 30, 40}));
+  EXPECT_EQ(job.dropped_checkpoints, Names({"step-20-g1"}));
+  // A better one: the former is dropped, unless it is among the newest.
+  RecordCheckpoint(&job, BestAt(50));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{40, 50}));
+  RecordCheckpoint(&job, BestAt(60));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{50, 60}));
+  RecordCheckpoint(&job, At(70));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{60, 70}));
+  RecordCheckpoint(&job, At(80, 2));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{60, 70, 80})) << "of any generation";
+}
+
+TEST(Checkpoints, WhereTheBestOneIsDamagedTheOneBeforeItStaysIfItIsStillThere) {
+  Job job;
+  job.plan.keep_checkpoints = 2;
+  for (const uint64_t step : {10, 20}) RecordCheckpoint(&job, BestAt(step));
+  MarkBad(&job, "step-20-g1", "hash differs");
+  for (const uint64_t step : {30, 40}) RecordCheckpoint(&job, At(step));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 30, 40}));
+  EXPECT_EQ(job.dropped_checkpoints, Names({}));
+}
+
+// A checkpoint that was found does not tell that it is the best one; the session that starts does.
+TEST(Checkpoints, OneThatIsKnownBecomesTheBestOne) {
+  Job job;
+  job.plan.keep_checkpoints = 1;
+  EXPECT_FALSE(MarkBest(&job, "step-10-g1"));
+  RecordCheckpoint(&job, BestAt(5));
+  Adopt(&job, {At(10), At(20)});
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{5, 10, 20}));
+  EXPECT_TRUE(MarkBest(&job, "step-10-g1"));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 20}));
+  RecordCheckpoint(&job, At(30, 2));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 30}));
+  // Of a checkpoint that does not count, it is known, and nothing else changes.
+  DecideStart(&job, false, "/elsewhere");
+  EXPECT_TRUE(MarkBest(&job, "step-30-g2"));
+  EXPECT_TRUE(Usable(job).empty());
+  EXPECT_TRUE(job.found_checkpoints.back().best);
+  EXPECT_EQ(job.start_from, "/elsewhere");
+}
+
 TEST(Checkpoints, OnlyTheJobsOwnFolderHoldsItsCheckpoints) {
   Job job;
   job.id = "job";

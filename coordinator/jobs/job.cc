@@ -1,5 +1,8 @@
 #include "coordinator/jobs/job.h"
 
+#include <algorithm>
+#include <cstdint>
+
 namespace muster::jobs {
 
 const char* Name(State state) {
@@ -24,6 +27,12 @@ const char* Name(State state) {
       return "PAUSED";
   }
   return "UNKNOWN";
+}
+
+uint64_t TotalSteps(const JobFields& job) {
+  const uint64_t told = job.fit_steps > 0 ? job.fit_steps : job.plan.total_steps;
+  const bool complete = job.state == State::kSucceeded && job.ended_early.empty();
+  return complete ? std::min(told, job.step) : told;
 }
 
 }  // namespace muster::jobs

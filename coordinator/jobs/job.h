@@ -115,6 +115,8 @@ struct Checkpoint {
   // How long training waited for it, and how long it took until its files were durable.
   absl::Duration stall;
   absl::Duration write_time;
+  // The validation pass after its step was the best one of the job until then.
+  bool best = false;
 
   bool operator==(const Checkpoint&) const = default;
 };
@@ -343,6 +345,11 @@ struct JobFields : JobIdentity, JobLife, JobProgress {
   // In line for slots.
   bool waiting() const { return !terminal() && !live && !halted(); }
 };
+
+// Optimizer steps of all fit stages, as they are known now. A stage that ends early has fewer steps
+// than the job file says: the next session tells how many, and where none follows, the job's
+// success.
+uint64_t TotalSteps(const JobFields& job);
 
 // True if the job's work survives the end of its processes.
 inline bool WritesCheckpoints(const JobFields& job) {

@@ -95,6 +95,7 @@ v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint) {
   out.set_bytes(checkpoint.bytes);
   out.set_stall_seconds(absl::ToDoubleSeconds(checkpoint.stall));
   out.set_write_seconds(absl::ToDoubleSeconds(checkpoint.write_time));
+  out.set_best(checkpoint.best);
   return out;
 }
 
@@ -112,7 +113,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_generation(job.generation);
   out.set_stage(job.stage);
   out.set_step(job.step);
-  out.set_total_steps(job.plan.total_steps > 0 ? job.plan.total_steps : job.fit_steps);
+  out.set_total_steps(jobs::TotalSteps(job));
   SetMetrics(&out, job, cluster);
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {

@@ -44,7 +44,8 @@ cluster::CheckpointWritten FromWire(const v1::CheckpointWritten& written) {
           .path = written.path(),
           .bytes = written.bytes(),
           .stall = absl::Seconds(written.stall_seconds()),
-          .write_time = absl::Seconds(written.write_seconds())};
+          .write_time = absl::Seconds(written.write_seconds()),
+          .best = written.best()};
 }
 
 cluster::CommandFinished FromWire(const v1::CommandFinished& finished) {

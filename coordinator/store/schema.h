@@ -308,7 +308,8 @@ ALTER TABLE checkpoints ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN stall_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN write_us INTEGER NOT NULL DEFAULT 0;
 )sql",
-    // ---- 17: tests; which stages are over, and how many steps those that count in epochs have.
+    // ---- 17: tests; which stages are over, and how many steps those that count in epochs have;
+    // which checkpoints are the best ones.
     R"sql(
 CREATE TABLE tests (
   job_id TEXT NOT NULL,
@@ -323,6 +324,7 @@ ALTER TABLE job_progress ADD COLUMN newest_test BLOB NOT NULL DEFAULT x'';
 ALTER TABLE job_progress ADD COLUMN fit_steps INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job_progress ADD COLUMN stages_done INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job_progress ADD COLUMN stages_done_step INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN best INTEGER NOT NULL DEFAULT 0;
 )sql",
 };
 

@@ -97,6 +97,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.checkpoints[1].bytes = 806'000'000;
   job.checkpoints[1].stall = absl::Milliseconds(90);
   job.checkpoints[1].write_time = absl::Seconds(2);
+  job.checkpoints[1].best = true;
   job.found_checkpoints = {{.step = 6,
                             .generation = 1,
                             .path = "p6",

@@ -147,6 +147,7 @@ struct CheckpointsTable {
     column("bytes", row.checkpoint.bytes);
     column("stall_us", Units{row.checkpoint.stall, absl::Microseconds(1)});
     column("write_us", Units{row.checkpoint.write_time, absl::Microseconds(1)});
+    column("best", row.checkpoint.best);
   }
 };
 

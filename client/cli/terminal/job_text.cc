@@ -169,6 +169,14 @@ std::string EventTable(const v1::Job& job, absl::Time now) {
   return table.Text();
 }
 
+std::string BestCheckpoint(const v1::Job& job) {
+  std::string best;
+  for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+    if (checkpoint.best() && checkpoint.bad_reason().empty()) best = checkpoint.path();
+  }
+  return best;
+}
+
 std::string JobDetails(const v1::Job& job, absl::Time now) {
   Table facts;
   const auto add = [&facts](const std::string& name, const std::string& value) {
@@ -242,6 +250,7 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   if (!job.checkpoints().empty()) {
     Table checkpoints(
         {"CHECKPOINT", "GENERATION", "CREATED", "SIZE", "WRITTEN IN", "STALL", "PATH"});
+    const std::string best = BestCheckpoint(job);
     for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
       const bool known = checkpoint.bytes() > 0;
       checkpoints.Add({absl::StrCat("step ", checkpoint.step()),
@@ -249,9 +258,11 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
                        known ? HumanBytes(checkpoint.bytes()) : "",
                        known ? absl::StrFormat("%.2f s", checkpoint.write_seconds()) : "",
                        known ? absl::StrFormat("%.2f s", checkpoint.stall_seconds()) : "",
-                       checkpoint.bad_reason().empty()
-                           ? checkpoint.path()
-                           : absl::StrCat(checkpoint.path(), " BAD: ", checkpoint.bad_reason())});
+                       absl::StrCat(checkpoint.path(),
+                                    checkpoint.bad_reason().empty()
+                                        ? ""
+                                        : absl::StrCat(" BAD: ", checkpoint.bad_reason()),
+                                    checkpoint.path() == best ? " BEST" : "")});
     }
     absl::StrAppend(&text, "\n", checkpoints.Text());
   }

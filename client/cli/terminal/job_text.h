@@ -40,6 +40,8 @@ std::string EventLine(const v1::JobEvent& event);
 std::vector<v1::JobEvent> NewEvents(const v1::Job& before, const v1::Job& job);
 // One line per event with a header, for the newest 5; empty without events.
 std::string EventTable(const v1::Job& job, absl::Time now);
+// The path of the best one of the checkpoints that count (keep_best); empty: there is none.
+std::string BestCheckpoint(const v1::Job& job);
 // All information about one job.
 std::string JobDetails(const v1::Job& job, absl::Time now);
 // "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has ended. One

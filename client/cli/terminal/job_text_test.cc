@@ -58,8 +58,8 @@ TEST(JobDetails, TellsAllThereIs) {
     validation_loss: 0.5 validation_step: 6 world_size: 1 generation: 2 restarts: 1 exported_path: '/w'
     create_time { seconds: 1699990000 } start_time { seconds: 1699990001 } end_time { seconds: 1699990002 }
     ranks { rank: 0 node: 'n1' pid: 7 device: 'cpu' state: EXITED step: 7 last_seen { seconds: 1699999940 } progress: 'p' }
-    checkpoints { step: 5 generation: 1 path: '/c/5' create_time { seconds: 1699999940 } bad_reason: 'hash' }
-    checkpoints { step: 6 generation: 2 path: '/c/6' create_time { seconds: 1699999940 } bytes: 806000000 stall_seconds: 0.08 write_seconds: 2.5 }
+    checkpoints { step: 5 generation: 1 path: '/c/5' create_time { seconds: 1699999940 } bad_reason: 'hash' best: true }
+    checkpoints { step: 6 generation: 2 path: '/c/6' create_time { seconds: 1699999940 } bytes: 806000000 stall_seconds: 0.08 write_seconds: 2.5 best: true }
     reason: 'FINAL_SAVE_FAILED' warnings: 'w'
     save_failure { step: 7 message: 'disk full' time { seconds: 1699999940 } count: 2 }
     events { time { seconds: 1699999940 } generation: 2 step: 7 reason: 'SAVE_FAILED' message: 'm' }
@@ -87,7 +87,7 @@ TEST(JobDetails, TellsAllThereIs) {
             "\n"
             "CHECKPOINT  GENERATION  CREATED    SIZE       WRITTEN IN  STALL   PATH\n"
             "step 5      1           1m00s ago                                 /c/5 BAD: hash\n"
-            "step 6      2           1m00s ago  768.7 MiB  2.50 s      0.08 s  /c/6\n"
+            "step 6      2           1m00s ago  768.7 MiB  2.50 s      0.08 s  /c/6 BEST\n"
             "\n"
             "EVENT        WHEN       GENERATION  STEP  MESSAGE\n"
             "SAVE_FAILED  1m00s ago  2           7     m\n"
