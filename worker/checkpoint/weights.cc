@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "ATen/core/Tensor.h"
+#include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/files/hashing_writer.h"
 #include "common/safetensors/safetensors.h"
@@ -21,21 +23,26 @@ using models::Parameter;
 using safetensors::DType;
 using safetensors::Entry;
 
+// A tensor of the file, and where its values come from.
+struct Stored {
+  Entry entry;
+  at::Tensor tensor;
+  std::optional<size_t> parameter;  // its index; absent: a buffer
+};
+// Appends the values of a tensor.
+using Append = std::function<absl::Status(const Stored& stored, files::HashingWriter* writer)>;
+
+// The elements that are read of a checkpoint at a time.
+constexpr int64_t kElementsAtOnce = 1 << 20;
+
 // The config.json with which transformers would open the weights.
 std::string ConfigOf(const std::string& path) {
   return files::JoinPath(files::ParentDirectory(path), "config.json");
 }
 
-}  // namespace
-
-absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>& parameters,
+absl::Status WriteTensors(const std::string& path, const std::vector<Parameter>& parameters,
                           const std::vector<Buffer>& buffers, const safetensors::Metadata& metadata,
-                          const BeforeRead& before_read) {
-  struct Stored {
-    Entry entry;
-    at::Tensor tensor;
-    std::optional<size_t> parameter;  // its index
-  };
+                          const Append& append) {
   std::vector<Stored> tensors;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
@@ -55,14 +62,58 @@ absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>&
                    safetensors::Plan(std::move(entries), metadata));
   ASSIGN_OR_RETURN(const auto writer, files::HashingWriter::Create(path));
   RETURN_IF_ERROR(writer->Append(plan.prefix.data(), plan.prefix.size()));
-  for (const auto& [entry, tensor, parameter] : tensors) {
-    if (before_read && parameter.has_value()) RETURN_IF_ERROR(before_read(*parameter));
-    const at::ScalarType type = entry.dtype == DType::kI64 ? at::kLong : at::kFloat;
-    // Only now, because its memory may have changed when it was gathered.
-    const at::Tensor values = tensor.detach().to(at::kCPU, type).contiguous();
-    RETURN_IF_ERROR(writer->Append(values.const_data_ptr(), values.nbytes()));
-  }
+  for (const Stored& stored : tensors) RETURN_IF_ERROR(append(stored, writer.get()));
   return writer->Finish().status();
+}
+
+// Appends a tensor of a checkpoint.
+absl::Status Copy(const Entry& entry, const std::string& slot, manifest::TensorReader* reader,
+                  files::HashingWriter* writer) {
+  const manifest::StoredTensor* from = reader->Find(slot, entry.name);
+  const std::string dtype = safetensors::Name(entry.dtype);
+  if (from == nullptr || from->shape != entry.shape || from->dtype != dtype) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        reader->directory(), ": expected ", slot, "/", entry.name, " of the shape ",
+        safetensors::ShapeString(entry.shape), " and the type ", dtype, ", found ",
+        from == nullptr ? "none"
+                        : absl::StrCat("the shape ", safetensors::ShapeString(from->shape),
+                                       " and the type ", from->dtype)));
+  }
+  std::vector<char> bytes(std::min(from->elements, kElementsAtOnce) * from->element_bytes);
+  for (int64_t begin = 0; begin < from->elements; begin += kElementsAtOnce) {
+    const int64_t count = std::min(kElementsAtOnce, from->elements - begin);
+    RETURN_IF_ERROR(reader->Read(*from, begin, count, bytes.data()));
+    RETURN_IF_ERROR(writer->Append(bytes.data(), count * from->element_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>& parameters,
+                          const std::vector<Buffer>& buffers, const safetensors::Metadata& metadata,
+                          const BeforeRead& before_read) {
+  return WriteTensors(
+      path, parameters, buffers, metadata,
+      [&](const Stored& stored, files::HashingWriter* writer) -> absl::Status {
+        if (before_read && stored.parameter.has_value()) {
+          RETURN_IF_ERROR(before_read(*stored.parameter));
+        }
+        const at::ScalarType type = stored.entry.dtype == DType::kI64 ? at::kLong : at::kFloat;
+        // Only now, because its memory may have changed when it was gathered.
+        const at::Tensor values = stored.tensor.detach().to(at::kCPU, type).contiguous();
+        return writer->Append(values.const_data_ptr(), values.nbytes());
+      });
+}
+
+absl::Status WriteStoredWeights(const std::string& path, const std::vector<Parameter>& parameters,
+                                const std::vector<Buffer>& buffers,
+                                const safetensors::Metadata& metadata, const std::string& slot,
+                                manifest::TensorReader* reader) {
+  return WriteTensors(
+      path, parameters, buffers, metadata, [&](const Stored& stored, files::HashingWriter* writer) {
+        return Copy(stored.entry, stored.parameter.has_value() ? slot : "buffer", reader, writer);
+      });
 }
 
 absl::Status WriteConfig(const std::string& path, const models::Model& model) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/manifest/tensor_reader.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/models/model.h"
 
@@ -23,6 +24,16 @@ absl::Status WriteWeights(const std::string& path, const std::vector<models::Par
                           const std::vector<models::Buffer>& buffers,
                           const safetensors::Metadata& metadata,
                           const BeforeRead& before_read = {});
+
+// The same file with the values of a checkpoint in place of the model's, which need not be in
+// memory: the numbers of each parameter are those of `slot`, those of each buffer of the slot
+// "buffer". Needs memory for a few blocks. FAILED_PRECONDITION: the checkpoint does not have such a
+// tensor of this shape and type. Other errors: the reader's, or those of files.
+absl::Status WriteStoredWeights(const std::string& path,
+                                const std::vector<models::Parameter>& parameters,
+                                const std::vector<models::Buffer>& buffers,
+                                const safetensors::Metadata& metadata, const std::string& slot,
+                                manifest::TensorReader* reader);
 
 // Writes the Hugging Face config.json beside the weights `path`, for a model that has one;
 // `AutoModelForCausalLM.from_pretrained(folder)` opens the two when `path` ends in

@@ -6,6 +6,9 @@
 
 #include "ATen/core/Tensor.h"
 #include "common/files/files.h"
+#include "common/files/hash.h"
+#include "common/manifest/manifest.h"
+#include "common/manifest/tensor_reader.h"
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -74,6 +77,97 @@ TEST_F(WeightsTest, BuffersAreSavedAndLoadedWithTheParameters) {
     EXPECT_FALSE(buffer.tensor.requires_grad());
   }
   EXPECT_EQ(loaded.Buffers()[2].tensor.scalar_type(), at::kLong);
+}
+
+// A checkpoint of Normed(value): its weight lies in two files.
+class StoredWeightsTest : public WeightsTest {
+ protected:
+  void Store(double value) {
+    const float weight = static_cast<float>(value);
+    const int64_t count = static_cast<int64_t>(value);
+    std::string bytes(reinterpret_cast<const char*>(&count), sizeof(count));
+    for (int i = 0; i < 8; ++i) {
+      bytes.append(reinterpret_cast<const char*>(&weight), sizeof(weight));
+    }
+    AddFile("a", bytes);
+    AddFile("b", bytes.substr(8, 4));
+    manifest_.pieces = {{.slot = "param",
+                         .parameter = "bn.weight",
+                         .shape = {3},
+                         .end = 2,
+                         .file = "a",
+                         .offset = 8},
+                        {.slot = "param",
+                         .parameter = "bn.weight",
+                         .shape = {3},
+                         .begin = 2,
+                         .end = 3,
+                         .file = "b",
+                         .offset = 0},
+                        {.slot = "buffer",
+                         .parameter = "bn.running_mean",
+                         .shape = {3},
+                         .end = 3,
+                         .file = "a",
+                         .offset = 16},
+                        {.slot = "buffer",
+                         .parameter = "bn.running_var",
+                         .shape = {3},
+                         .end = 3,
+                         .file = "a",
+                         .offset = 28},
+                        {.slot = "buffer",
+                         .parameter = "bn.num_batches_tracked",
+                         .shape = {},
+                         .end = 1,
+                         .file = "a",
+                         .dtype = "I64",
+                         .offset = 0}};
+  }
+  absl::Status Export(const std::string& path) {
+    EXPECT_TRUE(manifest::Write(manifest_, dir_.path()).ok());
+    auto reader = manifest::TensorReader::Open(dir_.path());
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    if (!reader.ok()) return reader.status();
+    const Normed model(1);  // only its names and shapes count
+    return WriteStoredWeights(path, model.Parameters(), model.Buffers(), {{"format", "pt"}},
+                              "param", &*reader);
+  }
+
+  manifest::Manifest manifest_;
+
+ private:
+  void AddFile(const std::string& name, const std::string& bytes) {
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(name), bytes).ok());
+    const std::string hash = files::HashBytes(bytes.data(), bytes.size());
+    manifest_.files.push_back({name, bytes.size(), hash, {hash}});
+  }
+};
+
+TEST_F(StoredWeightsTest, TheFileIsTheOneThatTheModelItselfWouldGive) {
+  Store(7);
+  ASSERT_TRUE(Export(dir_.Path("stored.safetensors")).ok());
+  ASSERT_TRUE(
+      SaveWeights(dir_.Path("own.safetensors"), Normed(7).Parameters(), Normed(7).Buffers()).ok());
+  EXPECT_EQ(*files::ReadFile(dir_.Path("stored.safetensors")),
+            *files::ReadFile(dir_.Path("own.safetensors")));
+}
+
+TEST_F(StoredWeightsTest, ACheckpointOfAnotherModelIsRefusedAndLeavesNoFile) {
+  Store(7);
+  manifest_.pieces[2].parameter = "other";
+  const std::string path = dir_.Path("stored.safetensors");
+  absl::Status status = Export(path);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("buffer/bn.running_mean"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("found none"));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  // Damaged since it was written.
+  manifest_.pieces[2].parameter = "bn.running_mean";
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), std::string(40, 'x')).ok());
+  status = Export(path);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 // For example a mask. Training can start from exported weights.
