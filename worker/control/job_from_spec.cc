@@ -13,6 +13,7 @@
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
 #include "worker/control/model_communicator.h"
+#include "worker/control/pass_rules.h"
 
 namespace muster::control {
 namespace {
@@ -284,7 +285,9 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
     case v1::StageSpec::kFit:
       return train::FitStage{.steps = spec.fit().steps(),
                              .validate_every = spec.fit().validate_every(),
-                             .epochs = spec.fit().epochs()};
+                             .epochs = spec.fit().epochs(),
+                             .limit_steps = spec.fit().limit_steps(),
+                             .passes = PassRulesOf(spec.fit())};
     case v1::StageSpec::kValidate:
       return train::ValidateStage{};
     case v1::StageSpec::kTest:
@@ -295,6 +298,21 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
       break;
   }
   return Missing("stages");
+}
+
+train::ExportConfig::From FromOf(v1::ExportSpec::From from) {
+  using From = train::ExportConfig::From;
+  switch (from) {
+    case v1::ExportSpec::BEST:
+      return From::kBest;
+    case v1::ExportSpec::EMA:
+      return From::kAverages;
+    case v1::ExportSpec::LAST:
+    case v1::ExportSpec::FROM_UNSPECIFIED:
+      MUSTER_CASE_NO_VALUE_OF(v1::ExportSpec_From, ExportSpec_From)
+      break;
+  }
+  return From::kLast;
 }
 
 train::StartConfig::What WhatOf(v1::StartSpec::What what) {
@@ -402,7 +420,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
                           .overwrite = spec.export_().overwrite(),
                           .job_name = spec.name(),
                           .every_steps = spec.export_().every_steps(),
-                          .averages = spec.export_().from() == v1::ExportSpec::EMA};
+                           .from = FromOf(spec.export_().from())};
   }
   if (spec.has_ema()) {
     job.averages = {.decay = spec.ema().decay(),

@@ -58,7 +58,7 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
 TEST(JobFromSpec, AveragesAndEvaluationAreThoseOfTheJob) {
   const train::Job plain = JobOf("export { path: '/d/out.safetensors' }");
   EXPECT_FALSE(plain.averages.has_value());
-  EXPECT_FALSE(plain.weights_export->averages);
+  EXPECT_EQ(plain.weights_export->from, train::ExportConfig::From::kLast);
   EXPECT_EQ(plain.evaluation_reshard, train::EvaluationReshard::kAuto);
   EXPECT_EQ(JobOf("ema {}").averages->decay, 0.999);
   const train::Job job = JobOf(R"(
@@ -68,7 +68,7 @@ TEST(JobFromSpec, AveragesAndEvaluationAreThoseOfTheJob) {
   EXPECT_EQ(job.averages->decay, 0.5);
   EXPECT_EQ(job.averages->every, 3);
   EXPECT_TRUE(job.averages->evaluate);
-  EXPECT_TRUE(job.weights_export->averages);
+  EXPECT_EQ(job.weights_export->from, train::ExportConfig::From::kAverages);
   EXPECT_EQ(job.evaluation_reshard, train::EvaluationReshard::kNever);
   EXPECT_EQ(JobOf("evaluation { reshard: ALWAYS }").evaluation_reshard,
             train::EvaluationReshard::kAlways);
@@ -78,6 +78,49 @@ TEST(JobFromSpec, TheOrderIsTheOneOfTheJob) {
   EXPECT_EQ(JobOf("batch { order: SHUFFLED }").batch.order, data::Order::kShuffled);
   EXPECT_EQ(JobOf("batch { order: SHUFFLED_V2 }").batch.order, data::Order::kShuffledV2);
   EXPECT_EQ(JobOf("batch { order: SEQUENTIAL }").batch.order, data::Order::kSequential);
+}
+
+TEST(JobFromSpec, AFitStageHasItsLimitAndWhatItsPassesDecide) {
+  const auto fit_of = [](const std::string& fit) {
+    return std::get<train::FitStage>(
+        JobOf("data { validate { safetensors { path: '/d/v.safetensors' } } } "
+              "checkpoint { directory: '/c' } stages { fit { steps: 5 validate_every: 1 " +
+              fit + "} }")
+            .stages.at(1));
+  };
+  EXPECT_FALSE(fit_of("").passes.any());
+  EXPECT_EQ(fit_of("").limit_steps, 0);
+  EXPECT_EQ(fit_of("limit_steps: 3").limit_steps, 3);
+  const train::PassRules defaults = fit_of("early_stopping {} keep_best {}").passes;
+  EXPECT_EQ(defaults.early_stopping->criterion.metric, train::Metric::kLoss);
+  EXPECT_FALSE(defaults.early_stopping->criterion.larger_is_better);
+  EXPECT_EQ(defaults.early_stopping->patience, 3);
+  EXPECT_EQ(defaults.keep_best->metric, train::Metric::kLoss);
+  const train::PassRules rules =
+      fit_of(
+          "early_stopping { metric: ACCURACY patience: 1 min_delta: 0.5 } "
+          "keep_best { mode: MAX }")
+          .passes;
+  EXPECT_EQ(rules.early_stopping->criterion.metric, train::Metric::kAccuracy);
+  EXPECT_TRUE(rules.early_stopping->criterion.larger_is_better);
+  EXPECT_EQ(rules.early_stopping->patience, 1);
+  EXPECT_EQ(rules.early_stopping->min_delta, 0.5);
+  EXPECT_TRUE(rules.keep_best->larger_is_better);
+}
+
+TEST(JobFromSpec, TheExportIsOfTheLastStepOrOfTheBestCheckpoint) {
+  const auto from = [](const std::string& setting) {
+    return JobOf(
+               "data { validate { safetensors { path: '/d/v.safetensors' } } } "
+               "checkpoint { directory: '/c' } "
+               "stages { fit { steps: 5 validate_every: 1 keep_best {} } } "
+               "export { path: '/e.safetensors' " +
+               setting + "}")
+        .weights_export->from;
+  };
+  EXPECT_EQ(from(""), train::ExportConfig::From::kLast);
+  EXPECT_EQ(from("from: LAST"), train::ExportConfig::From::kLast);
+  EXPECT_EQ(from("from: BEST"), train::ExportConfig::From::kBest);
 }
 
 // A coordinator of another version may have accepted it.

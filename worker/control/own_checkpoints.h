@@ -1,7 +1,7 @@
 // Which checkpoints rank 0 removes by itself while the coordinator cannot be reached and so cannot
 // name them: only checkpoints of this generation, and the newest ones stay, as many as the job
-// keeps. Checkpoints of earlier generations stay until the coordinator can be reached again. Pure;
-// not thread-safe.
+// keeps, and the best one. Checkpoints of earlier generations stay until the coordinator can be
+// reached again. Pure; not thread-safe.
 #ifndef MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 #define MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 
@@ -16,15 +16,18 @@ class OwnCheckpoints {
  public:
   explicit OwnCheckpoints(size_t keep) : keep_(keep) {}
 
-  // This generation has written a checkpoint of this name. Returns the checkpoints to remove: if
+  // This generation has written a checkpoint of this name; kBest: it is the best one from now on.
+  // Returns the checkpoints to remove: if
   // the coordinator cannot be reached, those beyond the number that is kept; otherwise none,
   // because the coordinator names them.
-  std::vector<std::string> Written(const std::string& name, bool away);
+  enum class Kind { kPlain, kBest };
+  std::vector<std::string> Written(const std::string& name, Kind kind, bool away);
 
  private:
   const size_t keep_;
   // The newest checkpoints, oldest first.
   std::deque<std::string> names_;
+  std::string best_;  // empty: none
 };
 
 }  // namespace muster::control

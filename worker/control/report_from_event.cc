@@ -114,6 +114,7 @@ struct Fill {
                      result.mutable_checkpoint()->set_bytes(written.bytes);
                      result.mutable_checkpoint()->set_stall_seconds(written.stall_seconds);
                      result.mutable_checkpoint()->set_write_seconds(written.seconds);
+                     result.mutable_checkpoint()->set_best(written.best);
                    },
                    [&](const train::LearningRateSet& rate) {
                      result.mutable_learning_rate()->set_old_rate(rate.old_rate);
@@ -184,6 +185,7 @@ struct Fill {
     report.mutable_checkpoint_written()->set_bytes(event.bytes);
     report.mutable_checkpoint_written()->set_stall_seconds(event.stall_seconds);
     report.mutable_checkpoint_written()->set_write_seconds(event.seconds);
+    report.mutable_checkpoint_written()->set_best(event.best);
   }
   void operator()(const train::CheckpointFailed& event) const {
     report.mutable_checkpoint_failed()->set_step(event.step);

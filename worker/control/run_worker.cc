@@ -68,7 +68,7 @@ class StreamEvents : public train::EventSink {
     // The session has started: it knows the checkpoint from which it continues.
     std::function<void()> on_started;
     // This rank has reported a checkpoint.
-    std::function<void(const std::string& path)> on_checkpoint;
+    std::function<void(const train::CheckpointWritten& written)> on_checkpoint;
   };
   StreamEvents(ControlStream* stream, int64_t generation, Listeners listeners)
       : stream_(stream), generation_(generation), listeners_(std::move(listeners)) {}
@@ -77,7 +77,7 @@ class StreamEvents : public train::EventSink {
     stream_->Report(ReportFromEvent(event, generation_, stream_->welcome().node()));
     if (std::holds_alternative<train::SessionStarted>(event)) listeners_.on_started();
     if (const auto* written = std::get_if<train::CheckpointWritten>(&event)) {
-      listeners_.on_checkpoint(written->path);
+      listeners_.on_checkpoint(*written);
     }
   }
   void Progress(int64_t step, const char* stage, const char* doing) override {
@@ -146,9 +146,13 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
                                            train::EpochOf(identity));
                            },
                        .on_checkpoint =
-                           [&](const std::string& path) {
-                             const auto surplus =
-                                 own.Written(path.substr(path.rfind('/') + 1), stream.Away());
+                           [&](const train::CheckpointWritten& written) {
+                             // One of an earlier generation is left to the coordinator.
+                             if (written.generation != identity.generation) return;
+                             using Kind = OwnCheckpoints::Kind;
+                             const auto surplus = own.Written(
+                                 written.path.substr(written.path.rfind('/') + 1),
+                                 written.best ? Kind::kBest : Kind::kPlain, stream.Away());
                              if (!surplus.empty()) remover.Remove(surplus);
                            }});
   const StreamLease lease(&stream);

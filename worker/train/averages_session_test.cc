@@ -85,7 +85,7 @@ TEST_F(AveragesSessionTest, TrainingIsBitwiseTheSameWithAndWithoutThem) {
     Job job = JobOf(strategy);
     job.precision = Precision::kFloat16;
     job.loss_scale.growth_interval = 3;
-    job.weights_export->averages = false;
+    job.weights_export->from = ExportConfig::From::kLast;
     Job plain = job;
     plain.averages.reset();
     const auto without = Good(plain);
@@ -105,7 +105,7 @@ TEST_F(AveragesSessionTest, AllStrategiesHaveTheSameAverages) {
     for (const int64_t every : {1, 3}) {
       const auto expected = Exported(JobOf(Strategies()[0], every));
       Job last = JobOf(Strategies()[0], every);
-      last.weights_export->averages = false;
+      last.weights_export->from = ExportConfig::From::kLast;
       EXPECT_NE(Exported(last), expected) << "the averages are not the weights";
       for (const StrategyConfig& strategy : Strategies()) {
         SCOPED_TRACE(StrategyName(strategy));
@@ -125,7 +125,7 @@ TEST_F(AveragesSessionTest, BeforeTheFirstUpdateTheyAreTheParameters) {
     const auto averages = Good(job);
     const auto exported = WeightsIn(Out());
     job.averages.reset();
-    job.weights_export->averages = false;
+    job.weights_export->from = ExportConfig::From::kLast;
     EXPECT_EQ(Good(job)->outside.validations(), averages->outside.validations());
     EXPECT_EQ(WeightsIn(Out()), exported);
   }
@@ -227,7 +227,7 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   const auto averages = WeightsIn(Out());
   Job plain = job;
   plain.averages.reset();
-  plain.weights_export->averages = false;
+  plain.weights_export->from = ExportConfig::From::kLast;
   plain.checkpoint->directory = folder_ / "plain";
   const auto without = Good(plain);
   const auto parameters = WeightsIn(Out());
@@ -255,7 +255,7 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
               ElementsAre("AVERAGES_BEGIN_ANEW"));
   // A job without averages takes no notice of them.
   other.averages.reset();
-  other.weights_export->averages = false;
+  other.weights_export->from = ExportConfig::From::kLast;
   EXPECT_THAT(started(*with, What::kEverything)->outside.notice_reasons(), IsEmpty());
   EXPECT_EQ(WeightsIn(Out()), parameters);
 }

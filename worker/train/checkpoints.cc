@@ -92,8 +92,9 @@ Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();
-    // A validation pass of the other job is not due in this one.
+    // A validation pass of the other job is not due in this one, and decides nothing here.
     restored.point.steering.validation_due = false;
+    restored.point.steering.validations = {};
   }
   return restored;
 }

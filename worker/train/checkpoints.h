@@ -88,6 +88,9 @@ class Checkpoints {
     saver_.SetStillMine(std::move(still_mine));
   }
 
+  // Where a checkpoint of this name lies, or would.
+  std::string PathOf(const std::string& name) const;
+
   struct Saved {
     absl::Status files;  // on an error the caller reports it, and training may continue
     std::string path;
@@ -102,7 +105,6 @@ class Checkpoints {
               const std::string& strategy, const std::string& model_kind,
               comm::Communicator* communicator, EventSink* events, files::Disk& disk);
   void Report(const Event& event);
-  std::string PathOf(const std::string& name) const;
   // The names of the recorded checkpoints in the job's folder.
   std::vector<std::string> RecordedNames() const;
   // OK if all ranks see the folder; otherwise the error of this rank.

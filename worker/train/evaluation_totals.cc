@@ -38,9 +38,11 @@ void Fill(absl::Span<const double> values, google::protobuf::RepeatedField<uint6
 
 bool IsNoLoss(const absl::Status& error) { return error.GetPayload(kNoLoss).has_value(); }
 
+bool CountsTopK(const models::Model& model) { return ClassesOf(model) > kTopK; }
+
 EvaluationTotals::EvaluationTotals(const models::Model& model, c10::Device device)
     : perplexity_(model.HasPerplexity()),
-      top_k_(ClassesOf(model) > kTopK ? kTopK : 0),
+      top_k_(CountsTopK(model) ? kTopK : 0),
       classes_(ClassesOf(model) <= kMostCountedClasses ? ClassesOf(model) : 0) {
   const auto options = at::TensorOptions().device(device);
   loss_ = at::zeros({1}, options.dtype(at::kDouble));

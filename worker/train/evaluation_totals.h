@@ -26,6 +26,8 @@ inline constexpr int64_t kTopK = 5;
 
 // True of the error that says that there is no loss term. All ranks have it, at the same point.
 bool IsNoLoss(const absl::Status& error);
+// Whether it is such a classifier, as far as its inputs and its loss tell.
+bool CountsTopK(const models::Model& model);
 
 // Threading: one thread.
 class EvaluationTotals {

@@ -23,6 +23,7 @@
 #include "worker/parallel/ddp/ddp.h"
 #include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
+#include "worker/train/improvement.h"
 #include "worker/train/input_plan.h"
 
 namespace muster::train {
@@ -90,6 +91,8 @@ struct FitStage {
   int64_t steps = 1;
   int64_t validate_every = 0;  // steps, or epochs where `epochs` is set; 0: never
   int64_t epochs = 0;          // above 0: in place of `steps`
+  int64_t limit_steps = 0;     // the stage has at most so many steps; 0: no limit
+  PassRules passes = {};       // what the passes of validate_every decide
 };
 struct ValidateStage {};
 struct TestStage {};
@@ -127,7 +130,9 @@ struct ExportConfig {
   bool overwrite = false;   // any file; otherwise only one that a job of the same name wrote
   std::string job_name;     // the job that will own the file
   int64_t every_steps = 0;  // also during training; 0: only when the job succeeds
-  bool averages = false;    // in place of the parameters
+  // The weights after the last step, those of the best checkpoint, or the averages.
+  enum class From { kLast, kBest, kAverages };
+  From from = From::kLast;
 };
 
 // An exponential moving average of the parameters (averages.h).

@@ -132,6 +132,7 @@ struct CheckpointWritten {
   // How long training waited, and how long it took until the files were durable.
   double stall_seconds = 0;
   double seconds = 0;
+  bool best = false;  // the best one of the job until now (keep_best)
 };
 struct CheckpointFailed {
   int64_t step = 0;

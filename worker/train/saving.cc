@@ -13,6 +13,8 @@ namespace muster::train {
 void Saving::ResumeFrom(const Checkpoints::Restored& restored) {
   newest_ = CheckpointWritten{
       .step = restored.point.step, .path = restored.path, .generation = restored.generation};
+  const auto& best = restored.point.steering.validations.best;
+  newest_->best = best.has_value() && best->step == newest_->step;
 }
 
 checkpoint::SavePoint Saving::Point() const {
@@ -27,20 +29,27 @@ checkpoint::SavePoint Saving::Point() const {
   return point;
 }
 
+bool Saving::IsBest(const checkpoint::SavePoint& point) const {
+  const auto& best = point.steering.validations.best;
+  return best.has_value() && best->step == point.step && best->generation == parts_.generation;
+}
+
 absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command) {
   const Clock::time_point begun = Clock::now();
   RETURN_IF_ERROR(parts_.background->Await());
   const int64_t step = parts_.session_state->step;
+  const checkpoint::SavePoint point = Point();
   // Commands that took effect at this step after that checkpoint are carried out again by a session
   // that starts from it.
-  if (newest_.has_value() && newest_->step == step) return std::nullopt;
+  const bool there = newest_.has_value() && newest_->step == step;
+  if (there && (newest_->best || !IsBest(point))) return std::nullopt;
   parts_.reports->Progress("saving a checkpoint");
   parallel::Strategy& strategy = parts_.strategy();
   RETURN_IF_ERROR(parts_.await_parameters());
   RETURN_IF_ERROR(parts_.finite->CheckBuffers(step));
   RETURN_IF_ERROR(strategy.VerifyParametersEqual(step));
   Contents contents{
-      .point = Point(), .state = parts_.state(), .records = {}, .command = command, .begun = begun};
+      .point = point, .state = parts_.state(), .records = {}, .command = command, .begun = begun};
   ASSIGN_OR_RETURN(contents.records, parts_.records(contents.state));
   return contents;
 }
@@ -73,7 +82,8 @@ absl::StatusOr<Saving::Saved> Saving::Take(const Contents& contents,
         .generation = parts_.generation,
         .bytes = saved.bytes,
         .stall_seconds = contents.stall_seconds > 0 ? contents.stall_seconds : seconds,
-        .seconds = seconds};
+        .seconds = seconds,
+        .best = IsBest(contents.point)};
     parts_.reports->Report(*newest_);
     return *newest_;
   }

@@ -61,10 +61,11 @@ class Saving {
   using Saved = absl::StatusOr<CheckpointWritten>;
   using Told = std::function<void(const Saved& saved)>;
 
-  // Both save a checkpoint unless there is one of this step. Collectives. The roll call before them
-  // has shown that the losses are finite on every rank. Errors: the communicator's; OUT_OF_RANGE: a
-  // parameter or buffer is not finite (that of a parameter may be the background's); UNAVAILABLE:
-  // the lease is over; DATA_LOSS: the ranks' parameters differ.
+  // Both save a checkpoint unless there is one of this step; if this step is the best one and that
+  // checkpoint, of an earlier session, does not say so, there is another one. Collectives. The roll
+  // call before them has shown that the losses are finite on every rank. Errors: the
+  // communicator's; OUT_OF_RANGE: a parameter or buffer is not finite (that of a parameter may be
+  // the background's); UNAVAILABLE: the lease is over; DATA_LOSS: the ranks' parameters differ.
 
   // Training continues after it. It waits until the files before are written, also for a checkpoint
   // of this step: only then all ranks know whether there is one, or another must be saved. It
@@ -95,6 +96,8 @@ class Saving {
   };
 
   checkpoint::SavePoint Point() const;
+  // Whether the checkpoint of this step by this session is the best one.
+  bool IsBest(const checkpoint::SavePoint& point) const;
   // After what was begun before has ended. Nothing: there is a checkpoint of this step.
   absl::StatusOr<std::optional<Contents>> Prepare(int64_t command);
   // A collective of the background: OUT_OF_RANGE on all ranks if a parameter of any rank is not

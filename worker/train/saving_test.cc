@@ -274,6 +274,33 @@ TEST_F(SavingTest, OneWaitsForTheOneBefore) {
   EXPECT_GE(events_.written_[0].seconds, events_.written_[0].stall_seconds);
 }
 
+// The best one is what its own manifest says.
+TEST_F(SavingTest, ACheckpointOfTheBestPassSaysSoAndOneOfAnEarlierSessionThatDoesNotIsNoneOfIt) {
+  std::string path;
+  On({}, [&](const Checkpoints::Restored&) {
+    path = Save()->path;
+    EXPECT_FALSE(events_.written_[0].best);
+  });
+  On({path}, [&](const Checkpoints::Restored& restored) {
+    saving_->ResumeFrom(restored);
+    EXPECT_EQ(Save()->path, path) << "there is one of this step";
+    session_state_.validations.best = {.step = 3, .generation = generation_, .value = 1};
+    const Saving::Saved best = Save();
+    EXPECT_NE(best->path, path);
+    EXPECT_TRUE(best->best);
+    EXPECT_EQ(SaveLast()->path, best->path);
+    path = best->path;
+  });
+  On({path}, [&](const Checkpoints::Restored& restored) {
+    EXPECT_EQ(restored.point.steering.validations, session_state_.validations);
+    saving_->ResumeFrom(restored);
+    EXPECT_EQ(Save()->path, path);
+    ++session_state_.step;
+    EXPECT_FALSE(Save()->best) << "the best one is of another step";
+  });
+  EXPECT_THAT(events_.written_, SizeIs(3));
+}
+
 TEST_F(SavingTest, WhereTrainingWaitsNothingIsCopied) {
   while_training_ = false;
   On({}, [&](const Checkpoints::Restored&) {

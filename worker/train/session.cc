@@ -37,9 +37,11 @@ absl::StatusOr<SessionEnd> SessionImpl::Run() {
 
 absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
   if (session_state_.validation_due) RETURN_IF_ERROR(ValidateDue());
-  for (const PlannedStage& stage :
+  for (const PlannedStage& remaining :
        RemainingStages(stages_, session_state_.step, parts_.stages_done)) {
     if (session_state_.stopped) break;
+    // Where a stage ended early, those after it begin sooner than was planned.
+    const PlannedStage stage = stages_[remaining.index];
     RETURN_IF_ERROR(RunStage(stage));
   }
   if (!session_state_.stopped) {
@@ -68,7 +70,7 @@ absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
                                         },
                                         [this](const ValidateStage&) {
                                           BeginStage("validate");
-                                          return RunOnce([this] { return Validate(); });
+                                          return RunOnce([this] { return Validate().status(); });
                                         },
                                         [this](const TestStage&) {
                                           BeginStage("test");
@@ -85,7 +87,7 @@ absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::Fit(const FitUntil& stage) {
+absl::Status SessionImpl::Fit(FitUntil stage) {
   ASSIGN_OR_RETURN(RollCallPlan plan, CallNow());
   while (session_state_.step < stage.end) {
     ASSIGN_OR_RETURN(const bool ran_out, RanOut(plan));
@@ -111,7 +113,7 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
     roll_call_.SetSeconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     RETURN_IF_ERROR(profile_.EndStep(session_state_.step));
-    ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage, plan));
+    ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(&stage, plan));
     if (session_state_.stopped) return absl::OkStatus();
     if (boundary_plan.has_value()) plan = *boundary_plan;
   }
@@ -129,16 +131,11 @@ absl::Status SessionImpl::Step(const RollCallPlan& plan) {
   return roll_call_.TakeIn(std::move(step), plan.inputs.samples);
 }
 
-absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage,
+absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(FitUntil* stage,
                                                                     const RollCallPlan& next) {
   RETURN_IF_ERROR(background_.failure());
-  const Due due = DueAfter(
-      session_state_.step, !next.inputs.ran_out.empty(),
-      {.stage = stage,
-       .checkpoints = has_checkpoints(),
-       .save_every = job_.checkpoint.has_value() ? job_.checkpoint->every_steps : 0,
-       .export_every = job_.weights_export.has_value() ? job_.weights_export->every_steps : 0,
-       .total_steps = TotalSteps(stages_)});
+  const bool ran_out = !next.inputs.ran_out.empty();
+  Due due = DueAfter(session_state_.step, ran_out, RulesOf(*stage));
   if (!due.any() && roll_call_.outcome() == StepOutcome::kApplied) return std::nullopt;
   // This call shows that training may continue from this step: its loss is finite on every rank, or
   // the step was skipped.
@@ -149,15 +146,30 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
     RETURN_IF_ERROR(commands_->EndHere());
     return plan;
   }
-  if (due.validate) RETURN_IF_ERROR(Validate());
+  bool best = false;
+  if (due.validate) {
+    ASSIGN_OR_RETURN(best, ValidateInFit(stage));
+    due = DueAfter(session_state_.step, ran_out, RulesOf(*stage));  // the stage may end here
+  }
   if (due.last_save) {
     ASSIGN_OR_RETURN(const Saving::Saved saved, SaveLast());
     final_save_ = saved.status();
+    if (best) BestSaved(final_save_);
+  } else if (best) {
+    RETURN_IF_ERROR(Save(/*command=*/0, [this](const auto& saved) { BestSaved(saved.status()); }));
   } else if (due.save) {
     RETURN_IF_ERROR(saving_->Save());
   }
   if (due.export_weights) RETURN_IF_ERROR(gathering_->Export(*job_.weights_export));
   return CallNow();
+}
+
+DueRules SessionImpl::RulesOf(const FitUntil& stage) const {
+  return {.stage = stage,
+          .checkpoints = has_checkpoints(),
+          .save_every = job_.checkpoint.has_value() ? job_.checkpoint->every_steps : 0,
+          .export_every = job_.weights_export.has_value() ? job_.weights_export->every_steps : 0,
+          .total_steps = TotalSteps(stages_)};
 }
 
 absl::StatusOr<RollCallPlan> SessionImpl::CallNow() {
@@ -212,6 +224,11 @@ absl::Status SessionImpl::Export() {
   reports_.Progress("exporting the weights");
   // An export during training has the same names.
   RETURN_IF_ERROR(background_.Await());
+  if (job_.weights_export->from == ExportConfig::From::kBest) {
+    ASSIGN_OR_RETURN(const std::string best, BestPath());
+    RETURN_IF_ERROR(export_->WriteStored(*model_, best));
+    return CallNow().status();
+  }
   RETURN_IF_ERROR(AwaitParameters());
   RETURN_IF_ERROR(ExportWeights());
   return CallNow().status();  // no rank ends before the weights have their final name
@@ -219,7 +236,9 @@ absl::Status SessionImpl::Export() {
 
 absl::Status SessionImpl::ExportWeights() {
   RETURN_IF_ERROR(finite_->Check(session_state_.step, strategy()));
-  if (!job_.weights_export->averages) return export_->Write(*model_, strategy());
+  if (job_.weights_export->from != ExportConfig::From::kAverages) {
+    return export_->Write(*model_, strategy());
+  }
   ASSIGN_OR_RETURN(const auto scope, passes_.WithAverages(training_.get()));
   RETURN_IF_ERROR(export_->Write(*model_, strategy()));
   return scope->End();

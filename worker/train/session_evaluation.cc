@@ -29,19 +29,19 @@ absl::Status SessionImpl::RunOnce(const std::function<absl::Status()>& work) {
 absl::Status SessionImpl::ValidateDue() {
   if (validate_data_.has_value()) {
     BeginStage("validate");
-    RETURN_IF_ERROR(RunOnce([this] { return Validate(); }));
+    RETURN_IF_ERROR(RunOnce([this] { return ValidateLeft(); }));
   }
   session_state_.validation_due = false;
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::Validate() {
+absl::StatusOr<v1::Evaluation> SessionImpl::Validate() {
   reports_.Progress("validating");
   v1::StepMetrics metrics;
   metrics.set_step(session_state_.step);
   ASSIGN_OR_RETURN(*metrics.mutable_validation(), EvaluateOn(validate_data_, "data.validate"));
   reports_.Report(metrics);
-  return absl::OkStatus();
+  return metrics.validation();
 }
 
 absl::Status SessionImpl::Test() {

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -40,7 +42,9 @@ class Outside : public CommandSource, public EventSink {
     if (!commands_.empty()) return commands_[number - 1];
     return {.number = number, .what = StopCommand()};
   }
+  bool Preempted() const override { return preempted_; }
   void Report(const Event& event) override {
+    if (watch_) watch_(event);
     std::lock_guard lock(mutex_);
     if (const auto* metrics = std::get_if<v1::StepMetrics>(&event)) {
       const int64_t step = metrics->step();
@@ -56,7 +60,10 @@ class Outside : public CommandSource, public EventSink {
     } else if (const auto* over = std::get_if<StageFinished>(&event)) {
       stages_done_ = {over->stages_done, over->step};
     } else if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
-      checkpoints_.insert(checkpoints_.begin(), written->path);
+      if (written->best) best_.push_back(written->path);
+      if (written->bytes > 0) checkpoints_.insert(checkpoints_.begin(), written->path);
+    } else if (const auto* notice = std::get_if<Notice>(&event)) {
+      notices_[notice->reason] = notice->message;
     } else if (const auto* bad = std::get_if<CheckpointBad>(&event)) {
       bad_.push_back(bad->path);
     } else if (const auto* found = std::get_if<CheckpointsFound>(&event)) {
@@ -72,11 +79,17 @@ class Outside : public CommandSource, public EventSink {
       notices_.push_back(*notice);
     }
   }
-  void Progress(int64_t, const char*, const char*) override {}
+  void Progress(int64_t step, const char*, const char* doing) override {
+    if (step + 1 == preempt_in_step_ && std::string(doing) == "training") preempted_ = true;
+  }
 
   // These commands are in the log from the start. They replace the stop command.
   void SetCommands(const std::vector<Command>& commands) { commands_ = commands; }
   void StopAfterStep(int64_t step) { stop_after_step_ = step; }
+  // The job must leave its nodes, from the middle of this step on.
+  void PreemptInStep(int64_t step) { preempt_in_step_ = step; }
+  // Sees each event first.
+  void Watch(const std::function<void(const Event&)>& watch) { watch_ = watch; }
   int64_t newest_step() const {
     std::lock_guard lock(mutex_);
     return losses_.empty() ? 0 : losses_.rbegin()->first;
@@ -87,6 +100,8 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> stages() const { return stages_; }  // as they began
   StagesDone stages_done() const { return stages_done_; }
   std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
+  std::vector<std::string> best() const { return best_; }                // as they were told
+  std::map<std::string, std::string> notices() const { return notices_; }
   std::vector<std::string> bad() const { return bad_; }
   std::vector<CheckpointsFound::One> found() const { return found_; }
   SessionStarted started() const { return started_; }
@@ -103,12 +118,17 @@ class Outside : public CommandSource, public EventSink {
  private:
   mutable std::mutex mutex_;
   int64_t stop_after_step_ = 0;
+  int64_t preempt_in_step_ = 0;
+  std::atomic<bool> preempted_ = false;
+  std::function<void(const Event&)> watch_;
   std::map<int64_t, double> losses_;
   std::map<int64_t, double> validations_;
   std::map<int64_t, v1::Evaluation> tests_;
   std::vector<std::string> stages_;
   StagesDone stages_done_;
   std::vector<std::string> checkpoints_;
+  std::vector<std::string> best_;
+  std::map<std::string, std::string> notices_;
   std::vector<std::string> bad_;
   std::vector<CheckpointsFound::One> found_;
   SessionStarted started_;
@@ -172,6 +192,8 @@ class SessionTest : public ::testing::Test {
     auto result = std::make_unique<Result>();
     result->outside.StopAfterStep(stop_after);
     result->outside.SetCommands(commands_);
+    result->outside.PreemptInStep(preempt_in_step_);
+    result->outside.Watch(watch_);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     for (int rank = 0; rank < world_size; ++rank) result->activities.emplace_back();
     RunRanks(
@@ -200,6 +222,8 @@ class SessionTest : public ::testing::Test {
   std::filesystem::path folder_;
   std::string job_instance_ = "this";
   std::vector<Command> commands_;
+  int64_t preempt_in_step_ = 0;
+  std::function<void(const Event&)> watch_;
   std::map<int, Job> jobs_;             // of single ranks, instead of the common one
   c10::DeviceType device_ = c10::kCPU;  // of the model
   SessionParts start_{};  // fields that all ranks share: retired checkpoints, where to start

@@ -1,10 +1,11 @@
 // A session composes its parts: session.cc goes through stages and steps, session_evaluation.cc and
-// session_predict.cc have the stages that do not train, session_requests.cc what is computed on
-// request, session_setup.cc builds everything, session_start.cc fills it from files. What the parts
-// do is in files of their own: trained_parameters.h (which parameters are trained),
-// trainability_changes.h, session_roll_call.h, commands.h, saving.h, gathering.h, background.h (what
-// is written while training continues), weights_export.h, stages.h (what follows a step),
-// session_state.h (the position and settings between two steps).
+// session_predict.cc have the stages that do not train, session_improvement.cc what validation
+// decides in fit stages, session_requests.cc what is computed on request, session_setup.cc builds
+// everything, session_start.cc fills it from files. What the parts do is in files of their own:
+// trained_parameters.h (which parameters are trained), trainability_changes.h, session_roll_call.h,
+// commands.h, saving.h, gathering.h, background.h (what is written while training continues),
+// weights_export.h, stages.h (what follows a step), session_state.h (the position and settings
+// between two steps).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
@@ -36,6 +37,7 @@
 #include "worker/train/evaluation_scope.h"
 #include "worker/train/finite.h"
 #include "worker/train/gathering.h"
+#include "worker/train/improvement.h"
 #include "worker/train/prediction_file.h"
 #include "worker/train/profile.h"
 #include "worker/train/rank_data.h"
@@ -108,12 +110,12 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<SessionEnd> RunStages();
   // From its begin, or from where the steps have come to, to its end.
   absl::Status RunStage(const PlannedStage& stage);
-  absl::Status Fit(const FitUntil& stage);
+  absl::Status Fit(FitUntil stage);
   absl::Status Step(const RollCallPlan& plan);
   // Does what follows a step. Returns the plan of the next step, or nothing if there was nothing to
-  // do.
-  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage,
-                                                         const RollCallPlan& next);
+  // do. The stage's end is this step if it ends early.
+  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(FitUntil* stage, const RollCallPlan& next);
+  DueRules RulesOf(const FitUntil& stage) const;
   // True if training must end before the step of this plan, because some rank has less input than
   // others and the job stops at the first such step. FAILED_PRECONDITION: training would end before
   // its first step.
@@ -129,12 +131,29 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status RunOnce(const std::function<absl::Status()>& work);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
-  absl::Status Validate();
+  absl::StatusOr<v1::Evaluation> Validate();
   absl::Status Test();
   absl::StatusOr<v1::Evaluation> EvaluateOn(const std::optional<RankData>& data, const char* name);
   // As train::Generate.
   absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
       const models::GenerationRequest& request);
+
+  // ---- What validation decides in fit stages (session_improvement.cc). Collectives.
+  // INVALID_ARGUMENT: a stage needs a metric that the model does not give.
+  absl::Status CheckMetrics() const;
+  // The plan of the stages, of which some may have ended early.
+  std::vector<PlannedStage> Plan(const std::vector<Stage>& stages) const;
+  // If the best checkpoint that the session knows is there, tells so; otherwise forgets it.
+  absl::Status FindBest();
+  // The pass of a fit stage after this step. If it ends the stage, `stage` and the plan say so.
+  // True if the checkpoint of this step becomes the best one, if it can be written.
+  absl::StatusOr<bool> ValidateInFit(FitUntil* stage);
+  // The pass that the previous session left to this one.
+  absl::Status ValidateLeft();
+  // Hears how the save of the best checkpoint ended.
+  void BestSaved(const absl::Status& saved);
+  // The directory of the best checkpoint. NOT_FOUND: there is none.
+  absl::StatusOr<std::string> BestPath() const;
 
   // ---- Stages `predict` (session_predict.cc). Collectives.
   // Checks that the remaining ones will be able to write their files, and reads their prompts.
@@ -284,6 +303,8 @@ class SessionImpl : public Session, private CommandEffects {
 
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;  // how the save at the end of training went
+  // The best checkpoint before the one that is being written.
+  std::optional<manifest::ValidationRecord::Best> former_best_;
 
   // Last: a task that runs uses what is above.
   Background background_;

@@ -120,6 +120,7 @@ absl::Status SessionImpl::Build() {
     ASSIGN_OR_RETURN(started_from, StartFromOther());
   }
   if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
+  RETURN_IF_ERROR(FindBest());
   RETURN_IF_ERROR(PreparePredictions());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
                                     .effects = this,
@@ -262,9 +263,11 @@ absl::Status SessionImpl::MakeSampler() {
 }
 
 absl::Status SessionImpl::PlanSteps() {
-  stages_ = PlanStages(job_.stages, trains() ? sampler_->steps_per_epoch() : 0);
+  RETURN_IF_ERROR(CheckMetrics());
+  stages_ = Plan(job_.stages);
   if (!CountsInEpochs(job_.stages)) return absl::OkStatus();
-  const int64_t total_steps = TotalSteps(stages_);
+  // Schedules end where they would without limits.
+  const int64_t total_steps = TotalSteps(Plan(WithoutLimits(job_.stages)));
   const v1::SpecProblems problems =
       jobspec::ValidateSteps(job_.spec, static_cast<uint64_t>(total_steps));
   if (problems.problems_size() > 0) {

@@ -30,6 +30,7 @@ bool HasAverages(const manifest::Manifest& manifest) {
 void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   const checkpoint::SavePoint& point = restored.point;
   session_state_.ResumeFrom(point);
+  stages_ = Plan(job_.stages);
   trained_->RestorePending(point.steering.pending);
   schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
 }

@@ -19,6 +19,7 @@ void SessionState::Describe(double jobs_rate, checkpoint::SavePoint* point) cons
   if (learning_rate != jobs_rate) point->steering.learning_rate = learning_rate;
   point->steering.applied.assign(applied.begin(), applied.end());
   point->steering.validation_due = validation_due;
+  point->steering.validations = validations;
 }
 
 void SessionState::ResumeFrom(const checkpoint::SavePoint& point) {
@@ -27,6 +28,7 @@ void SessionState::ResumeFrom(const checkpoint::SavePoint& point) {
   learning_rate = point.steering.learning_rate.value_or(learning_rate);
   applied.assign(point.steering.applied.begin(), point.steering.applied.end());
   validation_due = point.steering.validation_due;
+  validations = point.steering.validations;
 }
 
 }  // namespace muster::train

@@ -8,6 +8,7 @@
 #include <deque>
 #include <utility>
 
+#include "common/manifest/validation_record.h"
 #include "worker/checkpoint/saver.h"
 #include "worker/data/sampler.h"
 
@@ -21,6 +22,9 @@ struct SessionState {
   // A validation pass must follow this step and has not run: the session that continues from here
   // runs it.
   bool validation_due = false;
+  // If the best checkpoint is being written in the background, the thread that writes it may change
+  // this: await that first.
+  manifest::ValidationRecord validations;
 
   // ---- Changed by commands.
   double learning_rate = 0;  // what the job's schedule scales

@@ -12,6 +12,8 @@ SessionState Some() {
   state.learning_rate = 0.5;
   state.validation_due = true;
   state.applied = {{1, 3}, {2, 7}};
+  state.validations.best = {.step = 6, .generation = 2, .value = 0.25};
+  state.validations.ended = {{0, 4}};
   return state;
 }
 
@@ -26,6 +28,7 @@ TEST(SessionState, ResumesFromACheckpoint) {
   EXPECT_EQ(other.learning_rate, 0.5);
   EXPECT_TRUE(other.validation_due);
   EXPECT_EQ(other.applied, Some().applied);
+  EXPECT_EQ(other.validations, Some().validations);
 }
 
 TEST(SessionState, TheJobFilesLearningRateIsNotInTheCheckpoint) {

@@ -19,7 +19,8 @@ bool CountsInEpochs(const std::vector<Stage>& stages) {
   });
 }
 
-std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch) {
+std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch,
+                                     const std::vector<std::pair<int64_t, int64_t>>& ended) {
   std::vector<PlannedStage> planned;
   int64_t begin = 0;
   for (const Stage& stage : stages) {
@@ -30,14 +31,38 @@ std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t s
                             // The steps of the unit in which the stage counts.
                             const int64_t unit = fit.epochs > 0 ? steps_per_epoch : 1;
                             const int64_t units = fit.epochs > 0 ? fit.epochs : fit.steps;
-                            const int64_t end = begin + units * unit;
-                            added.what = FitUntil{end, fit.validate_every * unit, begin};
+                            int64_t steps = units * unit;
+                            if (fit.limit_steps > 0) steps = std::min(steps, fit.limit_steps);
+                            int64_t end = begin + steps;
+                            for (const auto& [index, step] : ended) {
+                              if (index == added.index) end = std::clamp(step, begin, end);
+                            }
+                            added.what = FitUntil{.end = end,
+                                                  .validate_every = fit.validate_every * unit,
+                                                  .begin = begin,
+                                                  .stage = added.index,
+                                                  .passes = fit.passes};
                             begin = end;
                           },
                           [&](const auto& other) { added.what = other; }},
                stage);
   }
   return planned;
+}
+
+std::vector<Stage> WithoutLimits(std::vector<Stage> stages) {
+  for (Stage& stage : stages) {
+    if (auto* fit = std::get_if<FitStage>(&stage)) fit->limit_steps = 0;
+  }
+  return stages;
+}
+
+std::optional<FitUntil> FitOfStep(const std::vector<PlannedStage>& stages, int64_t step) {
+  for (const PlannedStage& stage : stages) {
+    const auto* fit = std::get_if<FitUntil>(&stage.what);
+    if (fit != nullptr && fit->begin < step && step <= fit->end) return *fit;
+  }
+  return std::nullopt;
 }
 
 int64_t TotalSteps(const std::vector<PlannedStage>& stages) {

@@ -9,6 +9,8 @@
 #define MUSTER_WORKER_TRAIN_STAGES_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,6 +22,8 @@ struct FitUntil {
   int64_t end = 0;  // optimizer steps done when the stage is over, counted over the whole job
   int64_t validate_every = 0;
   int64_t begin = 0;  // optimizer steps done when the stage began
+  int64_t stage = 0;  // its index in the job's list
+  PassRules passes = {};
 };
 
 struct PlannedStage {
@@ -36,8 +40,16 @@ bool AnyFit(const std::vector<Stage>& stages);
 bool CountsInEpochs(const std::vector<Stage>& stages);
 
 // `steps_per_epoch`: optimizer steps of one epoch of data.train; used only where a stage counts in
-// epochs.
-std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch);
+// epochs. `ended`: the fit stages that ended early, each with the steps done at its end
+// (ValidationRecord::ended); those after it begin there.
+std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch,
+                                     const std::vector<std::pair<int64_t, int64_t>>& ended = {});
+
+// The same stages with all of their steps (FitStage::limit_steps).
+std::vector<Stage> WithoutLimits(std::vector<Stage> stages);
+
+// The fit stage of which this was a step, the first one of the job being 1. Absent: there is none.
+std::optional<FitUntil> FitOfStep(const std::vector<PlannedStage>& stages, int64_t step);
 
 // Optimizer steps of all fit stages together.
 int64_t TotalSteps(const std::vector<PlannedStage>& stages);

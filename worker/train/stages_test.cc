@@ -65,6 +65,36 @@ TEST(PlanStages, AnEpochIsAsManyStepsAsTheDataGive) {
   EXPECT_EQ(TotalSteps(planned), 28);
 }
 
+TEST(PlanStages, AStageThatEndedEarlyIsThereToItsEndAndTheOthersFollow) {
+  const std::vector<Stage> stages = {FitStage{10, 2}, TestStage{}, FitStage{8, 2}, TestStage{}};
+  const auto planned = PlanStages(stages, 0, {{0, 4}});
+  EXPECT_EQ(Print(planned), "fit 0-4, test, fit 4-12, test");
+  EXPECT_EQ(planned[3].begin, 12);
+  EXPECT_EQ(Print(PlanStages(stages, 0, {{0, 4}, {2, 6}})), "fit 0-4, test, fit 4-6, test");
+  EXPECT_EQ(Print(RemainingStages(planned, 4)), "test, fit 4-12, test");
+  // Data that changed may have made the stage shorter.
+  EXPECT_EQ(Print(PlanStages({FitStage{3, 0}, FitStage{2, 0}}, 0, {{0, 4}})), "fit 0-3, fit 3-5");
+}
+
+TEST(PlanStages, ALimitIsInSteps) {
+  const std::vector<Stage> stages = {
+      FitStage{.steps = 10, .limit_steps = 4}, FitStage{.steps = 3, .limit_steps = 4},
+      FitStage{.steps = 0, .validate_every = 1, .epochs = 2, .limit_steps = 9}};
+  const auto planned = PlanStages(stages, 7);
+  EXPECT_EQ(Print(planned), "fit 0-4, fit 4-7, fit 7-16");
+  EXPECT_EQ(std::get<FitUntil>(planned[2].what).validate_every, 7);
+  EXPECT_EQ(Print(PlanStages(WithoutLimits(stages), 7)), "fit 0-10, fit 10-13, fit 13-27");
+}
+
+TEST(FitOfStep, IsTheOneThatDidTheStep) {
+  const auto stages = PlanStages({FitStage{3, 0}, TestStage{}, FitStage{2, 0}}, 0);
+  EXPECT_FALSE(FitOfStep(stages, 0).has_value());
+  EXPECT_EQ(FitOfStep(stages, 1)->stage, 0);
+  EXPECT_EQ(FitOfStep(stages, 3)->stage, 0) << "the last one of the stage";
+  EXPECT_EQ(FitOfStep(stages, 4)->stage, 2);
+  EXPECT_FALSE(FitOfStep(stages, 6).has_value());
+}
+
 TEST(TotalSteps, CountsFitStagesOnly) {
   EXPECT_EQ(TotalSteps(PlanStages({FitStage{10, 0}, TestStage{}, FitStage{5, 0}}, 0)), 15);
   EXPECT_EQ(TotalSteps(PlanStages({ValidateStage{}}, 0)), 0);

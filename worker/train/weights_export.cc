@@ -12,6 +12,7 @@
 #include "common/exports/temporary.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
+#include "common/manifest/tensor_reader.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/weights.h"
@@ -141,8 +142,27 @@ void WeightsExport::RemoveOlder() const {
 }
 
 absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy* strategy) const {
+  return WriteAnd(model, [&] { return WriteTemporary(model, strategy); });
+}
+
+absl::Status WeightsExport::WriteStored(const models::Model& model,
+                                        const std::string& directory) const {
+  const auto write = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(manifest::TensorReader reader, manifest::TensorReader::Open(directory));
+    return checkpoint::WriteStoredWeights(
+        Temporary(), model.Parameters(), model.Buffers(),
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job), "param", &reader);
+  };
+  return WriteAnd(model, [&] {
+    const absl::Status mine = parts_.reports->leader() ? write() : absl::OkStatus();
+    return ShareRank0Result(mine, "export written");
+  });
+}
+
+absl::Status WeightsExport::WriteAnd(const models::Model& model,
+                                     const WriteFile& write_file) const {
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const Rank0Result written, WriteTemporary(model, strategy));
+    ASSIGN_OR_RETURN(const Rank0Result written, write_file());
     if (written.status.ok()) break;
     if (!parts_.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
       return Failed(written.status);

@@ -4,7 +4,9 @@
 #ifndef MUSTER_WORKER_TRAIN_WEIGHTS_EXPORT_H_
 #define MUSTER_WORKER_TRAIN_WEIGHTS_EXPORT_H_
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,15 +48,23 @@ class WeightsExport {
   // communicator's; UNAVAILABLE: the lease is over.
   absl::Status Write(const models::Model& model, parallel::Strategy* strategy) const;
 
+  // The same with the weights of a checkpoint of this model, which rank 0 reads; `directory` counts
+  // on rank 0 only.
+  absl::Status WriteStored(const models::Model& model, const std::string& directory) const;
+
  private:
   // The result of rank 0's part of the work, as all ranks know it. It has its own type, because
   // absl::StatusOr<absl::Status> could not distinguish it from an error of the communicator.
   struct Rank0Result {
     absl::Status status;
   };
+  // Writes the weights under their temporary name; a collective.
+  using WriteFile = std::function<absl::StatusOr<Rank0Result>()>;
+  // The whole export, with `write_file` for its file.
+  absl::Status WriteAnd(const models::Model& model, const WriteFile& write_file) const;
   // A collective; `mine` counts on rank 0 only.
   absl::StatusOr<Rank0Result> ShareRank0Result(const absl::Status& mine, const char* what) const;
-  // Writes the weights under their temporary name; a collective.
+  // WriteFile with the parameters that `strategy` holds.
   absl::StatusOr<Rank0Result> WriteTemporary(const models::Model& model,
                                              parallel::Strategy* strategy) const;
   // Waits until the weights may get their final name; a collective.
