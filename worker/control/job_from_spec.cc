@@ -420,7 +420,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
                           .overwrite = spec.export_().overwrite(),
                           .job_name = spec.name(),
                           .every_steps = spec.export_().every_steps(),
-                           .from = FromOf(spec.export_().from())};
+                          .from = FromOf(spec.export_().from())};
   }
   if (spec.has_ema()) {
     job.averages = {.decay = spec.ema().decay(),

@@ -50,8 +50,10 @@ class AveragesSessionTest : public SessionTest {
     Job job = SmallJob();
     job.strategy = strategy;
     job.averages = AverageConfig{.decay = 0.9, .every = every};
-    job.weights_export =
-        ExportConfig{.path = Out(), .overwrite = true, .job_name = "averages", .averages = true};
+    job.weights_export = ExportConfig{.path = Out(),
+                                      .overwrite = true,
+                                      .job_name = "averages",
+                                      .from = ExportConfig::From::kAverages};
     return job;
   }
   std::string Out() const { return folder_ / "out.safetensors"; }

@@ -243,6 +243,28 @@ TEST_F(ImprovementTest, TheBestCheckpointsAreThoseOfALoopAndTheExportIsThatOfARu
   }
 }
 
+TEST_F(ImprovementTest, WhereAveragesAreJudgedThoseOfTheBestCheckpointAreExported) {
+  Job job = Validating(Strategies()[2], 3);
+  job.averages = AverageConfig{.decay = 0.5, .evaluate = true};
+  std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
+  job.checkpoint = Every(0);
+  job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
+  const auto steps = BestSteps(Good(job)->outside.validations(), true);
+  const std::string exported = Exported();
+  ASSERT_LT(steps.back(), kSteps);
+
+  Clear();
+  job.stages = {FitStage{steps.back(), 0}};
+  job.weights_export->from = ExportConfig::From::kAverages;
+  Good(job);
+  EXPECT_EQ(exported, Exported());
+
+  Clear();
+  job.weights_export->from = ExportConfig::From::kLast;
+  Good(job);
+  EXPECT_NE(exported, Exported());
+}
+
 TEST_F(ImprovementTest, ABestCheckpointThatCannotBeWrittenLeavesTheOneBefore) {
   Job job = Validating(Strategies().front());
   job.stages = {FitStage{10, 4}};

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/state.h"
 #include "worker/device/event.h"
 #include "worker/train/failure.h"
 #include "worker/train/guarded.h"
@@ -226,7 +227,10 @@ absl::Status SessionImpl::Export() {
   RETURN_IF_ERROR(background_.Await());
   if (job_.weights_export->from == ExportConfig::From::kBest) {
     ASSIGN_OR_RETURN(const std::string best, BestPath());
-    RETURN_IF_ERROR(export_->WriteStored(*model_, best));
+    // The values that were judged.
+    const bool averages = job_.averages.has_value() && job_.averages->evaluate;
+    RETURN_IF_ERROR(
+        export_->WriteStored(*model_, best, averages ? checkpoint::kAverageSlot : "param"));
     return CallNow().status();
   }
   RETURN_IF_ERROR(AwaitParameters());

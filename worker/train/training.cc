@@ -38,8 +38,8 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
 namespace {
 
 bool UsesAveragesAfterTraining(const Job& job) {
-  const bool exports = job.weights_export.has_value() &&
-                       job.weights_export->from == ExportConfig::From::kAverages;
+  const bool exports =
+      job.weights_export.has_value() && job.weights_export->from == ExportConfig::From::kAverages;
   return exports || (job.averages.has_value() && job.averages->evaluate);
 }
 

@@ -145,13 +145,13 @@ absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy
   return WriteAnd(model, [&] { return WriteTemporary(model, strategy); });
 }
 
-absl::Status WeightsExport::WriteStored(const models::Model& model,
-                                        const std::string& directory) const {
+absl::Status WeightsExport::WriteStored(const models::Model& model, const std::string& directory,
+                                        const std::string& slot) const {
   const auto write = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(manifest::TensorReader reader, manifest::TensorReader::Open(directory));
     return checkpoint::WriteStoredWeights(
         Temporary(), model.Parameters(), model.Buffers(),
-        exports::MetadataOf(parts_.config.job_name, parts_.identity.job), "param", &reader);
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job), slot, &reader);
   };
   return WriteAnd(model, [&] {
     const absl::Status mine = parts_.reports->leader() ? write() : absl::OkStatus();

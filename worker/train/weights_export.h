@@ -48,9 +48,10 @@ class WeightsExport {
   // communicator's; UNAVAILABLE: the lease is over.
   absl::Status Write(const models::Model& model, parallel::Strategy* strategy) const;
 
-  // The same with the weights of a checkpoint of this model, which rank 0 reads; `directory` counts
-  // on rank 0 only.
-  absl::Status WriteStored(const models::Model& model, const std::string& directory) const;
+  // The same with the values that a checkpoint of this model has of its parameters in `slot`; rank 0
+  // reads it, and `directory` counts there only.
+  absl::Status WriteStored(const models::Model& model, const std::string& directory,
+                           const std::string& slot) const;
 
  private:
   // The result of rank 0's part of the work, as all ranks know it. It has its own type, because
