@@ -131,7 +131,7 @@ TEST_F(ImprovementTest, AStageEndsWhereALoopOverTheLossesEndsItAndTheNextStagesR
     EXPECT_EQ(run->ends[0]->step, end + 5);
     EXPECT_EQ(run->ends[0]->ended_early, "") << "nothing is missing";
     EXPECT_EQ(NamesOf(run->outside.checkpoints()), Names({end + 5, end})) << "at each stage's end";
-    EXPECT_THAT(run->outside.notices().at("EARLY_STOPPED"),
+    EXPECT_THAT(run->outside.notice_messages().at("EARLY_STOPPED"),
                 HasSubstr("stages[0].fit ends after step " + std::to_string(end) +
                           " instead of 12: the validation loss has not improved by more than"));
   }
@@ -309,7 +309,7 @@ TEST_F(ImprovementTest, ABestCheckpointThatIsGoneIsForgotten) {
   ASSERT_NE(best, newest);
   std::filesystem::remove_all(best);
   const auto after = Good(job, 2, {newest});
-  EXPECT_THAT(after->outside.notices().at("BEST_CHECKPOINT_LOST"), HasSubstr(best));
+  EXPECT_THAT(after->outside.notice_messages().at("BEST_CHECKPOINT_LOST"), HasSubstr(best));
   ASSERT_FALSE(after->outside.best().empty());
   const int64_t next = after->outside.validations().begin()->first;
   EXPECT_EQ(NamesOf(after->outside.best()).front(), Names({next}, 2)[0]) << "the next pass";
@@ -324,7 +324,7 @@ TEST_F(ImprovementTest, ASessionTellsTheBestCheckpointThatItStartsWith) {
   const auto after = Good(job, 2, {before->outside.checkpoints().front()});
   ASSERT_FALSE(after->outside.best().empty());
   EXPECT_EQ(after->outside.best().front(), before->outside.best().back());
-  EXPECT_THAT(after->outside.notices(), IsEmpty());
+  EXPECT_THAT(after->outside.notice_messages(), IsEmpty());
 }
 
 TEST_F(ImprovementTest, WithoutABestCheckpointTheExportFailsAndNothingIsLost) {

@@ -62,8 +62,6 @@ class Outside : public CommandSource, public EventSink {
     } else if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
       if (written->best) best_.push_back(written->path);
       if (written->bytes > 0) checkpoints_.insert(checkpoints_.begin(), written->path);
-    } else if (const auto* notice = std::get_if<Notice>(&event)) {
-      notices_[notice->reason] = notice->message;
     } else if (const auto* bad = std::get_if<CheckpointBad>(&event)) {
       bad_.push_back(bad->path);
     } else if (const auto* found = std::get_if<CheckpointsFound>(&event)) {
@@ -101,7 +99,12 @@ class Outside : public CommandSource, public EventSink {
   StagesDone stages_done() const { return stages_done_; }
   std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
   std::vector<std::string> best() const { return best_; }                // as they were told
-  std::map<std::string, std::string> notices() const { return notices_; }
+  // By reason.
+  std::map<std::string, std::string> notice_messages() const {
+    std::map<std::string, std::string> messages;
+    for (const Notice& notice : notices_) messages[notice.reason] = notice.message;
+    return messages;
+  }
   std::vector<std::string> bad() const { return bad_; }
   std::vector<CheckpointsFound::One> found() const { return found_; }
   SessionStarted started() const { return started_; }
@@ -128,7 +131,6 @@ class Outside : public CommandSource, public EventSink {
   StagesDone stages_done_;
   std::vector<std::string> checkpoints_;
   std::vector<std::string> best_;
-  std::map<std::string, std::string> notices_;
   std::vector<std::string> bad_;
   std::vector<CheckpointsFound::One> found_;
   SessionStarted started_;
