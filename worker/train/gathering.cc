@@ -121,9 +121,10 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
 
 absl::Status Gathering::Export(const ExportConfig& config) {
   RETURN_IF_ERROR(parts_.await_weights());
-  Task task{.what = "exporting the weights",
-            .path = config.path,
-            .part = config.averages ? checkpoint::AveragedWeights : Weights};
+  Task task{
+      .what = "exporting the weights",
+      .path = config.path,
+      .part = config.from == ExportConfig::From::kAverages ? checkpoint::AveragedWeights : Weights};
   task.output = [config, job = parts_.identity.job](const std::string& temporary,
                                                     const checkpoint::State& state,
                                                     const checkpoint::ModelRecords& records) {
