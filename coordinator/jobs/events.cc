@@ -9,6 +9,8 @@ namespace muster::jobs {
 namespace {
 
 constexpr char kPredictionsWritten[] = "PREDICTIONS_WRITTEN";
+constexpr char kEarlyStopped[] = "EARLY_STOPPED";
+constexpr char kBestCheckpointLost[] = "BEST_CHECKPOINT_LOST";
 
 }  // namespace
 
@@ -43,11 +45,13 @@ void TakeNotice(Job* job, const std::string& reason, const std::string& message,
   if (!is_code) return;
   const std::string cut = message.substr(0, kLongestMessage);
   const std::string text = cut.substr(0, ValidUtf8Prefix(cut));
-  // The names of two files may differ in a number only.
-  const bool of_a_file = reason == kPredictionsWritten;
+  // These are told once for each file, stage or checkpoint, whose names and numbers are all that
+  // distinguishes them.
+  const bool of_one_thing =
+      reason == kPredictionsWritten || reason == kEarlyStopped || reason == kBestCheckpointLost;
   for (const JobEvent& event : job->events) {
     if (event.reason != reason) continue;
-    if (of_a_file ? event.message == text : SameButForNumbers(event.message, text)) return;
+    if (of_one_thing ? event.message == text : SameButForNumbers(event.message, text)) return;
   }
   AddEvent(job, now, reason, text, step);
 }

@@ -48,6 +48,15 @@ TEST(Events, EachFileOfPredictionsIsAdded) {
   EXPECT_EQ(job.events.size(), 2);
 }
 
+TEST(Events, EachStageThatEndsEarlyIsAdded) {
+  Job job;
+  for (const char* message : {"stages[0].fit ends after step 4", "stages[2].fit ends after step 9",
+                              "stages[2].fit ends after step 9"}) {
+    TakeNotice(&job, "EARLY_STOPPED", message, 1, absl::UnixEpoch());
+  }
+  EXPECT_EQ(job.events.size(), 2);
+}
+
 TEST(Events, WhatAWorkerSaysIsAddedOnce) {
   Job job;
   const absl::Time now = absl::UnixEpoch();

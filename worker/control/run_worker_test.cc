@@ -193,10 +193,13 @@ TEST_F(RunWorkerTest, HeartbeatsTellOfTheCollectivesAndThatTheSessionMoves) {
 // As soon as the coordinator hears of a consequence it ends all workers, also the one that knows
 // the cause.
 TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
-  coordinator_.welcome(0) = Welcome(2);
-  coordinator_.welcome(1) = Welcome(2);
-  // Of one rank alone.
-  coordinator_.welcome(1).mutable_spec()->mutable_model()->set_weights("/no/such/weights");
+  v1::WorkerWelcome welcome = Welcome(2);
+  v1::DataSet& train = *welcome.mutable_spec()->mutable_data()->mutable_train();
+  train.mutable_tokens()->clear_path();
+  train.add_per_rank(data_);
+  train.add_per_rank("/no/such/train.bin");
+  coordinator_.welcome(0) = welcome;
+  coordinator_.welcome(1) = welcome;
   std::thread other([this] { EXPECT_FALSE(Run(1).ok()); });
   EXPECT_FALSE(Run(0).ok());
   other.join();
@@ -205,11 +208,11 @@ TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
   EXPECT_EQ(cause_rank, 1u);
   EXPECT_TRUE(cause.permanent());
   EXPECT_FALSE(cause.consequence());
-  EXPECT_THAT(cause.reason(), HasSubstr("/no/such/weights"));
+  EXPECT_THAT(cause.reason(), HasSubstr("/no/such/train.bin"));
   const auto& [rank, consequence] = coordinator_.failures()[1];
   EXPECT_EQ(rank, 0u);
   EXPECT_TRUE(consequence.consequence());
-  EXPECT_THAT(consequence.reason(), HasSubstr("rank 1"));
+  EXPECT_THAT(consequence.reason(), HasSubstr("rank 1: data.train"));
 }
 
 TEST_F(RunWorkerTest, AHostThatCannotHostTheStoreIsTheCause) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,6 +15,9 @@
 
 namespace muster::train {
 namespace {
+
+// Marks an error.
+constexpr char kAgreed[] = "muster/agreed";
 
 // An error as text: its code and its message; empty for OK.
 std::string TextOf(const absl::Status& status) {
@@ -37,8 +41,8 @@ absl::Status AgreedStatus(const absl::Status& mine, const char* what,
                    checkpoint::GatherTexts(communicator, TextOf(mine), what, 0));
   const bool same = std::all_of(texts.begin(), texts.end(),
                                 [&](const std::string& text) { return text == texts.front(); });
-  if (same) return StatusIn(texts.front());
-  absl::StatusCode code = absl::StatusCode::kOk;
+  if (same) return MarkAgreed(StatusIn(texts.front()));
+  absl::StatusCode code = mine.code();
   Problems problems;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     const absl::Status status = StatusIn(texts[rank]);
@@ -46,7 +50,30 @@ absl::Status AgreedStatus(const absl::Status& mine, const char* what,
     if (code == absl::StatusCode::kOk) code = status.code();
     problems.Add(absl::StrCat("rank ", rank, ": ", Message(status)));
   }
-  return absl::Status(code, problems.Text());
+  const absl::Status agreed(code, problems.Text());
+  return MarkAgreed(mine.ok() ? ErrorOfOthers(agreed) : agreed);
+}
+
+absl::Status ErrorOfOthers(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kDataLoss:
+      return error;
+    default:
+      return absl::AbortedError(Message(error));
+  }
+}
+
+bool IsAgreed(const absl::Status& error) { return error.GetPayload(kAgreed).has_value(); }
+
+absl::Status MarkAgreed(absl::Status error) {
+  if (!error.ok()) error.SetPayload(kAgreed, absl::Cord());
+  return error;
 }
 
 }  // namespace muster::train

@@ -21,20 +21,37 @@ std::vector<absl::Status> Agreed(const std::vector<absl::Status>& of_ranks) {
 }
 
 void ExpectOnAll(const std::vector<absl::Status>& agreed, const absl::Status& expected) {
-  for (const absl::Status& status : agreed) EXPECT_EQ(status, expected);
+  for (const absl::Status& status : agreed) {
+    EXPECT_EQ(status.code(), expected.code());
+    EXPECT_EQ(status.message(), expected.message());
+    EXPECT_EQ(IsAgreed(status), !expected.ok());
+  }
 }
 
 TEST(AgreedStatus, IsOkIfAllAre) { ExpectOnAll(Agreed({{}, {}, {}}), absl::OkStatus()); }
 
 TEST(AgreedStatus, AnErrorOfOneRankIsThatOfAll) {
   const std::string path(3000, 'p');  // errors are not cut
-  ExpectOnAll(Agreed({{}, {}, absl::NotFoundError(path + ": no such file"), {}}),
-              absl::NotFoundError("rank 2: " + path + ": no such file"));
+  ExpectOnAll(Agreed({{}, {}, absl::DataLossError(path + ": is damaged"), {}}),
+              absl::DataLossError("rank 2: " + path + ": is damaged"));
 }
 
-TEST(AgreedStatus, DifferentErrorsAreNamedByRankWithTheCodeOfTheFirst) {
-  ExpectOnAll(Agreed({{}, absl::DataLossError("b"), absl::NotFoundError("c")}),
-              absl::DataLossError("rank 1: b; rank 2: c"));
+TEST(AgreedStatus, WhatMayBeANodesFaultIsTheErrorOfItsRanksAndAConsequenceOnTheOthers) {
+  for (const absl::Status& fault :
+       {absl::NotFoundError("x"), absl::PermissionDeniedError("x"), absl::InternalError("x")}) {
+    const auto agreed = Agreed({{}, fault, {}});
+    EXPECT_EQ(agreed[1].code(), fault.code());
+    for (const int rank : {0, 2}) EXPECT_EQ(agreed[rank].code(), absl::StatusCode::kAborted);
+    for (const absl::Status& status : agreed) EXPECT_EQ(status.message(), "rank 1: x");
+  }
+}
+
+TEST(AgreedStatus, DifferentErrorsAreNamedByRank) {
+  const auto agreed = Agreed({{}, absl::DataLossError("b"), absl::NotFoundError("c")});
+  for (const absl::Status& status : agreed) EXPECT_EQ(status.message(), "rank 1: b; rank 2: c");
+  EXPECT_EQ(agreed[0].code(), absl::StatusCode::kDataLoss) << "as the first rank with an error";
+  EXPECT_EQ(agreed[1].code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(agreed[2].code(), absl::StatusCode::kNotFound);
   const absl::Status same = absl::DataLossError("a");
   ExpectOnAll(Agreed({same, same, same, same, {}}),
               absl::DataLossError("rank 0: a; rank 1: a; rank 2: a; and 1 more"));

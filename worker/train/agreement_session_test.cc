@@ -53,7 +53,7 @@ std::vector<Path> AllPaths() {
 std::string NameOf(const Path& path) {
   std::string name;
   for (const FieldDescriptor* field : path) {
-    name += (name.empty() ? "" : ".") + jobspec::NameOf(*field);
+    name = jobspec::PathOf(name, *field);
     if (field->is_map()) {
       name += "[\"key\"]";
     } else if (field->is_repeated()) {

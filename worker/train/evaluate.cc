@@ -6,6 +6,7 @@
 #include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/memory/memory_scope.h"
+#include "worker/train/agreed_status.h"
 #include "worker/train/evaluation_totals.h"
 #include "worker/train/numbered.h"
 #include "worker/train/read_ahead.h"
@@ -20,27 +21,33 @@ absl::StatusOr<v1::Evaluation> Evaluate(const EvaluationPass& pass) {
       pass.source->Evaluation(pass.communicator->world_size(), pass.per_rank);
   ReadAhead reader(pass.source->dataset.get(), pass.device);
   EvaluationTotals totals(*pass.model, pass.device);
+  absl::Status unread;  // the first error of this rank's samples
   for (int64_t round = 0; round < plan.rounds(); ++round) {
     const auto indices = plan.Samples(rank, round);
-    const bool idle = indices.empty();
+    // A rank that cannot read its samples takes part until the ranks have agreed on the error.
+    const bool idle = indices.empty() || !unread.ok();
     if (idle && !pass.context->collective()) continue;
     const memory::MemoryScope scope(memory::Purpose::kActivations);
     data::Batch batch;
-    if (idle) {  // only for the collectives of the other ranks
-      batch = reader.Blank(1);
-    } else {
+    if (!idle) {
       auto read = reader.Read(indices);
-      if (!read.ok()) {
-        return Annotate(read.status(),
-                        absl::StrCat("rank ", rank, ", ", SamplesOf(pass.data, indices)));
+      if (read.ok()) {
+        batch = *std::move(read);
+        if (round + 1 < plan.rounds()) reader.Begin(plan.Samples(rank, round + 1));
+      } else {
+        unread = Annotate(read.status(), SamplesOf(pass.data, indices));
       }
-      batch = *std::move(read);
-      if (round + 1 < plan.rounds()) reader.Begin(plan.Samples(rank, round + 1));
+    }
+    const bool counts = !idle && unread.ok();
+    if (!counts) {  // only for the collectives of the other ranks
+      if (!pass.context->collective()) continue;
+      batch = reader.Blank(1);
     }
     const models::LossOutput loss = pass.model->Loss(batch, *pass.context);
     activity::Moved();
-    if (!idle) totals.Add(loss, static_cast<int64_t>(indices.size()));
+    if (counts) totals.Add(loss, static_cast<int64_t>(indices.size()));
   }
+  RETURN_IF_ERROR(AgreedStatus(unread, "the samples of a pass", *pass.communicator));
   return totals.Reduce(pass.data, pass.step, *pass.communicator);
 }
 

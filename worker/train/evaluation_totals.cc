@@ -6,12 +6,12 @@
 #include <cmath>
 #include <vector>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
 #include "worker/device/memory.h"
+#include "worker/train/agreed_status.h"
 
 namespace muster::train {
 namespace {
@@ -26,17 +26,12 @@ int64_t ClassesOf(const models::Model& model) {
 // The totals of all ranks, in the order in which Reduce sends them.
 enum Total { kLoss, kTerms, kSamples, kWithLogits, kTold, kCorrect, kInTop, kTotals };
 
-// Marks an error.
-constexpr char kNoLoss[] = "muster/no-loss";
-
 void Fill(absl::Span<const double> values, google::protobuf::RepeatedField<uint64_t>* out) {
   out->Reserve(static_cast<int>(values.size()));
   for (const double value : values) out->Add(static_cast<uint64_t>(value));
 }
 
 }  // namespace
-
-bool IsNoLoss(const absl::Status& error) { return error.GetPayload(kNoLoss).has_value(); }
 
 bool CountsTopK(const models::Model& model) { return ClassesOf(model) > kTopK; }
 
@@ -99,11 +94,9 @@ absl::StatusOr<v1::Evaluation> EvaluationTotals::Reduce(const char* data, int64_
   const auto values = device::HostValues<double>(totals);
   const double terms = values[kTerms];
   if (terms == 0) {
-    absl::Status no_loss = absl::InvalidArgumentError(
-        absl::StrCat(data, ": every target of the ", static_cast<int64_t>(values[kSamples]),
-                     " samples is ignored (loss.cross_entropy.ignore_index), so there is no loss"));
-    no_loss.SetPayload(kNoLoss, absl::Cord());
-    return no_loss;
+    return MarkAgreed(absl::InvalidArgumentError(absl::StrCat(
+        data, ": every target of the ", static_cast<int64_t>(values[kSamples]),
+        " samples is ignored (loss.cross_entropy.ignore_index), so there is no loss")));
   }
   v1::Evaluation result;
   result.set_loss(values[kLoss] / terms);

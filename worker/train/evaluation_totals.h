@@ -24,8 +24,6 @@ inline constexpr int64_t kMostConfusedClasses = 100;
 // A classifier with more classes than this also counts the targets among so many largest logits.
 inline constexpr int64_t kTopK = 5;
 
-// True of the error that says that there is no loss term. All ranks have it, at the same point.
-bool IsNoLoss(const absl::Status& error);
 // Whether it is such a classifier, as far as its inputs and its loss tell.
 bool CountsTopK(const models::Model& model);
 
@@ -39,7 +37,7 @@ class EvaluationTotals {
   void Add(const models::LossOutput& loss, int64_t samples);
 
   // A collective. The communicator is for tensors on the CPU. `data`: the name of the data set, for
-  // errors. INVALID_ARGUMENT, of which IsNoLoss is true: there is no loss term at all, because
+  // errors. INVALID_ARGUMENT, of which IsAgreed is true: there is no loss term at all, because
   // every target is ignored. Other errors: the communicator's.
   absl::StatusOr<v1::Evaluation> Reduce(const char* data, int64_t step,
                                         comm::Communicator& communicator) const;

@@ -265,6 +265,23 @@ TEST_F(ImprovementTest, WhereAveragesAreJudgedThoseOfTheBestCheckpointAreExporte
   EXPECT_NE(exported, Exported());
 }
 
+TEST_F(ImprovementTest, ABestCheckpointFromBeforeTheFirstAveragesIsExportedAsItWasJudged) {
+  Job job = Validating(Strategies()[0], 3);
+  job.averages = AverageConfig{.decay = 0.5, .every = kSteps, .evaluate = true};
+  std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
+  job.checkpoint = Every(0);
+  job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
+  const auto steps = BestSteps(Good(job)->outside.validations(), true);
+  const std::string exported = Exported();
+  ASSERT_LT(steps.back(), kSteps);
+
+  Clear();
+  job.stages = {FitStage{steps.back(), 0}};
+  job.weights_export->from = ExportConfig::From::kLast;
+  Good(job);
+  EXPECT_EQ(exported, Exported());
+}
+
 TEST_F(ImprovementTest, ABestCheckpointThatCannotBeWrittenLeavesTheOneBefore) {
   Job job = Validating(Strategies().front());
   job.stages = {FitStage{10, 4}};

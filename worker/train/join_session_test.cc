@@ -200,7 +200,7 @@ TEST_P(JoinSessionTest, ABadSampleOfOneRankInEvaluationIsTheErrorOfAll) {
   job.stages = {ValidateStage{}};
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
-    EXPECT_THAT(error, HasSubstr("rank 0, samples 8, 9, 10 and 1 more of data.validate"));
+    EXPECT_THAT(error, HasSubstr("rank 0: samples 8, 9, 10 and 1 more of data.validate"));
     EXPECT_THAT(error, HasSubstr("expected finite numbers, found nan"));
   }
 }

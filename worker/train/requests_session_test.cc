@@ -46,13 +46,14 @@ class RequestsTest : public SessionTest {
     return job;
   }
   // Rows of images of 4 x 4 with 3 classes.
-  DataConfig Images(const std::string& name, int64_t count, bool per_rank = false) const {
+  DataConfig Images(const std::string& name, int64_t count, bool per_rank = false,
+                    int64_t nan_at = -1) const {
     const auto plan = safetensors::Plan({{"inputs", safetensors::DType::kF32, {count, 1, 4, 4}},
                                          {"labels", safetensors::DType::kI64, {count}}},
                                         {});
     std::string file = plan->prefix;
     for (int64_t i = 0; i < 16 * count; ++i) {
-      const float value = std::sin(static_cast<float>(i));
+      const float value = i == nan_at ? std::nanf("") : std::sin(static_cast<float>(i));
       file.append(reinterpret_cast<const char*>(&value), sizeof(value));
     }
     for (int64_t i = 0; i < count; ++i) {
@@ -241,6 +242,27 @@ TEST_F(RequestsTest, WhatCannotBeGivenEndsTheCommandAndTrainingGoesOn) {
   expect(3, "NO_DATA", "no data for a stage 'fit'");
   expect(4, "SAMPLE_INVALID", "expected at most 8 tokens (the model's context)");
   expect(5, "SAMPLE_INVALID", "expected an id from 0 to 28");
+}
+
+// One rank finds it, and the other takes part until both know.
+TEST_F(RequestsTest, DataThatCannotBeReadEndTheCommandAndTrainingGoesOn) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    Job job;
+    *job.spec.mutable_model() =
+        models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [4], "classes": 3})");
+    job.train = Images("train.safetensors", 12);
+    job.test = Images("test.safetensors", 12, /*per_rank=*/false, /*nan_at=*/15);
+    job.strategy = strategy;
+    job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
+    job.batch = {.per_rank = 2};
+    job.stages = {FitStage{4, 0}};
+    Ask({{2, RunStageCommand{kTestStage}}});
+    const auto run = Good(job);
+    const absl::Status ended = run->outside.ended().at(1).status;
+    EXPECT_THAT(std::string(ended.message()), HasSubstr("expected finite numbers, found nan"));
+    EXPECT_THAT(run->outside.losses(), SizeIs(4));
+  }
 }
 
 TEST_F(RequestsTest, AModelOfRowsContinuesNoPrompt) {

@@ -65,6 +65,7 @@ absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
   if (stage.trains() && !ended_early_.empty()) return absl::OkStatus();
   const bool trained = !ended_early_.empty() || !FitFollows(stages_, stage.index);
   if (!stage.trains() && trained) RETURN_IF_ERROR(EndTraining());
+  if (session_state_.stopped) return absl::OkStatus();
   RETURN_IF_ERROR(std::visit(Overloaded{[this](const FitUntil& fit) {
                                           BeginStage("fit");
                                           return Fit(fit);
@@ -194,6 +195,9 @@ void SessionImpl::BeginStage(const char* stage) {
 
 absl::Status SessionImpl::EndTraining() {
   if (!trains() || training_over_) return absl::OkStatus();
+  // Commands that are due at this step may need what is freed.
+  RETURN_IF_ERROR(RunOnce([] { return absl::OkStatus(); }));
+  if (session_state_.stopped) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
   // A job that could not save its last checkpoint, or that began at its end with another job's,
   // may be told to save one.

@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "common/status/status.h"
 #include "proto/muster/v1/metrics.pb.h"
+#include "worker/train/agreed_status.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
-#include "worker/train/evaluation_totals.h"
 #include "worker/train/generate.h"
 #include "worker/train/session_impl.h"
 
@@ -67,7 +67,7 @@ absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankD
                               .device = device(),
                               .communicator = parts_.control});
   // Also after an error that all ranks have and that need not end the session.
-  if (evaluation.ok() || IsNoLoss(evaluation.status())) RETURN_IF_ERROR(scope->End());
+  if (evaluation.ok() || IsAgreed(evaluation.status())) RETURN_IF_ERROR(scope->End());
   return evaluation;
 }
 

@@ -35,6 +35,7 @@ class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override {
     std::lock_guard lock(mutex_);
+    if (until_a_test_ && tests_.empty()) return 0;
     if (!commands_.empty()) return static_cast<int64_t>(commands_.size());
     return stop_after_step_ > 0 && !losses_.empty() && losses_.rbegin()->first >= stop_after_step_;
   }
@@ -83,6 +84,8 @@ class Outside : public CommandSource, public EventSink {
 
   // These commands are in the log from the start. They replace the stop command.
   void SetCommands(const std::vector<Command>& commands) { commands_ = commands; }
+  // The commands come after the first test.
+  void HoldCommandsUntilATest() { until_a_test_ = true; }
   void StopAfterStep(int64_t step) { stop_after_step_ = step; }
   // The job must leave its nodes, from the middle of this step on.
   void PreemptInStep(int64_t step) { preempt_in_step_ = step; }
@@ -135,6 +138,7 @@ class Outside : public CommandSource, public EventSink {
   std::vector<CheckpointsFound::One> found_;
   SessionStarted started_;
   std::vector<Command> commands_;
+  bool until_a_test_ = false;
   std::map<int64_t, int64_t> applied_;
   std::map<int64_t, absl::Status> finished_;
   std::map<int64_t, CommandFinished> ended_;
@@ -194,6 +198,7 @@ class SessionTest : public ::testing::Test {
     auto result = std::make_unique<Result>();
     result->outside.StopAfterStep(stop_after);
     result->outside.SetCommands(commands_);
+    if (commands_after_a_test_) result->outside.HoldCommandsUntilATest();
     result->outside.PreemptInStep(preempt_in_step_);
     result->outside.Watch(watch_);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
@@ -224,6 +229,7 @@ class SessionTest : public ::testing::Test {
   std::filesystem::path folder_;
   std::string job_instance_ = "this";
   std::vector<Command> commands_;
+  bool commands_after_a_test_ = false;
   int64_t preempt_in_step_ = 0;
   std::function<void(const Event&)> watch_;
   std::map<int, Job> jobs_;             // of single ranks, instead of the common one

@@ -11,6 +11,7 @@
 #include "common/jobspec/prompts.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
+#include "worker/train/agreed_status.h"
 #include "worker/train/autocast.h"
 #include "worker/train/failure.h"
 #include "worker/train/predict.h"
@@ -80,6 +81,7 @@ absl::Status SessionImpl::PreparePredictions() {
         reports_.leader() ? PreparePredictionFile(TargetOf(*predict)) : absl::OkStatus();
     absl::Status told;
     RETURN_IF_ERROR(ShareOfRank0(mine, "outputs checked", &told));
+    if (!reports_.leader()) told = ErrorOfOthers(told);
     RETURN_IF_ERROR(Annotate(told, name + ".output"));
     if (!predict->generate.has_value()) continue;
     auto request = RequestOf(*predict->generate);
@@ -99,6 +101,7 @@ absl::StatusOr<models::GenerationRequest> SessionImpl::RequestOf(const GenerateC
     if (reports_.leader()) read = jobspec::ReadPrompts(generate.prompts_from);
     absl::Status told;
     RETURN_IF_ERROR(ShareOfRank0(read.status(), "prompts read", &told));
+    if (!reports_.leader()) told = ErrorOfOthers(told);
     RETURN_IF_ERROR(Annotate(told, "generate.prompts"));
     ASSIGN_OR_RETURN(const std::string text,
                      checkpoint::TellAll(*parts_.control, ListOf(*read), "prompts"));

@@ -6,7 +6,7 @@
 #include "common/status/status.h"
 #include "common/tokenizer/bytes.h"
 #include "proto/muster/v1/metrics.pb.h"
-#include "worker/train/evaluation_totals.h"
+#include "worker/train/agreed_status.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
@@ -31,8 +31,8 @@ absl::StatusOr<CommandEffects::Evaluated> SessionImpl::EvaluateNow(const std::st
   reports_.Progress(test ? "testing" : "validating");
   auto evaluation =
       test ? EvaluateOn(test_data_, "data.test") : EvaluateOn(validate_data_, "data.validate");
-  // Training does not need these data, so it goes on.
-  if (IsNoLoss(evaluation.status())) return Evaluated(evaluation.status());
+  // Training does not need these data, so it goes on if all ranks know that there is an error.
+  if (IsAgreed(evaluation.status())) return Evaluated(evaluation.status());
   RETURN_IF_ERROR(evaluation.status());
   v1::StepMetrics metrics;
   metrics.set_step(session_state_.step);

@@ -184,10 +184,30 @@ TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
   EXPECT_THAT(run_from({1, 0}, 5)->outside.stages(), ElementsAre("validate", "test", "fit"));
 }
 
-TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
+TEST_F(StagesTest, CommandsThatAreDueAtTheLastStepComeBeforeAnythingIsFreed) {
   Job job = SmallJob();
   job.checkpoint = Every(0);
   job.stages = {FitStage{3, 0}, TestStage{}};
+  const std::string path = folder_ / "state.pt";
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    std::filesystem::remove_all(folder_ / "ckpt");
+    std::filesystem::remove(path);
+    job.strategy = strategy;
+    commands_ = {{.number = 1, .at_step = 3, .what = GatherOptimizerStateCommand{.path = path}}};
+    const auto run = Good(job);
+    const auto finished = run->outside.finished();
+    EXPECT_TRUE(finished.at(1).ok()) << finished.at(1);
+    EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_EQ(run->outside.tests().size(), 1u);
+  }
+}
+
+TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
+  Job job = SmallJob();
+  job.checkpoint = Every(0);
+  job.stages = {FitStage{3, 0}, TestStage{}, ValidateStage{}};
+  commands_after_a_test_ = true;
   const std::string folder = folder_ / "model";
   const TrainableRule freeze = {.freeze = true, .pattern = "transformer.h.0.*"};
   for (const StrategyConfig& strategy : Strategies()) {

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -149,9 +150,14 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
                                         const std::string& slot) const {
   const auto write = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(manifest::TensorReader reader, manifest::TensorReader::Open(directory));
+    // A checkpoint from before the first averages has none: then the parameters were judged.
+    const auto& tensors = reader.tensors();
+    const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
+                                      [&](const auto& tensor) { return tensor.slot == slot; });
     return checkpoint::WriteStoredWeights(
         Temporary(), model.Parameters(), model.Buffers(),
-        exports::MetadataOf(parts_.config.job_name, parts_.identity.job), slot, &reader);
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job), has_slot ? slot : "param",
+        &reader);
   };
   return WriteAnd(model, [&] {
     const absl::Status mine = parts_.reports->leader() ? write() : absl::OkStatus();

@@ -48,8 +48,8 @@ class WeightsExport {
   // communicator's; UNAVAILABLE: the lease is over.
   absl::Status Write(const models::Model& model, parallel::Strategy* strategy) const;
 
-  // The same with the values that a checkpoint of this model has of its parameters in `slot`; rank 0
-  // reads it, and `directory` counts there only.
+  // The same with the values that a checkpoint of this model has of its parameters in `slot`, or in
+  // "param" if it has none in that; rank 0 reads it, and `directory` counts there only.
   absl::Status WriteStored(const models::Model& model, const std::string& directory,
                            const std::string& slot) const;
 
