@@ -1,6 +1,8 @@
 """The stages of a job, with real programs: what a killed worker makes the next generation do again,
 and what a client sees of them."""
 
+import pytest
+
 from tests.process import api, harness, paced_job
 
 ROWS = {"npy": {"inputs": ["inputs.npy"], "labels": ["labels.npy"]}}
@@ -32,7 +34,14 @@ def passes(client, job_id):
     ]
 
 
-def test_a_worker_that_is_killed_in_a_test_makes_only_this_test_run_again(muster):
+@pytest.mark.parametrize(
+    "stage, rank, generations",
+    # The validation that is over keeps the row of the first generation.
+    [("test", 1, [1, 2, 2]), ("validate", 0, [2, 2, 2])],
+)
+def test_a_worker_that_is_killed_in_a_stage_makes_only_this_stage_run_again(
+    muster, stage, rank, generations
+):
     stages = [
         {"fit": {"epochs": 1, "validate_every": 1}},
         {"validate": {}},
@@ -47,12 +56,12 @@ def test_a_worker_that_is_killed_in_a_test_makes_only_this_test_run_again(muster
     muster.cli("submit", write_job(muster, "killed", stages), "--id", "killed")
     assert client.get("killed").total_steps == 0, "only the ranks read the data"
     job = harness.eventually(
-        lambda: (now := client.get("killed")).stage == "test" and now.step == 12 and now,
-        "the first test runs",
+        lambda: (now := client.get("killed")).stage == stage and now.step == 12 and now,
+        f"the first {stage} runs",
     )
     # 96 samples, 8 in each step.
     assert job.total_steps == 15
-    harness.kill(job.ranks[1].pid)
+    harness.kill(job.ranks[rank].pid)
     muster.cli("wait", "killed")
 
     found, expected = passes(client, "killed"), passes(client, "undisturbed")
@@ -61,8 +70,7 @@ def test_a_worker_that_is_killed_in_a_test_makes_only_this_test_run_again(muster
         ("test", 12),
         ("test", 15),
     ]
-    # The validation was over: its row is still that of the first generation.
-    assert [generation for _, _, generation, _ in found] == [1, 2, 2]
+    assert [generation for _, _, generation, _ in found] == generations
     assert [values for *_, values in found] == [values for *_, values in expected]
     losses = {
         name: [(entry.step, entry.loss) for entry in client.metrics(name)]
