@@ -195,6 +195,7 @@ void SessionImpl::BeginStage(const char* stage) {
 
 absl::Status SessionImpl::EndTraining() {
   if (!trains() || training_over_) return absl::OkStatus();
+  RETURN_IF_ERROR(background_.Await());
   // Commands that are due at this step may need what is freed.
   RETURN_IF_ERROR(RunOnce([] { return absl::OkStatus(); }));
   if (session_state_.stopped) return absl::OkStatus();

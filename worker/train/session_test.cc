@@ -291,9 +291,15 @@ TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
   for (const int64_t steps : {1, 3}) {  // the last checkpoint, and one that is written meanwhile
     job.stages = {FitStage{steps, 0}};
     const auto run = RunSessions(job, 2);
+    int found = 0;
     for (const auto& end : run->ends) {
-      EXPECT_EQ(end.status().code(), absl::StatusCode::kOutOfRange) << end.status();
+      found += absl::IsOutOfRange(end.status());
+      // A rank that hears of it while another one waits in the next roll call ends first.
+      EXPECT_TRUE(absl::IsOutOfRange(end.status()) ||
+                  Classify(end.status(), Phase::kRun) == FailureKind::kConsequence)
+          << end.status();
     }
+    EXPECT_GE(found, steps == 1 ? 2 : 1);
     EXPECT_TRUE(run->outside.checkpoints().empty());
     EXPECT_FALSE(fs::exists(job.weights_export->path));
   }
@@ -373,7 +379,8 @@ TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
   // The first rank has not missed the file of the second one.
   EXPECT_EQ(run->ends[1].status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(std::string(run->ends[1].status().message()).find("rank 1: data.train: "), 0);
-  EXPECT_EQ(run->ends[0].status(), run->ends[1].status());
+  EXPECT_EQ(run->ends[0].status().message(), run->ends[1].status().message());
+  EXPECT_EQ(Classify(run->ends[0].status(), Phase::kCreate), FailureKind::kConsequence);
   const auto one = RunSessions(job, 1)->ends[0].status();
   EXPECT_EQ(one.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(one.message())
