@@ -23,14 +23,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const std::vector<StrategyConfig>& Strategies() {
-  static const std::vector<StrategyConfig> all = {
-      parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::FsdpOptions{}};
-  return all;
-}
-
 // A hash of the bytes of each tensor of a file of weights: a difference is told in few words.
 std::map<std::string, size_t> WeightsIn(const std::string& path) {
   std::map<std::string, size_t> weights;

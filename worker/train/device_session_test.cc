@@ -54,14 +54,6 @@ class DeviceSessionTest : public SessionTest {
   }
 };
 
-const std::vector<StrategyConfig>& Strategies() {
-  static const std::vector<StrategyConfig> all = {
-      parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::FsdpOptions{}};
-  return all;
-}
-
 TEST_F(DeviceSessionTest, TrainsAndValidatesAsOnTheCpu) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));

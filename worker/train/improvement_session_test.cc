@@ -30,14 +30,6 @@ using Losses = std::map<int64_t, double>;
 
 constexpr int64_t kSteps = 12;
 
-const std::vector<StrategyConfig>& Strategies() {
-  static const std::vector<StrategyConfig> all = {
-      parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::FsdpOptions{}};
-  return all;
-}
-
 // The step after which the stage ends.
 int64_t EndOf(const Losses& validations, int64_t patience, double min_delta) {
   double best = std::numeric_limits<double>::infinity();

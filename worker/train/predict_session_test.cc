@@ -30,14 +30,6 @@ using testing::IsEmpty;
 
 constexpr char kUuid[] = "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d";
 
-const std::vector<StrategyConfig>& Strategies() {
-  static const std::vector<StrategyConfig> all = {
-      parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::FsdpOptions{}};
-  return all;
-}
-
 class PredictTest : public SessionTest {
  protected:
   static constexpr int64_t kSamples = 13;

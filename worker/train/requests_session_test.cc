@@ -22,14 +22,6 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-const std::vector<StrategyConfig>& Strategies() {
-  static const std::vector<StrategyConfig> all = {
-      parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::FsdpOptions{}};
-  return all;
-}
-
 const SampleCommand kGreedy = {.prompt = {0, 1, 4}, .max_tokens = 5};
 const SampleCommand kDrawn = {
     .prompt = {9}, .max_tokens = 7, .temperature = 1.5, .top_k = 10, .seed = 3};

@@ -30,6 +30,15 @@
 
 namespace muster::train {
 
+// All of them, with buckets so small that a small model has several.
+inline const std::vector<StrategyConfig>& Strategies() {
+  static const std::vector<StrategyConfig> all = {
+      parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
+      parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
+      parallel::FsdpOptions{}};
+  return all;
+}
+
 // The reports of rank 0, and commands that appear once a step has been reported.
 class Outside : public CommandSource, public EventSink {
  public:

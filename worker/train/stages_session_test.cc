@@ -19,14 +19,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::vector<StrategyConfig>& Strategies() {
-  static const std::vector<StrategyConfig> all = {
-      parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
-      parallel::FsdpOptions{}};
-  return all;
-}
-
 class StagesTest : public SessionTest {
  protected:
   void SetUp() override {
