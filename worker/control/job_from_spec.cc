@@ -8,12 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/jobspec.h"
-#include "common/jobspec/prompts.h"
 #include "common/protoenum/cases.h"
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
 #include "worker/control/model_communicator.h"
-#include "worker/control/pass_rules.h"
+#include "worker/control/stage_from_spec.h"
 
 namespace muster::control {
 namespace {
@@ -258,46 +257,6 @@ train::DivideBy DivideByOf(v1::JoinSpec::DivideBy divide_by) {
       break;
   }
   return train::DivideBy::kInitial;
-}
-
-train::GenerateConfig Generate(const v1::GenerateSpec& spec) {
-  train::GenerateConfig generate{.prompts = jobspec::PromptsOf(spec),
-                                 .prompts_from = spec.prompts_from(),
-                                 .max_tokens = spec.max_tokens(),
-                                 .sampling = {.seed = spec.seed()}};
-  if (spec.has_temperature()) generate.sampling.temperature = spec.temperature();
-  if (spec.has_top_k()) generate.sampling.top_k = spec.top_k();
-  return generate;
-}
-
-train::PredictStage Predict(const v1::PredictStage& spec) {
-  train::PredictStage stage{.output = spec.output(),
-                            .what = spec.what() == v1::PredictStage::CLASSES
-                                        ? train::PredictStage::What::kClasses
-                                        : train::PredictStage::What::kLogits,
-                            .overwrite = spec.overwrite()};
-  if (spec.has_generate()) stage.generate = Generate(spec.generate());
-  return stage;
-}
-
-absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
-  switch (spec.kind_case()) {
-    case v1::StageSpec::kFit:
-      return train::FitStage{.steps = spec.fit().steps(),
-                             .validate_every = spec.fit().validate_every(),
-                             .epochs = spec.fit().epochs(),
-                             .limit_steps = spec.fit().limit_steps(),
-                             .passes = PassRulesOf(spec.fit())};
-    case v1::StageSpec::kValidate:
-      return train::ValidateStage{};
-    case v1::StageSpec::kTest:
-      return train::TestStage{};
-    case v1::StageSpec::kPredict:
-      return Predict(spec.predict());
-    case v1::StageSpec::KIND_NOT_SET:
-      break;
-  }
-  return Missing("stages");
 }
 
 train::ExportConfig::From FromOf(v1::ExportSpec::From from) {
