@@ -262,6 +262,13 @@ def test_the_model_as_a_folder(cluster):
     harness.eventually(lambda: operation(muster, left["name"])["done"], "it is done")
     assert "error" not in operation(muster, left["name"])
     assert sorted(found.name for found in other.parent.iterdir()) == ["model", "other"]
+    # If the kill came after it, no next generation may have begun, and what the killed one was
+    # writing would stay.
+    harness.eventually(
+        lambda: (job := muster.cli("get", "job", "-o", "json").json())["generation"] == "2"
+        and job["state"] == "RUNNING",
+        "the next generation trains",
+    )
 
     assert "absolute path" in muster.cli("consolidate", "job", "--out", "/", expect=2).err
     muster.cli("stop", "job", "--wait")

@@ -168,10 +168,15 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<Predicted> PredictSamples(const std::string& name, const PredictStage& predict);
   absl::StatusOr<Predicted> PredictTexts(const std::string& name, const PredictStage& predict,
                                          const models::GenerationRequest& request);
+  struct Prediction {
+    std::string stage;
+    std::string path;
+    std::string contents;  // described, for the event
+  };
   // Gives the file of rank 0, of which all bytes are written unless `written` is an error, its
   // name.
-  absl::StatusOr<Predicted> Place(const std::string& name, const std::string& contents,
-                                  absl::Status written, PredictionFile* file);
+  absl::StatusOr<Predicted> Place(const Prediction& prediction, absl::Status written,
+                                  std::unique_ptr<PredictionFile> file);
   // Whether the job is to leave its nodes, or to stop.
   absl::StatusOr<bool> AskedToEnd();
   absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& generate);

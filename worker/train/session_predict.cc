@@ -180,7 +180,7 @@ absl::StatusOr<SessionImpl::Predicted> SessionImpl::PredictSamples(const std::st
   }
   predicted.interrupted = end.interrupted;
   if (end.interrupted) return predicted;
-  return Place(name, Describe(predict.what, array), end.written, file.get());
+  return Place({name, predict.output, Describe(predict.what, array)}, end.written, std::move(file));
 }
 
 absl::StatusOr<SessionImpl::Predicted> SessionImpl::PredictTexts(
@@ -198,16 +198,15 @@ absl::StatusOr<SessionImpl::Predicted> SessionImpl::PredictTexts(
     if (written.ok()) file = *std::move(created);
   }
   const size_t prompts = request.prompts.size();
-  return Place(name,
-               absl::StrCat(request.max_tokens, " new tokens for each of ", prompts,
-                            prompts == 1 ? " prompt" : " prompts"),
-               written, file.get());
+  return Place({name, predict.output,
+                absl::StrCat(request.max_tokens, " new tokens for each of ", prompts,
+                             prompts == 1 ? " prompt" : " prompts")},
+               written, std::move(file));
 }
 
-absl::StatusOr<SessionImpl::Predicted> SessionImpl::Place(const std::string& name,
-                                                          const std::string& contents,
+absl::StatusOr<SessionImpl::Predicted> SessionImpl::Place(const Prediction& prediction,
                                                           absl::Status written,
-                                                          PredictionFile* file) {
+                                                          std::unique_ptr<PredictionFile> file) {
   bool same = false;
   if (reports_.leader() && written.ok()) {
     // A lost lease is no failed prediction: the next generation predicts.
@@ -216,14 +215,18 @@ absl::StatusOr<SessionImpl::Predicted> SessionImpl::Place(const std::string& nam
     written = placed.status();
     same = placed.ok() && *placed == PredictionFile::Placed::kSame;
   }
+  // A file that got no name is removed before the others hear of it: if one of them ends the job,
+  // this process may be killed at once.
+  file.reset();
   Predicted predicted;
   RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", &predicted.file));
   if (!predicted.file.ok()) return predicted;
   if (reports_.leader()) {
-    reports_.Report(Notice{"PREDICTIONS_WRITTEN",
-                           absl::StrCat(name, ": ", file->path(), " has ", contents,
-                                        same ? "; it was there already, with the same bytes" : ""),
-                           session_state_.step});
+    reports_.Report(
+        Notice{"PREDICTIONS_WRITTEN",
+               absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
+                            same ? "; it was there already, with the same bytes" : ""),
+               session_state_.step});
   }
   return predicted;
 }
