@@ -1,5 +1,6 @@
 #include "worker/memory/resident.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -14,5 +15,7 @@ uint64_t ResidentBytes() {
   if (!(statm >> space >> resident)) return 0;
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
+
+void ReturnFreedMemory() { malloc_trim(0); }
 
 }  // namespace muster::memory

@@ -1,8 +1,10 @@
 #include "worker/memory/resident.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <memory>
+#include <vector>
 
 namespace muster::memory {
 namespace {
@@ -15,6 +17,23 @@ TEST(ResidentBytes, GrowWithThePagesThatAreTouched) {
   EXPECT_EQ(memory[kBytes - 1], 0);
   // Other pages of this small process may go meanwhile: half is far more than they are.
   EXPECT_GT(ResidentBytes(), before + kBytes / 2);
+}
+
+TEST(ReturnFreedMemory, LeavesOnlyPagesThatHoldSomething) {
+  // As in muster-worker: nothing is given back by free().
+  ASSERT_EQ(mallopt(M_MMAP_MAX, 0), 1);
+  ASSERT_EQ(mallopt(M_TRIM_THRESHOLD, -1), 1);
+  constexpr size_t kPieces = 64;
+  constexpr size_t kBytes = 1 << 20;
+  const uint64_t before = ResidentBytes();
+  std::vector<std::unique_ptr<char[]>> pieces;
+  for (size_t i = 0; i < kPieces; ++i) pieces.push_back(std::make_unique<char[]>(kBytes));
+  // Freed pages between others that are in use, which the end of the heap cannot give back.
+  for (size_t i = 0; i + 1 < kPieces; ++i) pieces[i].reset();
+  ASSERT_GT(ResidentBytes(), before + kPieces / 2 * kBytes);
+  ReturnFreedMemory();
+  EXPECT_LT(ResidentBytes(), before + kPieces / 2 * kBytes);
+  EXPECT_EQ(pieces.back()[kBytes - 1], 0);
 }
 
 }  // namespace

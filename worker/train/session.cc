@@ -14,6 +14,7 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/state.h"
 #include "worker/device/event.h"
+#include "worker/memory/resident.h"
 #include "worker/train/failure.h"
 #include "worker/train/guarded.h"
 #include "worker/train/session_impl.h"
@@ -86,6 +87,8 @@ absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
   if (!stage.trains() && !session_state_.stopped) {
     reports_.Report(StageFinished{stage.index + 1, session_state_.step});
   }
+  // The next stage may need pieces of other sizes, and malloc would take new pages for them.
+  memory::ReturnFreedMemory();
   return absl::OkStatus();
 }
 
@@ -207,6 +210,7 @@ absl::Status SessionImpl::EndTraining() {
   trained_->Want(Mask(trained_->in_force().size(), false));
   RETURN_IF_ERROR(CallNow().status());  // the ranks compare what they want
   RETURN_IF_ERROR(training_->Release(session_state_.step));
+  memory::ReturnFreedMemory();
   roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
   training_over_ = true;
   return absl::OkStatus();
