@@ -1,6 +1,7 @@
 #include "worker/train/session.h"
 
 #include <ATen/Parallel.h>
+#include <spdlog/spdlog.h>
 
 #include <bit>
 #include <chrono>
@@ -20,6 +21,17 @@
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
+namespace {
+
+// A stage may need pieces of other sizes than the one before, and malloc would take new pages for
+// them.
+void ReturnFreedMemory(const std::string& when) {
+  memory::ReturnFreedMemory();
+  spdlog::info("{}: {:.2f} MiB are resident", when,
+               static_cast<double>(memory::ResidentBytes()) / (1 << 20));
+}
+
+}  // namespace
 
 absl::StatusOr<SessionEnd> SessionImpl::Run() {
   const auto end = Guarded("training", [this] { return RunStages(); });
@@ -38,6 +50,7 @@ absl::StatusOr<SessionEnd> SessionImpl::Run() {
 }
 
 absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
+  ReturnFreedMemory("before the first stage");
   if (session_state_.validation_due) RETURN_IF_ERROR(ValidateDue());
   for (const PlannedStage& remaining :
        RemainingStages(stages_, session_state_.step, parts_.stages_done)) {
@@ -87,8 +100,7 @@ absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
   if (!stage.trains() && !session_state_.stopped) {
     reports_.Report(StageFinished{stage.index + 1, session_state_.step});
   }
-  // The next stage may need pieces of other sizes, and malloc would take new pages for them.
-  memory::ReturnFreedMemory();
+  ReturnFreedMemory(absl::StrCat("after stages[", stage.index, "]"));
   return absl::OkStatus();
 }
 
@@ -210,7 +222,7 @@ absl::Status SessionImpl::EndTraining() {
   trained_->Want(Mask(trained_->in_force().size(), false));
   RETURN_IF_ERROR(CallNow().status());  // the ranks compare what they want
   RETURN_IF_ERROR(training_->Release(session_state_.step));
-  memory::ReturnFreedMemory();
+  ReturnFreedMemory("after training");
   roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
   training_over_ = true;
   return absl::OkStatus();
