@@ -45,10 +45,9 @@ def job_of(strategy, inputs, cycle):
 
 def resident(log, rank, cycle):
     """What the rank said at the end of each cycle, in MiB."""
-    # A line of a log begins with the rank.
-    said = dict(
-        re.findall(rf"(?m)^.*\brank {rank}\b.* after stages\[(\d+)\]: ([0-9.]+) MiB", log)
-    )
+    # A line begins with its generation and rank.
+    line = rf"(?m)^\[1\.{rank}\] .*: after stages\[(\d+)\]: ([0-9.]+) MiB"
+    said = dict(re.findall(line, log))
     return [float(said[str(end)]) for end in range(len(cycle) - 1, len(cycle) * CYCLES, len(cycle))]
 
 
