@@ -158,9 +158,11 @@ class Run:
                 self.world.await_step(strike.step)
             faults.FAULTS[strike.fault](self, strike)
         world.release(self.muster)
+        self.world.await_end()
+        self.watcher.close()
+        # Read after the last answer that the watcher took in: an older one would be no step back.
         job = self.world.await_end()
         self.watcher.look(job)
-        self.watcher.close()
         if job.state != api.Job.SUCCEEDED:
             return [
                 f"I9: the job ended {world.state_name(job)}: "
