@@ -288,6 +288,7 @@ TEST_F(FoundTest, RemovalIsToldUntilItIsDone) {
   const auto welcomes = AttachAll();
   // Not to be taken for unknown.
   EXPECT_EQ(welcomes[0].known_checkpoints[0].path, Path(5, 1));
+  EXPECT_EQ(welcomes[0].known_checkpoints[0].generation, 0u) << "told apart from one that stays";
   const auto told = world_.Orders<SendToWorker, CheckpointRecorded>();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].remove, (std::vector<std::string>{Path(5, 1)}));

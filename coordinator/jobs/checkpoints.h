@@ -45,7 +45,8 @@ bool MarkBad(Job* job, const std::string& path, const std::string& reason);
 std::vector<Checkpoint> Usable(const Job& job);
 
 // The checkpoints that are known but from which a generation must not start: those that do not
-// count, and those that were found damaged.
+// count, and those that were found damaged. Of a dropped one, whose files are being removed, there
+// is only the path.
 std::vector<Checkpoint> NotUsable(const Job& job);
 
 // The job continues from this checkpoint: later ones do not count any more. Returns the paths of

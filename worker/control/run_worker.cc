@@ -178,6 +178,8 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
     // A damaged checkpoint was renamed. If a whole one has its name now, that one may count.
     if (known.bad_reason().empty()) {
       parts.retired_checkpoints.push_back(known.path());
+      // Only its path is told.
+      if (known.generation() == 0) parts.dropped_checkpoints.push_back(known.path());
     } else {
       parts.had_checkpoints = true;
     }

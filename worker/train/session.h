@@ -46,6 +46,8 @@ struct SessionParts {
   absl::Duration save_retry = absl::Seconds(2);
   // Checkpoint directories in the job's folder that do not count any more.
   std::vector<std::string> retired_checkpoints;
+  // Those of them whose files are being removed, because newer ones have taken their places.
+  std::vector<std::string> dropped_checkpoints;
   // There were recorded checkpoints, and all were damaged. Without a good one the job does not
   // start again from step 0 by itself.
   bool had_checkpoints = false;

@@ -152,6 +152,9 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status ValidateLeft();
   // Hears how the save of the best checkpoint ended.
   void BestSaved(const absl::Status& saved);
+  // Before a checkpoint is saved. True if this step is the best one and its checkpoint could not be
+  // written: the one that is saved now is the best one, if it can be written.
+  absl::StatusOr<bool> BestAgain();
   // The directory of the best checkpoint. NOT_FOUND: there is none.
   absl::StatusOr<std::string> BestPath() const;
 
@@ -194,10 +197,8 @@ class SessionImpl : public Session, private CommandEffects {
   bool training_over() const override { return training_over_; }
   bool has_checkpoints() const override { return checkpoints_ != nullptr; }
   absl::StatusOr<RollCallPlan> CallNow() override;
-  absl::Status Save(int64_t command, Saving::Told told) override {
-    return saving_->Save(command, std::move(told));
-  }
-  absl::StatusOr<Saving::Saved> SaveLast() override { return saving_->SaveLast(); }
+  absl::Status Save(int64_t command, Saving::Told told) override;  // session_improvement.cc
+  absl::StatusOr<Saving::Saved> SaveLast() override;               // likewise
   absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
                       Gathering::Told told) override {
     return gathering_->Gather(gather, command, std::move(told));
@@ -310,6 +311,8 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status final_save_;  // how the save at the end of training went
   // The best checkpoint before the one that is being written.
   std::optional<manifest::ValidationRecord::Best> former_best_;
+  // The newest pass that would have been the best one, but its checkpoint could not be written.
+  std::optional<manifest::ValidationRecord::Best> unsaved_best_;
 
   // Last: a task that runs uses what is above.
   Background background_;

@@ -1,5 +1,6 @@
 // What the validation passes of fit stages decide: where a stage ends early, and which checkpoint
 // is the best one.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -45,6 +46,13 @@ absl::Status SessionImpl::FindBest() {
     const absl::Status read = manifest::Read(path).status();
     // What cannot be read now may be read later.
     if (absl::IsNotFound(read) || absl::IsDataLoss(read)) lost = Message(read);
+    const auto same = [&path](const std::string& dropped) {
+      return manifest::NameOfDirectory(dropped) == manifest::NameOfDirectory(path);
+    };
+    const auto& dropped = parts_.dropped_checkpoints;
+    if (std::any_of(dropped.begin(), dropped.end(), same)) {
+      lost = absl::StrCat(path, " is being removed");
+    }
   }
   ASSIGN_OR_RETURN(lost, checkpoint::TellAll(*parts_.files, lost, "the best checkpoint"));
   if (lost.empty()) {
@@ -100,7 +108,32 @@ absl::Status SessionImpl::ValidateLeft() {
 }
 
 void SessionImpl::BestSaved(const absl::Status& saved) {
-  if (!saved.ok()) session_state_.validations.best = former_best_;
+  if (saved.ok()) return;
+  unsaved_best_ = std::exchange(session_state_.validations.best, former_best_);
+}
+
+absl::StatusOr<bool> SessionImpl::BestAgain() {
+  RETURN_IF_ERROR(background_.Await());  // it may be writing that checkpoint
+  if (!unsaved_best_.has_value() || unsaved_best_->step != session_state_.step) return false;
+  former_best_ = std::exchange(session_state_.validations.best, *unsaved_best_);
+  unsaved_best_.reset();
+  return true;
+}
+
+absl::Status SessionImpl::Save(int64_t command, Saving::Told told) {
+  ASSIGN_OR_RETURN(const bool best, BestAgain());
+  if (!best) return saving_->Save(command, std::move(told));
+  return saving_->Save(command, [this, told = std::move(told)](const Saving::Saved& saved) {
+    BestSaved(saved.status());
+    if (told) told(saved);
+  });
+}
+
+absl::StatusOr<Saving::Saved> SessionImpl::SaveLast() {
+  ASSIGN_OR_RETURN(const bool best, BestAgain());
+  ASSIGN_OR_RETURN(const Saving::Saved saved, saving_->SaveLast());
+  if (best) BestSaved(saved.status());
+  return saved;
 }
 
 absl::StatusOr<std::string> SessionImpl::BestPath() const {
