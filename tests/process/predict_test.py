@@ -168,6 +168,49 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(muster, running):
     assert temporaries(muster.folder, "late.npy") == []
 
 
+def test_of_two_jobs_with_the_same_output_the_second_one_does_not_replace_the_file(muster, running):
+    release = muster.folder / "release"
+    for name, seed in (("one", 1), ("two", 2)):
+        path = paced_job.write_job(
+            muster.folder,
+            pace_ms=1,
+            name=f"{name}.yaml",
+            # Both begin to predict at the same time.
+            more_options={"predict_ms": 50, "hold_step": 3, "release": release},
+            seed=seed,
+            world_size=1,
+            data={"train": ROWS, "predict": UNLABELLED},
+            schedule={"linear": {}},
+            stages=[{"fit": {"steps": 3}}, {"predict": {"output": "p.npy"}}],
+            checkpoint={"directory": "checkpoints"},
+            export=None,
+        )
+        muster.cli("submit", path, "--id", name)
+    for name in ("one", "two"):
+        harness.eventually(lambda n=name: running.get(n).step >= 1, f"{name} trains")
+    release.touch()
+    harness.eventually(lambda: len(temporaries(muster.folder, "p.npy")) == 2, "both write")
+    ended = {}
+    for name in ("one", "two"):
+        muster.cli("wait", name, expect=None)
+        ended[name] = running.get(name)
+    failed = [job for job in ended.values() if job.state == api.Job.FAILED]
+    (good,) = [job for job in ended.values() if job.state == api.Job.SUCCEEDED]
+    assert len(failed) == 1 and failed[0].restarts == 0, failed
+    assert failed[0].reason == "FINAL_SAVE_FAILED"
+    for part in ("stages[1].predict.output", "p.npy", "has other contents", "overwrite: true"):
+        assert part in failed[0].state_reason, failed[0].state_reason
+    assert temporaries(muster.folder, "p.npy") == []
+    assert [event.reason for event in good.events].count("PREDICTIONS_WRITTEN") == 1
+    # Once the file is moved away, the other job can write its own one.
+    first = (muster.folder / "p.npy").rename(muster.folder / "first.npy")
+    muster.cli("retry", failed[0].id)
+    muster.cli("wait", failed[0].id)
+    second = muster.folder / "p.npy"
+    assert first.stat().st_size == second.stat().st_size
+    assert first.read_bytes() != second.read_bytes(), "which is another one"
+
+
 def test_a_broken_file_of_prompts_is_refused_with_the_prompt(muster, running):
     (muster.folder / "prompts.json").write_text("[[1, 2], [3, 999]]")
     texts = {"prompts": "prompts.json", "max_tokens": 4}

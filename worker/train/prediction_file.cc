@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -33,6 +34,29 @@ absl::Status Probe(const std::string& path) {
   close(fd);
   unlink(path.c_str());
   return absl::OkStatus();
+}
+
+// As Disk::Rename, but ALREADY_EXISTS if there is something of the name `to`. UNIMPLEMENTED: the
+// file system cannot do that.
+absl::Status RenameNew(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
+    return absl::OkStatus();
+  }
+  if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
+    return absl::UnimplementedError("the file system cannot rename without replacing");
+  }
+  return files::ErrnoStatus(errno, absl::StrCat("rename ", from, " to"), to);
+}
+
+// ALREADY_EXISTS: there is a file, and the target does not say to overwrite it.
+absl::Status Rename(const std::string& temporary, const PredictionTarget& target,
+                    files::Disk& disk) {
+  if (!target.overwrite) {
+    const absl::Status renamed = RenameNew(temporary, target.path);
+    if (!absl::IsUnimplemented(renamed)) return renamed;
+  }
+  RETURN_IF_ERROR(exports::CheckAbsent(target.path, target.overwrite));
+  return disk.Rename(temporary, target.path);
 }
 
 std::string_view BytesOf(const files::MappedFile& file) {
@@ -98,18 +122,21 @@ absl::StatusOr<PredictionFile::Placed> PredictionFile::Place() {
   RETURN_IF_ERROR(file_->Sync());
   file_.reset();
   const std::string& path = target_.path;
-  const absl::Status absent = exports::CheckAbsent(path, target_.overwrite);
-  if (absl::IsAlreadyExists(absent) && !target_.overwrite) {
+  const absl::Status renamed = Rename(temporary_, target_, disk_);
+  placed_ = renamed.ok();
+  if (absl::IsAlreadyExists(renamed) && !target_.overwrite) {
+    const absl::Status there = exports::CheckAbsent(path, /*overwrite=*/false);
+    if (there.ok()) {
+      return absl::InternalError(absl::StrCat(path, " was made and removed by another process"));
+    }
     const auto same = SameBytes(temporary_, path);
-    if (!same.ok() || !*same) return Annotate(absent, "the file that is there has other contents");
-    // Its name may be as young as the process that gave it.
-    RETURN_IF_ERROR(disk_.SyncDirectory(files::ParentDirectory(path)));
-    return Placed::kSame;
+    if (!same.ok() || !*same) return Annotate(there, "the file that is there has other contents");
+  } else {
+    RETURN_IF_ERROR(renamed);
   }
-  RETURN_IF_ERROR(absent);
-  RETURN_IF_ERROR(files::RenameDurably(temporary_, path, disk_));
-  placed_ = true;
-  return Placed::kNew;
+  // Also for the other file: its name may be as young as the process that gave it.
+  RETURN_IF_ERROR(disk_.SyncDirectory(files::ParentDirectory(path)));
+  return placed_ ? Placed::kNew : Placed::kSame;
 }
 
 }  // namespace muster::train

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "common/files/disk.h"
 #include "common/files/files.h"
@@ -79,6 +81,33 @@ TEST_F(PredictionFileTest, AFileWithTheSameBytesIsASuccessAndAnotherOneAnError) 
   EXPECT_EQ(*Write("abd", /*overwrite=*/true), PredictionFile::Placed::kNew);
   EXPECT_EQ(Contents(), "abd");
   EXPECT_THAT(Names(), ElementsAre("p.npy"));
+}
+
+TEST_F(PredictionFileTest, OfTwoFilesThatAreCompleteAtTheSameTimeOneGetsTheName) {
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> ready = 0, placed = 0, refused = 0;
+    const auto write = [&](const std::string& job) {
+      PredictionTarget target = Target();
+      target.identity.job = job;
+      const auto file = PredictionFile::Create(target, job.size(), files::Disk::Real());
+      ASSERT_TRUE(file.ok() && (*file)->WriteAt(0, job).ok());
+      ++ready;
+      while (ready < 2) std::this_thread::yield();
+      const auto end = (*file)->Place();
+      (end.ok() ? placed : refused)++;
+      EXPECT_TRUE(end.ok() || absl::IsAlreadyExists(end.status())) << end.status();
+      if (end.ok()) {
+        EXPECT_EQ(Contents(), job);
+      }
+    };
+    std::thread other(write, "two");
+    write("one");
+    other.join();
+    ASSERT_EQ(placed, 1);
+    ASSERT_EQ(refused, 1);
+    EXPECT_THAT(Names(), ElementsAre("p.npy"));
+    std::filesystem::remove(folder_.Path("p.npy"));
+  }
 }
 
 TEST_F(PredictionFileTest, TheFirstGenerationRefusesAFileAtItsStart) {
