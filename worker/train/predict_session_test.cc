@@ -6,9 +6,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +19,9 @@
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 #include "worker/models/spec_from_json.h"
+#include "worker/parallel/recording.h"
 #include "worker/train/failure.h"
+#include "worker/train/rank_threads.h"
 #include "worker/train/session_fixture.h"
 #include "worker/train/setup.h"
 
@@ -29,6 +34,22 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr char kUuid[] = "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d";
+
+// Calls `watch` before the ranks tell one another this.
+class Watching : public parallel::Recording {
+ public:
+  Watching(comm::Communicator* communicator, std::string what, std::function<void()> watch)
+      : Recording(communicator), what_(std::move(what)), watch_(std::move(watch)) {}
+  std::unique_ptr<comm::Work> AllGather(const at::Tensor& out, const at::Tensor& in,
+                                        comm::OpLabel label) override {
+    if (label.what == what_) watch_();
+    return Recording::AllGather(out, in, label);
+  }
+
+ private:
+  const std::string what_;
+  const std::function<void()> watch_;
+};
 
 class PredictTest : public SessionTest {
  protected:
@@ -266,6 +287,33 @@ TEST_F(PredictTest, AnotherFileIsNeverReplacedUnlessTheJobSaysSo) {
   std::get<PredictStage>(job.stages[1]).overwrite = true;
   Good(job, 2);
   EXPECT_EQ(ReadTensor("p.safetensors", "logits").size(0), kSamples);
+}
+
+// Once another rank has heard of the error, it may end the job, and rank 0 may be killed.
+TEST_F(PredictTest, AFileThatGetsNoNameIsGoneBeforeOtherRanksHearOfIt) {
+  const Job job = PredictJob();
+  std::filesystem::create_directories(folder_ / "out");
+  ASSERT_TRUE(files::WriteAtomically(folder_ / "out/p.safetensors", "theirs").ok());
+  Outside outside;
+  std::set<std::string> there;
+  RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& gradients,
+                  comm::Communicator& parameters, comm::Communicator& files) {
+    Watching watching(&control, "predictions written", [&] {
+      if (rank == 0) there = Names();
+    });
+    SessionParts parts{.control = &watching,
+                       .gradients = &gradients,
+                       .parameters = &parameters,
+                       .files = &files,
+                       .commands = &outside,
+                       .events = &outside,
+                       .checkpoints = {}};
+    auto session = Session::Create(
+        {"job", "this", /*generation=*/2, rank, "process-" + std::to_string(rank)}, job, parts);
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_EQ((*session)->Run().status().code(), absl::StatusCode::kAlreadyExists);
+  });
+  EXPECT_THAT(there, ElementsAre("p.safetensors"));
 }
 
 TEST_F(PredictTest, AFolderThatCannotBeWrittenIsFoundBeforeTraining) {
