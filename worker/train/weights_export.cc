@@ -149,7 +149,16 @@ absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy
 absl::Status WeightsExport::WriteStored(const models::Model& model, const std::string& directory,
                                         const std::string& slot) const {
   const auto write = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(manifest::TensorReader reader, manifest::TensorReader::Open(directory));
+    auto opened = manifest::TensorReader::Open(directory);
+    if (absl::IsNotFound(opened.status())) {
+      return absl::NotFoundError(
+          absl::StrCat(Message(opened.status()),
+                       ": the best checkpoint is not there; if its file system is mounted again, "
+                       "`muster retry ",
+                       parts_.identity.job, "` writes the export"));
+    }
+    RETURN_IF_ERROR(opened.status());
+    manifest::TensorReader& reader = *opened;
     // A checkpoint from before the first averages has none: then the parameters were judged.
     const auto& tensors = reader.tensors();
     const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
