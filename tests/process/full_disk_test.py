@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests import exports
 from tests.process import api, harness, jobs
 
 
@@ -155,6 +156,70 @@ def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_dis
     end = await_end(running, job)
     assert end.state == api.Job.CANCELLED
     assert end.state_reason == "stopped as asked"
+
+
+def test_a_best_checkpoint_that_finds_no_room_leaves_the_one_before(muster, make_disk):
+    disk = make_disk("checkpoints", "4m")
+    data = {"train": {"tokens": {"path": "train.bin", "dtype": "uint16"}}}
+    data["validate"] = data["train"]
+
+    def submit_job(name, fit, export):
+        job_file = jobs.write_job(
+            muster.folder,
+            name=f"{name}.yaml",
+            data=data,
+            schedule=None,
+            stages=[{"fit": fit}],
+            checkpoint={"directory": "checkpoints", "keep": 1},
+            export={"path": f"{name}.safetensors"} | export,
+        )
+        muster.cli("submit", job_file, "--id", name)
+
+    daemon = muster.musterd()
+    client = api.Jobs(muster.address)
+    submit_job("job", {"steps": 10, "validate_every": 4, "keep_best": {}}, {"from": "best"})
+    for step in (4, 8):
+        muster.cli("pause", "job", "--at-step", step)
+    agent = muster.agent("node", slots=2)
+
+    def held_after(step):
+        return harness.eventually(
+            lambda: (now := client.get("job")).state == api.Job.PAUSED
+            and now.step == step
+            and (now.checkpoints if step == 4 else now.save_failure.count)
+            and now,
+            f"it is held after step {step}, and its save has ended",
+        )
+
+    def best_of(job):
+        return [one.step for one in job.checkpoints if one.best]
+
+    assert best_of(held_after(4)) == [4]
+    disk.fill()
+    muster.cli("resume", "job")
+    full = held_after(8)
+    assert "No space left on device" in full.save_failure.message
+    assert full.save_failure.step == 8 and best_of(full) == [4]
+    assert muster.files("checkpoints/job") == ["step-4-g1"], "nothing of the other one is left"
+    losses = {
+        entry.step: entry.validation.loss
+        for entry in client.entries("job")
+        if entry.HasField("validation")
+    }
+    assert losses[8] < losses[4], "it would be the best one"
+    disk.free()
+    muster.cli("resume", "job")
+    job = await_end(client, "job")
+    assert (job.state, job.generation) == (api.Job.SUCCEEDED, 1), job.state_reason
+    assert best_of(job) == [4]
+    assert muster.files("checkpoints/job") == ["step-10-g1", "step-4-g1"]
+    submit_job("short", {"steps": 4}, {})
+    assert await_end(client, "short").state == api.Job.SUCCEEDED
+    assert exports.contents(muster.folder / "job.safetensors") == exports.contents(
+        muster.folder / "short.safetensors"
+    )
+    client.close()
+    muster.stop(agent, daemon)
 
 
 def test_a_stop_whose_save_fails_says_so(muster, make_disk, running):
