@@ -55,10 +55,12 @@ def test_a_worker_that_is_killed_in_a_stage_makes_only_this_stage_run_again(
     muster.cli("wait", "undisturbed")
     muster.cli("submit", write_job(muster, "killed", stages), "--id", "killed")
     assert client.get("killed").total_steps == 0, "only the ranks read the data"
+    # Without the checkpoint, the next generation would do everything again.
     job = harness.eventually(
-        lambda: (now := client.get("killed")).stage == stage and now.step == 12 and now,
-        f"the first {stage} runs",
+        lambda: (now := client.get("killed")).stage == stage and now.checkpoints and now,
+        f"the first {stage} runs, and the checkpoint of its step is there",
     )
+    assert [one.step for one in job.checkpoints] == [job.step] == [12]
     # 96 samples, 8 in each step.
     assert job.total_steps == 15
     harness.kill(job.ranks[rank].pid)
