@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/files/files.h"
+#include "worker/train/failing_save.h"
 #include "worker/train/session_fixture.h"
 #include "worker/train/setup.h"
 
@@ -38,30 +39,11 @@ class BestCheckpointTest : public SessionTest {
     job.checkpoint->background = true;
     return job;
   }
-  // No checkpoint can be written from the pass after this step until a save has failed.
-  void LetTheSaveFailAfter(int64_t step) {
-    // Without this file no checkpoint is written.
-    const auto epoch = folder_ / "ckpt/job/.muster-epoch";
-    const auto away = folder_ / "away";
-    watch_ = [this, step, epoch, away](const Event& event) {
-      if (const auto* metrics = std::get_if<v1::StepMetrics>(&event)) {
-        if (metrics->step() == step && metrics->has_validation()) {
-          std::filesystem::rename(epoch, away);
-        }
-      }
-      if (std::holds_alternative<CheckpointFailed>(event)) {
-        ++failures_;
-        std::filesystem::rename(away, epoch);
-      }
-    };
-  }
   static std::vector<std::string> NamesOf(const std::vector<std::string>& paths) {
     std::vector<std::string> names;
     for (const std::string& path : paths) names.push_back(std::filesystem::path(path).filename());
     return names;
   }
-
-  int failures_ = 0;
 };
 
 TEST_F(BestCheckpointTest, OneThatIsBeingRemovedIsForgotten) {
@@ -89,10 +71,11 @@ TEST_F(BestCheckpointTest, OneThatIsBeingRemovedIsForgotten) {
 TEST_F(BestCheckpointTest, OneThatFailsAndThatACommandSavesInTheSameStepIsTheBestOne) {
   Job job = Validating(10, 4);
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
-  LetTheSaveFailAfter(8);
+  const FailingSave fault(folder_, 8);
+  watch_ = fault;
   commands_ = {{.number = 1, .at_step = 8, .what = SaveCheckpointCommand()}};
   const auto run = Good(job);
-  EXPECT_EQ(failures_, 1);
+  EXPECT_EQ(fault.failures(), 1);
   EXPECT_TRUE(run->outside.finished().at(1).ok()) << run->outside.finished().at(1);
   ASSERT_LT(run->outside.validations().at(8), run->outside.validations().at(4));
   EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1", "step-8-g1"));
@@ -110,10 +93,11 @@ TEST_F(BestCheckpointTest, OneThatFailsAndThatACommandSavesInTheSameStepIsTheBes
 
 TEST_F(BestCheckpointTest, OneThatFailsAndThatAStopSavesInTheSameStepIsTheBestOne) {
   const Job job = Validating(10, 4);
-  LetTheSaveFailAfter(8);
+  const FailingSave fault(folder_, 8);
+  watch_ = fault;
   commands_ = {{.number = 1, .at_step = 8, .what = StopCommand()}};
   const auto run = Good(job);
-  EXPECT_EQ(failures_, 1);
+  EXPECT_EQ(fault.failures(), 1);
   EXPECT_EQ(run->ends[0]->step, 8);
   EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1", "step-8-g1"));
   watch_ = nullptr;
@@ -124,10 +108,11 @@ TEST_F(BestCheckpointTest, OneThatFailsAndThatAStopSavesInTheSameStepIsTheBestOn
 
 TEST_F(BestCheckpointTest, OneThatFailsIsNotTheBestOneOfALaterStep) {
   const Job job = Validating(10, 4);
-  LetTheSaveFailAfter(8);
+  const FailingSave fault(folder_, 8);
+  watch_ = fault;
   commands_ = {{.number = 1, .at_step = 9, .what = SaveCheckpointCommand()}};
   const auto run = Good(job);
-  EXPECT_EQ(failures_, 1);
+  EXPECT_EQ(fault.failures(), 1);
   EXPECT_THAT(NamesOf(run->outside.checkpoints()),
               ElementsAre("step-10-g1", "step-9-g1", "step-4-g1"));
   EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1"));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/files/files.h"
+#include "worker/train/failing_save.h"
 #include "worker/train/failure.h"
 #include "worker/train/session_fixture.h"
 #include "worker/train/setup.h"
@@ -283,22 +284,11 @@ TEST_F(ImprovementTest, ABestCheckpointThatCannotBeWrittenLeavesTheOneBefore) {
   job.checkpoint = Every(0);
   job.checkpoint->background = true;
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
-  // Without this file no checkpoint is written.
-  const auto epoch = folder_ / "ckpt/job/.muster-epoch";
-  const auto away = folder_ / "away";
-  std::string failed;
-  watch_ = [&](const Event& event) {
-    if (const auto* metrics = std::get_if<v1::StepMetrics>(&event)) {
-      if (metrics->step() == 8 && metrics->has_validation()) std::filesystem::rename(epoch, away);
-    }
-    if (const auto* one = std::get_if<CheckpointFailed>(&event)) {
-      failed = one->reason;
-      std::filesystem::rename(away, epoch);
-    }
-  };
+  const FailingSave fault(folder_, 8);
+  watch_ = fault;
   const auto run = Good(job);
   ASSERT_EQ(BestSteps(run->outside.validations(), false), (std::vector<int64_t>{4, 8}));
-  EXPECT_NE(failed, "");
+  EXPECT_NE(fault.reason(), "");
   EXPECT_EQ(NamesOf(run->outside.checkpoints()), Names({10, 4}));
   EXPECT_EQ(NamesOf(run->outside.best()), Names({4}));
   const std::string exported = Exported();
