@@ -55,7 +55,8 @@ class PredictionFile {
   };
   // Makes the file durable and gives it its name. Called once, last, when every byte is written.
   // ALREADY_EXISTS: a file with other bytes is there, and `overwrite` is not set. INTERNAL: another
-  // process made such a file and removed it in this moment. An old file is unchanged after an error.
+  // process made such a file and removed it in this moment. An old file is unchanged after an
+  // error.
   absl::StatusOr<Placed> Place();
 
  private:
