@@ -33,8 +33,8 @@ cat <<'E2'
 What to try next (in out/quickstart, with out/bin on your PATH):
   edit licences-gpt.yaml (layers, steps, batch) and   muster run licences-gpt.yaml
   start a coordinator and give jobs to it:
-    musterd --listen 127.0.0.1:7070 --state state --local-slots 2 &
-    export MUSTER_ADDRESS=127.0.0.1:7070
+    musterd --state state --local-slots 2 &
+    export MUSTER_ADDRESS="$PWD/state"
     until muster list; do sleep 0.2; done    # musterd listens
     muster submit licences-gpt.yaml --id first && muster watch first
     muster get first -o json; muster logs first -f; muster stop first

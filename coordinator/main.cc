@@ -1,6 +1,7 @@
 // musterd: the coordinator of a cluster. One process, one state directory.
 #include <signal.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -8,14 +9,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/files/files.h"
 #include "common/flags/duration.h"
 #include "common/log/log.h"
+#include "common/rpc/address.h"
+#include "common/rpc/connections.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "coordinator/launch/local_agent.h"
@@ -33,6 +38,7 @@ constexpr absl::Duration kStandstill = absl::Seconds(10);
 
 struct Flags {
   std::string state;
+  std::vector<std::string> listen;
   std::string port_file;
   std::string agent;
   std::string lease = "10s";
@@ -51,6 +57,20 @@ std::string DefaultAgent() {
   const auto built = here.parent_path() / "worker" / "agent" / "muster-agent";
   return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built
                                                                                           : beside;
+}
+
+std::string GetEnvironment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value != nullptr ? value : "";
+}
+
+// Lets this process have as many open files as it may. The result is how many that are.
+size_t RaiseOpenFiles() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : before;
 }
 
 // Lets the jobs of the local agent save a checkpoint and end; another signal ends that at once.
@@ -93,6 +113,11 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   ASSIGN_OR_RETURN(const absl::Duration drain_timeout,
                    ParseDurationFlag("--drain-timeout", flags.drain_timeout, absl::ZeroDuration(),
                                      absl::Hours(24)));
+  if (flags.state.empty()) {
+    return absl::InvalidArgumentError("--state is needed: neither XDG_STATE_HOME nor HOME is set");
+  }
+  // Its address must not depend on the current folder.
+  flags.state = std::filesystem::absolute(flags.state).lexically_normal().string();
   const auto store = store::SqliteStore::Open(flags.state, flags.store);
   if (!store.ok()) return WithAdvice(store.status());
   absl::Status damaged;
@@ -101,17 +126,25 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
     damaged = why;
     kill(getpid(), SIGTERM);
   };
+  ASSIGN_OR_RETURN(const std::string socket, SocketPath(flags.state, GetEnvironment));
+  const std::string address = ToString(Address{.path = socket});
+  flags.coordinator.server.listen = {address};
+  for (const std::string& more : flags.listen) flags.coordinator.server.listen.push_back(more);
+  flags.coordinator.server.limits = ConnectionLimits::For(RaiseOpenFiles());
   auto started = service::Coordinator::Start(flags.coordinator, store->get());
   if (!started.ok()) return WithAdvice(started.status());
   std::unique_ptr<service::Coordinator> coordinator = *std::move(started);
-  spdlog::info("listening on {}, state in {}", coordinator->address(), flags.state);
+  std::vector<std::string> addresses;
+  for (const Address& one : coordinator->addresses()) addresses.push_back(ToString(one));
+  spdlog::info("listening on {}, state in {}", absl::StrJoin(addresses, " and "), flags.state);
+  RETURN_IF_ERROR(WriteAddress(flags.state, address));
   if (!flags.port_file.empty()) {
-    RETURN_IF_ERROR(files::WriteAtomically(flags.port_file, coordinator->address() + "\n"));
+    RETURN_IF_ERROR(files::WriteAtomically(flags.port_file, addresses.back() + "\n"));
   }
   std::unique_ptr<launch::LocalAgent> agent;
   if (flags.local_slots > 0) {
     ASSIGN_OR_RETURN(agent, launch::LocalAgent::Start({.program = flags.agent,
-                                                       .coordinator = coordinator->address(),
+                                                       .coordinator = address,
                                                        .slots = flags.local_slots,
                                                        .state_directory = flags.state}));
   }
@@ -134,11 +167,15 @@ int main(int argc, char** argv) {
                "musterd");
   muster::Flags flags;
   flags.agent = muster::DefaultAgent();
-  app.add_option("--listen", flags.coordinator.server.listen,
-                 "host:port; port 0 chooses a free one")
+  flags.state = muster::DefaultStateDirectory(muster::GetEnvironment);
+  app.add_option("--listen", flags.listen,
+                 "Also listen on HOST:PORT (port 0 chooses a free one), which needs --insecure, or "
+                 "on unix:/PATH; may be given several times. The socket in the state directory is "
+                 "always there")
+      ->type_name("ADDRESS");
+  app.add_option("--state", flags.state,
+                 "Directory of the store and of the socket; created if it is missing")
       ->capture_default_str();
-  app.add_option("--state", flags.state, "Directory of the store; created if it is missing")
-      ->required();
   app.add_option("--local-slots", flags.local_slots,
                  "Also run an agent on this machine with this many slots");
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
@@ -162,9 +199,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(muster::metrics::kMinKept, uint64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file,
-                 "Write host:port to this file once the coordinator listens");
-  app.add_flag("--insecure", flags.coordinator.server.allow_insecure,
-               "Allow to listen beyond loopback without TLS");
+                 "Write the last address to this file once the coordinator listens");
+  app.add_flag("--insecure", flags.coordinator.server.insecure,
+               "Take connections over TCP although they are neither encrypted nor authenticated: "
+               "whoever reaches the port can run programs as this user");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -70,6 +70,7 @@ class Musterd:
             self._state,
             "--listen",
             "127.0.0.1:0",
+            "--insecure",
             "--port-file",
             port,
         ]

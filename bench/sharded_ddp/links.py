@@ -164,7 +164,7 @@ class Nodes(cluster.Cluster):
     def __init__(self, programs, folder, link):
         self._agents = []
         super().__init__(
-            programs, folder, slots=0, lease="1h", listen="10.78.0.1:0", more=["--insecure"]
+            programs, folder, slots=0, lease="1h", listen="10.78.0.1:0"
         )
         try:
             for rank in (0, 1):

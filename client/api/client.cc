@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/api/retries.h"
 #include "common/ids/ids.h"
+#include "common/rpc/address.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
 #include "common/rpc/proto_time.h"
@@ -29,13 +30,7 @@ bool HasEnded(v1::Job::State state) {
 }
 
 absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
-  if (colon == std::string::npos || colon == 0 || port.empty() || port.size() > 5 ||
-      port.find_first_not_of("0123456789") != std::string::npos || std::stoi(port) > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", address, "': expected host:port, such as 127.0.0.1:7070"));
-  }
+  RETURN_IF_ERROR(ParseAddress(address).status());
   // Its constructor is private.
   return std::unique_ptr<MusterClient>(new MusterClient(address));
 }

@@ -33,7 +33,7 @@ v1::Job MakeJob(const std::string& id, v1::Job::State state, uint64_t step = 0) 
 class ClientTest : public testing::Test {
  protected:
   void SetUp() override {
-    server_ = Server::Start({}, {&service_}).value();
+    server_ = Server::Start(ServerOptions::InsecureLoopback(), {&service_}).value();
     client_ = MusterClient::Connect(server_->address()).value();
   }
 
@@ -232,7 +232,7 @@ TEST_F(ClientTest, WatchSurvivesARestartOfTheCoordinator) {
         service_.BreakStreams();
         server_.reset();
         service_.Put(MakeJob("a", v1::Job::SUCCEEDED, 2));
-        server_ = Server::Start({.listen = address}, {&service_}).value();
+        server_ = Server::Start({.listen = {address}, .insecure = true}, {&service_}).value();
       });
     }
     return true;
@@ -299,7 +299,7 @@ TEST_F(ClientTest, WatchOfACoordinatorThatStaysAwayEndsAtItsBoundOrDeadline) {
        absl::StatusCode::kDeadlineExceeded},
   };
   for (const auto& [options, code] : cases) {
-    server_ = Server::Start({}, {&service_}).value();
+    server_ = Server::Start(ServerOptions::InsecureLoopback(), {&service_}).value();
     client_ = MusterClient::Connect(server_->address()).value();
     service_.Put(MakeJob("a", v1::Job::RUNNING));
     std::thread end;

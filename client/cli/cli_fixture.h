@@ -36,7 +36,7 @@ class CliTest : public testing::Test {
   CliTest() : interrupts_([] {}) {}
 
   void SetUp() override {
-    server_ = Server::Start({}, {&service_, &cluster_}).value();
+    server_ = Server::Start(ServerOptions::InsecureLoopback(), {&service_, &cluster_}).value();
     environment_["MUSTER_ADDRESS"] = server_->address();
     environment_["TMPDIR"] = folder_.path();
     Write("job.yaml", kJobFile);

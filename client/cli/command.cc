@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/yaml_document.h"
+#include "common/rpc/address.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 
@@ -51,8 +52,12 @@ void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
 
 void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options, bool with_csv) {
   options->address = console->environment("MUSTER_ADDRESS");
-  command->add_option("--address", options->address, "The coordinator; default $MUSTER_ADDRESS")
-      ->type_name("HOST:PORT");
+  options->default_state = DefaultStateDirectory(console->environment);
+  command
+      ->add_option("--address", options->address,
+                   "The coordinator: HOST:PORT, unix:/PATH, or its state directory; default "
+                   "$MUSTER_ADDRESS, or the state directory that musterd has without --state")
+      ->type_name("ADDRESS");
   AddOutputOption(command, options, with_csv);
 }
 
@@ -124,12 +129,16 @@ std::string Requester(Console* console) {
 
 absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options) {
   if (options.address.empty()) {
-    return absl::InvalidArgumentError(
-        "no coordinator is given: use --address HOST:PORT or set MUSTER_ADDRESS (`muster run "
-        "FILE` "
-        "needs none)");
+    if (options.default_state.empty()) {
+      return absl::InvalidArgumentError(
+          "no coordinator is given: use --address or set MUSTER_ADDRESS (`muster run FILE` needs "
+          "none)");
+    }
+    ASSIGN_OR_RETURN(const std::string address, FindCoordinator(options.default_state));
+    return client::MusterClient::Connect(address);
   }
-  return client::MusterClient::Connect(options.address);
+  ASSIGN_OR_RETURN(const std::string address, FindCoordinator(options.address));
+  return client::MusterClient::Connect(address);
 }
 
 ExitCode Fail(Console* console, const absl::Status& status) {
@@ -137,8 +146,7 @@ ExitCode Fail(Console* console, const absl::Status& status) {
   console->err << "muster: " << Message(status) << "\n";
   if (code == kUnreachable && ErrorReason(status).empty()) {
     console->err
-        << "Is musterd running there? Start one with `musterd --listen HOST:PORT --state DIR`, "
-           "or name another with --address.\n";
+        << "Is musterd running there? Start one with `musterd`, or name another with --address.\n";
   }
   console->err.flush();
   return code;

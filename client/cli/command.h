@@ -24,6 +24,8 @@ namespace muster::cli {
 struct CommonOptions {
   // The value of --address, or else of $MUSTER_ADDRESS; may be empty.
   std::string address;
+  // The state directory of the coordinator if there is no address; may be empty.
+  std::string default_state;
   Output output = Output::kTable;
   // How long a call is tried again while the connection is broken.
   absl::Duration retry_for = absl::Seconds(30);

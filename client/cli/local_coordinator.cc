@@ -83,9 +83,8 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
       process_,
       spawner_.Spawn(
           {.argv = {"/bin/sh", "-c", "exec \"$@\" >>\"$0\" 2>&1",
-                    files::JoinPath(state_directory_, "musterd.log"), options.program, "--listen",
-                    "127.0.0.1:0", "--state", state_directory_, "--local-slots",
-                    absl::StrCat(options.slots), "--port-file", port_file,
+                    files::JoinPath(state_directory_, "musterd.log"), options.program, "--state",
+                    state_directory_, "--local-slots", absl::StrCat(options.slots),
                     // This coordinator is not started again, so its workers end with their lease.
                     "--autonomy", "0s"},
            .grouping = process::Grouping::kOwnGroup,

@@ -11,6 +11,7 @@
 #include "common/ids/ids.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/jobspec.h"
+#include "common/rpc/address.h"
 #include "common/status/status.h"
 
 namespace muster::cli {
@@ -99,7 +100,9 @@ class Run {
   }
 
   ExitCode RunAt(const std::string& address, absl::Duration retry_for) {
-    const auto client = client::MusterClient::Connect(address);
+    const auto found = FindCoordinator(address);
+    if (!found.ok()) return Fail(console_, found.status());
+    const auto client = client::MusterClient::Connect(*found);
     if (!client.ok()) return Fail(console_, client.status());
     if (stopper_.interrupted()) return kInterrupted;
     if (coordinator_ != nullptr && file_.spec.device() == v1::JobSpec::CUDA) {

@@ -10,11 +10,9 @@ namespace muster::files {
 
 class TempDir {
  public:
-  TempDir() {
-    const char* base = std::getenv("TEST_TMPDIR");
-    std::string pattern = std::string(base != nullptr ? base : "/tmp") + "/muster-XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
+  TempDir() : TempDir(std::getenv("TEST_TMPDIR")) {}
+  // For Unix sockets, whose paths have at most 107 bytes.
+  static TempDir Short() { return TempDir("/tmp"); }
   ~TempDir() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
@@ -26,6 +24,11 @@ class TempDir {
   std::string Path(const std::string& name) const { return path_ + "/" + name; }
 
  private:
+  explicit TempDir(const char* base) {
+    std::string pattern = std::string(base != nullptr ? base : "/tmp") + "/muster-XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+
   std::string path_;
 };
 

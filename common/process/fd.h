@@ -23,6 +23,8 @@ class Fd {
   }
 
   int get() const { return fd_; }
+  // Gives it up to the caller, who closes it.
+  int Release() && { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

@@ -4,16 +4,30 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/rpc/address.h"
 #include "common/steady/now.h"
 
 namespace muster {
 namespace {
+
+bool IsRefused(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const bool connected = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0;
+  const int error = connected ? 0 : errno;
+  close(fd);
+  return error == ECONNREFUSED || error == ENOENT;
+}
 
 bool IsRefused(const addrinfo& where, absl::Time deadline) {
   const int fd =
@@ -37,16 +51,15 @@ bool IsRefused(const addrinfo& where, absl::Time deadline) {
 
 bool IsRefused(const std::string& address, absl::Duration timeout) {
   const absl::Time deadline = SteadyNow() + timeout;
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return false;
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
+  const auto asked = ParseAddress(address);
+  if (!asked.ok()) return false;
+  if (asked->local()) return IsRefused(asked->path);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) return false;
+  if (getaddrinfo(asked->host.c_str(), absl::StrCat(asked->port).c_str(), &hints, &found) != 0) {
+    return false;
+  }
   bool refused = found != nullptr;
   for (const addrinfo* where = found; where != nullptr && refused; where = where->ai_next) {
     refused = IsRefused(*where, deadline);

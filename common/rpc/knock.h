@@ -14,9 +14,9 @@
 
 namespace muster {
 
-// Tries a TCP connection to host:port. True: the host itself answered, at each of its addresses,
-// that no process listens there. False: a process listens, no answer came within `timeout`, or it
-// is not known (no such name, no route).
+// Tries a connection to an address as ToString(Address) writes it. True: the host itself answered,
+// at each of its addresses, that no process listens there, or there is no such Unix socket. False:
+// a process listens, no answer came within `timeout`, or it is not known (no such name, no route).
 bool IsRefused(const std::string& address, absl::Duration timeout);
 
 // While it is switched on, it repeats this check on a thread of its own, because the lookup of a

@@ -8,6 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/files/temp_dir.h"
+#include "common/rpc/address.h"
+#include "common/rpc/sockets.h"
 #include "common/steady/now.h"
 #include "common/steady/test_bound.h"
 
@@ -43,6 +46,18 @@ TEST(Knock, AHostOnWhichNobodyListensRefuses) {
 TEST(Knock, AProgramThatAcceptsAndSaysNothingDoesNotRefuse) {
   const Port port(/*listening=*/true);
   EXPECT_FALSE(IsRefused(port.address(), kTestBound));
+}
+
+TEST(Knock, AUnixSocketThatIsGoneOrOnWhichNobodyListensRefuses) {
+  const files::TempDir folder = files::TempDir::Short();
+  const std::string address = absl::StrCat("unix:", folder.Path("socket"));
+  EXPECT_TRUE(IsRefused(address, kTestBound));
+  {
+    const auto socket = Listen(*ParseAddress(address));
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    EXPECT_FALSE(IsRefused(address, kTestBound));
+  }
+  EXPECT_TRUE(IsRefused(address, kTestBound));
 }
 
 TEST(Knock, WhatCannotBeReachedDoesNotRefuse) {

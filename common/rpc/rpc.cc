@@ -2,15 +2,19 @@
 
 #include <grpcpp/create_channel.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/deadline.h"
+#include "common/rpc/sockets.h"
+#include "common/status/status.h"
 
 namespace muster {
 namespace {
@@ -19,12 +23,15 @@ constexpr int kMaxMessageBytes = 16 << 20;
 // So short that pings without other data on the connection are never too frequent.
 constexpr int kMinPingIntervalMs = 10;
 
+// Of what gRPC buffers for all connections together.
+constexpr size_t kMostMemory = 256 << 20;
+// Of one connection at a time.
+constexpr int kMostStreams = 1000;
+// A connection without a call is closed after this time; a client opens another one when it calls.
+constexpr absl::Duration kLongestIdle = absl::Minutes(10);
+
 int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
 }
 
 }  // namespace
@@ -59,24 +66,30 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const Kee
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       const std::vector<grpc::Service*>& services) {
-  const size_t colon = options.listen.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("listen address '", options.listen, "': expected host:port"));
-  }
-  const std::string host = options.listen.substr(0, colon);
-  if (!options.allow_insecure && !IsLoopback(host)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("listen address '", options.listen,
-                     "' is not a loopback address, and connections are neither encrypted nor "
-                     "authenticated; listen on "
-                     "127.0.0.1, or use --insecure on a network you trust"));
+  std::unique_ptr<Server> self(new Server());
+  std::vector<AcceptLoop::Listener> listeners;
+  for (const std::string& text : options.listen) {
+    ASSIGN_OR_RETURN(const Address address, ParseAddress(text));
+    if (!address.local() && !options.insecure) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("listen address '", text,
+                       "': connections over TCP would be neither encrypted nor authenticated, and "
+                       "whoever reaches the port could run programs as this user; use --insecure "
+                       "on a network that is closed to others"));
+    }
+    ASSIGN_OR_RETURN(ListeningSocket socket, Listen(address));
+    self->addresses_.push_back(std::move(socket.address));
+    listeners.push_back(
+        {.fd = std::move(socket.fd),
+         .admits = [raw = self.get()](const SocketPeer& peer) { return raw->Admits(peer); },
+         .take = [raw = self.get()](process::Fd fd,
+                                    const SocketPeer& peer) { raw->Take(std::move(fd), peer); }});
   }
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kMostMemory));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Millis(options.keepalive.time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(options.keepalive.timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -84,29 +97,52 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                              kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  int port = 0;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
-  for (grpc::Service* service : services) builder.RegisterService(service);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", options.listen,
-                     ": the port is in use, or this machine does not have the address"));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Millis(kLongestIdle));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             Millis(options.limits.first_byte));
+  const auto acceptor = [&builder](std::shared_ptr<grpc::ServerCredentials> credentials) {
+    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    return builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD,
+                                                                std::move(credentials));
+  };
+  for (const uid_t uid : {geteuid(), uid_t{0}}) {
+    self->local_acceptors_.try_emplace(uid,
+                                       acceptor(grpc::experimental::LocalServerCredentials(UDS)));
   }
-  return std::unique_ptr<Server>(
-      new Server(std::move(server), absl::StrCat(host, ":", port), port));
+  if (options.insecure) self->tcp_acceptor_ = acceptor(grpc::InsecureServerCredentials());
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  self->server_ = builder.BuildAndStart();
+  if (self->server_ == nullptr) return absl::InternalError("the gRPC server does not start");
+  ASSIGN_OR_RETURN(self->accept_loop_, AcceptLoop::Start(std::move(listeners), options.limits));
+  return self;
 }
 
-Server::Server(std::unique_ptr<grpc::Server> server, std::string address, int port)
-    : server_(std::move(server)), address_(std::move(address)), port_(port) {}
+bool Server::Admits(const SocketPeer& peer) const {
+  return peer.local ? local_acceptors_.contains(peer.uid) : tcp_acceptor_ != nullptr;
+}
 
-Server::~Server() { Shutdown(absl::ZeroDuration()); }
+void Server::Take(process::Fd fd, const SocketPeer& peer) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+  connection.fd = std::move(fd).Release();
+  const Acceptor& acceptor = peer.local ? local_acceptors_.at(peer.uid) : tcp_acceptor_;
+  acceptor->HandleNewConnection(&connection);
+}
+
+Server::~Server() {
+  Shutdown(absl::ZeroDuration());
+  for (const Address& address : addresses_) {
+    if (address.local()) unlink(address.path.c_str());
+  }
+}
 
 void Server::SetServing(const std::string& service, bool serving) {
   server_->GetHealthCheckService()->SetServingStatus(service, serving);
 }
 
 void Server::Shutdown(absl::Duration grace) {
+  accept_loop_.reset();
+  if (server_ == nullptr) return;
   server_->Shutdown(DeadlineAfter(grace));
   server_->Wait();
 }

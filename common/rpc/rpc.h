@@ -1,18 +1,24 @@
-// The only place where channels and servers are created: message limits, keepalive, health, and on
-// which addresses a server may listen.
+// The only place where channels and servers are created: message limits, keepalive, health, on
+// which addresses a server listens, and whose connections it takes.
 #ifndef MUSTER_COMMON_RPC_RPC_H_
 #define MUSTER_COMMON_RPC_RPC_H_
 
 #include <grpcpp/channel.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <sys/types.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/accept_loop.h"
+#include "common/rpc/address.h"
+#include "common/rpc/connections.h"
 
 namespace muster {
 
@@ -26,34 +32,42 @@ struct KeepAlive {
   static KeepAlive Within(absl::Duration lease);
 };
 
-// A channel to host:port. Connects when first used. Messages up to 16 MiB.
+// A channel to an address as ToString(Address) writes it. Connects when first used. Messages up to
+// 16 MiB.
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address,
                                            const KeepAlive& keepalive = {});
 
 struct ServerOptions {
-  // host:port; port 0 chooses a free one. Only loopback hosts unless allow_insecure.
-  std::string listen = "127.0.0.1:0";
-  // Allows to listen on other addresses than loopback without TLS.
-  bool allow_insecure = false;
+  // "unix:/PATH" or "HOST:PORT", at least one; port 0 chooses a free one. Over a Unix socket only
+  // this process's user and root are heard.
+  std::vector<std::string> listen;
+  // TCP connections are neither encrypted nor authenticated: whoever reaches the port may do
+  // everything. Without it the server listens on no port.
+  bool insecure = false;
   // How the server notices lost clients. It does not limit how often clients may send keepalive
   // pings.
   KeepAlive keepalive = {};
+  ConnectionLimits limits = {};
+
+  // A free port of this machine, without any protection: for tests.
+  static ServerOptions InsecureLoopback() { return {.listen = {"127.0.0.1:0"}, .insecure = true}; }
 };
 
 // A running gRPC server with grpc.health.v1.Health. Thread-safe.
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: not of the form host:port, or not a loopback address without allow_insecure.
-  // UNAVAILABLE: the port is in use.
+  // INVALID_ARGUMENT: an address of neither form, or of TCP without `insecure`. UNAVAILABLE: the
+  // socket or the port is in use. Others: those of Listen and AcceptLoop.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   // Shuts down with no grace.
   ~Server();
 
-  int port() const { return port_; }
-  // host:port with the real port.
-  const std::string& address() const { return address_; }
+  // In the order of ServerOptions::listen, with the real ports.
+  const std::vector<Address>& addresses() const { return addresses_; }
+  // The first one, as OpenChannel takes it.
+  std::string address() const { return ToString(addresses_.front()); }
   // Sets the state of a service ("muster.v1.JobService") in grpc.health.v1.Health; it is SERVING at
   // first.
   void SetServing(const std::string& service, bool serving);
@@ -62,11 +76,19 @@ class Server {
   void Shutdown(absl::Duration grace);
 
  private:
-  Server(std::unique_ptr<grpc::Server> server, std::string address, int port);
+  using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
 
+  Server() = default;
+  bool Admits(const SocketPeer& peer) const;
+  void Take(process::Fd fd, const SocketPeer& peer);
+
+  std::vector<Address> addresses_;
+  // Of the users whose connections over the Unix socket are taken, and of TCP.
+  std::map<uid_t, Acceptor> local_acceptors_;
+  Acceptor tcp_acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  const std::string address_;
-  const int port_;
+  // After what it hands connections to.
+  std::unique_ptr<AcceptLoop> accept_loop_;
 };
 
 }  // namespace muster

@@ -1,7 +1,19 @@
 #include "common/rpc/rpc.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/temp_dir.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
 
 namespace muster {
@@ -10,13 +22,86 @@ namespace {
 // Answers every call with UNIMPLEMENTED.
 v1::JobService::CallbackService service;
 
+grpc::StatusCode CallAt(const std::string& address) {
+  const auto stub = v1::JobService::NewStub(OpenChannel(address));
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  v1::Job job;
+  return stub->GetJob(&context, v1::GetJobRequest(), &job).error_code();
+}
+
 TEST(Server, TakesAFreePortAndIsReachedThere) {
-  auto server = Server::Start({}, {&service});
+  auto server = Server::Start(ServerOptions::InsecureLoopback(), {&service});
   ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_GT((*server)->port(), 0);
-  auto channel = OpenChannel((*server)->address());
-  EXPECT_TRUE(
-      channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  EXPECT_GT((*server)->addresses()[0].port, 0);
+  EXPECT_EQ(CallAt((*server)->address()), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST(Server, IsReachedOverAUnixSocketThatOnlyItsUserCanOpen) {
+  const files::TempDir folder = files::TempDir::Short();
+  const std::string path = folder.Path("socket");
+  const mode_t before = umask(0);
+  auto server = Server::Start({.listen = {absl::StrCat("unix:", path)}}, {&service});
+  umask(before);
+  ASSERT_TRUE(server.ok()) << server.status();
+  struct stat found;
+  ASSERT_EQ(stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+  EXPECT_EQ(CallAt((*server)->address()), grpc::StatusCode::UNIMPLEMENTED);
+  server->reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Server, AnotherUserIsRefusedAlsoIfTheSocketIsOpenToAll) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const files::TempDir folder = files::TempDir::Short();
+  const std::string path = folder.Path("socket");
+  auto server = Server::Start({.listen = {absl::StrCat("unix:", path)}}, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    // Only calls that are safe after a fork.
+    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+    path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    char byte;
+    if (setuid(65534) != 0) _exit(2);
+    if (connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) _exit(3);
+    send(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24, MSG_NOSIGNAL);
+    _exit(recv(fd, &byte, 1, 0) <= 0 ? 0 : 4);  // closed without a byte
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(Server, ASocketOfAKilledProcessIsReplacedAndOneInUseIsNot) {
+  const files::TempDir folder = files::TempDir::Short();
+  const ServerOptions options{.listen = {absl::StrCat("unix:", folder.Path("socket"))}};
+  const pid_t child = fork();
+  if (child == 0) {
+    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+    folder.Path("socket").copy(name.sun_path, sizeof(name.sun_path) - 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    _exit(bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0 && listen(fd, 1) == 0
+              ? 0
+              : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  auto server = Server::Start(options, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(Server::Start(options, {&service}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CallAt((*server)->address()), grpc::StatusCode::UNIMPLEMENTED);
+  server->reset();
+  std::ofstream(folder.Path("socket")) << "somebody's notes";
+  EXPECT_EQ(Server::Start(options, {&service}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(std::filesystem::exists(folder.Path("socket")));
 }
 
 TEST(KeepAlive, NoticesADeadPeerWithinTheLease) {
@@ -28,19 +113,23 @@ TEST(KeepAlive, NoticesADeadPeerWithinTheLease) {
   EXPECT_EQ(KeepAlive::Within(absl::Hours(1)).time, KeepAlive().time);
 }
 
-TEST(Server, BeyondLoopbackIsRefusedUnlessAllowed) {
-  EXPECT_EQ(Server::Start({.listen = "0.0.0.0:0"}, {&service}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(Server::Start({.listen = "0.0.0.0:0", .allow_insecure = true}, {&service}).ok());
+TEST(Server, APortIsRefusedUnlessInsecureIsAllowed) {
+  for (const std::string address : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    const absl::Status refused = Server::Start({.listen = {address}}, {&service}).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(absl::StrContains(refused.message(), "--insecure")) << refused;
+    EXPECT_TRUE(Server::Start({.listen = {address}, .insecure = true}, {&service}).ok());
+  }
 }
 
 TEST(Server, ATakenPortAndAnAddressWithoutPortAreErrors) {
-  auto first = Server::Start({}, {&service});
+  auto first = Server::Start(ServerOptions::InsecureLoopback(), {&service});
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(Server::Start({.listen = (*first)->address()}, {&service}).status().code(),
-            absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Server::Start({.listen = "localhost"}, {&service}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  const auto code = [](const std::string& address) {
+    return Server::Start({.listen = {address}, .insecure = true}, {&service}).status().code();
+  };
+  EXPECT_EQ(code((*first)->address()), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code("localhost"), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

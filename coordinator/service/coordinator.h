@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/address.h"
 #include "common/rpc/rpc.h"
 #include "common/steady/condition.h"
 #include "coordinator/cluster/effect.h"
@@ -58,8 +59,8 @@ class Coordinator {
   // Tells the processes that are left on the drained node to end now.
   void InterruptDrained();
 
-  // host:port
-  const std::string& address() const { return server_->address(); }
+  // In the order of ServerOptions::listen.
+  const std::vector<Address>& addresses() const { return server_->addresses(); }
 
  private:
   Coordinator() = default;

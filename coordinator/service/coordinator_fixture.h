@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/files/temp_dir.h"
+#include "common/rpc/address.h"
 #include "common/steady/test_bound.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/fake_peers.h"
@@ -52,7 +53,7 @@ class CoordinatorTest : public testing::Test {
     auto store = store::SqliteStore::Open(dir_.path());
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = Wrap(std::move(*store));
-    CoordinatorOptions options;
+    CoordinatorOptions options{.server = ServerOptions::InsecureLoopback()};
     // Longer than any test, so that no lease ends by itself.
     options.timing.lease = absl::Minutes(10);
     options.timing.startup = absl::Minutes(10);
@@ -65,7 +66,7 @@ class CoordinatorTest : public testing::Test {
     coordinator_.reset();
     store_.reset();
   }
-  const std::string& address() const { return coordinator_->address(); }
+  std::string address() const { return ToString(coordinator_->addresses().front()); }
 
   grpc::Status Submit(const v1::JobSpec& spec, const std::string& id, v1::Job* job,
                       const std::string& request_id = NewUuid()) {

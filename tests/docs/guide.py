@@ -23,6 +23,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
@@ -85,6 +86,8 @@ class Reader:
         (self.home / ".cache/muster").mkdir(parents=True)
         (self.home / ".cache/muster/venv").symlink_to(sys.prefix)
         self.temporary.mkdir()
+        # For sockets: the paths of Bazel's folders are too long for them.
+        self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
         self._marker = str(uuid.uuid4())
         self._ports = {}
 
@@ -151,6 +154,7 @@ class Reader:
         return {
             "HOME": str(self.home),
             "TMPDIR": str(self.temporary),
+            "XDG_RUNTIME_DIR": str(self.runtime),
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             # One thread per process, whatever the machine has.

@@ -107,7 +107,7 @@ class Run:
             if why:
                 raise faults.Skipped(why)
             self.network = network.Network(nodes)
-            listen, more = f"{self.network.host}:0", ("--insecure",)
+            listen = f"{self.network.host}:0"
         self.world = world.World(
             self.muster, local=self.plan.local, nodes=nodes, more=more, listen=listen
         )

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 from tests.bazel import bound
@@ -42,18 +43,20 @@ class Cluster:
     """musterd with `slots` local slots; everything it writes lies in `folder`. Use as a context
     manager.
 
-    `more`: further arguments of musterd."""
+    `listen`: an address to listen on besides the socket. `more`: further arguments of musterd."""
 
-    def __init__(self, programs, folder, slots, lease="10s", listen="127.0.0.1:0", more=()):
+    def __init__(self, programs, folder, slots, lease="10s", listen=None, more=()):
         self.programs = pathlib.Path(programs)
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log = open(self.folder / "musterd.log", "wb")
         port_file = self.folder / "address"
+        # For the socket: the paths of Bazel's folders are too long for it.
+        self._runtime = tempfile.mkdtemp(prefix="muster-", dir="/tmp")
         self._musterd = subprocess.Popen(
             [
                 self.programs / "musterd",
-                *("--listen", listen),
+                *(("--listen", listen, "--insecure") if listen else ()),
                 *("--state", self.folder / "state"),
                 *("--local-slots", str(slots)),
                 *("--lease", lease),
@@ -62,7 +65,7 @@ class Cluster:
             ],
             stdout=self._log,
             stderr=self._log,
-            env=environment(),
+            env={**environment(), "XDG_RUNTIME_DIR": self._runtime},
         )
         try:
             self.address = self._read_address(port_file)
@@ -90,6 +93,7 @@ class Cluster:
                 self._musterd.kill()
                 self._musterd.wait()
         self._log.close()
+        shutil.rmtree(self._runtime)
         # The programs' folder is this cluster's own, so these are its processes and no others.
         left = [
             pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_ours(pid)

@@ -277,15 +277,16 @@ def test_musterd_refuses_what_cannot_work(muster):
         code = child.wait(timeout=harness.BOUND)
         return code, muster.log()
 
-    code, log = ends("--listen", "0.0.0.0:0", "--state", muster.state)
-    assert code != 0 and "loopback" in log
+    for address in ("0.0.0.0:0", "127.0.0.1:0"):
+        code, log = ends("--listen", address, "--state", muster.state)
+        assert code == 2 and address in log and "--insecure" in log
     (muster.folder / "file").write_text("")
-    code, log = ends("--listen", "127.0.0.1:0", "--state", muster.folder / "file")
+    code, log = ends("--state", muster.folder / "file")
     assert code != 0 and "file" in log
     muster.state.mkdir(exist_ok=True)
     daemon = muster.musterd()
-    code, log = ends("--listen", muster.address, "--state", muster.folder / "other")
+    code, log = ends("--listen", muster.address, "--insecure", "--state", muster.folder / "other")
     assert code != 0 and muster.address in log
-    code, log = ends("--listen", "127.0.0.1:0", "--state", muster.state)
+    code, log = ends("--state", muster.state)
     assert code != 0, "two coordinators on one state folder"
     muster.stop(daemon)

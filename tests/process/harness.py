@@ -15,6 +15,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 import time
 import uuid
 
@@ -96,6 +97,8 @@ class Muster:
         # Files that programs write to the system's temporary folder are found here.
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
+        # For sockets: the paths of Bazel's folders are too long for them.
+        self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
 
     def environment(self):
         environment = {
@@ -107,6 +110,7 @@ class Muster:
             MARKER: self.marker,
             "TMPDIR": str(self.temporary),
             "XDG_STATE_HOME": str(self.state),
+            "XDG_RUNTIME_DIR": str(self.runtime),
         }
         if self.address:
             environment["MUSTER_ADDRESS"] = self.address
@@ -130,7 +134,8 @@ class Muster:
         `more`: arguments."""
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
-        arguments = ["--listen", listen or self.address or "127.0.0.1:0", "--state", self.state]
+        arguments = ["--listen", listen or self.address or "127.0.0.1:0", "--insecure"]
+        arguments += ["--state", self.state]
         arguments += ["--lease", self.lease, "--port-file", port_file]
         if local_slots is not None:
             arguments += ["--local-slots", local_slots]
@@ -214,6 +219,7 @@ class Muster:
         for child in self._children:
             child.wait(timeout=BOUND)
         self._log.close()
+        shutil.rmtree(self.runtime, ignore_errors=True)
 
     # ---- What is left ----
 

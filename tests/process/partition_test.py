@@ -132,7 +132,7 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
         export=None,
         restart={"max_restarts": 0},
     )
-    daemon = muster.musterd(listen=f"{island.near}:0", more=["--insecure"])
+    daemon = muster.musterd(listen=f"{island.near}:0")
     client = api.Jobs(muster.address)
     arguments = [
         "--coordinator",

@@ -64,7 +64,7 @@ class Receiver : public v1::AgentService::Service {
 class DownloadSenderTest : public testing::Test {
  protected:
   void SetUp() override {
-    server_ = Server::Start({}, {&receiver_}).value();
+    server_ = Server::Start(ServerOptions::InsecureLoopback(), {&receiver_}).value();
     ASSERT_TRUE(folder_.Open().ok());
     for (size_t i = 0; i < (size_t{5} << 19); ++i) contents_ += static_cast<char>(i * 7 + i / 999);
     ASSERT_TRUE(files::WriteAtomically(outside_.Path("d/job-7"), contents_).ok());

@@ -190,7 +190,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   }
 
   void Start(const std::string& listen) {
-    auto server = Server::Start({.listen = listen}, {this});
+    auto server = Server::Start({.listen = {listen}, .insecure = true}, {this});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     address_ = server_->address();

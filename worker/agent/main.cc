@@ -17,6 +17,7 @@
 #include "common/files/files.h"
 #include "common/flags/duration.h"
 #include "common/log/log.h"
+#include "common/rpc/address.h"
 #include "common/status/status.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/gpus.h"
@@ -42,6 +43,11 @@ std::string DefaultWorker() {
   const std::filesystem::path beside = here / "muster-worker";
   return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built
                                                                                           : beside;
+}
+
+std::string GetEnvironment(const std::string& name) {
+  const char* value = getenv(name.c_str());
+  return value != nullptr ? value : "";
 }
 
 std::string DefaultState(const muster::agent::AgentOptions& options) {
@@ -111,7 +117,11 @@ int main(int argc, char** argv) {
   options.worker = DefaultWorker();
   bool exit_with_lease = false;
   std::string drain_timeout = "5m";
-  app.add_option("--coordinator", options.coordinator, "Address of musterd, host:port")->required();
+  options.coordinator = muster::DefaultStateDirectory(GetEnvironment);
+  app.add_option("--coordinator", options.coordinator,
+                 "musterd: HOST:PORT, unix:/PATH, or its state directory on this machine; default: "
+                 "the one that musterd has without --state")
+      ->type_name("ADDRESS");
   options.core.slots = 0;
   app.add_option("--slots", options.core.slots,
                  "Workers on the CPU that may run here at a time; needed unless there are GPUs")
@@ -158,6 +168,14 @@ int main(int argc, char** argv) {
   }
   if (exit_with_lease) options.core.after_lease = muster::agent::AfterLease::kQuit;
 
+  const sigset_t signals = BlockStopSignals();
+  muster::InitLog("muster-agent");
+  const auto coordinator = muster::FindCoordinator(options.coordinator);
+  if (!coordinator.ok()) {
+    spdlog::error("--coordinator: {}", muster::Message(coordinator.status()));
+    return absl::IsInvalidArgument(coordinator.status()) ? kUsageError : 1;
+  }
+  options.coordinator = *coordinator;
   if (options.state_directory.empty()) options.state_directory = DefaultState(options);
   if (options.spool.empty()) {
     options.spool = muster::files::JoinPath(options.state_directory, "spool");
@@ -166,8 +184,6 @@ int main(int argc, char** argv) {
     options.downloads = muster::files::JoinPath(options.state_directory, "downloads");
   }
 
-  const sigset_t signals = BlockStopSignals();
-  muster::InitLog("muster-agent");
   const auto drain_after = muster::ParseDurationFlag("--drain-timeout", drain_timeout,
                                                      absl::ZeroDuration(), absl::Hours(24));
   if (!drain_after.ok()) {

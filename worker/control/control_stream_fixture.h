@@ -34,7 +34,7 @@ class ScriptedCoordinator : public v1::WorkerService::Service {
   using Script = std::function<absl::Status(ServerStream*)>;
 
   explicit ScriptedCoordinator(std::vector<Script> scripts) : scripts_(std::move(scripts)) {
-    auto server = Server::Start({}, {this});
+    auto server = Server::Start(ServerOptions::InsecureLoopback(), {this});
     server_ = std::move(server).value();
   }
 

@@ -1,0 +1,182 @@
+#include "common/rpc/accept_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "common/files/temp_dir.h"
+#include "common/process/fd.h"
+#include "common/rpc/address.h"
+#include "common/rpc/connections.h"
+#include "common/rpc/sockets.h"
+#include "common/steady/test_bound.h"
+
+namespace muster {
+namespace {
+
+class AcceptLoopTest : public ::testing::Test {
+ protected:
+  void Start(const ConnectionLimits& limits, bool admits = true) {
+    auto socket = Listen({.path = folder_.Path("socket")});
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    std::vector<AcceptLoop::Listener> listeners;
+    listeners.push_back({.fd = std::move(socket->fd),
+                         .admits =
+                             [admits](const SocketPeer& peer) {
+                               return admits && peer.local && peer.uid == geteuid();
+                             },
+                         .take =
+                             [this](process::Fd fd, const SocketPeer&) {
+                               absl::MutexLock lock(&mutex_);
+                               taken_.push_back(std::move(fd));
+                             }});
+    auto loop = AcceptLoop::Start(std::move(listeners), limits);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loop_ = *std::move(loop);
+  }
+
+  process::Fd Connect() {
+    process::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+    folder_.Path("socket").copy(name.sun_path, sizeof(name.sun_path) - 1);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
+    const timeval bound{.tv_sec = absl::ToInt64Seconds(kTestBound), .tv_usec = 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
+    return fd;
+  }
+
+  process::Fd Speak() {
+    process::Fd fd = Connect();
+    EXPECT_EQ(send(fd.get(), "x", 1, MSG_NOSIGNAL), 1);
+    return fd;
+  }
+
+  // Waits until the loop has closed it.
+  static bool IsClosed(const process::Fd& fd) {
+    char byte;
+    const ssize_t bytes = recv(fd.get(), &byte, 1, 0);
+    return bytes == 0 || (bytes < 0 && errno == ECONNRESET);
+  }
+
+  // Waits for the next connection that is handed over.
+  process::Fd Taken() {
+    absl::MutexLock lock(&mutex_);
+    const auto any = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !taken_.empty(); };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&any), kTestBound));
+    if (taken_.empty()) return process::Fd();
+    process::Fd fd = std::move(taken_.front());
+    taken_.pop_front();
+    return fd;
+  }
+
+  const files::TempDir folder_ = files::TempDir::Short();
+  absl::Mutex mutex_;
+  std::deque<process::Fd> taken_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<AcceptLoop> loop_;
+};
+
+TEST_F(AcceptLoopTest, AConnectionIsHandedOverUnreadWhenItsFirstByteComes) {
+  Start({});
+  const process::Fd client = Speak();
+  const process::Fd taken = Taken();
+  char byte = 0;
+  ASSERT_EQ(recv(taken.get(), &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 'x');
+}
+
+TEST_F(AcceptLoopTest, AFloodOfSilentOnesDoesNotKeepOutOneThatSpeaks) {
+  Start({.silent = 2});
+  std::vector<process::Fd> silent;
+  for (int i = 0; i < 50; ++i) silent.push_back(Connect());
+  const process::Fd client = Speak();
+  EXPECT_GE(Taken().get(), 0);
+  EXPECT_TRUE(IsClosed(silent[0]));
+  EXPECT_TRUE(IsClosed(silent[47]));
+}
+
+TEST_F(AcceptLoopTest, OneThatSaysNothingIsClosed) {
+  Start({.first_byte = absl::Milliseconds(20)});
+  EXPECT_TRUE(IsClosed(Connect()));
+}
+
+TEST_F(AcceptLoopTest, OneThatIsNotAdmittedIsClosedAndNeverHandedOver) {
+  Start({}, /*admits=*/false);
+  EXPECT_TRUE(IsClosed(Connect()));
+  loop_.reset();
+  absl::MutexLock lock(&mutex_);
+  EXPECT_TRUE(taken_.empty());
+}
+
+TEST_F(AcceptLoopTest, WhatHasEndedMakesRoom) {
+  Start({.per_peer = 1});
+  process::Fd client = Speak();
+  process::Fd taken = Taken();
+  EXPECT_TRUE(IsClosed(Speak()));
+  // As gRPC ends one.
+  shutdown(taken.get(), SHUT_RDWR);
+  taken = process::Fd();
+  EXPECT_TRUE(IsClosed(client));
+  // The loop may not have seen the end yet; then the next one is closed, too.
+  for (bool heard = false; !heard;) {
+    client = Speak();
+    absl::MutexLock lock(&mutex_);
+    const auto any = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !taken_.empty(); };
+    heard = mutex_.AwaitWithTimeout(absl::Condition(&any), absl::Milliseconds(50));
+  }
+}
+
+// All numbers up to the highest one in use are taken, and there are no others.
+class NoFreeDescriptor {
+ public:
+  NoFreeDescriptor() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    int highest = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      highest = std::max(highest, std::stoi(entry.path().filename().string()));
+    }
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(highest) + 1;
+    setrlimit(RLIMIT_NOFILE, &none);
+    while (true) {
+      process::Fd filler(dup(0));
+      if (filler.get() < 0) break;
+      fillers_.push_back(std::move(filler));
+    }
+  }
+  ~NoFreeDescriptor() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<process::Fd> fillers_;
+};
+
+TEST_F(AcceptLoopTest, WithoutAFreeDescriptorConnectionsAreClosedAndLaterOnesAreHeard) {
+  Start({});
+  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+  folder_.Path("socket").copy(name.sun_path, sizeof(name.sun_path) - 1);
+  std::vector<process::Fd> clients;
+  for (int i = 0; i < 10; ++i) clients.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  {
+    const NoFreeDescriptor none;
+    for (const process::Fd& client : clients) {
+      ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
+      EXPECT_TRUE(IsClosed(client));
+    }
+  }
+  const process::Fd client = Speak();
+  EXPECT_GE(Taken().get(), 0);
+}
+
+}  // namespace
+}  // namespace muster
