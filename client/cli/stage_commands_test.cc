@@ -79,7 +79,9 @@ class StageCommandsTest : public CliTest {
  protected:
   void SetUp() override {
     CliTest::SetUp();
-    server_ = Server::Start(ServerOptions::InsecureLoopback(), {&service_, &cluster_, &control_, &operations_}).value();
+    server_ = Server::Start(ServerOptions::InsecureLoopback(),
+                            {&service_, &cluster_, &control_, &operations_})
+                  .value();
     environment_["MUSTER_ADDRESS"] = server_->address();
     Put("id: 'bytes' state: RUNNING spec { model { gpt2 { context: 8 } tokenizer: BYTES } }");
     Put("id: 'ids' state: PAUSED spec { model { gpt2 { context: 8 } } }");

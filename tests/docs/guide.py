@@ -86,13 +86,13 @@ class Reader:
         (self.home / ".cache/muster").mkdir(parents=True)
         (self.home / ".cache/muster/venv").symlink_to(sys.prefix)
         self.temporary.mkdir()
-        # For sockets: the paths of Bazel's folders are too long for them.
-        self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
         self._marker = str(uuid.uuid4())
         self._ports = {}
 
     def run(self, page_blocks):
         """Runs the blocks; returns what they printed. Fails with what was said, and the place."""
+        # For sockets: the paths of Bazel's folders are too long for them.
+        self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
         parts = ["set -euo pipefail\n"]
         for block in page_blocks:
             parts += [f"echo '--- {block.place}' >&2\n", self._private(block.text)]
@@ -115,6 +115,7 @@ class Reader:
                 shell.wait()
         left = self.processes()
         self._end_all()
+        shutil.rmtree(self.runtime)
         said = err.read_text(errors="replace")
         printed = out.read_text(errors="replace")
         place = ([line for line in said.splitlines() if line.startswith("--- ")] or ["--- ?"])[-1][
