@@ -25,6 +25,7 @@
 #include "common/steady/now.h"
 #include "coordinator/launch/local_agent.h"
 #include "coordinator/service/coordinator.h"
+#include "coordinator/service/secrets.h"
 #include "coordinator/store/sqlite_store.h"
 
 namespace muster {
@@ -126,6 +127,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
     damaged = why;
     kill(getpid(), SIGTERM);
   };
+  ASSIGN_OR_RETURN(flags.coordinator.secrets, service::Secrets::Open(flags.state));
   ASSIGN_OR_RETURN(const std::string socket, SocketPath(flags.state, GetEnvironment));
   const std::string address = ToString(Address{.path = socket});
   flags.coordinator.server.listen = {address};

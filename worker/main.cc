@@ -21,6 +21,7 @@
 #include "common/files/mapped_file.h"
 #include "common/lease/lease_file.h"
 #include "common/log/log.h"
+#include "common/secret/secret.h"
 #include "common/spool/spool.h"
 #include "common/status/status.h"
 #include "worker/control/model_communicator.h"
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
       "One rank of a Muster job; started by muster-agent. With --devices alone it prints what it "
       "is "
       "built for, \"cpu\" or \"cpu cuda\", and ends.");
-  app.add_option("--coordinator", options.coordinator, "host:port of musterd")->required();
+  app.add_option("--coordinator", options.coordinator, "address of musterd")->required();
   app.add_option("--job", options.identity.job, "job id")->required();
   app.add_option("--generation", options.identity.generation)->required();
   app.add_option("--rank", options.identity.rank)->required();
@@ -80,6 +81,10 @@ int main(int argc, char** argv) {
   // cannot.
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
 
+  if (const char* hex = getenv(muster::secret::kWorkerVariable); hex != nullptr) {
+    options.secret = muster::secret::FromHex(hex).value_or("");
+    unsetenv(muster::secret::kWorkerVariable);  // no program that this one starts needs it
+  }
   if (const char* path = getenv(muster::kSpoolVariable); path != nullptr) options.spool.path = path;
   if (const char* path = getenv(muster::kDownloadsVariable); path != nullptr) {
     options.downloads = path;

@@ -43,6 +43,7 @@ std::function<absl::Time()> SteadyClock() {
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
                                                                 store::Store* store) {
   auto self = std::unique_ptr<Coordinator>(new Coordinator());
+  self->secrets_ = options.secrets;
   EngineOptions engine;
   engine.cluster.timing = options.timing;
   engine.cluster.end_timeouts = options.end_timeouts;
@@ -63,10 +64,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
   self->operation_service_ = std::make_unique<OperationService>(
       self->engine_.get(), &self->jobs_, &self->sessions_, &self->transfers_);
-  self->agent_service_ = std::make_unique<AgentService>(self->engine_.get(), &self->sessions_,
-                                                        &self->ids_, &self->transfers_);
-  self->worker_service_ =
-      std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_);
+  self->agent_service_ = std::make_unique<AgentService>(
+      self->engine_.get(), &self->sessions_, &self->ids_, &self->transfers_, &self->secrets_);
+  self->worker_service_ = std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_,
+                                                          &self->ids_, &self->secrets_);
   self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get(), store);
   ServerOptions server = options.server;
   server.keepalive = KeepAlive::Within(options.timing.lease);

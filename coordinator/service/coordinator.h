@@ -23,6 +23,7 @@
 #include "coordinator/service/job_service.h"
 #include "coordinator/service/operation_service.h"
 #include "coordinator/service/peer_services.h"
+#include "coordinator/service/secrets.h"
 #include "coordinator/service/transfers.h"
 #include "coordinator/store/store.h"
 
@@ -30,6 +31,7 @@ namespace muster::service {
 
 struct CoordinatorOptions {
   ServerOptions server;
+  Secrets secrets;
   membership::Timing timing;
   jobs::EndTimeouts end_timeouts;
   // The store's data is damaged, and the coordinator answers only UNAVAILABLE from now on: the
@@ -77,6 +79,7 @@ class Coordinator {
   void SayHealth();
 
   // ---- Of the engine's thread.
+  Secrets secrets_;
   PeerStreams sessions_;
   Followers jobs_;
   Followers logs_;

@@ -3,10 +3,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/slots/gpu_slot.h"
+#include "common/status/status.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -15,8 +17,17 @@ namespace {
 class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirective> {
  public:
   using PeerStream::Send;
-  using PeerStreamReactor::PeerStreamReactor;
-  void Send(const cluster::AgentOrder& order) override { Put(ToWire(order)); }
+  AgentStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
+              const Secrets* secrets)
+      : PeerStreamReactor(engine, sessions, id), secrets_(secrets) {}
+  void Send(const cluster::AgentOrder& order) override {
+    v1::AgentDirective directive = ToWire(order);
+    if (directive.has_start_worker()) {
+      auto* start = directive.mutable_start_worker();
+      start->set_secret(secrets_->OfProcess(FromWire(start->worker())));
+    }
+    Put(std::move(directive));
+  }
 
  protected:
   absl::Status Take(const v1::AgentMessage& message, cluster::Cluster& cluster,
@@ -111,14 +122,23 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
     return cluster.AttachAgent(id(), FromWire(hello), now);
   }
 
+  const Secrets* const secrets_;
   bool greeted_ = false;
 };
 
 class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirective> {
  public:
   using PeerStream::Send;
-  using PeerStreamReactor::PeerStreamReactor;
-  void Send(const cluster::WorkerOrder& order) override { Put(ToWire(order)); }
+  WorkerStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
+               const Secrets* secrets)
+      : PeerStreamReactor(engine, sessions, id), secrets_(secrets) {}
+  void Send(const cluster::WorkerOrder& order) override {
+    v1::WorkerDirective directive = ToWire(order);
+    if (directive.has_welcome()) {
+      directive.mutable_welcome()->set_generation_secret(secrets_->OfGeneration(worker_));
+    }
+    Put(std::move(directive));
+  }
 
  protected:
   absl::Status Take(const v1::WorkerMessage& message, cluster::Cluster& cluster,
@@ -126,6 +146,8 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
     if (!greeted_) {
       if (!message.has_hello()) return absl::InvalidArgumentError("expected a Hello first");
       greeted_ = true;
+      worker_ = FromWire(message.hello().worker());
+      RETURN_IF_ERROR(secrets_->Check(worker_, message.hello().secret(), /*needed=*/false));
       return cluster.AttachWorker(id(), FromWire(message.hello()), now);
     }
     switch (message.kind_case()) {
@@ -154,14 +176,16 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
   }
 
  private:
+  const Secrets* const secrets_;
   bool greeted_ = false;
+  cluster::WorkerId worker_;
 };
 
 }  // namespace
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Attach(
     grpc::CallbackServerContext*) {
-  auto stream = std::make_shared<AgentStream>(engine_, sessions_, ids_->Next());
+  auto stream = std::make_shared<AgentStream>(engine_, sessions_, ids_->Next(), secrets_);
   stream->Begin();
   return stream.get();
 }
@@ -173,7 +197,7 @@ grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackSer
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* WorkerService::Attach(
     grpc::CallbackServerContext*) {
-  auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next());
+  auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next(), secrets_);
   stream->Begin();
   return stream.get();
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "coordinator/service/engine.h"
+#include "coordinator/service/secrets.h"
 #include "coordinator/service/session.h"
 #include "coordinator/service/transfers.h"
 #include "proto/muster/v1/agent_service.grpc.pb.h"
@@ -24,8 +25,9 @@ class PeerStreamIds {
 // All that these are given outlives the server that they are registered with. Thread-safe.
 class AgentService final : public v1::AgentService::CallbackService {
  public:
-  AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, Transfers* transfers)
-      : engine_(engine), sessions_(sessions), ids_(ids), transfers_(transfers) {}
+  AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, Transfers* transfers,
+               const Secrets* secrets)
+      : engine_(engine), sessions_(sessions), ids_(ids), transfers_(transfers), secrets_(secrets) {}
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
       grpc::CallbackServerContext* context) override;
   grpc::ServerReadReactor<v1::FilePiece>* SendFile(grpc::CallbackServerContext* context,
@@ -36,12 +38,13 @@ class AgentService final : public v1::AgentService::CallbackService {
   PeerStreams* const sessions_;
   PeerStreamIds* const ids_;
   Transfers* const transfers_;
+  const Secrets* const secrets_;
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {
  public:
-  WorkerService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids)
-      : engine_(engine), sessions_(sessions), ids_(ids) {}
+  WorkerService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, const Secrets* secrets)
+      : engine_(engine), sessions_(sessions), ids_(ids), secrets_(secrets) {}
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* Attach(
       grpc::CallbackServerContext* context) override;
 
@@ -49,6 +52,7 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   Engine* const engine_;
   PeerStreams* const sessions_;
   PeerStreamIds* const ids_;
+  const Secrets* const secrets_;
 };
 
 }  // namespace muster::service

@@ -198,6 +198,7 @@ class Agent::Loop {
                                                   .worker = worker,
                                                   .threads = launch.threads,
                                                   .gpu = GpuOf(launch.slot),
+                                                  .secret = launch.secret,
                                                   .environment = std::move(environment)}));
     if (!spawned.ok()) {
       spdlog::error("{} cannot be started: {}", worker.ToString(), Message(spawned.status()));

@@ -154,8 +154,8 @@ void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
   }
   running_.emplace(request.worker, Running{.continue_when_cut_off = request.continue_when_cut_off,
                                            .slot = request.slot});
-  effects.push_back(
-      Launch{request.worker, request.slot, request.continue_when_cut_off, request.threads});
+  effects.push_back(Launch{request.worker, request.slot, request.continue_when_cut_off,
+                           request.threads, request.secret});
 }
 
 void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {

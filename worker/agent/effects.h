@@ -21,6 +21,7 @@ struct Launch {
   // The worker does not end with this agent's lease.
   bool continue_when_cut_off = false;
   uint32_t threads = 1;
+  std::string secret;
   bool operator==(const Launch&) const = default;
 };
 // Goes to the worker's whole process group.

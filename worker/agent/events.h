@@ -50,6 +50,8 @@ struct StartRequested {
   // The worker does not end with the lease.
   bool continue_when_cut_off = false;
   uint32_t threads = 1;
+  // By which the worker shows that this agent started it.
+  std::string secret;
 };
 struct StopRequested {
   WorkerId worker;

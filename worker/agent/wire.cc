@@ -141,7 +141,8 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
           .worker = FromWire(directive.start_worker().worker()),
           .slot = directive.start_worker().slot(),
           .continue_when_cut_off = directive.start_worker().continue_when_cut_off(),
-          .threads = std::max(directive.start_worker().threads(), 1u)};
+          .threads = std::max(directive.start_worker().threads(), 1u),
+          .secret = directive.start_worker().secret()};
     case v1::AgentDirective::kStopWorker:
       return StopRequested{.worker = FromWire(directive.stop_worker().worker()),
                            .grace = FromProto(directive.stop_worker().grace())};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/secret/secret.h"
 
 namespace muster::agent {
 
@@ -29,6 +30,9 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
   const WorkerId& worker = command.worker;
   command.environment["OMP_NUM_THREADS"] = absl::StrCat(command.threads);
   command.environment["CUDA_VISIBLE_DEVICES"] = command.gpu;
+  if (!command.secret.empty()) {
+    command.environment[secret::kWorkerVariable] = secret::ToHex(command.secret);
+  }
   return {
       .argv = {command.binary, "--coordinator", command.coordinator, "--job", worker.job,
                "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),

@@ -25,6 +25,8 @@ struct WorkerCommand {
   uint32_t threads = 1;
   // The UUID of its GPU; empty: it computes on the CPU, and sees no GPU.
   std::string gpu;
+  // By which it shows that this agent started it; empty: the coordinator gave none.
+  std::string secret;
   // Variables in addition to those that every worker gets.
   std::map<std::string, std::string> environment;
 };

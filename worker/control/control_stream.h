@@ -26,6 +26,8 @@ struct ControlStreamOptions {
   std::string coordinator;  // host:port
   v1::WorkerIdentity worker;
   int64_t pid = 0;
+  // By which this process shows that its agent started it; may be empty.
+  std::string secret;
   // Where reports are kept while the coordinator cannot be reached.
   ReportSpoolOptions spool;
   // How long Connect waits for a welcome, counted from the last refused connection: while
@@ -42,8 +44,8 @@ struct ControlStreamOptions {
   // Called with names of checkpoints in the job's own folder that no longer count and must be
   // removed.
   std::function<void(const std::vector<std::string>& names)> on_remove;
-  // FAILED_PRECONDITION or NOT_FOUND: the process was refused as stale; INVALID_ARGUMENT: one of
-  // its messages was refused.
+  // FAILED_PRECONDITION or NOT_FOUND: the process was refused as stale; PERMISSION_DENIED: it is not
+  // known; INVALID_ARGUMENT: one of its messages was refused.
   std::function<void(const absl::Status&)> on_fatal;
   // UNAVAILABLE. Called on a thread that does nothing else; see LeaseKeeper.
   std::function<void(const absl::Status&)> on_lease_over;

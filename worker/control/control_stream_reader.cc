@@ -42,6 +42,7 @@ LeaseTerms TermsOf(const v1::WorkerWelcome& welcome) {
 bool IsRefusal(const absl::Status& status) {
   return status.code() == absl::StatusCode::kFailedPrecondition ||
          status.code() == absl::StatusCode::kNotFound ||
+         status.code() == absl::StatusCode::kPermissionDenied ||
          status.code() == absl::StatusCode::kInvalidArgument;
 }
 
@@ -150,6 +151,7 @@ v1::WorkerMessage ControlStreamImpl::Hello() const {
   absl::MutexLock lock(&mutex_);
   hello->set_newest_command(commands_.size());
   hello->set_acked_report(outbox_.acknowledged());
+  hello->set_secret(options_.secret);
   return message;
 }
 

@@ -12,8 +12,9 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& 
                                                                  int64_t rank,
                                                                  absl::Duration timeout) {
   const std::string& host = stream.welcome().host();
+  const std::string& secret = stream.welcome().generation_secret();
   if (rank == 0) {
-    ASSIGN_OR_RETURN(auto store, comm::HostStore(host));
+    ASSIGN_OR_RETURN(auto store, comm::HostStore(host, secret));
     v1::WorkerReport report;
     report.mutable_rendezvous()->set_host(host);
     report.mutable_rendezvous()->set_port(store->port());
@@ -22,7 +23,7 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& 
   }
   ASSIGN_OR_RETURN(const v1::Rendezvous meeting, stream.WaitForRendezvous(timeout));
   return comm::ConnectStore(meeting.host(), static_cast<uint16_t>(meeting.port()),
-                            absl::ToChronoMilliseconds(timeout));
+                            absl::ToChronoMilliseconds(timeout), secret);
 }
 
 absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int64_t rank,
@@ -39,6 +40,7 @@ absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int
                             .connect_timeout = absl::ToChronoMilliseconds(timeout),
                             .timeout = absl::ToChronoMilliseconds(timeout),
                             .watched = std::move(watched),
+                            .secret = welcome.generation_secret(),
                             .hostname = welcome.host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
   options.name = "files";

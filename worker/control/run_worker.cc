@@ -253,6 +253,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.worker.set_rank(identity.rank);
   stream_options.worker.set_incarnation(identity.incarnation);
   stream_options.pid = getpid();
+  stream_options.secret = options.secret;
   stream_options.spool = options.spool;
   stream_options.agents_lease_end = options.agents_lease_end;
   SessionHeartbeat heartbeat;        // outlives the stream

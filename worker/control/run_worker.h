@@ -15,6 +15,8 @@ namespace muster::control {
 struct WorkerOptions {
   std::string coordinator;  // host:port
   train::Identity identity;
+  // By which this process shows that its agent started it; may be empty.
+  std::string secret;
   // Where reports are kept while the coordinator cannot be reached.
   ReportSpoolOptions spool;
   // The agent's folder for files that clients fetch; empty: there is none.

@@ -19,6 +19,7 @@
 #include "worker/comm/gloo/exchange.h"
 #include "worker/comm/gloo/mesh.h"
 #include "worker/comm/gloo/peer_watch.h"
+#include "worker/comm/gloo/proof.h"
 #include "worker/comm/gloo/scratch_pool.h"
 #include "worker/comm/operation.h"
 
@@ -363,6 +364,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateGlooCommunicator(const GlooO
   std::unique_ptr<Mesh> mesh;
   if (options.world_size > 1) {
     ASSIGN_OR_RETURN(mesh, CreateMesh(options, store));
+    RETURN_IF_ERROR(ProveRanks(options, *mesh));
   }
   auto communicator = std::make_unique<GlooCommunicator>(options, std::move(mesh));
   RETURN_IF_ERROR(communicator->Start());

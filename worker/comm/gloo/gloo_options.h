@@ -20,6 +20,8 @@ struct GlooOptions {
   // `timeout` is over; if true, the wait continues for another `timeout`. Null: false. Called from
   // any thread.
   std::function<bool()> watched;
+  // Each rank proves to each other one that it knows this. Empty: nothing is proved.
+  std::string secret;
   // The address of this machine that peers connect to.
   std::string hostname = "127.0.0.1";
 };

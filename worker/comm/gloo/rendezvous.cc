@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/secret/secret.h"
+#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
 #include "worker/comm/gloo/exceptions.h"
 #include "worker/comm/gloo/rendezvous_impl.h"
@@ -55,12 +57,17 @@ absl::StatusOr<Listener> ListenOn(const std::string& host) {
 }
 
 absl::StatusOr<std::unique_ptr<RendezvousStore>> MakeStore(const std::string& host,
-                                                           const c10d::TCPStoreOptions& options) {
+                                                           const c10d::TCPStoreOptions& options,
+                                                           const std::string& secret) {
   auto impl = std::make_unique<RendezvousStore::Impl>();
   const absl::Status status = CatchExceptions([&] {
     auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
     impl->port = store->getPort();
     impl->store = std::move(store);
+    if (!secret.empty()) {
+      impl->store =
+          c10::make_intrusive<c10d::PrefixStore>(secret::ToHex(secret), std::move(impl->store));
+    }
   });
   if (!status.ok()) {
     return absl::UnavailableError(absl::StrCat("no rendezvous at ", host, ":", options.port, ": ",
@@ -92,7 +99,8 @@ absl::StatusOr<std::string> RendezvousStore::Await(const std::string& key,
   return value;
 }
 
-absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host) {
+absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host,
+                                                           const std::string& secret) {
   absl::StatusOr<Listener> listener = ListenOn(host);
   if (!listener.ok()) return listener.status();
   c10d::TCPStoreOptions options;
@@ -100,17 +108,18 @@ absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& ho
   options.isServer = true;
   options.waitWorkers = false;
   options.masterListenFd = listener->fd;  // the store owns it from here
-  return MakeStore(host, options);
+  return MakeStore(host, options, secret);
 }
 
 absl::StatusOr<std::unique_ptr<RendezvousStore>> ConnectStore(const std::string& host,
                                                               uint16_t port,
-                                                              std::chrono::milliseconds timeout) {
+                                                              std::chrono::milliseconds timeout,
+                                                              const std::string& secret) {
   c10d::TCPStoreOptions options;
   options.port = port;
   options.waitWorkers = false;
   options.timeout = timeout;
-  return MakeStore(host, options);
+  return MakeStore(host, options, secret);
 }
 
 }  // namespace muster::comm

@@ -5,6 +5,9 @@
 // The store is needed only until every communicator of the generation is created, and rank 0 keeps
 // it as long as other ranks may still create theirs. Keys are never removed: every communicator has
 // its own name (GlooOptions::name), and every generation its own store.
+//
+// A store asks nobody who he is. If the ranks share a secret, it is a part of every key: who does
+// not know it can neither read nor change what the ranks tell each other.
 #ifndef MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
 #define MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
 
@@ -42,12 +45,14 @@ class RendezvousStore {
 
 // Starts a store on a free port of `host` (a numeric address of this machine), reachable only
 // through that address, and connects to it. UNAVAILABLE when the address cannot be bound.
-absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host = "127.0.0.1");
+absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host = "127.0.0.1",
+                                                           const std::string& secret = "");
 
 // Connects to a store. UNAVAILABLE when it does not answer within the timeout.
 absl::StatusOr<std::unique_ptr<RendezvousStore>> ConnectStore(const std::string& host,
                                                               uint16_t port,
-                                                              std::chrono::milliseconds timeout);
+                                                              std::chrono::milliseconds timeout,
+                                                              const std::string& secret = "");
 
 }  // namespace muster::comm
 
