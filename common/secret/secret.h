@@ -20,8 +20,8 @@ inline constexpr char kWorkerVariable[] = "MUSTER_WORKER_SECRET";
 // From the kernel.
 std::string Random(size_t bytes = kBytes);
 
-// HMAC-SHA-256 (RFC 2104) of the parts, each with its length in front, so that no two lists of parts
-// give the same text. 32 bytes.
+// HMAC-SHA-256 (RFC 2104) of the parts, each with its length in front, so that no two lists of
+// parts give the same text. 32 bytes.
 std::string Mac(std::string_view key, const std::vector<std::string_view>& parts);
 
 // Takes the same time wherever two texts of one length differ.

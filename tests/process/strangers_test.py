@@ -1,0 +1,99 @@
+"""Who may speak to musterd, and what those who may not can do to it."""
+
+import os
+import pathlib
+import socket
+import subprocess
+
+import pytest
+
+from tests.process import harness
+
+NOBODY = 65534
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def listening_ports(pid):
+    """The TCP ports on which the process listens."""
+    inodes = set()
+    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        target = os.readlink(entry)
+        if target.startswith("socket:["):
+            inodes.add(target[len("socket:[") : -1])
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            listens = fields[3] == "0A"
+            if listens and fields[9] in inodes:
+                found.append(int(fields[1].rsplit(":", 1)[1], 16))
+    return found
+
+
+def socket_of(muster):
+    return (muster.state / "address").read_text().strip().removeprefix("unix:")
+
+
+def test_a_coordinator_listens_on_no_port_unless_it_is_told_to(muster):
+    muster.spawn("musterd", "--state", muster.state, "--local-slots", "1")
+    harness.eventually((muster.state / "address").exists, "musterd says where it listens")
+    muster.address = str(muster.state)
+    assert muster.cli("list").code == 0
+    (daemon,) = muster.processes("musterd")
+    (agent,) = muster.processes("muster-agent")
+    assert listening_ports(daemon.pid) == [] and listening_ports(agent.pid) == []
+    muster.stop(*muster._children)
+    assert not pathlib.Path(socket_of(muster)).exists()
+    muster.assert_no_process()
+
+
+@NEEDS_ROOT
+def test_another_user_is_refused_by_the_socket_and_by_the_coordinator(muster):
+    daemon = muster.musterd()
+    path = socket_of(muster)
+
+    def speaks():
+        """What a process of another user gets to hear."""
+        script = (
+            "import socket, sys\n"
+            "s = socket.socket(socket.AF_UNIX)\n"
+            "s.settimeout(60)\n"
+            "try:\n"
+            "    s.connect(sys.argv[1])\n"
+            "except PermissionError:\n"
+            "    sys.exit(3)\n"
+            "s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0')\n"
+            "try:\n"
+            "    sys.exit(0 if s.recv(1) else 4)\n"
+            "except ConnectionResetError:\n"
+            "    sys.exit(4)\n"
+        )
+        return subprocess.run(
+            ["/usr/bin/python3", "-c", script, path], user=NOBODY, group=NOBODY, extra_groups=[]
+        ).returncode
+
+    for folder in pathlib.Path(path).parents:
+        if folder != pathlib.Path("/") and folder != pathlib.Path("/tmp"):
+            folder.chmod(0o755)
+    assert speaks() == 3
+    os.chmod(path, 0o777)
+    assert speaks() == 4
+    assert muster.cli("list").code == 0
+    muster.stop(daemon)
+
+
+@pytest.mark.parametrize("files, connections", [(256, 300), (1024, 1100)])
+def test_silent_connections_keep_nobody_out(muster, files, connections):
+    """They were never closed, and musterd never accepted again."""
+    daemon = muster.musterd(prefix=["prlimit", f"--nofile={files}:{files}"])
+    host, port = muster.address.rsplit(":", 1)
+    silent = []
+    for _ in range(connections):
+        silent.append(socket.create_connection((host, int(port)), timeout=harness.BOUND))
+    assert muster.cli("list").code == 0
+    # More than it keeps: the oldest ones were closed.
+    assert silent[0].recv(1) == b""
+    for connection in silent:
+        connection.close()
+    assert muster.cli("list").code == 0
+    muster.stop(daemon)
