@@ -28,7 +28,7 @@ constexpr size_t kMostMemory = 256 << 20;
 // Of one connection at a time.
 constexpr int kMostStreams = 1000;
 // A connection without a call is closed after this time; a client opens another one when it calls.
-constexpr absl::Duration kLongestIdle = absl::Minutes(10);
+constexpr absl::Duration kLongestIdle = absl::Minutes(2);
 
 int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));

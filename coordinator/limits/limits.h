@@ -38,6 +38,8 @@ struct Limits {
   // message.
   size_t page_bytes = 4 << 20;
 
+  // How long an agent's or a worker's stream may be open without a message.
+  int first_message_seconds = 10;
   // Messages of one agent or worker that wait to be applied, as while the store is in trouble.
   int messages_in_line = 16384;
   // Log lines are dropped if more messages wait.

@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   engine.clock = SteadyClock();
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->CarryOut(effect); };
   engine.on_failure = options.on_failure;
+  engine.on_wake = [raw = self.get()](absl::Time now) { raw->sessions_.EndSilent(now); };
   engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
     raw->well_ = !trouble.has_value();
     raw->SayHealth();

@@ -151,6 +151,7 @@ void Engine::Loop() {
     }
     const absl::Time now = options_.clock();
     for (const Beat& beat : aside) beat.apply(*cluster_, beat.posted);
+    if (options_.on_wake) options_.on_wake(now);
     const absl::Duration gap = now - std::exchange(last_wake_, now);
     if (gap > kPauseOfLease * options_.cluster.timing.lease) cluster_->WasAway(gap, now);
     if (committed.has_value()) TakeResult(*committed);

@@ -64,6 +64,8 @@ struct EngineOptions {
   std::function<void(const absl::Status&)> on_failure;
   // The store is in trouble, or (absent) works again. Runs on the engine's thread; may be null.
   std::function<void(const std::optional<StoreTrouble>&)> on_trouble;
+  // Called several times in a lease, on the engine's thread, whatever the store does; may be null.
+  std::function<void(absl::Time now)> on_wake;
 };
 
 class Engine {

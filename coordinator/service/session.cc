@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace muster::service {
 
 PeerStream* PeerStreams::Find(cluster::PeerStreamId id) const {
@@ -13,6 +15,7 @@ PeerStream* PeerStreams::Find(cluster::PeerStreamId id) const {
 void PeerStreams::EndAll(const absl::Status& why) {
   ended_ = why;
   const auto all = std::exchange(sessions_, {});
+  opened_.clear();
   for (const auto& [id, session] : all) session->End(why);
 }
 
@@ -22,6 +25,25 @@ void PeerStreams::EndUnanswered(const absl::Status& why) {
     if (!session->Answered()) unanswered.push_back(session);
   }
   for (PeerStream* session : unanswered) session->End(why);
+}
+
+void PeerStreams::EndSilent(absl::Time now) {
+  const absl::Duration most = absl::Seconds(kLimits.first_message_seconds);
+  std::vector<PeerStream*> silent;
+  for (auto one = opened_.begin(); one != opened_.end();) {
+    PeerStream* stream = sessions_.at(one->first);
+    if (!stream->Heard() && now < one->second + most) {
+      ++one;
+      continue;
+    }
+    if (!stream->Heard()) silent.push_back(stream);
+    one = opened_.erase(one);
+  }
+  for (PeerStream* stream : silent) {
+    stream->End(Refuse(absl::StatusCode::kDeadlineExceeded, "HELLO_MISSING",
+                       absl::StrCat("no message has come over this stream in ",
+                                    absl::FormatDuration(most), "; expected a Hello")));
+  }
 }
 
 }  // namespace muster::service

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
@@ -31,6 +32,8 @@ class PeerStream {
   virtual void End(const absl::Status& why) = 0;
   // True if something was sent to the peer, which means that it was accepted.
   virtual bool Answered() const = 0;
+  // True if a message of the peer has come.
+  virtual bool Heard() const = 0;
 };
 
 // The open streams by their numbers. Only on the engine's thread.
@@ -38,16 +41,26 @@ class PeerStreams {
  public:
   // Null when it has ended.
   PeerStream* Find(cluster::PeerStreamId id) const;
-  void Add(cluster::PeerStreamId id, PeerStream* session) { sessions_[id] = session; }
-  void Remove(cluster::PeerStreamId id) { sessions_.erase(id); }
+  void Add(cluster::PeerStreamId id, PeerStream* session, absl::Time now) {
+    sessions_[id] = session;
+    opened_[id] = now;
+  }
+  void Remove(cluster::PeerStreamId id) {
+    sessions_.erase(id);
+    opened_.erase(id);
+  }
   // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
   // Ends the streams to which nothing was sent yet.
   void EndUnanswered(const absl::Status& why);
+  // Ends the streams over which nothing has come for kLimits.first_message_seconds.
+  void EndSilent(absl::Time now);
   const absl::Status& ended() const { return ended_; }
 
  private:
   std::map<cluster::PeerStreamId, PeerStream*> sessions_;
+  // When each of those was opened of which no message was seen yet.
+  std::map<cluster::PeerStreamId, absl::Time> opened_;
   absl::Status ended_;
 };
 
@@ -63,8 +76,8 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   // Called once, right after construction.
   void Begin() {
     self_ = this->shared_from_this();
-    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
-      self->sessions_->Add(self->id_, self.get());
+    engine_->Aside([self = self_](cluster::Cluster&, absl::Time now) {
+      self->sessions_->Add(self->id_, self.get(), now);
       if (!self->sessions_->ended().ok()) return self->End(self->sessions_->ended());
       // Nothing is read from the stream, so no message of it waits for the store.
       const auto& trouble = self->engine_->trouble();
@@ -84,10 +97,12 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   }
 
   bool Answered() const override { return answered_; }
+  bool Heard() const override { return heard_; }
 
   // ---- Called by gRPC, on its threads.
   void OnReadDone(bool ok) override {
     if (!ok) return Broken();
+    heard_ = true;
     auto message = std::make_shared<In>(std::move(incoming_));
     incoming_.Clear();
     if (IsBeat(*message)) {
@@ -208,6 +223,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
 
   // The number of messages that the engine has not applied yet.
   std::atomic<int> backlog_ = 0;
+  std::atomic<bool> heard_ = false;
 
   // ---- Of the engine's thread.
   absl::Status refused_;

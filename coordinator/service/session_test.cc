@@ -1,0 +1,54 @@
+#include "coordinator/service/session.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "coordinator/limits/limits.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::service {
+namespace {
+
+class Stream : public PeerStream {
+ public:
+  explicit Stream(PeerStreams* all, cluster::PeerStreamId id) : all_(all), id_(id) {}
+  void End(const absl::Status& why) override {
+    all_->Remove(id_);
+    ended = why;
+  }
+  bool Answered() const override { return false; }
+  bool Heard() const override { return heard; }
+
+  bool heard = false;
+  std::optional<absl::Status> ended;
+
+ private:
+  PeerStreams* const all_;
+  const cluster::PeerStreamId id_;
+};
+
+TEST(PeerStreams, AStreamOverWhichNothingComesIsEndedByName) {
+  const absl::Time start = absl::FromUnixSeconds(1000);
+  const absl::Duration most = absl::Seconds(kLimits.first_message_seconds);
+  PeerStreams streams;
+  Stream silent(&streams, 1), speaks(&streams, 2), later(&streams, 3);
+  streams.Add(1, &silent, start);
+  streams.Add(2, &speaks, start);
+  streams.Add(3, &later, start + absl::Seconds(1));
+  speaks.heard = true;
+  streams.EndSilent(start + most - absl::Milliseconds(1));
+  EXPECT_FALSE(silent.ended.has_value());
+  streams.EndSilent(start + most);
+  ASSERT_TRUE(silent.ended.has_value());
+  EXPECT_EQ(silent.ended->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(RefusalReason(*silent.ended), "HELLO_MISSING");
+  EXPECT_FALSE(later.ended.has_value());
+  streams.EndSilent(start + absl::Hours(1));
+  EXPECT_TRUE(later.ended.has_value());
+  EXPECT_FALSE(speaks.ended.has_value());
+  EXPECT_EQ(streams.Find(2), &speaks);
+}
+
+}  // namespace
+}  // namespace muster::service
