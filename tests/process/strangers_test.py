@@ -62,10 +62,10 @@ def test_another_user_is_refused_by_the_socket_and_by_the_coordinator(muster):
             "    s.connect(sys.argv[1])\n"
             "except PermissionError:\n"
             "    sys.exit(3)\n"
-            "s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0')\n"
             "try:\n"
+            "    s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0')\n"
             "    sys.exit(0 if s.recv(1) else 4)\n"
-            "except ConnectionResetError:\n"
+            "except ConnectionError:\n"
             "    sys.exit(4)\n"
         )
         return subprocess.run(
