@@ -63,7 +63,7 @@ def test_another_user_is_refused_by_the_socket_and_by_the_coordinator(muster):
             "except PermissionError:\n"
             "    sys.exit(3)\n"
             "try:\n"
-            "    s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0')\n"
+            "    s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n')\n"
             "    sys.exit(0 if s.recv(1) else 4)\n"
             "except ConnectionError:\n"
             "    sys.exit(4)\n"
