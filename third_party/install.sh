@@ -8,8 +8,8 @@ set -euo pipefail
 packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib g++ git
   libabsl-dev libcli11-dev libgloo-dev libgmock-dev libgrpc++-dev libgtest-dev libprotobuf-dev
-  libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev mold nlohmann-json3-dev
-  protobuf-compiler protobuf-compiler-grpc python3 python3-venv zlib1g-dev
+  libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev mold
+  nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc python3 python3-venv zlib1g-dev
 )
 # What the fault suite cuts networks and delays system calls with; what checks guarded members, and
 # fuzzes readers.

@@ -25,6 +25,7 @@ LIBRARIES = {
     "grpcpp/": "//third_party/system:grpc",
     "gtest/": "//third_party/system:gtest",
     "nlohmann/": "//third_party/system:json",
+    "openssl/": "//third_party/system:openssl",
     "spdlog/": "//third_party/system:spdlog",
     "sqlite3.h": "//third_party/system:sqlite3",
     "torch/": "@torch//",

@@ -1,0 +1,137 @@
+#include "common/certs/deny_list.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "common/certs/certificate.h"
+#include "common/files/disk.h"
+#include "common/files/files.h"
+#include "common/status/status.h"
+
+namespace muster::certs {
+namespace {
+
+constexpr off_t kMaxBytes = 16 << 20;
+constexpr size_t kShown = 3;
+
+}  // namespace
+
+ParsedDenyList ParseDenyList(const std::string& text) {
+  ParsedDenyList parsed;
+  std::vector<std::string> wrong;
+  size_t count = 0;
+  int number = 0;
+  for (const absl::string_view whole : absl::StrSplit(text, '\n')) {
+    ++number;
+    const std::string line(absl::StripAsciiWhitespace(whole.substr(0, whole.find('#'))));
+    if (line.empty()) continue;
+    const auto serial = NormalSerial(line);
+    if (serial.ok()) {
+      parsed.serials.insert(*serial);
+    } else if (++count <= kShown) {
+      wrong.push_back(absl::StrCat("line ", number, ": ", serial.status().message()));
+    }
+  }
+  if (count > kShown) wrong.push_back(absl::StrCat("and ", count - kShown, " more"));
+  if (count > 0) parsed.problem = absl::InvalidArgumentError(absl::StrJoin(wrong, "; "));
+  return parsed;
+}
+
+bool DenyList::Version::operator==(const Version& other) const {
+  return device == other.device && inode == other.inode && size == other.size &&
+         modified.tv_sec == other.modified.tv_sec && modified.tv_nsec == other.modified.tv_nsec;
+}
+
+DenyList::DenyList(std::string path, Options options)
+    : path_(std::move(path)), options_(std::move(options)) {}
+
+absl::StatusOr<std::unique_ptr<DenyList>> DenyList::Load(const std::string& path, Options options) {
+  std::unique_ptr<DenyList> list(new DenyList(path, std::move(options)));
+  const absl::Time now = list->options_.now();
+  absl::MutexLock lock(&list->mutex_);
+  RETURN_IF_ERROR(list->Refresh());
+  list->looked_ = now;
+  return list;
+}
+
+std::unique_ptr<DenyList> DenyList::None() {
+  return std::unique_ptr<DenyList>(new DenyList("", {}));
+}
+
+bool DenyList::Has(const std::string& serial) const {
+  if (path_.empty()) return false;
+  const absl::Time now = options_.now();
+  absl::Status news;
+  bool has = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (now - looked_ >= kInterval) {
+      looked_ = now;
+      const absl::Status read = Refresh();
+      if (read != told_) news = read;
+      told_ = read;
+    }
+    has = serials_.count(serial) > 0;
+  }
+  if (!news.ok()) options_.on_trouble(news);
+  return has;
+}
+
+absl::StatusOr<DenyList::Version> DenyList::Look() const {
+  struct stat status = {};
+  if (stat(path_.c_str(), &status) != 0) {
+    return Annotate(files::ErrnoStatus(errno, "read", path_), "deny list");
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat("deny list ", path_, " is not a regular file"));
+  }
+  if (status.st_size > kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("deny list ", path_, " has ", status.st_size,
+                                                   " bytes; allowed are ", kMaxBytes));
+  }
+  return Version{status.st_dev, status.st_ino, status.st_size, status.st_mtim};
+}
+
+absl::Status DenyList::Refresh() const {
+  ASSIGN_OR_RETURN(const Version version, Look());
+  if (version == version_) return problem_;
+  const auto text = files::ReadFile(path_);
+  if (!text.ok()) return Annotate(text.status(), "deny list");
+  ParsedDenyList parsed = ParseDenyList(*text);
+  // Of the version before the read: a change during it is seen at the next look.
+  version_ = version;
+  serials_ = std::move(parsed.serials);
+  problem_ = Annotate(parsed.problem, absl::StrCat("deny list ", path_));
+  return problem_;
+}
+
+absl::Status AddToDenyList(const std::string& path, const std::set<std::string>& serials,
+                           const std::string& comment) {
+  auto text = files::ReadFile(path);
+  bool changed = absl::IsNotFound(text.status());
+  if (changed) {
+    text = "# Serial numbers of certificates that count no more, one a line.\n";
+  }
+  RETURN_IF_ERROR(text.status());
+  const ParsedDenyList before = ParseDenyList(*text);
+  RETURN_IF_ERROR(Annotate(before.problem, absl::StrCat("deny list ", path)));
+  std::string added = *text;
+  if (!added.empty() && added.back() != '\n') added += '\n';
+  for (const std::string& serial : serials) {
+    if (before.serials.count(serial) > 0) continue;
+    absl::StrAppend(&added, serial, "  # ", comment, "\n");
+    changed = true;
+  }
+  if (!changed) return absl::OkStatus();
+  return files::WriteAtomically(path, added);
+}
+
+}  // namespace muster::certs

@@ -1,0 +1,45 @@
+// Whom a certificate is for: its common name is "ROLE/NAME", such as "operator/alice" or
+// "agent/node1". A role says what its holder may call (common/rpc/access.h).
+#ifndef MUSTER_COMMON_CERTS_SUBJECT_H_
+#define MUSTER_COMMON_CERTS_SUBJECT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::certs {
+
+enum class Role {
+  // musterd. It is what a client expects of a server, and it may call nothing.
+  kCoordinator,
+  // Looks at jobs, and changes nothing.
+  kReader,
+  // Everything that clients do.
+  kOperator,
+  // One muster-agent and its workers; NAME is the name of the node.
+  kAgent,
+  // A worker without an agent's rights.
+  kWorker,
+};
+
+// "coordinator", "reader", "operator", "agent" or "worker".
+std::string ToString(Role role);
+// INVALID_ARGUMENT: there is no such role; the message names those that there are.
+absl::StatusOr<Role> ParseRole(const std::string& text);
+
+struct Subject {
+  Role role = Role::kReader;
+  std::string name;
+};
+
+// "ROLE/NAME".
+std::string ToString(const Subject& subject);
+// INVALID_ARGUMENT: not ROLE/NAME with a role that exists; a NAME that is not of letters, digits,
+// '.', '_' and '-', or begins with one of these three; more than 64 characters, which is X.509's
+// limit. The message shows other characters as their codes.
+absl::StatusOr<Subject> ParseSubject(const std::string& common_name);
+
+}  // namespace muster::certs
+
+#endif  // MUSTER_COMMON_CERTS_SUBJECT_H_

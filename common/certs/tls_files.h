@@ -1,0 +1,35 @@
+// The files with which a program proves who it is.
+#ifndef MUSTER_COMMON_CERTS_TLS_FILES_H_
+#define MUSTER_COMMON_CERTS_TLS_FILES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/certs/certificate.h"
+
+namespace muster::certs {
+
+// Three paths of PEM files, or three empty ones: no TLS.
+struct TlsFiles {
+  // The own certificate; certificates of CAs between it and the root may follow it.
+  std::string certificate;
+  std::string key;
+  // The CAs that are trusted: those of the own certificate and of the other end's.
+  std::string ca;
+};
+
+enum class Side { kServer, kClient };
+
+// Whether a connection with these files can work, before it is tried: returns the own certificate.
+// NOT_FOUND, PERMISSION_DENIED: a file is missing or cannot be read. INVALID_ARGUMENT: one of the
+// three is not given; a file is no regular file, too large, or not PEM; certificate and key do not
+// belong together; the CAs did not issue the certificate, or not for this side of a connection; its
+// subject is not one for this side (a server is a coordinator, a client is not).
+// FAILED_PRECONDITION: the certificate, or that of the CA, has expired or is not valid yet; every
+// account of this machine may read the key. Each message names the file and what to do.
+absl::StatusOr<Certificate> CheckTlsFiles(const TlsFiles& files, Side side, absl::Time now);
+
+}  // namespace muster::certs
+
+#endif  // MUSTER_COMMON_CERTS_TLS_FILES_H_
