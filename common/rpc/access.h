@@ -1,0 +1,36 @@
+// Who may call what: one table of all methods.
+#ifndef MUSTER_COMMON_RPC_ACCESS_H_
+#define MUSTER_COMMON_RPC_ACCESS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/certs/deny_list.h"
+#include "common/certs/subject.h"
+#include "common/rpc/caller.h"
+
+namespace muster {
+
+// Method ("/muster.v1.JobService/GetJob") -> the roles whose certificates may call it.
+const std::map<std::string, std::vector<certs::Role>>& AccessTable();
+
+// OK: the caller may make the call. Callers without a certificate may make every call: they are
+// this daemon's own user or root (kUser), or its operator has opened an insecure listener
+// (kInsecure). A method that is not in the table is left to gRPC, which answers UNIMPLEMENTED, if
+// the caller has the role of a client at all.
+// PERMISSION_DENIED CERTIFICATE_REVOKED; ROLE_UNKNOWN: the common name is not ROLE/NAME; a
+// coordinator's certificate; ROLE_NOT_ALLOWED. The message says who, what, which roles may, and
+// what to do.
+absl::Status Authorize(const Caller& caller, const std::string& method,
+                       const certs::DenyList& denied);
+
+// OK: the caller may be the agent of this node. A certificate may be that of "agent/NODE" only;
+// callers without one may be every agent.
+// PERMISSION_DENIED NODE_NOT_ALLOWED: it is for another node, or not for an agent.
+absl::Status AgentMayBe(const Caller& caller, const std::string& node);
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_RPC_ACCESS_H_
