@@ -126,6 +126,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddDelete(&app, console, &code);
   AddMetrics(&app, console, &code);
   AddCheckpoints(&app, console, &code);
+  AddCerts(&app, console, &code);
   AddData(&app, console, &code);
   // Last, so that the commands do not inherit it.
   app.footer(kFooter);

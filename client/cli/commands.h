@@ -44,6 +44,7 @@ void AddOperation(CLI::App* app, Console* console, ExitCode* code);
 void AddDelete(CLI::App* app, Console* console, ExitCode* code);
 void AddMetrics(CLI::App* app, Console* console, ExitCode* code);
 void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code);
+void AddCerts(CLI::App* app, Console* console, ExitCode* code);
 void AddData(CLI::App* app, Console* console, ExitCode* code);
 
 }  // namespace muster::cli
