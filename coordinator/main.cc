@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/flags/duration.h"
 #include "common/log/log.h"
 #include "common/rpc/address.h"
@@ -141,7 +141,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   spdlog::info("listening on {}, state in {}", absl::StrJoin(addresses, " and "), flags.state);
   RETURN_IF_ERROR(WriteAddress(flags.state, address));
   if (!flags.port_file.empty()) {
-    RETURN_IF_ERROR(files::WriteAtomically(flags.port_file, addresses.back() + "\n"));
+    RETURN_IF_ERROR(files::WritePrivately(flags.port_file, addresses.back() + "\n"));
   }
   std::unique_ptr<launch::LocalAgent> agent;
   if (flags.local_slots > 0) {

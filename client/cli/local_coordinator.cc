@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/process/process_stat.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -64,7 +65,9 @@ absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
     ASSIGN_OR_RETURN(temporary, TemporaryState::Create(options.temporary_root));
     state = temporary->path();
   } else {
-    RETURN_IF_ERROR(files::CreateDirectories(state));
+    // musterd makes it, too, but its log has to lie there before.
+    RETURN_IF_ERROR(
+        Annotate(files::MakePrivateDirectory(state, {"muster.db", "*.log"}), "--state"));
     // The current folder is the coordinator's own, but absolute paths make its messages clear.
     state = std::filesystem::absolute(state).lexically_normal().string();
   }
@@ -78,12 +81,13 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
   const std::string port_file = files::JoinPath(state_directory_, "address");
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);  // of a former run
+  const std::string log = files::JoinPath(state_directory_, "musterd.log");
+  RETURN_IF_ERROR(files::MakePrivateLog(log));
   // The shell only points its output at a file, and becomes musterd.
   ASSIGN_OR_RETURN(
       process_,
       spawner_.Spawn(
-          {.argv = {"/bin/sh", "-c", "exec \"$@\" >>\"$0\" 2>&1",
-                    files::JoinPath(state_directory_, "musterd.log"), options.program, "--state",
+          {.argv = {"/bin/sh", "-c", "exec \"$@\" >>\"$0\" 2>&1", log, options.program, "--state",
                     state_directory_, "--local-slots", absl::StrCat(options.slots),
                     // This coordinator is not started again, so its workers end with their lease.
                     "--autonomy", "0s"},

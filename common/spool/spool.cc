@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/status/status.h"
 
 namespace muster {
@@ -72,7 +73,7 @@ absl::Status WriteSpool(const std::string& path, const Spooled& spooled) {
   std::string bytes = kMagic;
   AppendRecord(spooled.worker, &bytes);
   for (const std::string& report : spooled.reports) AppendRecord(report, &bytes);
-  return files::WriteAtomically(path, bytes);
+  return files::WritePrivately(path, bytes);
 }
 
 absl::Status AppendToSpool(const std::string& path, const std::vector<std::string>& reports) {

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/process/process_stat.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -81,7 +82,7 @@ absl::StatusOr<LocalAgent::Record> LocalAgent::ReadRecord() const {
 
 absl::Status LocalAgent::WriteRecord(pid_t pid) const {
   ASSIGN_OR_RETURN(const process::ProcessStat stat, process::ReadProcessStat(pid));
-  return files::WriteAtomically(
+  return files::WritePrivately(
       RecordPath(), absl::StrCat(pid, " ", stat.start_time, " ", options_.coordinator, " ",
                                  options_.slots, "\n"));
 }
@@ -117,6 +118,7 @@ void LocalAgent::EndAdopted() {
 
 absl::Status LocalAgent::Launch() {
   // Its output goes to a file: a pipe to this process would break when this process is killed.
+  RETURN_IF_ERROR(files::MakePrivateLog(LogPath()));
   process::SpawnOptions spawn;
   spawn.argv = {"/bin/sh",
                 "-c",

@@ -13,8 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/files/private_directory.h"
 #include "common/status/status.h"
 #include "coordinator/jobs/events.h"
+#include "coordinator/store/database_file.h"
 #include "coordinator/store/migration.h"
 #include "coordinator/store/tables.h"
 
@@ -22,12 +24,10 @@ namespace muster::store {
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory,
                                                                const StoreOptions& options) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("state directory ", directory, " cannot be made: ", error.message()));
-  }
+  // Of musterd, and of who starts it (client/cli/local_coordinator.cc).
+  const absl::Status made = files::MakePrivateDirectory(
+      directory, {"muster.db*", "lock", "ballast", "owner", "address", "*.log", "local-agent.pid"});
+  if (!made.ok()) return Annotate(made, "--state");
   std::unique_ptr<SqliteStore> store(new SqliteStore(directory, options));
   RETURN_IF_ERROR(store->Lock(directory));
   absl::Status opened = store->OpenFile();
@@ -45,6 +45,7 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
     }
   }
   RETURN_IF_ERROR(Annotate(opened, store->path_));
+  std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     if (absl::StartsWith(entry.path().filename().string(), "muster.db.backup-")) {
       std::filesystem::remove(entry.path(), error);
@@ -70,7 +71,7 @@ void SqliteStore::CloseFile() {
 
 absl::Status SqliteStore::Lock(const std::string& directory) {
   const std::string path = directory + "/lock";
-  lock_fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  lock_fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock_fd_ < 0) {
     return absl::UnavailableError(absl::StrCat(path, " cannot be opened: ", strerror(errno)));
   }
@@ -81,12 +82,15 @@ absl::Status SqliteStore::Lock(const std::string& directory) {
 }
 
 absl::Status SqliteStore::OpenFile() {
-  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  ASSIGN_OR_RETURN(const bool there, LooksLikeStore(path_));
+  if (!there) RETURN_IF_ERROR(MakeDatabase(path_));
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
   if (sqlite3_open_v2(path_.c_str(), &db_, kFlags, nullptr) != SQLITE_OK) {
     return SqliteError(db_, "open");
   }
   // For people who read the file with the sqlite3 tool.
   sqlite3_busy_timeout(db_, 5000);
+  RETURN_IF_ERROR(CheckIsOwn(db_));
   RETURN_IF_ERROR(Execute(db_, "PRAGMA journal_mode=WAL"));
   RETURN_IF_ERROR(Execute(db_, "PRAGMA synchronous=FULL"));
   return Migrate(db_);

@@ -26,6 +26,7 @@ TEST(SqliteStore, ASecondCoordinatorIsRefused) {
 
 TEST(SqliteStore, AFileOfANewerVersionIsRefused) {
   files::TempDir dir;
+  ASSERT_TRUE(SqliteStore::Open(dir.path()).ok());
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(db, "PRAGMA user_version=99", nullptr, nullptr, nullptr), SQLITE_OK);

@@ -35,7 +35,8 @@ class Disk:
 
     def mount(self):
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={self._size}", "tmpfs", self.folder], check=True
+            ["mount", "-t", "tmpfs", "-o", f"size={self._size},mode=0700", "tmpfs", self.folder],
+            check=True,
         )
 
     def unmount(self, lazy=True):

@@ -22,7 +22,7 @@ class Disk:
         self._filler = folder / "filler"
         folder.mkdir()
         mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", folder],
             capture_output=True,
             text=True,
         )

@@ -15,6 +15,7 @@
 #include "common/downloads/downloads.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/status/status.h"
 
 namespace muster::agent {
@@ -68,11 +69,7 @@ void DownloadedFile::Touch() const { (void)futimens(fd_, nullptr); }
 absl::Status DownloadsFolder::Open() {
   if (path_.empty()) return absl::OkStatus();
   path_ = std::filesystem::absolute(path_).string();
-  absl::Status made = files::CreateDirectories(path_);
-  if (made.ok() && chmod(path_.c_str(), 0700) != 0) {
-    made = files::ErrnoStatus(errno, "set the permissions of", path_);
-  }
-  if (!made.ok()) {
+  if (const absl::Status made = files::MakePrivateDirectory(path_, {}); !made.ok()) {
     path_.clear();
     return made;
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/ids/ids.h"
 #include "common/status/status.h"
 
@@ -17,6 +18,11 @@ namespace muster::agent {
 namespace {
 
 constexpr char kFile[] = "agent-id";
+
+// With the files that this agent has in it besides its folders.
+absl::Status MakeDirectory(const std::string& directory) {
+  return files::MakePrivateDirectory(directory, {kFile, "lock", "quarantine"});
+}
 
 }  // namespace
 
@@ -32,11 +38,11 @@ absl::StatusOr<std::unique_ptr<Identity>> Identity::Take(const std::string& dire
                                                " cannot be used: ", why,
                                                "; --state names another"));
   };
-  if (const absl::Status made = files::CreateDirectories(directory); !made.ok()) {
+  if (const absl::Status made = MakeDirectory(directory); !made.ok()) {
     return cannot(std::string(made.message()));
   }
   const std::string lock = files::JoinPath(directory, "lock");
-  self->lock_ = process::Fd(open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  self->lock_ = process::Fd(open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (self->lock_.get() < 0) return cannot(absl::StrCat(lock, ": ", strerror(errno)));
   if (flock(self->lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(
@@ -51,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Identity>> Identity::Take(const std::string& dire
     return cannot(std::string(kept.status().message()));
   }
   self->id_ = NewUuid();
-  if (const absl::Status written = files::WriteAtomically(path, self->id_ + "\n"); !written.ok()) {
+  if (const absl::Status written = files::WritePrivately(path, self->id_ + "\n"); !written.ok()) {
     return cannot(std::string(written.message()));
   }
   return self;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/process/process_stat.h"
 #include "common/status/status.h"
 
@@ -87,7 +88,7 @@ absl::Status QuarantineFile::Write(const std::vector<HangingProcess>& processes)
   }
   std::string text;
   for (const HangingProcess& process : processes) absl::StrAppend(&text, ToLine(process));
-  return files::WriteAtomically(path_, text);
+  return files::WritePrivately(path_, text);
 }
 
 }  // namespace muster::agent

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/spool/spool.h"
 #include "common/status/status.h"
 #include "worker/agent/wire.h"
@@ -24,7 +25,9 @@ constexpr char kEnding[] = ".reports";
 
 absl::Status SpoolFolder::Open() {
   if (path_.empty()) return absl::OkStatus();
-  const absl::Status made = files::CreateDirectories(path_);
+  // The lease file of the agent (common/lease/lease_file.h) lies in it, too.
+  const absl::Status made =
+      files::MakePrivateDirectory(path_, {absl::StrCat("*", kEnding, "*"), "lease"});
   if (!made.ok()) {
     path_.clear();
     return made;
