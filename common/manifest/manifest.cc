@@ -23,6 +23,8 @@ using Json = nlohmann::ordered_json;
 constexpr char kFormat[] = "muster-checkpoint";
 // Written before the manifest had a hash of itself.
 constexpr int64_t kVersionWithoutHash = 1;
+// What no program wrote into a manifest without a hash: where it is, the version was changed.
+constexpr const char* kNewerThanHash[] = {"job_instance", "optimizer", "parameters", "block_bytes"};
 
 // The member that holds the manifest's own hash. It is the third one, so that no name that a user
 // chose stands before it.
@@ -53,6 +55,17 @@ absl::Status CheckHash(const std::string& path, std::string text, const std::str
   if (found == hash) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(path, ": was changed or is damaged: expected the hash ",
                                           hash, " (", kHashMember, "), found ", found));
+}
+
+// DATA_LOSS: a manifest that says that it has no hash was written with one.
+absl::Status CheckHasNone(const std::string& path, const Json& json) {
+  std::string member = json.contains(kHashMember) ? kHashMember : "";
+  for (const char* const newer : kNewerThanHash) {
+    if (json.contains(newer)) member = newer;
+  }
+  if (member.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, ": was changed or is damaged: says version ",
+                                          kVersionWithoutHash, ", which has no '", member, "'"));
 }
 
 absl::Status CheckName(const std::string& directory, const Manifest& manifest) {
@@ -309,9 +322,9 @@ absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& direc
                                               kVersionWithoutHash, " to ", kVersion, ", found ",
                                               format, " version ", version));
     }
-    if (version != kVersionWithoutHash) {
-      RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
-    }
+    RETURN_IF_ERROR(version == kVersionWithoutHash
+                        ? CheckHasNone(path, json)
+                        : CheckHash(path, text, json.at(kHashMember).get<std::string>()));
     Manifest manifest = FromJson(json, version);
     if (manifest.has_blocks() && Whole<uint64_t>(json.at("block_bytes")) != files::kHashedBlock) {
       return absl::DataLossError(absl::StrCat(path, ": expected block_bytes ", files::kHashedBlock,

@@ -10,6 +10,7 @@
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 namespace muster::manifest {
 namespace {
@@ -86,10 +87,12 @@ class ManifestTest : public ::testing::Test {
 
   void WriteAsVersion1() {
     Edit("\"version\": 3", "\"version\": 1");
-    std::string text = *files::ReadFile(dir_.Path(kFileName));
-    const size_t at = text.find(" \"manifest_xxh3_128\"");
-    text.erase(at, text.find('\n', at) + 1 - at);
-    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
+    auto json = nlohmann::ordered_json::parse(*files::ReadFile(dir_.Path(kFileName)));
+    for (const char* newer :
+         {"manifest_xxh3_128", "job_instance", "optimizer", "parameters", "block_bytes"}) {
+      ASSERT_EQ(json.erase(newer), 1u) << newer;
+    }
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), json.dump(1)).ok());
   }
 
   std::string CompleteError() { return std::string(CheckComplete(manifest_).message()); }
@@ -166,8 +169,8 @@ TEST_F(ManifestTest, EveryTruncationOfTheManifestIsRefused) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   const std::string text = *files::ReadFile(dir_.Path(kFileName));
   for (size_t size = 0; size + 2 < text.size(); ++size) {
-    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text.substr(0, size)).ok());
-    ASSERT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kDataLoss) << size;
+    const auto refused = Parse(text.substr(0, size), dir_.path());
+    ASSERT_EQ(refused.status().code(), absl::StatusCode::kDataLoss) << size;
   }
 }
 
@@ -182,15 +185,39 @@ TEST_F(ManifestTest, OtherVersionIsNamed) {
               HasSubstr("has version 4 of muster-checkpoint, this program reads up to 3"));
 }
 
-TEST_F(ManifestTest, AnyChangeOfItsTextIsDamage) {
+TEST_F(ManifestTest, AnyFlippedBitOfItsTextIsDamage) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   const std::string good = *files::ReadFile(dir_.Path(kFileName));
   for (size_t at = 0; at < good.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
+      ASSERT_EQ(Parse(bad, dir_.path()).status().code(), absl::StatusCode::kDataLoss)
+          << at << ": " << bad.substr(at, 20);
+    }
+  }
+  EXPECT_TRUE(Parse(good, dir_.path()).ok());
+}
+
+TEST_F(ManifestTest, AVersionThatHadNoHashDoesNotHideAChange) {
+  Edit("\"version\": 3", "\"version\": 1");
+  EXPECT_THAT(std::string(Read(dir_.path()).status().message()),
+              HasSubstr("says version 1, which has no '"));
+  auto json = nlohmann::ordered_json::parse(*files::ReadFile(dir_.Path(kFileName)));
+  json.erase("manifest_xxh3_128");
+  json["step"] = 1012;
+  EXPECT_EQ(Parse(json.dump(1), dir_.path()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ManifestTest, ARenamedMemberIsDamage) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  const std::string good = *files::ReadFile(dir_.Path(kFileName));
+  const auto json = nlohmann::ordered_json::parse(good);
+  for (const auto& [name, value] : json.items()) {
     std::string bad = good;
-    bad[at] ^= 1;
-    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), bad).ok());
-    ASSERT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kDataLoss)
-        << at << ": " << bad.substr(at, 20);
+    const std::string member = absl::StrCat("\"", name, "\":");
+    bad.replace(bad.find(member), member.size(), absl::StrCat("\"", name, "_\":"));
+    EXPECT_EQ(Parse(bad, dir_.path()).status().code(), absl::StatusCode::kDataLoss) << name;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/hash.h"
 #include "common/layout/placement.h"
 #include "common/problems/faults.h"
 #include "common/problems/problems.h"
@@ -17,6 +18,35 @@ namespace muster::checkpoint {
 
 using safetensors::ShapeString;
 
+namespace {
+
+Blocks WithoutElements(const manifest::Manifest& manifest) {
+  Blocks blocks;
+  for (const manifest::FileRecord& file : manifest.files) {
+    if (!manifest.has_blocks()) blocks.insert({file.name, Block::kWholeFile});
+    for (size_t i = 0; i < file.blocks.size(); ++i) {
+      blocks.insert({file.name, static_cast<int64_t>(i)});
+    }
+  }
+  constexpr auto kBlock = static_cast<int64_t>(files::kHashedBlock);
+  for (const manifest::Piece& piece : manifest.pieces) {
+    if (piece.begin == piece.end) continue;
+    if (!manifest.has_blocks()) {
+      blocks.erase({piece.file, Block::kWholeFile});
+      continue;
+    }
+    const auto dtype = safetensors::DTypeOf(piece.dtype);  // CheckComplete found that it is known
+    const auto size = static_cast<int64_t>(safetensors::ElementSize(*dtype));
+    const int64_t last = (piece.offset + (piece.end - piece.begin) * size - 1) / kBlock;
+    for (int64_t block = piece.offset / kBlock; block <= last; ++block) {
+      blocks.erase({piece.file, block});
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
 absl::StatusOr<Reader> Reader::Open(const std::string& directory) {
   ASSIGN_OR_RETURN(manifest::Manifest manifest, manifest::Read(directory));
   RETURN_IF_ERROR(Annotate(manifest::CheckComplete(manifest), directory));
@@ -25,7 +55,9 @@ absl::StatusOr<Reader> Reader::Open(const std::string& directory) {
 }
 
 Reader::Reader(std::string directory, manifest::Manifest manifest)
-    : directory_(std::move(directory)), manifest_(std::move(manifest)) {}
+    : directory_(std::move(directory)),
+      manifest_(std::move(manifest)),
+      without_elements_(WithoutElements(manifest_)) {}
 
 absl::Status Reader::CheckFits(const State& state, Surplus surplus) const {
   std::map<std::string, const manifest::Piece*> saved;
@@ -112,6 +144,9 @@ absl::Status Reader::Read(const std::vector<Copy>& copies, Into into, const Bloc
   for (const Copy& copy : copies) {
     files.at(copy.file).Want(
         {copy.offset, copy.bytes, into == Into::kTensors ? copy.to : at::Tensor(), copy.begin});
+  }
+  if (!copies.empty()) {
+    for (const Block& block : without_elements_) files.at(block.file).Check(block.number);
   }
   for (const Block& block : others) {
     const auto file = files.find(block.file);

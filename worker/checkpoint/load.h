@@ -55,9 +55,11 @@ class Reader {
   };
 
   // Reads every block in which a copy or one of `others` lies once, checks it against its hash, and
-  // copies from it. Needs memory for one block. DATA_LOSS: what is damaged, capped at 3. Other
-  // errors: what could not be read, if nothing is damaged. After an error the tensors may contain
-  // anything, and the blocks that caused it have been added to `failed`.
+  // copies from it. Where there are copies, also the blocks in which no element of any tensor lies:
+  // no rank would find that one of them has changed. Needs memory for one block. DATA_LOSS: what is
+  // damaged, capped at 3. Other errors: what could not be read, if nothing is damaged. After an
+  // error the tensors may contain anything, and the blocks that caused it have been added to
+  // `failed`.
   absl::Status Read(const std::vector<Copy>& copies, Into into, const Blocks& others,
                     Blocks* failed) const;
 
@@ -68,6 +70,8 @@ class Reader {
 
   std::string directory_;
   manifest::Manifest manifest_;
+  // In which no element of a tensor lies: parts of the files' headers.
+  Blocks without_elements_;
 };
 
 // Open, Plan, Read: fills everything that `state` holds, whatever the strategy and the world size
