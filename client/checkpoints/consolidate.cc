@@ -110,6 +110,8 @@ absl::StatusOr<Consolidated> Consolidate(const std::string& directory, const std
                                          const ConsolidateOptions& options) {
   RETURN_IF_ERROR(modelfolder::CheckTarget(out, options.overwrite));
   ASSIGN_OR_RETURN(TensorReader reader, TensorReader::Open(directory));
+  RETURN_IF_ERROR(exports::CheckHoldsNoInput(
+      out, {{"the model with which the job began", reader.manifest().first_weights}}));
   ASSIGN_OR_RETURN(const auto weights, WeightsOf(reader));
   ASSIGN_OR_RETURN(const FolderPlan plan, PlanOf(reader, weights, options));
   ASSIGN_OR_RETURN(const NewFolder folder, NewFolder::Create(out));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -50,6 +51,16 @@ TEST_F(PackTest, EveryByteIsATokenAndFilesFollowOneAnother) {
   EXPECT_EQ(Read("out"), Tokens("hi\xff\n"));
   ASSERT_EQ(packed->size(), 1);
   EXPECT_EQ((*packed)[0].tokens, 4);
+}
+
+TEST_F(PackTest, WhatIsNoRegularFileIsNotReplaced) {
+  ASSERT_EQ(mkfifo(folder_.Path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("elsewhere", folder_.Path("link"));
+  for (const char* const out : {"pipe", "link"}) {
+    const auto packed = Pack({.inputs = {Write("a", "hi")}, .out = folder_.Path(out)}, kNever);
+    EXPECT_TRUE(absl::IsFailedPrecondition(packed.status())) << packed.status();
+    EXPECT_FALSE(std::filesystem::is_regular_file(folder_.Path(out)));
+  }
 }
 
 TEST_F(PackTest, SplitsAcrossInputsAndLosesNothing) {

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
 
@@ -17,6 +18,13 @@ StagedFile::~StagedFile() {
 }
 
 absl::StatusOr<std::unique_ptr<StagedFile>> StagedFile::Create(const std::string& path) {
+  std::error_code error;
+  const auto found = std::filesystem::symlink_status(path, error).type();
+  if (found != std::filesystem::file_type::not_found &&
+      found != std::filesystem::file_type::regular) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is no regular file, and is not replaced; give another name"));
+  }
   std::unique_ptr<StagedFile> file(new StagedFile(path));
   ASSIGN_OR_RETURN(file->writer_, files::HashingWriter::Create(file->temporary()));
   return file;

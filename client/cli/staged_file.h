@@ -17,6 +17,7 @@ namespace muster::cli {
 // file. Threading: one thread. Errors: those of common/files.
 class StagedFile {
  public:
+  // FAILED_PRECONDITION: `path` is something else than a regular file, for example a link.
   static absl::StatusOr<std::unique_ptr<StagedFile>> Create(const std::string& path);
   ~StagedFile();
 

@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
+#include "common/exports/signature.h"
 #include "common/exports/target.h"
 #include "common/exports/temporary.h"
 #include "common/files/files.h"
@@ -65,9 +68,83 @@ TEST_F(ExportsTest, AnythingElseIsReplacedOnlyWhereTheJobSaysSo) {
 
 TEST_F(ExportsTest, WhatIsNoRegularFileIsNeverReplaced) {
   ASSERT_EQ(mkfifo(dir_.Path("pipe").c_str(), 0600), 0);
-  for (const std::string& path : {dir_.path(), dir_.Path("pipe")}) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(CheckTarget(path, "n", true))) << path;
+  WriteExport("own", MetadataOf("n", "n-1"));
+  ASSERT_EQ(symlink("own", dir_.Path("link").c_str()), 0);
+  ASSERT_EQ(symlink("nothing", dir_.Path("broken").c_str()), 0);
+  for (const std::string& path : {dir_.path(), dir_.Path("pipe"), dir_.Path("link"),
+                                  dir_.Path("broken"), std::string("/dev/null")}) {
+    for (const bool overwrite : {false, true}) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(CheckTarget(path, "n", overwrite))) << path;
+      EXPECT_TRUE(absl::IsFailedPrecondition(CheckOutput(path, "n", overwrite))) << path;
+    }
   }
+  EXPECT_THAT(Message(CheckTarget(dir_.Path("link"), "n", true)), HasSubstr("is a symbolic link"));
+}
+
+TEST_F(ExportsTest, WhatTheJobReadsIsNeverReplacedByWhateverName) {
+  Write("data", "x");
+  Write("model.safetensors.index.json", "{}");
+  Write("model-00001-of-00002.safetensors", "x");
+  std::filesystem::create_hard_link(dir_.Path("data"), dir_.Path("again"));
+  std::filesystem::create_directory_symlink(dir_.path(), dir_.Path("here"));
+  const Inputs inputs = {{"data.train.tokens.path[0]", dir_.Path("data")},
+                         {"model.weights", dir_.Path("model.safetensors.index.json")},
+                         {"model.tokenizer", dir_.Path("not there")}};
+  for (const char* const name :
+       {"data", "again", "./data", "here/data", "model.safetensors.index.json",
+        "model-00001-of-00002.safetensors", "not there"}) {
+    const absl::Status refused = CheckTarget(dir_.Path(name), "n", true, inputs);
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << name << ": " << refused;
+    EXPECT_THAT(Message(refused), HasSubstr(" is read by this job ("));
+  }
+  EXPECT_TRUE(CheckTarget(dir_.Path("new"), "n", true, inputs).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckHoldsNoInput(dir_.path(), inputs)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckHoldsNoInput(dir_.Path("here"), inputs)));
+  EXPECT_TRUE(CheckHoldsNoInput(dir_.Path("folder"), inputs).ok());
+}
+
+TEST_F(ExportsTest, NothingIsWrittenIntoACheckpoint) {
+  Write("MANIFEST.json", "{}");
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckTarget(dir_.Path("new"), "n", true)));
+}
+
+TEST_F(ExportsTest, AConfigBelongsToTheExportBesideIt) {
+  const auto check = [&](bool overwrite) {
+    return CheckConfig(dir_.Path("w"), "mine", "n", overwrite);
+  };
+  EXPECT_TRUE(check(false).ok()) << "there is none";
+  Write("config.json", "mine");
+  EXPECT_TRUE(check(false).ok());
+  Write("config.json", "theirs");
+  EXPECT_TRUE(absl::IsFailedPrecondition(check(true))) << "no export belongs to it";
+  EXPECT_TRUE(CheckConfig(dir_.Path("w"), "", "n", false).ok()) << "none is written";
+  Write("w", "no export");
+  EXPECT_TRUE(absl::IsFailedPrecondition(check(true)));
+  WriteExport("w", {{"format", "pt"}});
+  EXPECT_TRUE(absl::IsFailedPrecondition(check(true))) << "somebody's model";
+  WriteExport("w", MetadataOf("m", "m-1"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(check(false)));
+  EXPECT_TRUE(check(true).ok()) << "the job says that this export is replaced";
+  WriteExport("w", MetadataOf("n", "n-1"));
+  EXPECT_TRUE(check(false).ok());
+  std::filesystem::remove(dir_.Path("config.json"));
+  ASSERT_EQ(symlink("w", dir_.Path("config.json").c_str()), 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(check(true)));
+}
+
+TEST_F(ExportsTest, ASignatureIsOfTheFileAsItWasWritten) {
+  Write("p", "abc");
+  EXPECT_FALSE(IsSignedBy(dir_.Path("p"), "n"));
+  Sign(dir_.Path("p"), "n");
+  ASSERT_TRUE(IsSignedBy(dir_.Path("p"), "n")) << "the file system has no extended attributes";
+  EXPECT_FALSE(IsSignedBy(dir_.Path("p"), "m"));
+  EXPECT_FALSE(IsSignedBy(dir_.Path("p"), ""));
+  std::filesystem::rename(dir_.Path("p"), dir_.Path("q"));
+  EXPECT_TRUE(IsSignedBy(dir_.Path("q"), "n"));
+  EXPECT_TRUE(CheckOutput(dir_.Path("q"), "n", false).ok());
+  std::ofstream(dir_.Path("q"), std::ios::app) << "d";
+  EXPECT_FALSE(IsSignedBy(dir_.Path("q"), "n"));
+  EXPECT_FALSE(IsSignedBy(dir_.Path("none"), "n"));
 }
 
 TEST(TemporaryPath, CarriesJobGenerationAndIncarnation) {
@@ -118,16 +195,15 @@ TEST_F(ExportsTest, AFolderThatIsNotThereHoldsNothingStale) {
   EXPECT_THAT(*removed, IsEmpty());
 }
 
-TEST_F(ExportsTest, AFileThatNoJobMayReplaceIsLeftAlone) {
-  EXPECT_TRUE(CheckAbsent(dir_.Path("none"), false).ok());
-  EXPECT_TRUE(CheckAbsent(dir_.Path("no/folder/none"), false).ok());
+TEST_F(ExportsTest, AFileThatNobodySignedIsLeftAlone) {
+  EXPECT_TRUE(CheckOutput(dir_.Path("none"), "n", false).ok());
+  EXPECT_TRUE(CheckOutput(dir_.Path("no/folder/none"), "n", false).ok());
   Write("there", "x");
-  const absl::Status found = CheckAbsent(dir_.Path("there"), false);
+  const absl::Status found = CheckOutput(dir_.Path("there"), "n", false);
   EXPECT_EQ(found.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(Message(found), HasSubstr(dir_.Path("there") + " exists"));
   EXPECT_THAT(Message(found), HasSubstr("overwrite: true"));
-  EXPECT_TRUE(CheckAbsent(dir_.Path("there"), true).ok());
-  EXPECT_EQ(CheckAbsent(dir_.path(), true).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(CheckOutput(dir_.Path("there"), "n", true).ok());
 }
 
 }  // namespace

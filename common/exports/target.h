@@ -4,8 +4,11 @@
 #define MUSTER_COMMON_EXPORTS_TARGET_H_
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/safetensors/safetensors.h"
 
 namespace muster::exports {
@@ -17,15 +20,44 @@ inline constexpr char kJobIdKey[] = "muster_job_id";
 // All metadata of an exported file: the writer, and what Hugging Face's readers need.
 safetensors::Metadata MetadataOf(const std::string& job_name, const std::string& job_id);
 
-// Whether a job of this name may write its weights to `path`: no file exists there, or a job of the
-// same name wrote it, or `overwrite` is set and it is any file. Changes nothing.
+// The name of the job that wrote the export `path`; empty: there is none, or no job wrote it.
+// Errors: those of reading the file.
+absl::StatusOr<std::string> WriterOf(const std::string& path);
+
+// The files that a job reads: the setting ("model.weights"), and the path.
+using Inputs = std::vector<std::pair<std::string, std::string>>;
+
+// All checks below change nothing, and answer for what is at `path` in this moment.
+
+// Whether `path` may be written at all: nothing is there, or a regular file that is none of
+// `inputs`, by its name or by another one; and it does not lie in a checkpoint. FAILED_PRECONDITION
+// otherwise (a symbolic link is no regular file, whatever it leads to). Other codes: it is not
+// known.
+absl::Status CheckPlace(const std::string& path, const Inputs& inputs);
+
+// Whether a job of this name may write its weights to `path`, which CheckPlace allows: no file
+// exists there, or a job of the same name wrote it, or `overwrite` is set and it is any file.
 // FAILED_PRECONDITION: the job may not; the message says what to do. Other codes: it is not known,
 // because the file cannot be read.
-absl::Status CheckTarget(const std::string& path, const std::string& job_name, bool overwrite);
+absl::Status CheckTarget(const std::string& path, const std::string& job_name, bool overwrite,
+                         const Inputs& inputs = {});
 
-// The same for a file that no job may replace unless `overwrite` is set. ALREADY_EXISTS: there is a
-// file; the message says what to do. Other codes: it is not known.
-absl::Status CheckAbsent(const std::string& path, bool overwrite);
+// The same for a file whose format does not say who wrote it, so that its signature does
+// (signature.h). ALREADY_EXISTS: there is a file of somebody else; the message says what to do.
+absl::Status CheckOutput(const std::string& path, const std::string& job_name, bool overwrite,
+                         const Inputs& inputs = {});
+
+// Whether the config.json beside the weights `path` may get the contents `config` (empty: none is
+// written). It belongs to the weights: so it may if it is not there, has these contents already, or
+// if the weights that are at `path` now are an export that CheckTarget lets be replaced.
+// FAILED_PRECONDITION: it is somebody else's, or no regular file. Called before the weights are
+// replaced.
+absl::Status CheckConfig(const std::string& path, const std::string& config,
+                         const std::string& job_name, bool overwrite);
+
+// Whether no file of `inputs` lies in `folder`, which would be replaced as a whole.
+// FAILED_PRECONDITION: one does.
+absl::Status CheckHoldsNoInput(const std::string& folder, const Inputs& inputs);
 
 }  // namespace muster::exports
 

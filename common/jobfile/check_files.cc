@@ -11,6 +11,7 @@
 #include "common/exports/target.h"
 #include "common/files/files.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/inputs.h"
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/prompts.h"
 #include "common/jobspec/rules.h"
@@ -42,16 +43,19 @@ absl::Status CheckPromptsOf(const v1::JobSpec& spec, const v1::GenerateSpec& gen
 }
 
 void AddOutputs(const v1::JobSpec& spec, jobspec::ProblemList* problems) {
+  const exports::Inputs inputs = jobspec::InputFiles(spec);
   if (spec.has_export_()) {
-    const absl::Status status =
-        exports::CheckTarget(spec.export_().path(), spec.name(), spec.export_().overwrite());
+    const absl::Status status = exports::CheckTarget(spec.export_().path(), spec.name(),
+                                                     spec.export_().overwrite(), inputs);
     if (absl::IsFailedPrecondition(status)) problems->Add("export.path", Message(status));
   }
   for (int i = 0; i < spec.stages_size(); ++i) {
     if (!spec.stages(i).has_predict()) continue;
     const v1::PredictStage& stage = spec.stages(i).predict();
-    const absl::Status status = exports::CheckAbsent(stage.output(), stage.overwrite());
-    if (absl::IsAlreadyExists(status)) problems->Add(PathOf(i) + ".output", Message(status));
+    const absl::Status status =
+        exports::CheckOutput(stage.output(), spec.name(), stage.overwrite(), inputs);
+    const bool refused = absl::IsAlreadyExists(status) || absl::IsFailedPrecondition(status);
+    if (refused) problems->Add(PathOf(i) + ".output", Message(status));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 
@@ -58,6 +60,26 @@ TEST(CheckFiles, NamesAnExportThatWouldReplaceAFileOfSomebodyElse) {
   EXPECT_THAT(problems.problems(0).message(), HasSubstr("overwrite: true"));
   spec.mutable_export_()->set_overwrite(true);
   EXPECT_EQ(CheckFiles(spec).problems_size(), 0);
+}
+
+TEST(CheckFiles, NamesAnOutputThatIsNeverReplaced) {
+  files::TempDir folder;
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("weights"), "x").ok());
+  std::filesystem::create_hard_link(folder.Path("weights"), folder.Path("again"));
+  std::filesystem::create_directory(folder.Path("p.npy"));
+  v1::JobSpec spec;
+  spec.mutable_model()->set_weights(folder.Path("weights"));
+  spec.mutable_export_()->set_path(folder.Path("again"));
+  spec.mutable_export_()->set_overwrite(true);
+  v1::PredictStage* stage = spec.add_stages()->mutable_predict();
+  stage->set_output(folder.Path("p.npy"));
+  stage->set_overwrite(true);
+  const v1::SpecProblems problems = CheckOutputs(spec);
+  ASSERT_EQ(problems.problems_size(), 2) << problems.DebugString();
+  EXPECT_EQ(problems.problems(0).path(), "export.path");
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("is read by this job (model.weights)"));
+  EXPECT_EQ(problems.problems(1).path(), "stages[0].predict.output");
+  EXPECT_THAT(problems.problems(1).message(), HasSubstr("is a folder"));
 }
 
 TEST(CheckFiles, NamesAPredictionThatWouldReplaceAFile) {

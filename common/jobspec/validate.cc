@@ -15,6 +15,7 @@
 #include "common/jobspec/validate_data.h"
 #include "common/jobspec/validate_ema.h"
 #include "common/jobspec/validate_optimizer.h"
+#include "common/jobspec/validate_outputs.h"
 #include "common/jobspec/validate_passes.h"
 #include "common/jobspec/validate_predict.h"
 
@@ -41,6 +42,7 @@ class Validator {
     Loss();
     Stages();
     ValidatePredict(spec_, &problems_);
+    ValidateOutputs(spec_, &problems_);
     ValidatePasses(spec_, &problems_);
     Profile(UnlimitedSteps(spec_));
     UnevenInputs();

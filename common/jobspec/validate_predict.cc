@@ -1,6 +1,5 @@
 #include "common/jobspec/validate_predict.h"
 
-#include <filesystem>
 #include <string>
 
 #include "absl/status/status.h"
@@ -8,15 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/prompts.h"
-#include "common/jobspec/rules.h"
 
 namespace muster::jobspec {
 namespace {
-
-// The name that an output path has, however it is written.
-std::string Normal(const std::string& path) {
-  return std::filesystem::path(path).lexically_normal().string();
-}
 
 class PredictValidator {
  public:
@@ -56,18 +49,6 @@ class PredictValidator {
       Add(path,
           absl::StrCat("found ", output, "; allowed: a name that ends in .safetensors or .npy"));
     }
-    // Another path of the job would be overwritten, or would overwrite it. Of two outputs that are
-    // the same the later one is reported.
-    bool before = true;
-    ForEachValue(spec_, [&](const FieldValue& value) {
-      if (value.path == path) before = false;
-      if (value.path == path || !IsPath(*value.field)) return;
-      const bool other_output = absl::EndsWith(value.path, ".predict.output");
-      if (other_output && !before) return;
-      if (Normal(value.String()) != Normal(output)) return;
-      Add(path, absl::StrCat("found ", output, ", which is ", value.path,
-                             ", too; allowed: a path of its own"));
-    });
   }
 
   void Generate(const std::string& path, const v1::GenerateSpec& generate) {

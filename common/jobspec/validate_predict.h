@@ -1,4 +1,4 @@
-// The rules of the stages `predict`: what they need, and where they may write.
+// The rules of the stages `predict`: what they need, and how their files are named.
 #ifndef MUSTER_COMMON_JOBSPEC_VALIDATE_PREDICT_H_
 #define MUSTER_COMMON_JOBSPEC_VALIDATE_PREDICT_H_
 

@@ -74,10 +74,13 @@ absl::Status CheckTarget(const std::string& path, bool overwrite) {
           absl::StrCat(path, ": the folder exists and is not empty (it contains '", name,
                        "'); a folder that contains only a model is replaced with --overwrite"));
     }
-    if (!it->is_regular_file(error) || !IsModelFile(name)) {
+    // The folder of a download may consist of links to files that are elsewhere.
+    const bool file = it->symlink_status(error).type() == fs::file_type::regular;
+    if (!file || !IsModelFile(name)) {
       return absl::FailedPreconditionError(
           absl::StrCat(path, ": contains '", name,
-                       "', which is no file of a model, so the folder is not replaced"));
+                       file ? "', which is no file of a model" : "', which is no regular file",
+                       ", so the folder is not replaced"));
     }
   }
   if (error) return files::ErrnoStatus(error.value(), "list", path);

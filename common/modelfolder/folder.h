@@ -18,8 +18,8 @@ inline constexpr char kConfigName[] = "config.json";
 bool IsModelFile(const std::string& name);
 
 // Whether a model may get the name `path` (absolute): there is nothing, or an empty folder, or,
-// with `overwrite`, a folder that contains nothing but files of a model. ALREADY_EXISTS: there is
-// something, and `overwrite` is not set. FAILED_PRECONDITION: it is no folder, or contains
+// with `overwrite`, a folder that contains nothing but regular files of a model. ALREADY_EXISTS:
+// there is something, and `overwrite` is not set. FAILED_PRECONDITION: it is no folder, or contains
 // something else, which the message names.
 absl::Status CheckTarget(const std::string& path, bool overwrite);
 

@@ -65,6 +65,10 @@ TEST_F(FolderTest, AFolderWithAnythingElseIsNeverReplaced) {
     EXPECT_EQ(Read("model/" + other), "mine");
     fs::remove_all(folder());
   }
+  fs::create_directory(folder());
+  fs::create_symlink("/elsewhere/weights", folder() + "/model.safetensors");
+  EXPECT_EQ(CheckTarget(folder(), true).code(), absl::StatusCode::kFailedPrecondition);
+  fs::remove_all(folder());
   Make("", "model", "a file");
   EXPECT_EQ(CheckTarget(folder(), true).code(), absl::StatusCode::kFailedPrecondition);
 }

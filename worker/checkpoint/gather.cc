@@ -75,7 +75,7 @@ class OptimizerOutput : public JointOutput {
   OptimizerOutput(GatherOptions options, OptimizerFile file, size_t items)
       : options_(std::move(options)),
         file_(std::move(file)),
-        files_({{options_.temporary, file_.size()}}) {
+        files_({{options_.temporary, file_.size(), options_.for_owner ? 0600u : 0644u}}) {
     for (size_t i = 0; i < items; ++i) places_.push_back({.offset = file_.offset(i)});
   }
 

@@ -19,6 +19,7 @@ struct GatherOptions {
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;  // replace a file that exists
+  bool for_owner = false;  // nobody else may read the file
   // As optimizerfile::Contents.
   double schedule_factor = 1;
 };

@@ -153,7 +153,8 @@ class FileOutput : public WeightsOutput {
   }
 
   absl::Status CheckTarget() const override {
-    return exports::CheckTarget(options_.path, options_.job_name, options_.overwrite);
+    RETURN_IF_ERROR(exports::CheckTarget(options_.path, options_.job_name, options_.overwrite));
+    return exports::CheckConfig(options_.path, config_, options_.job_name, options_.overwrite);
   }
   absl::Status MakeFolders() override {
     return files::CreateDirectories(files::ParentDirectory(options_.path));

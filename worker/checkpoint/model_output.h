@@ -51,7 +51,7 @@ struct WeightsFileOptions {
 };
 
 // In float32; with a config.json beside it if transformers has the model. Errors of the output:
-// exports::CheckTarget's.
+// exports::CheckTarget's and CheckConfig's.
 absl::StatusOr<std::unique_ptr<JointOutput>> WeightsFileOutput(const WeightsFileOptions& options,
                                                                const State& state,
                                                                const ModelRecords& records);

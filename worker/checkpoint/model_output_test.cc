@@ -253,5 +253,13 @@ TEST_F(WeightsFileTest, ReplacesOnlyWhatAJobOfTheSameNameWrote) {
   EXPECT_TRUE(absl::IsFailedPrecondition(Run()[0].status));
 }
 
+TEST_F(WeightsFileTest, AConfigOfSomebodyElseIsNotReplaced) {
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("config.json"), "theirs").ok());
+  options_.overwrite = true;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Run()[0].status));
+  EXPECT_FALSE(fs::exists(options_.path));
+  EXPECT_EQ(*files::ReadFile(dir_.Path("config.json")), "theirs");
+}
+
 }  // namespace
 }  // namespace muster::checkpoint

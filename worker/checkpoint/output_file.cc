@@ -11,8 +11,8 @@
 namespace muster::checkpoint {
 
 absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path, uint64_t size,
-                                              files::Disk& disk) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+                                              files::Disk& disk, mode_t mode) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0) return files::ErrnoStatus(errno, "create", path);
   OutputFile file(path, fd, disk);
   if (size == 0 || fallocate(fd, 0, 0, static_cast<off_t>(size)) == 0) return file;

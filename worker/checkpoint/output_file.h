@@ -2,6 +2,8 @@
 #ifndef MUSTER_WORKER_CHECKPOINT_OUTPUT_FILE_H_
 #define MUSTER_WORKER_CHECKPOINT_OUTPUT_FILE_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,9 +18,10 @@ namespace muster::checkpoint {
 // Open for writing. Movable. Threading: one thread.
 class OutputFile {
  public:
-  // A new file of this size. Its space is taken at once, so that a full disk is found here.
+  // A new file of this size, with these permissions less those that the umask takes away. Its space
+  // is taken at once, so that a full disk is found here.
   static absl::StatusOr<OutputFile> Create(const std::string& path, uint64_t size,
-                                           files::Disk& disk);
+                                           files::Disk& disk, mode_t mode = 0644);
   // A file that another process has created. NOT_FOUND: this process does not see it; INTERNAL: it
   // does not have this size.
   static absl::StatusOr<OutputFile> Open(const std::string& path, uint64_t size, files::Disk& disk);

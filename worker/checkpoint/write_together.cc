@@ -111,7 +111,8 @@ class Writer {
     RETURN_IF_ERROR(output_->MakeFolders());
     for (size_t i = 0; i < output_->files().size(); ++i) {
       const JointOutput::File& file = output_->files()[i];
-      ASSIGN_OR_RETURN(OutputFile created, OutputFile::Create(file.path, file.size, disk_));
+      ASSIGN_OR_RETURN(OutputFile created,
+                       OutputFile::Create(file.path, file.size, disk_, file.mode));
       files_.emplace(i, std::move(created));
     }
     return absl::OkStatus();

@@ -31,6 +31,7 @@ class JointOutput {
   struct File {
     std::string path;
     uint64_t size = 0;
+    mode_t mode = 0644;  // OutputFile's
   };
   // Where the elements of an item of the state lie.
   struct Place {

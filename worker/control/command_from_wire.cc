@@ -69,6 +69,7 @@ train::Command CommandFromWire(const v1::Command& command, const Downloads& down
           // What lies there is of a deleted job with this id, or what a generation that was
           // killed had not reported.
           .overwrite = file.overwrite() || file.download(),
+          .for_client = file.download(),
           .hold = file.hold()};
       break;
     }

@@ -100,6 +100,7 @@ TEST(CommandFromWire, AFileForAClientLiesInTheAgentsFolderWhateverPathIsGiven) {
       CommandFromWire(wire, {.folder = "/agent/downloads", .job_id = "job"}).what);
   EXPECT_EQ(gather.path, "/agent/downloads/job-7");
   EXPECT_TRUE(gather.overwrite);
+  EXPECT_TRUE(gather.for_client);
   EXPECT_EQ(std::get<train::GatherOptimizerStateCommand>(CommandFromWire(wire).what).path, "")
       << "there is no folder";
 }

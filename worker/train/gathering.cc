@@ -32,6 +32,8 @@ checkpoint::State Weights(const checkpoint::State& state) {
 struct Gathering::Task {
   const char* what = "";  // for people
   std::string path;
+  enum class Kind { kFile, kFolder };
+  Kind kind = Kind::kFile;
   int64_t command = 0;
   // What is written of the state.
   std::function<checkpoint::State(const checkpoint::State&)> part;
@@ -71,6 +73,7 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
                                              .format = gather.format,
                                              .key = gather.key,
                                              .overwrite = gather.overwrite,
+                                             .for_owner = gather.for_client,
                                              .schedule_factor = factor},
                                             state, records);
   };
@@ -91,6 +94,7 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
   auto contents = std::make_shared<checkpoint::ModelFolderContents>();
   Task task{.what = "consolidating the model",
             .path = consolidate.path,
+            .kind = Task::Kind::kFolder,
             .command = command,
             .part = Weights};
   task.output = [consolidate, contents, job = parts_.identity.job](
@@ -174,6 +178,12 @@ absl::Status Gathering::Begin(Task task, bool hold) {
   return absl::OkStatus();
 }
 
+absl::Status Gathering::CheckPlace(const Task& task) const {
+  if (!parts_.reports->leader() || task.path.empty()) return absl::OkStatus();
+  return task.kind == Task::Kind::kFolder ? exports::CheckHoldsNoInput(task.path, parts_.inputs)
+                                          : exports::CheckPlace(task.path, parts_.inputs);
+}
+
 absl::Status Gathering::Write(const Task& task) {
   const Identity& identity = parts_.identity;
   std::string temporary;
@@ -188,14 +198,16 @@ absl::Status Gathering::Write(const Task& task) {
                    checkpoint::TellAll(*parts_.communicator, temporary, "name of the file"));
   parts_.writing->Begin(task.command,
                         checkpoint::BytesWritten(task.state, parts_.communicator->rank()));
+  const absl::Status place = CheckPlace(task);
   const auto outcome = checkpoint::WriteTogether(
-      task.output(temporary, task.state, task.records), task.state, parts_.communicator,
+      place.ok() ? task.output(temporary, task.state, task.records) : Output(place), task.state,
+      parts_.communicator,
       {.step = task.step,
        .cancelled = &cancelled_,
-       .still_mine =
-           [this] {
-             return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
-           }},
+       .still_mine = [&]() -> absl::Status {
+         RETURN_IF_ERROR(CheckPlace(task));
+         return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
+       }},
       *parts_.disk);
   parts_.writing->End();
   RETURN_IF_ERROR(outcome.status());

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/exports/target.h"
 #include "common/files/disk.h"
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/write_together.h"
@@ -31,7 +32,8 @@ class Gathering {
   // All outlive it.
   struct Parts {
     Identity identity;
-    const LeaseHolder* lease;  // null: no other process can replace this one
+    exports::Inputs inputs = {};  // files that are never replaced
+    const LeaseHolder* lease;     // null: no other process can replace this one
     const optim::Schedule* learning_rates;
     const SessionState* session_state;
     const SessionReports* reports;
@@ -83,6 +85,8 @@ class Gathering {
   };
   absl::Status Begin(Task task, bool hold);
   absl::Status Write(const Task& task);
+  // Whether something is replaced that never is.
+  absl::Status CheckPlace(const Task& task) const;
 
   const Parts parts_;
   int64_t command_ = 0;                  // the newest one; 0: an export

@@ -1,6 +1,7 @@
 #include "worker/train/gathering.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "ATen/ops/full.h"
 #include "absl/synchronization/notification.h"
+#include "common/exports/target.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
@@ -59,6 +61,7 @@ class GatheringTest : public testing::Test {
       background_ = &background;
       Gathering gathering(
           {.identity = {"job", "instance", 1, 0, "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d"},
+           .inputs = inputs_,
            .lease = &outside_,
            .learning_rates = &rates,
            .session_state = &session_state_,
@@ -105,6 +108,7 @@ class GatheringTest : public testing::Test {
   bool NothingIsLeft() const { return std::filesystem::is_empty(folder_.path()); }
 
   files::TempDir folder_;
+  exports::Inputs inputs_;
   Outside outside_;
   SessionState session_state_{.step = 3};
   absl::Status weights_;
@@ -157,6 +161,24 @@ TEST_F(GatheringTest, AFileForAClientNeedsAFolder) {
   EXPECT_NE(told_.status().message().find("has no folder"), absl::string_view::npos);
 }
 
+TEST_F(GatheringTest, OnlyItsOwnerReadsAFileForAClient) {
+  const mode_t before = umask(0);
+  On([&](Gathering& gathering) {
+    for (const bool for_client : {false, true}) {
+      const std::string path = folder_.Path(for_client ? "downloads" : "output");
+      ASSERT_TRUE(gathering
+                      .Gather({.path = path, .for_client = for_client, .hold = true},
+                              /*command=*/4, [this](const auto& told) { told_ = told; })
+                      .ok());
+      ASSERT_TRUE(told_.ok()) << told_.status();
+      struct stat info = {};
+      ASSERT_EQ(stat(path.c_str(), &info), 0);
+      EXPECT_EQ(info.st_mode & 0777, for_client ? 0600u : 0644u);
+    }
+  });
+  umask(before);
+}
+
 TEST_F(GatheringTest, ItIsCancelledUntilItsFileIsComplete) {
   absl::Notification cancelling;
   outside_.before_name = [&] { cancelling.WaitForNotification(); };
@@ -188,6 +210,32 @@ TEST_F(GatheringTest, ACancelWhileItsFileIsWrittenIsToldAndLeavesNothing) {
   });
   EXPECT_TRUE(absl::IsCancelled(told_.status())) << told_.status();
   EXPECT_TRUE(NothingIsLeft());
+}
+
+TEST_F(GatheringTest, WhatTheJobReadsIsNeverReplaced) {
+  ASSERT_TRUE(files::WriteAtomically(folder_.Path("state"), "data").ok());
+  ASSERT_TRUE(files::CreateDirectories(folder_.Path("model")).ok());
+  ASSERT_TRUE(files::WriteAtomically(folder_.Path("model/model.safetensors"), "weights").ok());
+  inputs_ = {{"data.train.tokens.path[0]", folder_.Path("state")},
+             {"model.weights", folder_.Path("model/model.safetensors")}};
+  absl::StatusOr<ModelConsolidated> model = absl::UnknownError("nothing was told");
+  On([&](Gathering& gathering) {
+    ASSERT_TRUE(gathering
+                    .Gather({.path = folder_.Path("state"),
+                             .format = optimizerfile::Format::kSafetensors,
+                             .overwrite = true},
+                            /*command=*/4, [this](const auto& gathered) { told_ = gathered; })
+                    .ok());
+    ASSERT_TRUE(gathering
+                    .Consolidate({.path = folder_.Path("model"), .overwrite = true},
+                                 /*command=*/5, [&](const auto& told) { model = told; })
+                    .ok());
+    ASSERT_TRUE(background_->Await().ok());
+  });
+  EXPECT_TRUE(absl::IsFailedPrecondition(told_.status())) << told_.status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(model.status())) << model.status();
+  EXPECT_EQ(*files::ReadFile(folder_.Path("state")), "data");
+  EXPECT_EQ(*files::ReadFile(folder_.Path("model/model.safetensors")), "weights");
 }
 
 TEST_F(GatheringTest, AModelHasTheWeightsOfItsStepAndItsFolderIsComplete) {

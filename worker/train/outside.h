@@ -31,7 +31,8 @@ struct GatherOptimizerStateCommand {
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;
-  bool hold = false;  // training waits until the file is written
+  bool for_client = false;  // it lies in the agent's folder, in which only the agent reads
+  bool hold = false;        // training waits until the file is written
 };
 // Writes the weights of all ranks to a folder that Hugging Face reads.
 struct ConsolidateCommand {

@@ -263,6 +263,18 @@ TEST_F(PredictTest, AGenerationThatRepeatsTheStageFindsItsOwnFile) {
   EXPECT_THAT(Names(), ElementsAre("p.safetensors"));
 }
 
+// After other training, as after `resume --from`.
+TEST_F(PredictTest, AGenerationWithOtherWeightsReplacesItsOwnFile) {
+  Job job = SmallJob();
+  job.predict = TokenFiles{{folder_ / "predict.bin"}};
+  job.stages = {FitStage{2, 0}, Logits()};
+  Good(job, 2);
+  const std::string before = Read("p.safetensors");
+  job.stages = {FitStage{3, 0}, Logits()};
+  Good(job, 2, /*generation=*/2);
+  EXPECT_NE(Read("p.safetensors"), before);
+}
+
 TEST_F(PredictTest, AnotherFileIsNeverReplacedUnlessTheJobSaysSo) {
   Job job = SmallJob();
   job.predict = TokenFiles{{folder_ / "predict.bin"}};

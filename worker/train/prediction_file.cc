@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
+#include "common/exports/signature.h"
 #include "common/exports/target.h"
 #include "common/exports/temporary.h"
 #include "common/files/files.h"
@@ -48,17 +49,6 @@ absl::Status RenameNew(const std::string& from, const std::string& to) {
   return files::ErrnoStatus(errno, absl::StrCat("rename ", from, " to"), to);
 }
 
-// ALREADY_EXISTS: there is a file, and the target does not say to overwrite it.
-absl::Status Rename(const std::string& temporary, const PredictionTarget& target,
-                    files::Disk& disk) {
-  if (!target.overwrite) {
-    const absl::Status renamed = RenameNew(temporary, target.path);
-    if (!absl::IsUnimplemented(renamed)) return renamed;
-  }
-  RETURN_IF_ERROR(exports::CheckAbsent(target.path, target.overwrite));
-  return disk.Rename(temporary, target.path);
-}
-
 std::string_view BytesOf(const files::MappedFile& file) {
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
@@ -78,8 +68,9 @@ absl::StatusOr<bool> SameBytes(const std::string& a, const std::string& b) {
 }  // namespace
 
 absl::Status PreparePredictionFile(const PredictionTarget& target) {
-  RETURN_IF_ERROR(
-      exports::CheckAbsent(target.path, target.overwrite || target.identity.generation > 1));
+  RETURN_IF_ERROR(exports::CheckOutput(target.path, target.job_name,
+                                       target.overwrite || target.identity.generation > 1,
+                                       target.inputs));
   RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(target.path)));
   const auto removed =
       exports::RemoveStale(target.path, target.identity.job, target.identity.generation);
@@ -119,24 +110,31 @@ absl::Status PredictionFile::WriteAt(uint64_t offset, std::string_view bytes) {
 }
 
 absl::StatusOr<PredictionFile::Placed> PredictionFile::Place() {
+  exports::Sign(temporary_, target_.job_name);
   RETURN_IF_ERROR(file_->Sync());
   file_.reset();
   const std::string& path = target_.path;
-  const absl::Status renamed = Rename(temporary_, target_, disk_);
-  placed_ = renamed.ok();
-  if (absl::IsAlreadyExists(renamed) && !target_.overwrite) {
-    const absl::Status there = exports::CheckAbsent(path, /*overwrite=*/false);
-    if (there.ok()) {
-      return absl::InternalError(absl::StrCat(path, " was made and removed by another process"));
+  // Before the file that is there is read: a pipe would wait for its writer.
+  RETURN_IF_ERROR(exports::CheckPlace(path, target_.inputs));
+  absl::Status renamed = absl::UnimplementedError("an existing file is replaced");
+  if (!target_.overwrite) {
+    renamed = RenameNew(temporary_, path);
+    const auto same = renamed.ok() ? absl::StatusOr<bool>(false) : SameBytes(temporary_, path);
+    if (same.ok() && *same) {
+      // Its name may be as young as the process that gave it.
+      RETURN_IF_ERROR(disk_.SyncDirectory(files::ParentDirectory(path)));
+      return Placed::kSame;
     }
-    const auto same = SameBytes(temporary_, path);
-    if (!same.ok() || !*same) return Annotate(there, "the file that is there has other contents");
-  } else {
-    RETURN_IF_ERROR(renamed);
   }
-  // Also for the other file: its name may be as young as the process that gave it.
+  if (absl::IsAlreadyExists(renamed) || absl::IsUnimplemented(renamed)) {
+    RETURN_IF_ERROR(Annotate(exports::CheckOutput(path, target_.job_name, target_.overwrite),
+                             "the file that is there has other contents"));
+    renamed = disk_.Rename(temporary_, path);
+  }
+  RETURN_IF_ERROR(renamed);
+  placed_ = true;
   RETURN_IF_ERROR(disk_.SyncDirectory(files::ParentDirectory(path)));
-  return placed_ ? Placed::kNew : Placed::kSame;
+  return Placed::kNew;
 }
 
 }  // namespace muster::train

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/exports/target.h"
 #include "common/files/disk.h"
 #include "worker/checkpoint/output_file.h"
 #include "worker/train/job.h"
@@ -21,14 +22,18 @@ namespace muster::train {
 struct PredictionTarget {
   std::string path;
   bool overwrite = false;
+  std::string job_name;
   Identity identity;
+  exports::Inputs inputs = {};  // files that are never replaced
 };
 
 // At the start of a session: whether the stage will be able to write its file. Makes the folder,
 // tries whether a file can be created there, and removes what earlier generations of the job left
-// there. ALREADY_EXISTS, in the job's first generation only: there is a file. A later generation
-// may find what an earlier one wrote, and compares it when the stage has run again. A full disk is
-// no error, because there may be space later. Other errors: those of the file system.
+// there. ALREADY_EXISTS, in the job's first generation only: there is a file that no job of this
+// name wrote (exports::CheckOutput). A later generation may find what an earlier one wrote, and
+// compares it when the stage has run again. FAILED_PRECONDITION: something that is never replaced.
+// A full disk is no error, because there may be space later. Other errors: those of the file
+// system.
 absl::Status PreparePredictionFile(const PredictionTarget& target);
 
 // The bytes before those of the array: of a file .npy, or of .safetensors with one tensor, `name`.
@@ -54,9 +59,8 @@ class PredictionFile {
     kSame,  // a file with the same bytes was there and was left there
   };
   // Makes the file durable and gives it its name. Called once, last, when every byte is written.
-  // ALREADY_EXISTS: a file with other bytes is there, and `overwrite` is not set. INTERNAL: another
-  // process made such a file and removed it in this moment. An old file is unchanged after an
-  // error.
+  // ALREADY_EXISTS: a file with other bytes is there, which no job of this name wrote, and
+  // `overwrite` is not set. An old file is unchanged after an error.
   absl::StatusOr<Placed> Place();
 
  private:

@@ -2,13 +2,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "common/exports/target.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
@@ -29,7 +34,9 @@ class PredictionFileTest : public testing::Test {
   PredictionTarget Target(bool overwrite = false, int64_t generation = 1) const {
     return {.path = folder_.Path("p.npy"),
             .overwrite = overwrite,
-            .identity = {.job = "job", .generation = generation, .incarnation = kUuid}};
+            .job_name = name_,
+            .identity = {.job = "job", .generation = generation, .incarnation = kUuid},
+            .inputs = inputs_};
   }
   absl::StatusOr<PredictionFile::Placed> Write(const std::string& contents, bool overwrite = false,
                                                files::Disk& disk = files::Disk::Real()) {
@@ -51,6 +58,8 @@ class PredictionFileTest : public testing::Test {
   }
 
   files::TempDir folder_;
+  std::string name_ = "mine";
+  exports::Inputs inputs_;
 };
 
 TEST_F(PredictionFileTest, AFileAppearsWhenItIsComplete) {
@@ -69,7 +78,7 @@ TEST_F(PredictionFileTest, AFileAppearsWhenItIsComplete) {
 }
 
 TEST_F(PredictionFileTest, AFileWithTheSameBytesIsASuccessAndAnotherOneAnError) {
-  ASSERT_TRUE(Write("abc").ok());
+  ASSERT_TRUE(files::WriteAtomically(folder_.Path("p.npy"), "abc").ok());
   EXPECT_EQ(*Write("abc"), PredictionFile::Placed::kSame);
   for (const char* other : {"abd", "abcd", "ab", "xbc"}) {
     const absl::Status refused = Write(other).status();
@@ -113,11 +122,56 @@ TEST_F(PredictionFileTest, OfTwoFilesThatAreCompleteAtTheSameTimeOneGetsTheName)
 TEST_F(PredictionFileTest, TheFirstGenerationRefusesAFileAtItsStart) {
   EXPECT_TRUE(PreparePredictionFile(Target()).ok());
   EXPECT_THAT(Names(), IsEmpty()) << "of the trial nothing is left";
-  ASSERT_TRUE(Write("abc").ok());
+  ASSERT_TRUE(files::WriteAtomically(folder_.Path("p.npy"), "abc").ok());
   EXPECT_EQ(PreparePredictionFile(Target()).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(PreparePredictionFile(Target(/*overwrite=*/true)).ok());
   EXPECT_TRUE(PreparePredictionFile(Target(false, 2)).ok()) << "it may be its own";
   EXPECT_EQ(Contents(), "abc");
+}
+
+// After other training: `resume --from`, or sums of a GPU.
+TEST_F(PredictionFileTest, WhatAJobOfTheSameNameWroteIsReplaced) {
+  ASSERT_TRUE(Write("abc").ok());
+  EXPECT_EQ(*Write("abc"), PredictionFile::Placed::kSame);
+  EXPECT_EQ(*Write("abd"), PredictionFile::Placed::kNew);
+  EXPECT_EQ(Contents(), "abd");
+  EXPECT_TRUE(PreparePredictionFile(Target()).ok());
+  name_ = "another";
+  EXPECT_EQ(PreparePredictionFile(Target()).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Write("abe").status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Contents(), "abd");
+}
+
+TEST_F(PredictionFileTest, WhatSomebodyChangedSinceIsNotReplaced) {
+  ASSERT_TRUE(Write("abc").ok());
+  std::ofstream(folder_.Path("p.npy"), std::ios::app) << "notes";
+  EXPECT_EQ(Write("abd").status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Contents(), "abcnotes");
+}
+
+TEST_F(PredictionFileTest, WhatIsNoRegularFileOrReadByTheJobIsNeverReplaced) {
+  ASSERT_TRUE(files::WriteAtomically(folder_.Path("data"), "abc").ok());
+  const std::string path = folder_.Path("p.npy");
+  const std::function<void()> things[] = {
+      [&] { ASSERT_EQ(mkfifo(path.c_str(), 0600), 0); },
+      [&] { ASSERT_EQ(symlink("data", path.c_str()), 0); },
+      [&] { ASSERT_EQ(symlink("nothing", path.c_str()), 0); },
+      [&] { std::filesystem::create_directory(path); },
+      [&] { std::filesystem::create_hard_link(folder_.Path("data"), path); },
+  };
+  inputs_ = {{"data.predict.npy.inputs[0]", folder_.Path("data")}};
+  for (const auto& thing : things) {
+    thing();
+    for (const bool overwrite : {false, true}) {
+      EXPECT_EQ(PreparePredictionFile(Target(overwrite)).code(),
+                absl::StatusCode::kFailedPrecondition);
+      EXPECT_EQ(PreparePredictionFile(Target(overwrite, 2)).code(),
+                absl::StatusCode::kFailedPrecondition);
+      EXPECT_EQ(Write("new", overwrite).status().code(), absl::StatusCode::kFailedPrecondition);
+    }
+    std::filesystem::remove(path);
+  }
+  EXPECT_EQ(*files::ReadFile(folder_.Path("data")), "abc");
 }
 
 TEST_F(PredictionFileTest, WhatEarlierGenerationsLeftIsRemoved) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/exports/target.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
 #include "worker/comm/traced/traced_communicator.h"
@@ -73,6 +74,7 @@ absl::Status Profile::EndStep(int64_t step) {
   const std::string path =
       files::JoinPath(config_->directory, absl::StrCat(identity_.job, "-step-", step, ".json"));
   absl::Status written = files::CreateDirectories(config_->directory);
+  if (written.ok()) written = exports::CheckPlace(path, {});
   if (written.ok()) written = files::WriteAtomically(path, trace::ChromeTrace(texts));
   if (written.ok()) {
     spdlog::info("trace of step {}: {}", step, path);

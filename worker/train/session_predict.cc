@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/jobspec/inputs.h"
 #include "common/jobspec/prompts.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
@@ -68,7 +69,11 @@ absl::Status SessionImpl::ShareOfRank0(const absl::Status& mine, const char* wha
 }
 
 PredictionTarget SessionImpl::TargetOf(const PredictStage& predict) const {
-  return {.path = predict.output, .overwrite = predict.overwrite, .identity = identity_};
+  return {.path = predict.output,
+          .overwrite = predict.overwrite,
+          .job_name = job_.spec.name(),
+          .identity = identity_,
+          .inputs = jobspec::InputFiles(job_.spec)};
 }
 
 absl::Status SessionImpl::PreparePredictions() {

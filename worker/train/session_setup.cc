@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/jobspec/inputs.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/lines.h"
 #include "common/status/status.h"
@@ -94,12 +95,13 @@ absl::Status SessionImpl::Build() {
   RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(job_.spec), parts_.control));
   RETURN_IF_ERROR(background_.CountRanksOfNode());
   if (job_.weights_export.has_value()) {
-    export_.emplace(WeightsExport::Parts{identity_, *job_.weights_export, parts_.control,
-                                         communicators(), parts_.export_gate, parts_.lease,
-                                         &attempts_, &session_state_, &reports_});
+    export_.emplace(WeightsExport::Parts{
+        identity_, *job_.weights_export, parts_.control, communicators(), parts_.export_gate,
+        parts_.lease, &attempts_, &session_state_, &reports_, jobspec::InputFiles(job_.spec)});
     RETURN_IF_ERROR(export_->Prepare());
   }
   RETURN_IF_ERROR(BuildModel());
+  if (export_.has_value()) RETURN_IF_ERROR(export_->PrepareConfig(*model_));
   RETURN_IF_ERROR(OpenEvaluationData());
   const bool fits = AnyFit(job_.stages);
   if (fits) RETURN_IF_ERROR(OpenTrainData());
@@ -284,6 +286,7 @@ absl::Status SessionImpl::BuildTraining() {
   ASSIGN_OR_RETURN(training_, MakeTraining());
   gathering_.emplace(
       Gathering::Parts{.identity = identity_,
+                       .inputs = jobspec::InputFiles(job_.spec),
                        .lease = parts_.lease,
                        .learning_rates = &job_.schedule,
                        .session_state = &session_state_,

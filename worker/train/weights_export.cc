@@ -36,17 +36,6 @@ absl::Status Probe(const std::string& path) {
   return absl::OkStatus();
 }
 
-// Gives the weights their final name. CheckTarget runs again, so that a file which somebody else
-// wrote there during training is not lost.
-absl::Status Place(const ExportConfig& config, const std::string& temporary) {
-  absl::Status status = exports::CheckTarget(config.path, config.job_name, config.overwrite);
-  if (status.ok()) status = files::RenameDurably(temporary, config.path);
-  if (status.ok()) return status;
-  // The path comes first, because long texts are cut when they are sent to the other ranks.
-  return absl::Status(status.code(),
-                      absl::StrCat("the weights are in ", temporary, ": ", status.message()));
-}
-
 absl::Status Failed(const absl::Status& files) {
   return WithCause(Annotate(files, "export.path"), Cause::kFinalSaveFailed);
 }
@@ -58,11 +47,39 @@ std::string WeightsExport::Temporary() const {
                                 parts_.identity.incarnation);
 }
 
+absl::Status WeightsExport::CheckTarget() const {
+  const ExportConfig& config = parts_.config;
+  return exports::CheckTarget(config.path, config.job_name, config.overwrite, parts_.inputs);
+}
+
+absl::Status WeightsExport::Place(const models::Model& model) const {
+  const ExportConfig& config = parts_.config;
+  // Both run again, so that files which somebody else wrote there during training are not lost.
+  absl::Status status = CheckTarget();
+  if (status.ok()) {
+    status = exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
+                                  config.overwrite);
+  }
+  if (status.ok()) status = files::RenameDurably(Temporary(), config.path);
+  if (status.ok()) return checkpoint::WriteConfig(config.path, model);
+  // The path comes first, because long texts are cut when they are sent to the other ranks.
+  return absl::Status(status.code(),
+                      absl::StrCat("the weights are in ", Temporary(), ": ", status.message()));
+}
+
+absl::Status WeightsExport::PrepareConfig(const models::Model& model) const {
+  if (!parts_.reports->leader()) return absl::OkStatus();
+  const ExportConfig& config = parts_.config;
+  return Annotate(exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
+                                       config.overwrite),
+                  "export.path");
+}
+
 absl::Status WeightsExport::Prepare() const {
   if (!parts_.reports->leader()) return absl::OkStatus();
   const ExportConfig& config = parts_.config;
   const auto check = [&]() -> absl::Status {
-    RETURN_IF_ERROR(exports::CheckTarget(config.path, config.job_name, config.overwrite));
+    RETURN_IF_ERROR(CheckTarget());
     RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(config.path)));
     return Probe(Temporary());
   };
@@ -189,8 +206,7 @@ absl::Status WeightsExport::WriteAnd(const models::Model& model,
   if (parts_.reports->leader()) {
     // A lost lease is no failed export: the next generation exports.
     if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
-    placed = Place(parts_.config, Temporary());
-    if (placed.ok()) placed = checkpoint::WriteConfig(parts_.config.path, model);
+    placed = Place(model);
   }
   ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(placed, "export placed"));
   if (!told.status.ok()) return Failed(told.status);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/exports/target.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/model.h"
 #include "worker/parallel/communicators.h"
@@ -36,12 +37,15 @@ class WeightsExport {
     const Attempts* attempts;
     const SessionState* session_state;
     const SessionReports* reports;
+    exports::Inputs inputs = {};  // files that are never replaced
   };
   explicit WeightsExport(Parts parts) : parts_(std::move(parts)) {}
 
   // Called at the start of a session. Rank 0 checks that the weights may be written to the path in
   // the job and that no older file prevents it. Errors begin with "export.path".
   absl::Status Prepare() const;
+  // The same for the config.json that is written beside the weights of this model.
+  absl::Status PrepareConfig(const models::Model& model) const;
 
   // A collective. `strategy` holds the model's parameters, which are up to date and finite; null:
   // every rank has all of them. Errors of files have Cause::kFinalSaveFailed. Other errors: the
@@ -72,6 +76,9 @@ class WeightsExport {
   absl::StatusOr<Rank0Result> AwaitGrant() const;
   // Removes files that older generations left under temporary names.
   void RemoveOlder() const;
+  absl::Status CheckTarget() const;
+  // Gives the weights their final name, and writes the config.json.
+  absl::Status Place(const models::Model& model) const;
   std::string Temporary() const;
 
   const Parts parts_;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -9,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/exports/target.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "worker/models/spec_from_json.h"
@@ -92,8 +95,7 @@ class WeightsExportTest : public testing::Test {
       const SessionState session_state;
       const SessionReports reports(rank, rank == 0 ? &events_ : &others, &session_state);
       const Attempts attempts(absl::ZeroDuration(), &reports, [](absl::Duration) {});
-      const auto model =
-          *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
+      const auto model = *models::CreateFromJson(kind_, settings_, 1);
       const WeightsExport weights(
           {.identity = {"job", "instance", 1, rank, "i"},
            .config = config_,
@@ -103,7 +105,8 @@ class WeightsExportTest : public testing::Test {
            .lease = &lease_,
            .attempts = &attempts,
            .session_state = &session_state,
-           .reports = &reports});
+           .reports = &reports,
+           .inputs = inputs_});
       statuses[rank] = body(weights, *model);
     });
     return statuses;
@@ -123,6 +126,9 @@ class WeightsExportTest : public testing::Test {
   Events events_;
   Gate gate_;
   Lease lease_;
+  std::string kind_ = "mlp";
+  nlohmann::json settings_ = {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}};
+  exports::Inputs inputs_;
   bool failed_later_ = false;
   FailedLater failed_;
 };
@@ -148,6 +154,64 @@ TEST_F(WeightsExportTest, WhatAnotherWroteIsRefusedAtTheStart) {
       [](const WeightsExport& weights, const models::Model&) { return weights.Prepare(); });
   EXPECT_THAT(std::string(statuses[0].message()), StartsWith("export.path: "));
   EXPECT_TRUE(statuses[1].ok());  // rank 0 writes, and looks
+}
+
+TEST_F(WeightsExportTest, WhatIsNoRegularFileOrReadByTheJobIsNeverReplaced) {
+  std::filesystem::create_directories(folder_.Path("out"));
+  ASSERT_TRUE(files::WriteAtomically(folder_.Path("first"), "weights").ok());
+  inputs_ = {{"model.weights", folder_.Path("first")}};
+  config_.overwrite = true;
+  const std::function<void()> things[] = {
+      [&] { ASSERT_EQ(mkfifo(config_.path.c_str(), 0600), 0); },
+      [&] { ASSERT_EQ(symlink("nothing", config_.path.c_str()), 0); },
+      [&] { std::filesystem::create_directory(config_.path); },
+      [&] { std::filesystem::create_hard_link(folder_.Path("first"), config_.path); },
+  };
+  for (const auto& thing : things) {
+    thing();
+    const auto prepared = OnTwoRanks(
+        [](const WeightsExport& weights, const models::Model&) { return weights.Prepare(); });
+    EXPECT_TRUE(absl::IsFailedPrecondition(prepared[0])) << prepared[0];
+    for (const absl::Status& status : Write()) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+      EXPECT_EQ(CauseOf(status), Cause::kFinalSaveFailed);
+    }
+    std::filesystem::remove_all(folder_.Path("out"));
+    std::filesystem::create_directories(folder_.Path("out"));
+  }
+  EXPECT_EQ(*files::ReadFile(folder_.Path("first")), "weights");
+}
+
+TEST_F(WeightsExportTest, AConfigOfSomebodyElseIsNotReplaced) {
+  kind_ = "gpt2";
+  settings_ = {{"vocab_size", 16}, {"context", 4}, {"layers", 1}, {"heads", 1}, {"width", 8}};
+  std::filesystem::create_directories(folder_.Path("out"));
+  const std::string config = folder_.Path("out/config.json");
+  ASSERT_TRUE(files::WriteAtomically(config, "{\"model_type\": \"theirs\"}").ok());
+  config_.overwrite = true;  // of the weights
+  const auto prepared = OnTwoRanks([](const WeightsExport& weights, const models::Model& model) {
+    return weights.PrepareConfig(model);
+  });
+  EXPECT_TRUE(absl::IsFailedPrecondition(prepared[0])) << prepared[0];
+  EXPECT_THAT(std::string(prepared[0].message()), HasSubstr(config + " exists"));
+  for (const absl::Status& status : Write()) EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_EQ(*files::ReadFile(config), "{\"model_type\": \"theirs\"}");
+  EXPECT_FALSE(std::filesystem::exists(config_.path)) << "both, or neither";
+
+  std::filesystem::remove(config);
+  for (const absl::Status& status : Write()) EXPECT_TRUE(status.ok()) << status;
+  const std::string first = *files::ReadFile(config);
+  // The next export of this job has another model; the config belongs to the first one.
+  settings_["width"] = 16;
+  for (const absl::Status& status : Write()) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_NE(*files::ReadFile(config), first);
+  // Another job's export in the same folder would need another one.
+  settings_["width"] = 32;
+  config_.path = folder_.Path("out/another.safetensors");
+  config_.job_name = "another";
+  for (const absl::Status& status : Write()) EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  settings_["width"] = 16;
+  for (const absl::Status& status : Write()) EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(WeightsExportTest, WithoutTheCoordinatorsWordTheyStayWhereTheyAre) {
