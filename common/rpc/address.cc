@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/status/status.h"
 
 namespace muster {
@@ -118,7 +119,7 @@ absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
 }
 
 absl::Status WriteAddress(const std::string& state_directory, const std::string& address) {
-  return files::WriteAtomically(files::JoinPath(state_directory, kAddressFile), address + "\n");
+  return files::WritePrivately(files::JoinPath(state_directory, kAddressFile), address + "\n");
 }
 
 }  // namespace muster

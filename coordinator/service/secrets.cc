@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/private_directory.h"
 #include "common/secret/secret.h"
 #include "common/status/status.h"
 #include "coordinator/membership/refusal.h"
@@ -20,7 +21,7 @@ absl::StatusOr<Secrets> Secrets::Open(const std::string& state_directory) {
   const auto found = files::ReadFile(path);
   if (absl::IsNotFound(found.status())) {
     std::string key = secret::Random();
-    RETURN_IF_ERROR(files::WriteAtomically(path, key));
+    RETURN_IF_ERROR(files::WritePrivately(path, key));
     return Secrets(std::move(key));
   }
   RETURN_IF_ERROR(found.status());
