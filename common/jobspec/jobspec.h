@@ -18,9 +18,10 @@ namespace muster::jobspec {
 // reports them.
 v1::JobSpec ResolveDefaults(v1::JobSpec spec);
 
-// Returns all problems, first those of single fields, each with its path ("model.gpt2.heads",
-// "stages[1].fit.steps"), what was found and what is allowed; empty if the job is valid. Takes a
-// spec with or without its defaults. Reads no file.
+// Returns the problems, first those of single fields, each with its path ("model.gpt2.heads",
+// "stages[1].fit.steps"), what was found and what is allowed; empty if the job is valid. If the job
+// is too large (sizes.h), these are its only problems. Of more than kMostProblems the others are
+// counted (ProblemList::problems). Takes a spec with or without its defaults. Reads no file.
 v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);
 
 // Whether the job has a fit stage.

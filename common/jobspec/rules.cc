@@ -107,6 +107,32 @@ bool IsWithin(const v1::FieldRule& rule, double value) {
          (!rule.has_above() || value > rule.above()) && (!rule.has_below() || value < rule.below());
 }
 
+bool IsNumber(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+    case FieldDescriptor::CPPTYPE_ENUM:
+    case FieldDescriptor::CPPTYPE_STRING:
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return false;
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT32:
+    case FieldDescriptor::CPPTYPE_UINT64:
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return true;
+  }
+  return false;
+}
+
+// What is allowed in place of this number; empty if it is allowed.
+std::string FaultOfNumber(const FieldValue& value) {
+  const v1::FieldRule& rule = RuleOf(*value.field);
+  const double number = value.Number();
+  if (!IsWithin(rule, number)) return AllowedNumbers(rule);
+  return std::isfinite(number) ? "" : "a finite number";
+}
+
 class RuleChecker {
  public:
   explicit RuleChecker(ProblemList* problems) : problems_(*problems) {}
@@ -145,7 +171,13 @@ class RuleChecker {
       problems_.Add(path,
                     absl::StrCat("found a list of ", size, "; allowed: ", AllowedElements(rule)));
     }
-    for (int i = 0; i < size; ++i) CheckValue({&message, &field, i, ElementPath(path, i)});
+    for (int i = 0; i < size; ++i) {
+      FieldValue value{&message, &field, i, ""};
+      // Of a number that is allowed nobody needs the path: lists of numbers may be long.
+      if (IsNumber(field) && FaultOfNumber(value).empty()) continue;
+      value.path = ElementPath(path, i);
+      CheckValue(value);
+    }
   }
 
   void CheckValue(const FieldValue& value) {
@@ -176,11 +208,7 @@ class RuleChecker {
   }
 
   void CheckNumber(const FieldValue& value) {
-    const v1::FieldRule& rule = RuleOf(*value.field);
-    const double number = value.Number();
-    const std::string allowed = !IsWithin(rule, number)  ? AllowedNumbers(rule)
-                                : !std::isfinite(number) ? "a finite number"
-                                                         : "";
+    const std::string allowed = FaultOfNumber(value);
     if (allowed.empty()) return;
     problems_.Add(value.path, absl::StrCat("found ", value.Exact(), "; allowed: ", allowed));
   }

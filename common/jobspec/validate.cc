@@ -12,6 +12,7 @@
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/rules.h"
+#include "common/jobspec/sizes.h"
 #include "common/jobspec/validate_data.h"
 #include "common/jobspec/validate_ema.h"
 #include "common/jobspec/validate_optimizer.h"
@@ -31,6 +32,8 @@ class Validator {
   explicit Validator(const v1::JobSpec& spec) : spec_(spec) {}
 
   v1::SpecProblems Run() {
+    CheckSizes(spec_, &problems_);
+    if (!problems_.empty()) return problems_.problems();
     CheckRules(spec_, &problems_);
     Model();
     Tokenizer();
