@@ -21,6 +21,7 @@
 #include "common/log/log.h"
 #include "common/rpc/address.h"
 #include "common/rpc/connections.h"
+#include "common/slots/most_slots.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "coordinator/launch/local_agent.h"
@@ -179,7 +180,8 @@ int main(int argc, char** argv) {
                  "Directory of the store and of the socket; created if it is missing")
       ->capture_default_str();
   app.add_option("--local-slots", flags.local_slots,
-                 "Also run an agent on this machine with this many slots");
+                 "Also run an agent on this machine with this many slots")
+      ->check(CLI::Range(uint32_t{0}, muster::kMostSlots));
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
                  "Agents and workers end themselves when they have had no answer for this long; "

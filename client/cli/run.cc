@@ -12,6 +12,7 @@
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/address.h"
+#include "common/slots/most_slots.h"
 #include "common/status/status.h"
 
 namespace muster::cli {
@@ -185,7 +186,7 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   command
       ->add_option("--slots", options->slots,
                    "Ranks that this machine may run (default: as many as the job has)")
-      ->check(CLI::Range(1, 65536))
+      ->check(CLI::Range(uint32_t{1}, kMostSlots))
       ->type_name("N");
   command
       ->add_option(

@@ -21,6 +21,7 @@
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/slots/gpu_slot.h"
+#include "common/slots/most_slots.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "worker/agent/coordinator_stream.h"
@@ -437,9 +438,10 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& given) {
   if (options.node.empty()) return absl::InvalidArgumentError("no node name given");
   if (options.core.slots == 0 && options.gpus.empty())
     return absl::InvalidArgumentError("an agent offers at least one slot or GPU");
-  if (options.core.slots > kFirstGpuSlot) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", options.core.slots, " slots; expected at most ", kFirstGpuSlot));
+  if (options.core.slots > kMostSlots || options.gpus.size() > kMostSlots) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", options.core.slots, " slots and ",
+                                                   options.gpus.size(), " GPUs; expected at most ",
+                                                   kMostSlots, " of each on a node"));
   }
   RETURN_IF_ERROR(CheckWorkerBinary(options.worker));
   ASSIGN_OR_RETURN(auto identity, Identity::Take(options.state_directory));

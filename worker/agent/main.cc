@@ -18,6 +18,7 @@
 #include "common/flags/duration.h"
 #include "common/log/log.h"
 #include "common/rpc/address.h"
+#include "common/slots/most_slots.h"
 #include "common/status/status.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/gpus.h"
@@ -125,7 +126,7 @@ int main(int argc, char** argv) {
   options.core.slots = 0;
   app.add_option("--slots", options.core.slots,
                  "Workers on the CPU that may run here at a time; needed unless there are GPUs")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(uint32_t{1}, muster::kMostSlots));
   bool no_gpus = false;
   app.add_flag("--no-gpus", no_gpus,
                "Offer no GPUs. Otherwise each GPU of this host, or each that "

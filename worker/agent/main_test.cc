@@ -98,6 +98,11 @@ TEST(MusterAgent, WrongArgumentsAreAUsageError) {
   Program none({"--coordinator", "127.0.0.1:1", "--slots", "0"});
   EXPECT_EQ(none.End().code, 2);
   EXPECT_THAT(none.Output(), HasSubstr("--slots"));
+  for (const char* slots : {"4097", "4294967295"}) {
+    Program many({"--coordinator", "127.0.0.1:1", "--slots", slots});
+    EXPECT_EQ(many.End().code, 2);
+    EXPECT_THAT(many.Output(), HasSubstr("[1 - 4096]"));
+  }
 }
 
 TEST(MusterAgent, AMissingWorkerBinaryIsNamed) {
