@@ -21,6 +21,7 @@
 #include "common/log/log.h"
 #include "common/rpc/address.h"
 #include "common/rpc/connections.h"
+#include "common/rpc/reflection.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -207,6 +208,8 @@ int main(int argc, char** argv) {
   app.add_flag("--insecure", flags.coordinator.server.insecure,
                "Take connections over TCP although they are neither encrypted nor authenticated: "
                "whoever reaches the port can run programs as this user");
+  app.add_flag("--reflection", flags.coordinator.server.reflection,
+               "Tell clients such as grpcurl which services and messages there are");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -219,6 +222,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   muster::InitLog("musterd");
+  if (flags.coordinator.server.reflection) muster::LinkReflection();
   const absl::Status status = muster::Run(std::move(flags), signals);
   if (status.ok()) return 0;
   spdlog::error("{}", muster::Message(status));

@@ -44,6 +44,9 @@ struct ServerOptions {
   // TCP connections are neither encrypted nor authenticated: whoever reaches the port may do
   // everything. Without it the server listens on no port.
   bool insecure = false;
+  // Serves grpc.reflection.v1alpha.ServerReflection, if the program has it (reflection.h): programs
+  // such as grpcurl then need no copy of the protos.
+  bool reflection = false;
   // How the server notices lost clients. It does not limit how often clients may send keepalive
   // pings.
   KeepAlive keepalive = {};

@@ -1,0 +1,80 @@
+#include "common/rpc/reflection.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "common/rpc/deadline.h"
+#include "common/rpc/rpc.h"
+#include "common/steady/test_bound.h"
+#include "proto/muster/v1/job_service.grpc.pb.h"
+
+namespace muster {
+namespace {
+
+// Asks a server for its services. Debian has no header for the messages of the reflection service:
+// the request is `list_services: ""` (field 7), and of the answer only the names are looked for.
+class ListServices : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit ListServices(const std::string& address) : stub_(OpenChannel(address)) {
+    context_.set_deadline(DeadlineAfter(kTestBound));
+    const grpc::Slice slice(std::string("\x3a\x00", 2));
+    request_ = grpc::ByteBuffer(&slice, 1);
+    stub_.PrepareBidiStreamingCall(
+        &context_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", {}, this);
+    StartWriteLast(&request_, {});
+    StartRead(&answer_);
+    StartCall();
+    done_.WaitForNotification();
+  }
+  const grpc::Status& status() const { return status_; }
+  const std::string& answer() const { return text_; }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    std::vector<grpc::Slice> slices;
+    if (answer_.Dump(&slices).ok()) {
+      for (const grpc::Slice& slice : slices) {
+        text_.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+      }
+    }
+    StartRead(&answer_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    status_ = status;
+    done_.Notify();
+  }
+
+ private:
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer answer_;
+  std::string text_;
+  grpc::Status status_;
+  absl::Notification done_;
+};
+
+TEST(Reflection, AServerTellsItsServicesOnlyIfItIsAskedTo) {
+  LinkReflection();
+  v1::JobService::CallbackService service;
+  auto open = Server::Start({.reflection = true}, {&service});
+  ASSERT_TRUE(open.ok()) << open.status();
+  const ListServices of_open((*open)->address());
+  EXPECT_TRUE(of_open.status().ok()) << of_open.status().error_message();
+  EXPECT_THAT(of_open.answer(), testing::HasSubstr("muster.v1.JobService"));
+  EXPECT_THAT(of_open.answer(), testing::HasSubstr("grpc.health.v1.Health"));
+
+  auto closed = Server::Start({}, {&service});
+  ASSERT_TRUE(closed.ok()) << closed.status();
+  EXPECT_EQ(ListServices((*closed)->address()).status().error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+}  // namespace
+}  // namespace muster
