@@ -29,7 +29,8 @@ absl::Status Cluster::CheckName(const AgentHello& hello) const {
   const auto found = std::find(known.begin(), known.end(), hello.incarnation);
   if (found != known.end() && found + 1 != known.end()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                  absl::StrCat("node '", hello.node, "': a newer agent process has this name"));
+                  absl::StrCat("node '", hello.node, "': a newer agent process has this name"),
+                  {{"node", hello.node}});
   }
   const membership::Agent* const holder = membership_.FindAgent(hello.node);
   const bool another = holder != nullptr && !hello.agent_id.empty() && !mark.agent_id.empty() &&
@@ -42,7 +43,8 @@ absl::Status Cluster::CheckName(const AgentHello& hello) const {
                    "); start this one with another --node, or, if it replaces the other one, "
                    "stop that one and wait for ",
                    absl::FormatDuration(options_.timing.lease),
-                   ", or give it the other's --state directory"));
+                   ", or give it the other's --state directory"),
+      {{"node", hello.node}});
 }
 
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
@@ -82,9 +84,17 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
     return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
                   absl::StrCat("the agent of node '", hello.node, "' speaks protocol ",
                                hello.protocol, "; this musterd speaks ", kAgentProtocol,
-                               " and knows the next one: update musterd first"));
+                               " and knows the next one: update musterd first"),
+                  {{"node", hello.node}});
   }
   if (absl::Status taken = CheckName(hello); !taken.ok()) return taken;
+  if (membership_.FindAgent(hello.node) == nullptr &&
+      membership_.agents().size() >= options_.limits.nodes) {
+    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
+                  absl::StrCat("node '", hello.node, "': ", membership_.agents().size(),
+                               " nodes hold a lease, as many as allowed"),
+                  {{"limit", absl::StrCat(options_.limits.nodes)}, {"node", hello.node}});
+  }
   const auto attached = membership_.AttachAgent({.node = hello.node,
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
@@ -96,8 +106,10 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   Close(attached.replaced,
         attached.new_incarnation
             ? Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                     absl::StrCat("node '", hello.node, "': a newer agent process has this name"))
-            : absl::AbortedError("a newer stream of this agent is attached"));
+                     absl::StrCat("node '", hello.node, "': a newer agent process has this name"),
+                     {{"node", hello.node}})
+            : Refuse(absl::StatusCode::kAborted, "NEWER_STREAM",
+                     "a newer stream of this agent is attached", {{"node", hello.node}}));
   agent_sessions_[session] = hello.node;
   batch_.nodes.push_back({hello.node, hello.incarnation, hello.host, hello.slots});
   std::erase(batch_.removed_nodes, hello.node);

@@ -59,28 +59,14 @@ absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& requ
                                                          const std::string& fingerprint) const {
   if (request_id.empty()) return nullptr;
   const auto known = requests_.find(request_id);
-  if (known == requests_.end()) {
-    if (request_id.size() <= options_.limits.request_id_bytes) return nullptr;
-    return Refuse(absl::StatusCode::kInvalidArgument, "REQUEST_ID_TOO_LONG",
-                  absl::StrCat("the request id has ", request_id.size(), " bytes; allowed are ",
-                               options_.limits.request_id_bytes, ": use a UUID"));
-  }
+  if (known == requests_.end()) return nullptr;
   if (known->second.fingerprint != fingerprint) {
     return Refuse(
         absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
-        absl::StrCat("request id '", request_id, "' was used for another request; use a new UUID"));
+        absl::StrCat("request id '", request_id, "' was used for another request; use a new UUID"),
+        {{"field", "request_id"}});
   }
   return &known->second;
-}
-
-absl::Status Cluster::CheckRoomForRequestId(const std::string& request_id) const {
-  if (!request_id.empty() && requests_.size() >= options_.limits.request_ids) {
-    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_REQUEST_IDS",
-                  absl::StrCat(requests_.size(),
-                               " request ids are kept, as many as allowed; those "
-                               "of a job are removed a day after `muster delete JOB`"));
-  }
-  return absl::OkStatus();
 }
 
 void Cluster::Remember(store::RequestRow row) {
@@ -99,14 +85,6 @@ void Cluster::ForgetRequests(absl::Time now) {
   }
 }
 
-absl::Status Cluster::CheckOpenJobs() const {
-  if (open_.size() < options_.limits.open_jobs) return absl::OkStatus();
-  return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_JOBS",
-                absl::StrCat(open_.size(),
-                             " jobs have not ended yet, as many as allowed; wait for "
-                             "some, or stop some"));
-}
-
 absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::Time now) {
   const auto repeat = Repeat(submission.request_id, submission.fingerprint);
   if (!repeat.ok()) return repeat.status();
@@ -117,13 +95,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   if (!submission.refusal.ok()) return submission.refusal;
 
   RETURN_IF_ERROR(CheckRoomForRequestId(submission.request_id));
-  if (jobs_.size() >= options_.limits.jobs) {
-    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
-                  absl::StrCat("there are ", jobs_.size(),
-                               " jobs, as many as allowed; `muster "
-                               "delete JOB` removes one that has ended"));
-  }
-  RETURN_IF_ERROR(CheckOpenJobs());
+  RETURN_IF_ERROR(CheckRoomForJob(submission.spec));
   const uint64_t number = last_number_ + 1;
   std::string id = submission.job_id;
   if (id.empty()) {
@@ -134,13 +106,15 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   } else if (jobs_.contains(id)) {
     return Refuse(absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
                   absl::StrCat("there already is a job '", id, "' (", jobs::Name(Find(id)->state),
-                               "); choose another id, or none"));
+                               "); choose another id, or none"),
+                  {{"job", id}, {"field", "job_id"}});
   }
   last_number_ = number;
   jobs::Job& job = jobs_[id];
   job.id = id;
   job.number = number;
   job.spec = submission.spec;
+  spec_bytes_ += job.spec.size();
   job.plan = submission.plan;
   job.create_time = now;
   submitted_[number] = id;
@@ -172,22 +146,6 @@ absl::StatusOr<jobs::Job*> Cluster::OpenJob(const std::string& job_id) {
                   absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state), " already"));
   }
   return job;
-}
-
-absl::Status Cluster::CheckRoomFor(const jobs::Job& job) const {
-  if (job.commands.open().size() >= options_.limits.open_commands) {
-    return Refuse(
-        absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_COMMANDS",
-        absl::StrCat(job.commands.open().size(), " operations of job '", job.id,
-                     "' are not done yet, as many as allowed; wait for some, or cancel some "
-                     "(`muster operation JOB/N --cancel`)"));
-  }
-  if (job.commands.newest() >= options_.limits.commands) {
-    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_COMMANDS",
-                  absl::StrCat("job '", job.id, "' has had ", job.commands.newest(),
-                               " operations, as many as allowed; it can only be stopped"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Cluster::CheckWorkersAreOf(uint32_t protocol, const jobs::Job& job) const {
@@ -233,12 +191,13 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   // A stop is accepted even if the job's limits for commands are reached.
   if (request.command.kind != commands::Kind::kStop) {
     RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
-    RETURN_IF_ERROR(CheckRoomFor(*job));
+    RETURN_IF_ERROR(CheckRoomFor(*job, request.command));
   }
   if (request.command.at_step > kLatestStep) {
     return Refuse(
         absl::StatusCode::kInvalidArgument, "AT_STEP_INVALID",
-        absl::StrCat("at_step is ", *request.command.at_step, ", allowed is up to ", kLatestStep));
+        absl::StrCat("at_step is ", *request.command.at_step, ", allowed is up to ", kLatestStep),
+        {{"field", "at_step"}, {"limit", absl::StrCat(kLatestStep)}});
   }
   if (check != nullptr) {
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
@@ -294,7 +253,7 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
                   absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
   }
   RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
-  RETURN_IF_ERROR(CheckRoomFor(*job));
+  RETURN_IF_ERROR(CheckRoomFor(*job, request.command));
   RETURN_IF_ERROR(CheckOpenJobs());
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));
@@ -328,11 +287,11 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
   const commands::Command* command = job->commands.Find(target);
   if (command == nullptr) {
     return Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
-                  absl::StrCat("there is no operation '", name, "'"));
+                  absl::StrCat("there is no operation '", name, "'"), {{"operation", name}});
   }
   const auto too_late = [&](const char* reason, const std::string& why) {
     return Refuse(absl::StatusCode::kFailedPrecondition, reason,
-                  absl::StrCat("operation '", name, "' ", why));
+                  absl::StrCat("operation '", name, "' ", why), {{"operation", name}});
   };
   if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
   // Its file is written while training continues; or it changes nothing, and is carried out again
@@ -417,6 +376,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   restored_.erase(job_id);
   stop_activity_.erase(job_id);
   submitted_.erase(job->number);
+  spec_bytes_ -= job->spec.size();
   jobs_.erase(job_id);
   effects_.push_back(JobDeleted{job_id});
   effects_.push_back(Say{absl::StrCat("job '", job_id, "' was deleted")});

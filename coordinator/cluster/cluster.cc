@@ -49,6 +49,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
   for (const jobs::Job& stored : image.jobs) {
     jobs::Job& job = jobs_[stored.id] = stored;
     rows_.emplace(stored.id, store::JobRows(stored));
+    spec_bytes_ += stored.spec.size();
     jobs::OnLoaded(&job, options_.end_timeouts, now);
     if (!job.live) judged_[job.id] = job.generation;
     submitted_[job.number] = job.id;

@@ -70,11 +70,11 @@ class Cluster {
   // if its job has been deleted, NOT_FOUND JOB_NOT_FOUND. A request id with another fingerprint:
   // ALREADY_EXISTS REQUEST_ID_REUSED, from all of these methods.
   //
-  // All methods that change something may also return: INVALID_ARGUMENT REQUEST_ID_TOO_LONG; all
-  // except a stop, Cancel and Delete: RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
+  // All methods that change something, except a stop, Cancel and Delete, may also return:
+  // RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
   //
   // Returns the job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED
-  // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS; Submission::refusal.
+  // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS, JOBS_TOO_LARGE; Submission::refusal.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
   // Adds a command to the job's log and returns its number. A stop without at_step is also recorded
   // in the job itself (stop_requested). `check` returns any further reason to refuse the command;
@@ -229,11 +229,13 @@ class Cluster {
   // The watchdog's settings for this job: its own, or the defaults.
   membership::ProgressLimits ProgressLimitsOf(const jobs::Job& job) const;
   void Append(jobs::Job* job, commands::Command command, absl::Time now);
+  // ---- One more (room.cc).
   absl::Status CheckOpenJobs() const;
-  // For one more request id; always OK for an empty one.
+  absl::Status CheckRoomForJob(const std::string& spec) const;
+  // Always OK for an empty one.
   absl::Status CheckRoomForRequestId(const std::string& request_id) const;
-  // For one more command.
-  absl::Status CheckRoomFor(const jobs::Job& job) const;
+  absl::Status CheckRoomFor(const jobs::Job& job, const commands::Command& command) const;
+
   // OK if all attached workers of the job speak this protocol or a newer one.
   absl::Status CheckWorkersAreOf(uint32_t protocol, const jobs::Job& job) const;
   // Refusals that all commands have in common.
@@ -335,8 +337,7 @@ class Cluster {
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::set<std::string>& left, const std::string& reason,
                         absl::Time now);
-  // The stored request that this one repeats; null if it repeats none. REQUEST_ID_REUSED,
-  // REQUEST_ID_TOO_LONG.
+  // The stored request that this one repeats; null if it repeats none. REQUEST_ID_REUSED.
   absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
                                                   const std::string& fingerprint) const;
   void Remember(store::RequestRow row);
@@ -346,6 +347,8 @@ class Cluster {
   const Options options_;
   membership::Membership membership_;
   std::map<std::string, jobs::Job> jobs_;
+  // Of all jobs.
+  size_t spec_bytes_ = 0;
   std::map<uint64_t, std::string> submitted_;
   // The highest number that a job ever had: numbers are not used again.
   uint64_t last_number_ = 0;

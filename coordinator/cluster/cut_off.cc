@@ -85,12 +85,14 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   const membership::Agent* agent = membership_.FindAgent(node);
   if (agent == nullptr) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                  absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"));
+                  absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"),
+                  {{"node", node}});
   }
   if (agent->attached()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
                   absl::StrCat("the agent of node '", node,
-                               "' is attached; to remove the node, stop the agent"));
+                               "' is attached; to remove the node, stop the agent"),
+                  {{"node", node}});
   }
   // The request is kept as long as the requests of a deleted job.
   Remember(
@@ -100,8 +102,7 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   const std::string said = absl::StrCat("node '", node, "' is forgotten", by);
   effects_.push_back(Say{said});
   StrangersGone(node);
-  EndSessionsOf(
-      node, said, [](const std::string&) { return false; }, now);
+  EndSessionsOf(node, said, [](const std::string&) { return false; }, now);
   membership_.ForgetAgent(node);
   draining_.erase(node);
   quarantined_.erase(node);

@@ -89,14 +89,47 @@ TEST(ClusterLimits, RequestIdsAreCountedAndARepeatIsStillAnswered) {
   EXPECT_TRUE(world.Stop("a", "two").ok()) << "a stop is always taken";
 }
 
-TEST(ClusterLimits, ALongRequestIdIsRefused) {
-  LimitedWorld world({});
-  EXPECT_EQ(world.SubmitReason("a", std::string(129, 'x')), "REQUEST_ID_TOO_LONG");
-  EXPECT_EQ(world.SubmitReason("a", std::string(128, 'x')), "OK");
-  EXPECT_EQ(RefusalReason(world.Stop("a", std::string(129, 'x'))), "REQUEST_ID_TOO_LONG");
+TEST(ClusterLimits, TheJobFilesOfAllJobsAreCountedInBytes) {
+  LimitedWorld world({.spec_bytes = 10});
+  const auto submit = [&](const std::string& id, size_t bytes) {
+    const auto submitted = world.cluster().Submit(
+        {.job_id = id, .name = id, .spec = std::string(bytes, 's')}, world.now());
+    world.Commit();
+    return submitted.status();
+  };
+  EXPECT_TRUE(submit("a", 6).ok());
+  EXPECT_TRUE(submit("b", 4).ok());
+  const absl::Status refused = submit("c", 1);
+  EXPECT_EQ(RefusalReason(refused), "JOBS_TOO_LARGE");
+  EXPECT_EQ(AboutOf(refused)["limit"], "10");
+  world.Restart();
+  EXPECT_EQ(RefusalReason(submit("c", 1)), "JOBS_TOO_LARGE") << "also what was loaded counts";
   ASSERT_TRUE(world.Stop("a").ok());
-  EXPECT_EQ(RefusalReason(world.Delete("a", std::string(129, 'x')).status()),
-            "REQUEST_ID_TOO_LONG");
+  ASSERT_TRUE(world.Delete("a").ok());
+  EXPECT_TRUE(submit("c", 6).ok());
+}
+
+TEST(ClusterLimits, CommandsOfAJobAreCountedInBytes) {
+  LimitedWorld world({.command_bytes = 10});
+  world.Start("job", 1);
+  commands::Command command = kLater;
+  command.contents = "123456";
+  ASSERT_TRUE(world.Command("job", command).ok());
+  const absl::Status refused = world.Command("job", command).status();
+  EXPECT_EQ(RefusalReason(refused), "COMMANDS_TOO_LARGE");
+  EXPECT_EQ(AboutOf(refused)["limit"], "10");
+  world.Restart();
+  EXPECT_EQ(RefusalReason(world.Command("job", command).status()), "COMMANDS_TOO_LARGE");
+  EXPECT_TRUE(world.Stop("job").ok()) << "a stop is always taken";
+}
+
+TEST(ClusterLimits, NodesThatHoldALeaseAreCounted) {
+  LimitedWorld world({.nodes = 1});
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  const absl::Status refused = world.Attach(2, Hello("b", 1));
+  EXPECT_EQ(RefusalReason(refused), "TOO_MANY_NODES");
+  EXPECT_EQ(AboutOf(refused)["node"], "b");
+  EXPECT_TRUE(world.Attach(3, Hello("a", 1)).ok()) << "one that is known";
 }
 
 TEST(ClusterLimits, TheNextAttemptOfAJobIsOneMoreThatHasNotEnded) {
@@ -106,18 +139,6 @@ TEST(ClusterLimits, TheNextAttemptOfAJobIsOneMoreThatHasNotEnded) {
   ASSERT_EQ(world.SubmitReason("b"), "OK");
   const auto retry = world.cluster().NextAttempt({.job_id = "a"}, world.now());
   EXPECT_EQ(RefusalReason(retry.status()), "TOO_MANY_OPEN_JOBS");
-  const auto long_id = world.cluster().NextAttempt(
-      {.job_id = "a", .request_id = std::string(129, 'x')}, world.now());
-  EXPECT_EQ(RefusalReason(long_id.status()), "REQUEST_ID_TOO_LONG");
-}
-
-TEST(ClusterLimits, ALongRequestIdOfANodeIsRefused) {
-  LimitedWorld world({});
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  const NodeRequest request{.node = "a", .request_id = std::string(129, 'x')};
-  EXPECT_EQ(RefusalReason(world.cluster().CordonNode(request, world.now())), "REQUEST_ID_TOO_LONG");
-  world.cluster().Detached(1, world.now());
-  EXPECT_EQ(RefusalReason(world.cluster().ForgetNode(request, world.now())), "REQUEST_ID_TOO_LONG");
 }
 
 // What a command costs does not grow: rows here, time in bench/commands.

@@ -45,7 +45,8 @@ void Cluster::Tick(absl::Time now) {
     effects_.push_back(Say{reason});
     draining_.erase(agent.node);
     quarantined_.erase(agent.node);
-    Close(agent.session, absl::DeadlineExceededError(reason));
+    Close(agent.session, Refuse(absl::StatusCode::kDeadlineExceeded, "LEASE_OVER", reason,
+                                {{"node", agent.node}}));
     NodeLost(agent, now);
   }
   membership::Membership::Expired expired;

@@ -25,7 +25,8 @@ absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
   return Refuse(
       absl::StatusCode::kInvalidArgument, "DEADLINE_INVALID",
       absl::StrCat("the deadline is ", absl::FormatDuration(*deadline),
-                   "; allowed is more than 0s and at most ", absl::FormatDuration(kLongestDrain)));
+                   "; allowed is more than 0s and at most ", absl::FormatDuration(kLongestDrain)),
+      {{"field", "deadline"}, {"limit", absl::FormatDuration(kLongestDrain)}});
 }
 
 }  // namespace
@@ -83,7 +84,8 @@ absl::StatusOr<bool> Cluster::ActsOnNode(const NodeRequest& request, absl::Time 
   if (membership_.FindAgent(request.node) == nullptr && !marks_.contains(request.node)) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
                   absl::StrCat("there is no node '", request.node,
-                               "'; `muster nodes` lists those whose agent is known"));
+                               "'; `muster nodes` lists those whose agent is known"),
+                  {{"node", request.node}});
   }
   // The request is kept as long as the requests of a deleted job.
   Remember(
@@ -175,8 +177,7 @@ void Cluster::Interrupt(const std::string& node, absl::Time now) {
 }
 
 void Cluster::PreemptNode(const std::string& node, const std::string& reason, absl::Time now) {
-  EachJobOn(
-      node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
+  EachJobOn(node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
 }
 
 void Cluster::EachJobOn(const std::string& node,

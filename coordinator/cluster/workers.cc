@@ -51,7 +51,8 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   }
   const auto replaced = membership_.AttachWorker(id, session, now, hello.protocol);
   if (!replaced.ok()) return replaced.status();
-  Close(*replaced, absl::AbortedError("a newer stream of this process is attached"));
+  Close(*replaced, Refuse(absl::StatusCode::kAborted, "NEWER_STREAM",
+                          "a newer stream of this process is attached", {{"job", id.job}}));
   worker_sessions_[session] = id;
   if (hello.protocol < kPreemptibleWorkerProtocol) older_workers_.insert(session);
 

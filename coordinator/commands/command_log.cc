@@ -70,7 +70,10 @@ const char* Name(Kind kind) {
 }
 
 CommandLog::CommandLog(std::vector<Command> commands) : commands_(std::move(commands)) {
-  for (const Command& command : commands_) Sort(command);
+  for (const Command& command : commands_) {
+    Sort(command);
+    contents_bytes_ += command.contents.size();
+  }
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> CommandLog::RenumberAbove(uint64_t number,
@@ -140,6 +143,7 @@ void CommandLog::Sort(const Command& command) {
 uint64_t CommandLog::Append(Command command) {
   command.number = newest() + 1;
   changed_.insert(command.number);
+  contents_bytes_ += command.contents.size();
   commands_.push_back(std::move(command));
   Sort(commands_.back());
   return newest();

@@ -141,6 +141,8 @@ class CommandLog {
   const std::vector<Command>& commands() const { return commands_; }
   // The number of the newest command; 0: there is none.
   uint64_t newest() const { return commands_.size(); }
+  // Of all commands: what a new process of the job must receive.
+  size_t contents_bytes() const { return contents_bytes_; }
   // Those without an outcome.
   const std::set<uint64_t>& open() const { return open_; }
   // The numbers of the commands that were added or changed since the last call (at first: since
@@ -158,6 +160,7 @@ class CommandLog {
   void Sort(const Command& command);
 
   std::vector<Command> commands_;
+  size_t contents_bytes_ = 0;
   // Sets that answer questions about the whole log. They are kept up to date so that a command does
   // not become slower as the log grows.
   std::set<uint64_t> open_;

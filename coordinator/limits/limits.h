@@ -11,6 +11,8 @@ namespace muster {
 struct Limits {
   // Also those that have ended.
   size_t jobs = 100000;
+  // The encoded job files of all jobs: they are kept in memory.
+  size_t spec_bytes = 256 << 20;
   // Jobs that have not ended: each of them is examined whenever slots are assigned.
   size_t open_jobs = 5000;
 
@@ -19,8 +21,22 @@ struct Limits {
   // Commands of a job in all: every new process of the job gets the whole log. A stop and a cancel
   // are always accepted.
   size_t commands = 100000;
+  // The contents of a job's commands in all, for the same reason.
+  size_t command_bytes = 16 << 20;
 
-  size_t request_id_bytes = 128;
+  // Of one encoded request of a client: a job file with the request's other fields.
+  size_t request_bytes = (1 << 20) + (64 << 10);
+  // Of the texts of a request. A job's settings have limits of their own (common/jobspec/sizes.h).
+  size_t job_id_bytes = 63;
+  size_t operation_name_bytes = 96;
+  size_t node_bytes = 255;
+  size_t requested_by_bytes = 256;
+  size_t page_token_bytes = 32;
+  size_t path_bytes = 4095;
+  size_t text_bytes = 4095;
+  // Of the lists of a request.
+  int list_elements = 4096;
+
   // Kept in memory and in the store until a day after their job is deleted.
   size_t request_ids = 1000000;
 
@@ -28,6 +44,8 @@ struct Limits {
   size_t followers_of_job = 200;
   // The same over all jobs.
   size_t followers = 2000;
+  // The same of one host, so that other hosts can follow jobs, too.
+  size_t followers_of_host = 1000;
 
   // Files that agents send to clients at a time.
   size_t downloads = 16;
@@ -44,6 +62,17 @@ struct Limits {
   int messages_in_line = 16384;
   // Log lines are dropped if more messages wait.
   int log_messages_in_line = 256;
+  // Of texts in messages of agents and workers; longer ones are cut.
+  size_t progress_bytes = 1024;
+  // Why something failed or happened.
+  size_t report_text_bytes = 16 << 10;
+  // A line as long as agents send, with their mark.
+  size_t log_line_bytes = (16 << 10) + 64;
+  size_t log_tail_bytes = 64 << 10;
+  // Nodes whose agents hold a lease.
+  size_t nodes = 10000;
+  // Streams of agents and workers that have not been accepted yet.
+  size_t unanswered_streams = 20000;
   // How many bytes may wait until one agent or worker reads them.
   size_t outbox_bytes = 64 << 20;
 };

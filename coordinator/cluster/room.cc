@@ -1,0 +1,79 @@
+// Whether there is room for one more: the limits of what clients add.
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+absl::Status Full(const char* reason, const std::string& message, uint64_t limit) {
+  return Refuse(absl::StatusCode::kResourceExhausted, reason, message,
+                {{"limit", absl::StrCat(limit)}});
+}
+
+}  // namespace
+
+absl::Status Cluster::CheckRoomForRequestId(const std::string& request_id) const {
+  if (request_id.empty() || requests_.size() < options_.limits.request_ids) {
+    return absl::OkStatus();
+  }
+  return Full("TOO_MANY_REQUEST_IDS",
+              absl::StrCat(requests_.size(),
+                           " request ids are kept, as many as allowed; those of a job are removed "
+                           "a day after `muster delete JOB`"),
+              options_.limits.request_ids);
+}
+
+absl::Status Cluster::CheckRoomForJob(const std::string& spec) const {
+  if (jobs_.size() >= options_.limits.jobs) {
+    return Full("TOO_MANY_JOBS",
+                absl::StrCat("there are ", jobs_.size(),
+                             " jobs, as many as allowed; `muster delete JOB` removes one that has "
+                             "ended"),
+                options_.limits.jobs);
+  }
+  if (const size_t bytes = spec_bytes_ + spec.size(); bytes > options_.limits.spec_bytes) {
+    return Full("JOBS_TOO_LARGE",
+                absl::StrCat("with this one the job files of all jobs would have ", bytes,
+                             " bytes, encoded; allowed are ", options_.limits.spec_bytes,
+                             "; `muster delete JOB` removes a job that has ended"),
+                options_.limits.spec_bytes);
+  }
+  return CheckOpenJobs();
+}
+
+absl::Status Cluster::CheckOpenJobs() const {
+  if (open_.size() < options_.limits.open_jobs) return absl::OkStatus();
+  return Full("TOO_MANY_OPEN_JOBS",
+              absl::StrCat(open_.size(),
+                           " jobs have not ended yet, as many as allowed; wait for some, or stop "
+                           "some"),
+              options_.limits.open_jobs);
+}
+
+absl::Status Cluster::CheckRoomFor(const jobs::Job& job, const commands::Command& command) const {
+  const Limits& limits = options_.limits;
+  if (job.commands.open().size() >= limits.open_commands) {
+    return Full("TOO_MANY_OPEN_COMMANDS",
+                absl::StrCat(job.commands.open().size(), " operations of job '", job.id,
+                             "' are not done yet, as many as allowed; wait for some, or cancel "
+                             "some (`muster operation JOB/N --cancel`)"),
+                limits.open_commands);
+  }
+  if (job.commands.newest() >= limits.commands) {
+    return Full("TOO_MANY_COMMANDS",
+                absl::StrCat("job '", job.id, "' has had ", job.commands.newest(),
+                             " operations, as many as allowed; it can only be stopped"),
+                limits.commands);
+  }
+  const size_t bytes = job.commands.contents_bytes() + command.contents.size();
+  if (bytes <= limits.command_bytes) return absl::OkStatus();
+  return Full("COMMANDS_TOO_LARGE",
+              absl::StrCat("with this one the operations of job '", job.id, "' would have ", bytes,
+                           " bytes in all; allowed are ", limits.command_bytes,
+                           ": every new process of the job must receive all of them"),
+              limits.command_bytes);
+}
+
+}  // namespace muster::cluster
