@@ -3,6 +3,8 @@
 #include <optional>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "common/utf8/utf8.h"
 
 namespace muster {
 namespace {
@@ -18,12 +20,35 @@ std::optional<Detail> Find(const absl::Status& status, const char* url) {
   return detail;
 }
 
+// An error is sent in the trailers of a call, which gRPC limits to 8 KiB. What does not fit would
+// replace the error by one about the trailers.
+constexpr size_t kMessageBudget = 4500;
+constexpr size_t kMetadataBudget = 400;
+
+// How many bytes a text takes in the trailers: as grpc-message, where most other bytes than ASCII
+// letters take three, and in the details, in base64.
+size_t CostOf(char c) {
+  const bool plain = c >= ' ' && c <= '~' && c != '%';
+  return (plain ? 1 : 3) + 2;
+}
+
+// The text, or what fits into the budget of it, with a mark.
+std::string Fitting(const std::string& text, size_t budget) {
+  size_t cost = 0;
+  size_t end = 0;
+  while (end < text.size() && (cost += CostOf(text[end])) <= budget) ++end;
+  if (end == text.size()) return text;
+  std::string cut = text.substr(0, end);
+  cut.resize(ValidUtf8Prefix(cut));
+  return absl::StrCat(cut, "... [", text.size() - cut.size(), " more bytes]");
+}
+
 }  // namespace
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const auto code = static_cast<grpc::StatusCode>(status.code());
-  const std::string message(status.message());
+  const std::string message = Fitting(std::string(status.message()), kMessageBudget);
   v1::ErrorStatus details;
   details.set_code(static_cast<int>(status.code()));
   details.set_message(message);
@@ -53,7 +78,9 @@ absl::Status MakeError(absl::StatusCode code, const std::string& reason, const s
   v1::ErrorInfo info;
   info.set_reason(reason);
   info.set_domain("muster");
-  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
+  for (const auto& [name, value] : metadata) {
+    (*info.mutable_metadata())[name] = Fitting(value, kMetadataBudget);
+  }
   status.SetPayload(kErrorInfoUrl, absl::Cord(info.SerializeAsString()));
   return status;
 }
@@ -61,6 +88,17 @@ absl::Status MakeError(absl::StatusCode code, const std::string& reason, const s
 std::string ErrorReason(const absl::Status& status) {
   const auto info = Find<v1::ErrorInfo>(status, kErrorInfoUrl);
   return info.has_value() ? info->reason() : std::string();
+}
+
+std::string ErrorDomain(const absl::Status& status) {
+  const auto info = Find<v1::ErrorInfo>(status, kErrorInfoUrl);
+  return info.has_value() ? info->domain() : std::string();
+}
+
+std::map<std::string, std::string> ErrorMetadata(const absl::Status& status) {
+  const auto info = Find<v1::ErrorInfo>(status, kErrorInfoUrl);
+  if (!info.has_value()) return {};
+  return {info->metadata().begin(), info->metadata().end()};
 }
 
 void AttachProblems(absl::Status* status, const v1::SpecProblems& problems) {

@@ -15,6 +15,10 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
+absl::Status Failed(const absl::Status& why) {
+  return Refuse(why.code(), "BACKUP_FAILED", std::string(why.message()));
+}
+
 class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
  public:
   BackupStream(store::Store* store, std::atomic<bool>* running)
@@ -24,7 +28,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
     if (running_->exchange(true)) {
       holds_ = false;
       Finish(ToWire(Refuse(absl::StatusCode::kResourceExhausted, "BACKUP_RUNNING",
-                           "another backup is being made; try again when it is done")));
+                           "another backup is being made; try again when it is done", LimitOf(1))));
       return;
     }
     // The copy may take long, and gRPC's threads must not wait for a disk. gRPC keeps this object
@@ -32,7 +36,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
     std::thread([this] { Copy(); }).detach();
   }
 
-  void OnWriteDone(bool ok) override { ok ? SendNext() : Finish(grpc::Status::CANCELLED); }
+  void OnWriteDone(bool ok) override { ok ? SendNext() : Finish(ToWire(ClientGone())); }
   void OnDone() override {
     if (holds_) running_->store(false);
     delete this;
@@ -41,7 +45,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
  private:
   void Copy() {
     const absl::StatusOr<std::string> path = store_->Backup();
-    if (!path.ok()) return Finish(ToWire(path.status()));
+    if (!path.ok()) return Finish(ToWire(Failed(path.status())));
     file_.open(*path, std::ios::binary);
     // The open file does not need its name any more. Without a name it is removed even if the
     // process ends now.
@@ -55,7 +59,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
     file_.read(data.data(), static_cast<std::streamsize>(data.size()));
     data.resize(static_cast<size_t>(file_.gcount()));
     if (file_.bad() || (data.empty() && !file_.eof())) {
-      return Finish(ToWire(absl::UnavailableError("the copy of the store cannot be read")));
+      return Finish(ToWire(Failed(absl::UnavailableError("the copy of the store cannot be read"))));
     }
     if (data.empty()) return Finish(grpc::Status::OK);
     StartWrite(&chunk_);

@@ -6,6 +6,7 @@
 
 #include "common/rpc/proto_time.h"
 #include "common/slots/gpu_slot.h"
+#include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
 
@@ -102,14 +103,15 @@ grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext
   const cluster::NodeRequest asked{.node = request->node(),
                                    .request_id = request->request_id(),
                                    .fingerprint = FingerprintOf(call, *request),
-                                   .requested_by = Shortened(request->requested_by()),
+                                   .requested_by = request->requested_by(),
                                    .deadline = DeadlineOf(*request)};
   const auto result = std::make_shared<absl::Status>();
+  const About about{{"node", asked.node}};
   engine->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *result = (cluster.*change)(asked, now); },
       [=](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(service::ToWire(committed));
-        if (!result->ok()) return reactor->Finish(service::ToWire(*result));
+        if (!result->ok()) return reactor->Finish(service::ToWire(With(*result, about)));
         Describe(engine->cluster(), asked.node, response);
         reactor->Finish(grpc::Status::OK);
       });
@@ -125,12 +127,13 @@ grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext
   const cluster::NodeRequest asked{.node = request->node(),
                                    .request_id = request->request_id(),
                                    .fingerprint = FingerprintOf("forget_node", *request),
-                                   .requested_by = Shortened(request->requested_by())};
+                                   .requested_by = request->requested_by()};
   const auto result = std::make_shared<absl::Status>();
   engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *result = cluster.ForgetNode(asked, now); },
       [=](const absl::Status& committed) {
-        reactor->Finish(service::ToWire(committed.ok() ? *result : committed));
+        const absl::Status refused = With(*result, {{"node", asked.node}});
+        reactor->Finish(service::ToWire(committed.ok() ? refused : committed));
       });
   return reactor;
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "coordinator/service/admission.h"
 #include "coordinator/service/backup.h"
 #include "coordinator/service/engine.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
@@ -11,9 +12,16 @@
 namespace muster::service {
 
 // The engine and the store outlive the server that this is registered with. Thread-safe.
-class ClusterService final : public v1::ClusterService::CallbackService {
+class ClusterService final : public Admitting<v1::ClusterService::CallbackService> {
  public:
-  ClusterService(Engine* engine, store::Store* store) : engine_(engine), store_(store) {}
+  ClusterService(Engine* engine, store::Store* store) : engine_(engine), store_(store) {
+    Admits("ListNodes", &ClusterService::ListNodes);
+    Admits("DrainNode", &ClusterService::DrainNode);
+    Admits("CordonNode", &ClusterService::CordonNode);
+    Admits("UncordonNode", &ClusterService::UncordonNode);
+    Admits("ForgetNode", &ClusterService::ForgetNode);
+    Admits("Backup", &ClusterService::Backup);
+  }
 
   grpc::ServerUnaryReactor* ForgetNode(grpc::CallbackServerContext* context,
                                        const v1::ForgetNodeRequest* request,

@@ -18,7 +18,6 @@ namespace {
 // The rules of a call are limited because they are checked on the engine's thread, and because an
 // error that names them must fit into the trailers.
 constexpr int kMostRules = 100;
-constexpr size_t kLongestPattern = 500;
 
 v1::JobSpec SpecOf(const jobs::Job& job) {
   v1::JobSpec spec;
@@ -39,8 +38,9 @@ absl::Status NeedsOptimizer(const jobs::Job& job) {
                 absl::StrCat("job '", job.id, "' trains nothing: its job file has no `optimizer`"));
 }
 
-absl::Status BadRules(const std::string& message) {
-  return Refuse(absl::StatusCode::kInvalidArgument, "TRAINABILITY_INVALID", message);
+absl::Status BadRules(const std::string& message, const About& about = {}) {
+  return With(Refuse(absl::StatusCode::kInvalidArgument, "TRAINABILITY_INVALID", message, about),
+              {{"field", "rules"}});
 }
 
 // Checks what is wrong whatever the model is.
@@ -49,15 +49,12 @@ absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRu
   if (rules.size() > kMostRules) {
     return BadRules(
         absl::StrCat("there are ", rules.size(), " rules; allowed are ", kMostRules,
-                     " at a time (quote patterns, so that the shell does not fill them in)"));
+                     " at a time (quote patterns, so that the shell does not fill them in)"),
+        LimitOf(kMostRules));
   }
   for (int i = 0; i < rules.size(); ++i) {
     const std::string& pattern = rules[i].has_freeze() ? rules[i].freeze() : rules[i].unfreeze();
     if (pattern.empty()) return BadRules(absl::StrCat("rules[", i, "] has no pattern"));
-    if (pattern.size() > kLongestPattern) {
-      return BadRules(absl::StrCat("the pattern of rules[", i, "] has ", pattern.size(),
-                                   " bytes; allowed are ", kLongestPattern));
-    }
   }
   return absl::OkStatus();
 }
@@ -69,7 +66,7 @@ grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerCo
                                                           v1::Operation* response) {
   auto* reactor = context->DefaultReactor();
   if (const absl::Status bad = CheckRules(request->rules()); !bad.ok()) {
-    reactor->Finish(ToWire(bad));
+    reactor->Finish(ToWire(bad, request->job_id()));
     return reactor;
   }
   v1::Command contents;
@@ -111,7 +108,8 @@ grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerCo
       return reactor->Finish(
           ToWire(Refuse(absl::StatusCode::kFailedPrecondition, "NO_MODEL",
                         absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
-                                     ", and no worker has made its model yet"))));
+                                     ", and no worker has made its model yet")),
+                 job->id));
     }
     *response->mutable_trainability() = *TrainabilityOf(*job, SIZE_MAX);
     for (size_t i = 0; i < parameters->parameters().size(); ++i) {
@@ -143,10 +141,12 @@ grpc::ServerUnaryReactor* ControlService::Consolidate(grpc::CallbackServerContex
   auto* reactor = context->DefaultReactor();
   if (const std::string& path = request->folder().path();
       path.size() < 2 || path.front() != '/' || path.back() == '/') {
-    reactor->Finish(ToWire(Refuse(
-        absl::StatusCode::kInvalidArgument, "PATH_INVALID",
-        absl::StrCat("folder.path is '", path,
-                     "'; expected the absolute path of a folder, without a '/' at its end"))));
+    reactor->Finish(ToWire(
+        Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
+               absl::StrCat("folder.path is '", path,
+                            "'; expected the absolute path of a folder, without a '/' at its end"),
+               {{"field", "folder.path"}}),
+        request->job_id()));
     return reactor;
   }
   v1::Command contents;
@@ -167,13 +167,17 @@ grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
     reactor->Finish(ToWire(
         Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
                absl::StrCat("file.path is '", path,
-                            "'; expected none with file.download: the client names its file"))));
+                            "'; expected none with file.download: the client names its file"),
+               {{"field", "file.path"}}),
+        request->job_id()));
     return reactor;
   }
   if (!download && (path.empty() || path.front() != '/' || path.back() == '/')) {
     reactor->Finish(ToWire(
         Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
-               absl::StrCat("file.path is '", path, "'; expected the absolute path of a file"))));
+               absl::StrCat("file.path is '", path, "'; expected the absolute path of a file"),
+               {{"field", "file.path"}}),
+        request->job_id()));
     return reactor;
   }
   v1::Command contents;
@@ -191,9 +195,11 @@ grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerCo
   const double rate = request->learning_rate();
   if (!std::isfinite(rate) || rate < 0) {
     auto* reactor = context->DefaultReactor();
-    reactor->Finish(ToWire(Refuse(
-        absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
-        absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"))));
+    reactor->Finish(ToWire(
+        Refuse(absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
+               absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"),
+               {{"field", "learning_rate"}}),
+        request->job_id()));
     return reactor;
   }
   v1::Command contents;
@@ -210,12 +216,15 @@ grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* 
   auto* reactor = context->DefaultReactor();
   const bool validate = request->stage() == "validate";
   if (!validate && request->stage() != "test") {
-    reactor->Finish(ToWire(Refuse(
-        absl::StatusCode::kInvalidArgument, "STAGE_INVALID",
-        absl::StrCat("stage is '", request->stage(),
-                     "'; expected validate or test: a fit would change what the job's other stages "
-                     "train, and a predict writes a file that its job must own, so both belong "
-                     "into the `stages` of a job file"))));
+    reactor->Finish(ToWire(
+        Refuse(absl::StatusCode::kInvalidArgument, "STAGE_INVALID",
+               absl::StrCat(
+                   "stage is '", request->stage(),
+                   "'; expected validate or test: a fit would change what the job's other stages "
+                   "train, and a predict writes a file that its job must own, so both belong "
+                   "into the `stages` of a job file"),
+               {{"field", "stage"}}),
+        request->job_id()));
     return reactor;
   }
   v1::Command contents;

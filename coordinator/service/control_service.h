@@ -2,15 +2,26 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
 
+#include "coordinator/service/admission.h"
 #include "coordinator/service/engine.h"
 #include "proto/muster/v1/control_service.grpc.pb.h"
 
 namespace muster::service {
 
 // The engine outlives the server that this is registered with. Thread-safe.
-class ControlService final : public v1::ControlService::CallbackService {
+class ControlService final : public Admitting<v1::ControlService::CallbackService> {
  public:
-  explicit ControlService(Engine* engine) : engine_(engine) {}
+  explicit ControlService(Engine* engine) : engine_(engine) {
+    Admits("SetTrainability", &ControlService::SetTrainability);
+    Admits("Refresh", &ControlService::Refresh);
+    Admits("GetTrainability", &ControlService::GetTrainability);
+    Admits("SaveCheckpoint", &ControlService::SaveCheckpoint);
+    Admits("GatherOptimizerState", &ControlService::GatherOptimizerState);
+    Admits("Consolidate", &ControlService::Consolidate);
+    Admits("SetLearningRate", &ControlService::SetLearningRate);
+    Admits("RunStage", &ControlService::RunStage);
+    Admits("Sample", &ControlService::Sample);
+  }
 
   grpc::ServerUnaryReactor* SetTrainability(grpc::CallbackServerContext* context,
                                             const v1::SetTrainabilityRequest* request,

@@ -101,7 +101,7 @@ Coordinator::~Coordinator() {
     engine_->Aside([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); });
     // This runs after everything that was posted before, or at once if the store is in trouble.
     engine_->Read([this](const absl::Status&) {
-      const absl::Status why = absl::UnavailableError("the coordinator is stopping");
+      const absl::Status why = Stopping();
       for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndAll(why);
       sessions_.EndAll(why);
       transfers_.EndAll(why);

@@ -19,7 +19,7 @@ absl::StatusOr<DownloadFile> DownloadOf(const jobs::Job& job, uint64_t number) {
   const commands::Command* command = job.commands.Find(number);
   if (command == nullptr) {
     return Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
-                  absl::StrCat("there is no operation '", name, "'"));
+                  absl::StrCat("there is no operation '", name, "'"), {{"operation", name}});
   }
   v1::Command contents;
   contents.ParseFromString(command->contents);

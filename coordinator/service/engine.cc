@@ -25,9 +25,12 @@ constexpr absl::Duration kSlowCommit = absl::Seconds(5);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
-absl::Status Stopping() { return absl::UnavailableError("the coordinator is stopping"); }
-
 }  // namespace
+
+absl::Status Stopping() {
+  return Refuse(absl::StatusCode::kUnavailable, "COORDINATOR_STOPPING",
+                "the coordinator is stopping");
+}
 
 absl::Status RefusalOf(const StoreTrouble& trouble) {
   return Refuse(
@@ -323,8 +326,8 @@ void Engine::RefuseWhoDoesNotWait() {
 }
 
 void Engine::Fail(const absl::Status& status) {
-  failure_ =
-      absl::UnavailableError(absl::StrCat("the coordinator's store failed: ", status.message()));
+  failure_ = Refuse(absl::StatusCode::kUnavailable, "STORE_FAILED",
+                    absl::StrCat("the coordinator's store failed: ", status.message()));
   next_tick_ = absl::InfiniteFuture();
   options_.on_failure(failure_);
 }

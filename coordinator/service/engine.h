@@ -54,6 +54,9 @@ struct StoreTrouble {
 // trouble.
 absl::Status RefusalOf(const StoreTrouble& trouble);
 
+// UNAVAILABLE COORDINATOR_STOPPING.
+absl::Status Stopping();
+
 struct EngineOptions {
   cluster::Options cluster;
   // Never goes back.

@@ -28,11 +28,15 @@ class Follower {
   virtual void JobDeleted() = 0;
 };
 
+// The host of a connection: what grpc::ServerContextBase::peer() gives, without the port.
+std::string HostOf(const std::string& peer);
+
 // Who follows which job. Only on the engine's thread.
 class Followers {
  public:
-  // RESOURCE_EXHAUSTED TOO_MANY_FOLLOWERS.
-  absl::Status Add(const std::string& job, Follower* follower);
+  // `host`: where the call comes from. RESOURCE_EXHAUSTED TOO_MANY_FOLLOWERS: of the job, of the
+  // host, or of all jobs.
+  absl::Status Add(const std::string& job, const std::string& host, Follower* follower);
   void Remove(const std::string& job, Follower* follower);
   void Poke(const std::string& job);
   void JobDeleted(const std::string& job);
@@ -42,7 +46,9 @@ class Followers {
 
  private:
   std::map<std::string, std::set<Follower*>> followers_;
-  size_t count_ = 0;
+  // The host of each, and how many each host has.
+  std::map<Follower*, std::string> hosts_;
+  std::map<std::string, size_t> of_host_;
   absl::Status ended_;
 };
 
@@ -52,8 +58,9 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
                      public Follower,
                      public std::enable_shared_from_this<FollowStream<T>> {
  public:
-  FollowStream(Engine* engine, Followers* followers, std::string job)
-      : engine_(engine), followers_(followers), job_(std::move(job)) {}
+  // `peer`: grpc::ServerContextBase::peer().
+  FollowStream(Engine* engine, Followers* followers, std::string job, const std::string& peer)
+      : engine_(engine), followers_(followers), job_(std::move(job)), host_(HostOf(peer)) {}
 
   // Called once, right after construction.
   void Begin() {
@@ -84,7 +91,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     ended_ = true;
     followers_->Remove(job_, this);
     end_status_ = why;
-    if (!writing_) this->Finish(ToWire(why));
+    if (!writing_) this->Finish(ToWire(why, job_));
   }
 
   void JobDeleted() override {
@@ -97,8 +104,8 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   void OnWriteDone(bool ok) override {
     engine_->Aside([self = self_, ok](cluster::Cluster&, absl::Time) {
       self->writing_ = false;
-      if (self->ended_) return self->Finish(ToWire(self->end_status_));
-      if (!ok) return self->End(absl::CancelledError());
+      if (self->ended_) return self->Finish(ToWire(self->end_status_, self->job_));
+      if (!ok) return self->End(ClientGone());
       // What comes next has to be committed.
       self->engine_->Post(nullptr, [self](const absl::Status& committed) {
         committed.ok() ? self->Poke() : self->End(committed);
@@ -106,8 +113,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     });
   }
   void OnCancel() override {
-    engine_->Aside(
-        [self = self_](cluster::Cluster&, absl::Time) { self->End(absl::CancelledError()); });
+    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) { self->End(ClientGone()); });
   }
   void OnDone() override { self_.reset(); }
 
@@ -137,7 +143,9 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     if (!committed.ok()) return End(committed);
     if (!followers_->ended().ok()) return End(followers_->ended());
     if (job() == nullptr) return End(NoSuchJob(job_));
-    if (const absl::Status full = followers_->Add(job_, this); !full.ok()) return End(full);
+    if (const absl::Status full = followers_->Add(job_, host_, this); !full.ok()) {
+      return End(full);
+    }
     Poke();
   }
 
@@ -156,6 +164,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   Engine* const engine_;
   Followers* const followers_;
   const std::string job_;
+  const std::string host_;
   // Keeps this alive until gRPC is done with it.
   std::shared_ptr<FollowStream> self_;
 

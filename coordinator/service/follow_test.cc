@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/steady/test_bound.h"
 #include "coordinator/limits/limits.h"
+#include "coordinator/membership/refusal.h"
 #include "coordinator/store/faulty_store.h"
 #include "coordinator/store/memory_store.h"
 
@@ -77,7 +79,7 @@ TEST(FollowStream, ACallThatIsCancelledDuringACommitFollowsNothing) {
   // Their beginning waits for the commit, their end does not.
   std::vector<std::shared_ptr<EmptyStream>> streams;
   for (size_t i = 0; i < kLimits.followers_of_job; ++i) {
-    streams.push_back(std::make_shared<EmptyStream>(engine.get(), &followers, "a"));
+    streams.push_back(std::make_shared<EmptyStream>(engine.get(), &followers, "a", "unix:"));
     streams.back()->Begin();
     streams.back()->OnCancel();
   }
@@ -87,9 +89,31 @@ TEST(FollowStream, ACallThatIsCancelledDuringACommitFollowsNothing) {
   store.Hang(false);
 
   absl::Status added;
-  Read(engine.get(), [&] { added = followers.Add("a", &other); });
+  Read(engine.get(), [&] { added = followers.Add("a", "unix:", &other); });
   EXPECT_TRUE(added.ok()) << added;
   for (const auto& stream : streams) stream->OnDone();
+}
+
+TEST(Followers, OneHostLeavesRoomForOthers) {
+  Followers followers;
+  std::vector<SilentFollower> of_one(kLimits.followers_of_host);
+  for (size_t i = 0; i < of_one.size(); ++i) {
+    const std::string job = absl::StrCat("job-", i / kLimits.followers_of_job);
+    ASSERT_TRUE(followers.Add(job, "ipv4:10.0.0.1", &of_one[i]).ok());
+  }
+  SilentFollower other;
+  const absl::Status refused = followers.Add("b", "ipv4:10.0.0.1", &other);
+  EXPECT_EQ(RefusalReason(refused), "TOO_MANY_FOLLOWERS");
+  EXPECT_EQ(AboutOf(refused)["limit"], absl::StrCat(kLimits.followers_of_host));
+  EXPECT_TRUE(followers.Add("b", "ipv4:10.0.0.2", &other).ok());
+  followers.Remove("job-0", &of_one[0]);
+  EXPECT_TRUE(followers.Add("b", "ipv4:10.0.0.1", &of_one[0]).ok());
+}
+
+TEST(Followers, AHostIsAPeerWithoutItsPort) {
+  EXPECT_EQ(HostOf("ipv4:10.0.0.1:5000"), "ipv4:10.0.0.1");
+  EXPECT_EQ(HostOf("ipv6:%5B::1%5D:5000"), "ipv6:%5B::1%5D");
+  EXPECT_EQ(HostOf("unix:"), "unix:");
 }
 
 }  // namespace

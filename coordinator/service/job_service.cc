@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/jobspec.h"
-#include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
@@ -46,8 +45,9 @@ v1::DeleteJobResponse Remains(const jobs::Job& job) {
 
 class WatchStream : public FollowStream<v1::Job> {
  public:
-  WatchStream(Engine* engine, Followers* followers, const v1::WatchJobRequest& request)
-      : FollowStream(engine, followers, request.job_id()),
+  WatchStream(Engine* engine, Followers* followers, const v1::WatchJobRequest& request,
+              const std::string& peer)
+      : FollowStream(engine, followers, request.job_id(), peer),
         sent_(request.after_version()),
         attempt_(request.attempt()) {}
 
@@ -99,8 +99,9 @@ class WatchStream : public FollowStream<v1::Job> {
 
 class LogStream : public RowStream<v1::LogLine> {
  public:
-  LogStream(Engine* engine, Followers* followers, const v1::StreamLogsRequest& request)
-      : RowStream(engine, followers, request.job_id(), request.follow()),
+  LogStream(Engine* engine, Followers* followers, const v1::StreamLogsRequest& request,
+            const std::string& peer)
+      : RowStream(engine, followers, request.job_id(), peer, request.follow()),
         after_(request.after_sequence()) {
     if (request.has_rank()) rank_ = request.rank();
   }
@@ -151,8 +152,9 @@ void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& stat
 }
 
 template <typename Stream, typename Request>
-Stream* Open(Engine* engine, Followers* followers, const Request& request) {
-  auto stream = std::make_shared<Stream>(engine, followers, request);
+Stream* Open(Engine* engine, Followers* followers, const Request& request,
+             const grpc::CallbackServerContext& context) {
+  auto stream = std::make_shared<Stream>(engine, followers, request, context.peer());
   stream->Begin();
   return stream.get();
 }
@@ -165,7 +167,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
   auto* reactor = context->DefaultReactor();
   const v1::SpecProblems problems = ProblemsOf(*request, timing_);
   if (!problems.problems().empty()) {
-    reactor->Finish(ToGrpc(InvalidSpec(problems)));
+    reactor->Finish(ToWire(InvalidSpec(problems), request->job_id()));
     return reactor;
   }
   auto id = std::make_shared<absl::StatusOr<std::string>>();
@@ -177,7 +179,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
       },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!id->ok()) return reactor->Finish(ToWire(id->status()));
+        if (!id->ok()) return reactor->Finish(ToWire(id->status(), request->job_id()));
         Answer(engine_->cluster(), **id, response, reactor);
       });
   return reactor;
@@ -228,8 +230,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
   // The token is the number of the last job on the previous page.
   uint64_t below = UINT64_MAX;
   if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &below)) {
-    reactor->Finish(ToWire(absl::InvalidArgumentError(
-        absl::StrCat("page_token '", request->page_token(), "' is not one of this server's"))));
+    reactor->Finish(ToWire(BadPageToken(request->page_token())));
     return reactor;
   }
   if (const absl::Status bad = CheckPageSize(request->page_size()); !bad.ok()) {
@@ -239,8 +240,10 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
   std::set<jobs::State> states;
   for (const int state : request->states()) {
     if (state == v1::Job::STATE_UNSPECIFIED || !v1::Job::State_IsValid(state)) {
-      reactor->Finish(ToWire(absl::InvalidArgumentError(
-          absl::StrCat("states holds the number ", state, ", which is not a state of a job"))));
+      reactor->Finish(ToWire(
+          Refuse(absl::StatusCode::kInvalidArgument, "STATE_INVALID",
+                 absl::StrCat("states holds the number ", state, ", which is not a state of a job"),
+                 {{"field", "states"}})));
       return reactor;
     }
     states.insert(static_cast<jobs::State>(state));
@@ -265,7 +268,7 @@ grpc::ServerUnaryReactor* JobService::StopJob(grpc::CallbackServerContext* conte
       },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!result->ok()) return reactor->Finish(ToWire(*result));
+        if (!result->ok()) return reactor->Finish(ToWire(*result, request->job_id()));
         Answer(engine_->cluster(), request->job_id(), response, reactor);
       });
   return reactor;
@@ -285,7 +288,7 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
       },
       [=](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!answer->ok()) return reactor->Finish(ToWire(answer->status()));
+        if (!answer->ok()) return reactor->Finish(ToWire(answer->status(), request->job_id()));
         response->ParseFromString(**answer);
         reactor->Finish(grpc::Status::OK);
       });
@@ -330,25 +333,25 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
       },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!result->ok()) return reactor->Finish(ToWire(*result));
+        if (!result->ok()) return reactor->Finish(ToWire(*result, request->job_id()));
         Answer(engine_->cluster(), request->job_id(), response, reactor);
       });
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext* context,
                                                         const v1::WatchJobRequest* request) {
-  return Open<WatchStream>(engine_, jobs_, *request);
+  return Open<WatchStream>(engine_, jobs_, *request, *context);
 }
 
 grpc::ServerWriteReactor<v1::LogLine>* JobService::StreamLogs(
-    grpc::CallbackServerContext*, const v1::StreamLogsRequest* request) {
-  return Open<LogStream>(engine_, logs_, *request);
+    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
+  return Open<LogStream>(engine_, logs_, *request, *context);
 }
 
 grpc::ServerWriteReactor<v1::StepMetrics>* JobService::StreamMetrics(
-    grpc::CallbackServerContext*, const v1::StreamMetricsRequest* request) {
-  return Open<MetricsStream>(engine_, steps_, *request);
+    grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
+  return Open<MetricsStream>(engine_, steps_, *request, *context);
 }
 
 }  // namespace muster::service

@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_
 
 #include "coordinator/membership/timing.h"
+#include "coordinator/service/admission.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
@@ -10,12 +11,25 @@
 namespace muster::service {
 
 // The engine and the followers outlive the server that this is registered with. Thread-safe.
-class JobService final : public v1::JobService::CallbackService {
+class JobService final : public Admitting<v1::JobService::CallbackService> {
  public:
   // timing: the one with which the coordinator runs.
   JobService(Engine* engine, Followers* jobs, Followers* logs, Followers* steps,
              const membership::Timing& timing)
-      : engine_(engine), jobs_(jobs), logs_(logs), steps_(steps), timing_(timing) {}
+      : engine_(engine), jobs_(jobs), logs_(logs), steps_(steps), timing_(timing) {
+    Admits("SubmitJob", &JobService::SubmitJob);
+    Admits("ValidateJob", &JobService::ValidateJob);
+    Admits("GetJob", &JobService::GetJob);
+    Admits("ListJobs", &JobService::ListJobs);
+    Admits("WatchJob", &JobService::WatchJob);
+    Admits("StreamLogs", &JobService::StreamLogs);
+    Admits("StreamMetrics", &JobService::StreamMetrics);
+    Admits("StopJob", &JobService::StopJob);
+    Admits("PauseJob", &JobService::PauseJob);
+    Admits("ResumeJob", &JobService::ResumeJob);
+    Admits("RetryJob", &JobService::RetryJob);
+    Admits("DeleteJob", &JobService::DeleteJob);
+  }
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,

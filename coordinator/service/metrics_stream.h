@@ -33,8 +33,9 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
 
 class MetricsStream : public RowStream<v1::StepMetrics> {
  public:
-  MetricsStream(Engine* engine, Followers* followers, const v1::StreamMetricsRequest& request)
-      : RowStream(engine, followers, request.job_id(), request.follow()),
+  MetricsStream(Engine* engine, Followers* followers, const v1::StreamMetricsRequest& request,
+                const std::string& peer)
+      : RowStream(engine, followers, request.job_id(), peer, request.follow()),
         position_(StartOf(request)) {}
 
  protected:

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/rpc/proto_time.h"
+#include "coordinator/membership/refusal.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -31,10 +32,10 @@ absl::StatusOr<v1::StepMetrics> Read(const store::MetricsRow& row, Kind kind,
   std::optional<v1::StepMetrics> message = Parse(row.metrics);
   if (!message.has_value() || message->has_validation() != (kind == Kind::kValidation) ||
       message->has_test() != (kind == Kind::kTest)) {
-    return absl::DataLossError(absl::StrCat("job '", row.job_id, "': the stored metrics of ", what,
-                                            " ", row.step,
-                                            " cannot be read: the coordinator's database is "
-                                            "damaged"));
+    return Refuse(absl::StatusCode::kDataLoss, "METRICS_DAMAGED",
+                  absl::StrCat("job '", row.job_id, "': the stored metrics of ", what, " ",
+                               row.step, " cannot be read: the coordinator's database is damaged"),
+                  {{"job", row.job_id}});
   }
   message->set_step(row.step);
   message->set_generation(row.generation);

@@ -34,11 +34,13 @@ class OperationWait : public grpc::ServerUnaryReactor,
                       public Follower,
                       public std::enable_shared_from_this<OperationWait> {
  public:
-  OperationWait(Engine* engine, Followers* followers, OperationId id, absl::Duration timeout,
-                v1::Operation* response)
+  // `peer`: grpc::ServerContextBase::peer().
+  OperationWait(Engine* engine, Followers* followers, OperationId id, const std::string& peer,
+                absl::Duration timeout, v1::Operation* response)
       : engine_(engine),
         followers_(followers),
         id_(std::move(id)),
+        host_(HostOf(peer)),
         timeout_(timeout),
         response_(response) {}
 
@@ -50,7 +52,8 @@ class OperationWait : public grpc::ServerUnaryReactor,
       if (self->ended_) return;
       if (!committed.ok()) return self->End(committed);
       if (!self->followers_->ended().ok()) return self->End(self->followers_->ended());
-      if (const absl::Status full = self->followers_->Add(self->id_.job_id, self.get());
+      if (const absl::Status full =
+              self->followers_->Add(self->id_.job_id, self->host_, self.get());
           !full.ok()) {
         return self->End(full);
       }
@@ -73,13 +76,12 @@ class OperationWait : public grpc::ServerUnaryReactor,
   }
   void End(const absl::Status& why) override {
     if (!Leave()) return;
-    Finish(ToWire(why));
+    Finish(ToWire(why, id_.job_id));
   }
   void JobDeleted() override { End(NoSuchJob(id_.job_id)); }
 
   void OnCancel() override {
-    engine_->Aside(
-        [self = self_](cluster::Cluster&, absl::Time) { self->End(absl::CancelledError()); });
+    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) { self->End(ClientGone()); });
   }
   void OnDone() override { self_.reset(); }
 
@@ -103,6 +105,7 @@ class OperationWait : public grpc::ServerUnaryReactor,
   Engine* const engine_;
   Followers* const followers_;
   const OperationId id_;
+  const std::string host_;
   const absl::Duration timeout_;
   v1::Operation* const response_;
   // Keeps this alive until gRPC is done with it.
@@ -127,7 +130,8 @@ absl::StatusOr<Sender> SenderOf(const cluster::Cluster& cluster, const PeerStrea
   // It has just ended.
   if (sender.stream == nullptr) {
     return Refuse(absl::StatusCode::kUnavailable, "NODE_NOT_ATTACHED",
-                  absl::StrCat("the agent of node '", sender.file.node, "' is not attached"));
+                  absl::StrCat("the agent of node '", sender.file.node, "' is not attached"),
+                  {{"node", sender.file.node}});
   }
   return sender;
 }
@@ -159,9 +163,7 @@ grpc::ServerUnaryReactor* OperationService::List(grpc::CallbackServerContext* co
   // The token is the number of the last operation on the previous page.
   uint64_t after = 0;
   if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &after)) {
-    return Fail(reactor,
-                absl::InvalidArgumentError(absl::StrCat("page_token '", request->page_token(),
-                                                        "' is not one of this server's")));
+    return Fail(reactor, BadPageToken(request->page_token()));
   }
   if (const absl::Status bad = CheckPageSize(request->page_size()); !bad.ok()) {
     return Fail(reactor, bad);
@@ -191,8 +193,8 @@ grpc::ServerUnaryReactor* OperationService::Wait(grpc::CallbackServerContext* co
                                                  v1::Operation* response) {
   const auto id = ParseOperationName(request->name());
   if (!id.ok()) return Fail(context->DefaultReactor(), id.status());
-  const auto waiting =
-      std::make_shared<OperationWait>(engine_, jobs_, *id, TimeoutOf(*request), response);
+  const auto waiting = std::make_shared<OperationWait>(engine_, jobs_, *id, context->peer(),
+                                                       TimeoutOf(*request), response);
   waiting->Begin();
   return waiting.get();
 }
@@ -205,20 +207,19 @@ grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* 
   if (!id.ok()) return Fail(reactor, id.status());
   v1::Command contents;
   contents.mutable_cancel()->set_target(id->number);
-  const cluster::CommandRequest command{
-      .job_id = id->job_id,
-      .request_id = request->request_id(),
-      .fingerprint = FingerprintOf("cancel", *request),
-      .command = {.kind = commands::Kind::kCancel,
-                  .contents = contents.SerializeAsString(),
-                  .target = id->number,
-                  .requested_by = Shortened(request->requested_by())}};
+  const cluster::CommandRequest command{.job_id = id->job_id,
+                                        .request_id = request->request_id(),
+                                        .fingerprint = FingerprintOf("cancel", *request),
+                                        .command = {.kind = commands::Kind::kCancel,
+                                                    .contents = contents.SerializeAsString(),
+                                                    .target = id->number,
+                                                    .requested_by = request->requested_by()}};
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
   engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *number = cluster.Cancel(command, now); },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!number->ok()) return reactor->Finish(ToWire(number->status()));
+        if (!number->ok()) return reactor->Finish(ToWire(number->status(), command.job_id));
         AnswerWithOperation(engine_->cluster(), command.job_id, **number, response, reactor);
       });
   return reactor;
@@ -236,11 +237,12 @@ grpc::ServerWriteReactor<v1::FilePiece>* OperationService::Download(
                  transfer = transfer](const absl::Status& committed) {
     if (!committed.ok()) return transfer->Fail(committed);
     const auto sender = SenderOf(engine_->cluster(), *peers_, id);
-    if (!sender.ok()) return transfer->Fail(sender.status());
+    if (!sender.ok()) return transfer->Fail(With(sender.status(), {{"job", id.job_id}}));
     if (offset > sender->file.bytes) {
       return transfer->Fail(Refuse(
           absl::StatusCode::kInvalidArgument, "OFFSET_INVALID",
-          absl::StrCat("offset is ", offset, ", the file has ", sender->file.bytes, " bytes")));
+          absl::StrCat("offset is ", offset, ", the file has ", sender->file.bytes, " bytes"),
+          {{"field", "offset"}, {"job", id.job_id}}));
     }
     const auto name = transfers_->Begin(transfer, sender->file.node);
     if (!name.ok()) return transfer->Fail(name.status());
@@ -262,7 +264,7 @@ grpc::ServerUnaryReactor* OperationService::FinishDownload(grpc::CallbackServerC
   engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     const auto sender = SenderOf(engine_->cluster(), *peers_, *id);
-    if (!sender.ok()) return reactor->Finish(ToWire(sender.status()));
+    if (!sender.ok()) return reactor->Finish(ToWire(sender.status(), id->job_id));
     sender->stream->Send(
         cluster::AgentOrder(cluster::RemoveDownload{.job = id->job_id, .command = id->number}));
     reactor->Finish(grpc::Status::OK);

@@ -2,6 +2,7 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_OPERATION_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_OPERATION_SERVICE_H_
 
+#include "coordinator/service/admission.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
 #include "coordinator/service/session.h"
@@ -11,10 +12,17 @@
 namespace muster::service {
 
 // All of these outlive the server that this is registered with. Thread-safe.
-class OperationService final : public v1::OperationService::CallbackService {
+class OperationService final : public Admitting<v1::OperationService::CallbackService> {
  public:
   OperationService(Engine* engine, Followers* jobs, PeerStreams* peers, Transfers* transfers)
-      : engine_(engine), jobs_(jobs), peers_(peers), transfers_(transfers) {}
+      : engine_(engine), jobs_(jobs), peers_(peers), transfers_(transfers) {
+    Admits("Get", &OperationService::Get);
+    Admits("List", &OperationService::List);
+    Admits("Wait", &OperationService::Wait);
+    Admits("Cancel", &OperationService::Cancel);
+    Admits("Download", &OperationService::Download);
+    Admits("FinishDownload", &OperationService::FinishDownload);
+  }
 
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
                                 const v1::GetOperationRequest* request,

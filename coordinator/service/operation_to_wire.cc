@@ -60,9 +60,9 @@ absl::StatusOr<OperationId> ParseOperationName(const std::string& name) {
   OperationId id;
   if (slash == std::string::npos || slash == 0 ||
       !absl::SimpleAtoi(name.substr(slash + 1), &id.number)) {
-    return Refuse(
-        absl::StatusCode::kInvalidArgument, "OPERATION_NAME_INVALID",
-        absl::StrCat("'", name, "' is not the name of an operation: expected JOB/NUMBER"));
+    return Refuse(absl::StatusCode::kInvalidArgument, "OPERATION_NAME_INVALID",
+                  absl::StrCat("'", name, "' is not the name of an operation: expected JOB/NUMBER"),
+                  {{"field", "name"}});
   }
   id.job_id = name.substr(0, slash);
   return id;

@@ -8,11 +8,38 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/slots/gpu_slot.h"
+#include "common/slots/most_slots.h"
 #include "common/status/status.h"
+#include "coordinator/membership/refusal.h"
+#include "coordinator/service/peer_limits.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {
+
+absl::Status Invalid(const std::string& message) {
+  return Refuse(absl::StatusCode::kInvalidArgument, "HELLO_INVALID", message, {{"field", "hello"}});
+}
+
+// Before anything is made of it: the memory and the time for a node grow with its slots.
+absl::Status CheckOffer(const v1::AgentHello& hello) {
+  if (const uint64_t gpus = static_cast<uint64_t>(hello.gpus_size());
+      hello.slots() > kMostSlots || gpus > kMostSlots) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "TOO_MANY_SLOTS",
+                  absl::StrCat("node '", hello.node(), "' offers ", hello.slots(), " slots and ",
+                               gpus, " GPUs; expected at most ", kMostSlots, " of each"),
+                  {{"field", hello.slots() > kMostSlots ? "slots" : "gpus"},
+                   {"limit", absl::StrCat(kMostSlots)},
+                   {"node", hello.node()}});
+  }
+  std::set<uint32_t> indices;
+  for (const v1::Gpu& gpu : hello.gpus()) {
+    if (gpu.index() < kFirstGpuSlot && indices.insert(gpu.index()).second) continue;
+    return Invalid(absl::StrCat("node '", hello.node(), "': found a GPU of index ", gpu.index(),
+                                "; expected each index once, below ", kFirstGpuSlot));
+  }
+  return absl::OkStatus();
+}
 
 class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirective> {
  public:
@@ -55,8 +82,9 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
         for (const std::string& bytes : message.spooled_reports().reports()) {
           v1::WorkerReport report;
           if (!report.ParseFromString(bytes)) {
-            return absl::InvalidArgumentError("a spooled report that is not a WorkerReport");
+            return Invalid("a spooled report that is not a WorkerReport");
           }
+          RETURN_IF_ERROR(LimitTexts(&report));
           reports.push_back(FromWire(report));
         }
         cluster.ReportsSpooled(id(), FromWire(message.spooled_reports().worker()), reports, now);
@@ -66,7 +94,7 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
         cluster.AgentDraining(id(), message.draining().reason(), now);
         break;
       case v1::AgentMessage::kHello:
-        return absl::InvalidArgumentError("a second Hello");
+        return Invalid("a second Hello");
       case v1::AgentMessage::kSlotQuarantine:
         cluster.SlotQuarantined(id(), FromWire(message.slot_quarantine()), now);
         break;
@@ -104,20 +132,9 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
     const v1::AgentHello& hello = message.hello();
     if (!message.has_hello() || hello.node().empty() || hello.incarnation().empty() ||
         (hello.slots() == 0 && hello.gpus().empty())) {
-      return absl::InvalidArgumentError(
-          "expected a Hello with node, incarnation and at least one slot or GPU first");
+      return Invalid("expected a Hello with node, incarnation and at least one slot or GPU first");
     }
-    if (hello.slots() > kFirstGpuSlot) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("found ", hello.slots(), " slots; expected at most ", kFirstGpuSlot));
-    }
-    std::set<uint32_t> indices;
-    for (const v1::Gpu& gpu : hello.gpus()) {
-      if (gpu.index() < kFirstGpuSlot && indices.insert(gpu.index()).second) continue;
-      return absl::InvalidArgumentError(absl::StrCat("found a GPU of index ", gpu.index(),
-                                                     "; expected each index once, below ",
-                                                     kFirstGpuSlot));
-    }
+    RETURN_IF_ERROR(CheckOffer(hello));
     greeted_ = true;
     return cluster.AttachAgent(id(), FromWire(hello), now);
   }
@@ -144,7 +161,7 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
   absl::Status Take(const v1::WorkerMessage& message, cluster::Cluster& cluster,
                     absl::Time now) override {
     if (!greeted_) {
-      if (!message.has_hello()) return absl::InvalidArgumentError("expected a Hello first");
+      if (!message.has_hello()) return Invalid("expected a Hello first");
       greeted_ = true;
       worker_ = FromWire(message.hello().worker());
       RETURN_IF_ERROR(secrets_->Check(worker_, message.hello().secret(), /*needed=*/false));
@@ -156,7 +173,7 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
       case v1::WorkerMessage::kReport:
         return cluster.WorkerReported(id(), FromWire(message.report()), now);
       case v1::WorkerMessage::kHello:
-        return absl::InvalidArgumentError("a second Hello");
+        return Invalid("a second Hello");
       case v1::WorkerMessage::KIND_NOT_SET:
         break;
     }

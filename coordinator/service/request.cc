@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/utf8/utf8.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/wire.h"
@@ -46,14 +45,14 @@ std::string FingerprintOf(const std::string& call, const google::protobuf::Messa
 absl::Status CheckPageSize(int size) {
   if (size >= 0 && size <= kLimits.page_size) return absl::OkStatus();
   return Refuse(absl::StatusCode::kInvalidArgument, "PAGE_SIZE_INVALID",
-                absl::StrCat("page_size ", size, ": expected 1 to ", kLimits.page_size));
+                absl::StrCat("page_size ", size, ": expected 1 to ", kLimits.page_size),
+                {{"field", "page_size"}, {"limit", absl::StrCat(kLimits.page_size)}});
 }
 
-std::string Shortened(std::string text) {
-  constexpr size_t kMost = 256;
-  if (text.size() > kMost) text.resize(kMost);
-  text.resize(ValidUtf8Prefix(text));
-  return text;
+absl::Status BadPageToken(const std::string& token) {
+  return Refuse(absl::StatusCode::kInvalidArgument, "PAGE_TOKEN_INVALID",
+                absl::StrCat("page_token '", token, "' is not one of this server's"),
+                {{"field", "page_token"}});
 }
 
 void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,
@@ -63,9 +62,10 @@ void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job
   if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(job_id)));
   const commands::Command* command = job->commands.Find(number);
   if (command == nullptr) {
-    return reactor->Finish(ToWire(
-        Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
-               absl::StrCat("there is no operation '", OperationName(job_id, number), "'"))));
+    return reactor->Finish(
+        ToWire(Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
+                      absl::StrCat("there is no operation '", OperationName(job_id, number), "'"),
+                      {{"job", job_id}, {"operation", OperationName(job_id, number)}})));
   }
   *response = ToWire(*job, *command, cluster);
   reactor->Finish(grpc::Status::OK);
@@ -83,7 +83,8 @@ grpc::ServerUnaryReactor* Post(Engine* engine, const cluster::CommandRequest& re
   engine->Request([=](cluster::Cluster& cluster, absl::Time now) { *number = give(cluster, now); },
                   [=](const absl::Status& committed) {
                     if (!committed.ok()) return reactor->Finish(ToWire(committed));
-                    if (!number->ok()) return reactor->Finish(ToWire(number->status()));
+                    if (!number->ok())
+                      return reactor->Finish(ToWire(number->status(), request.job_id));
                     AnswerWithOperation(engine->cluster(), request.job_id, **number, response,
                                         reactor);
                   });

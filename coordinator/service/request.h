@@ -24,9 +24,8 @@ std::string FingerprintOf(const std::string& call, const google::protobuf::Messa
 // Checks the page size of a list; 0 means the server's default. INVALID_ARGUMENT PAGE_SIZE_INVALID.
 absl::Status CheckPageSize(int size);
 
-// At most the first 256 bytes, cut between characters: texts of clients that are stored are
-// limited.
-std::string Shortened(std::string text);
+// INVALID_ARGUMENT PAGE_TOKEN_INVALID.
+absl::Status BadPageToken(const std::string& token);
 
 template <typename Request>
 std::optional<uint64_t> AtStep(const Request& request) {
@@ -44,7 +43,7 @@ cluster::CommandRequest CommandOf(const std::string& call, const Request& reques
           .command = {.kind = kind,
                       .contents = contents.SerializeAsString(),
                       .at_step = at_step,
-                      .requested_by = Shortened(request.requested_by())}};
+                      .requested_by = request.requested_by()}};
 }
 
 // Stores the command and answers with its operation, or with the error of `check`, which may be

@@ -13,7 +13,7 @@ namespace muster::service {
 namespace {
 
 absl::Status Invalid(const std::string& message) {
-  return Refuse(absl::StatusCode::kInvalidArgument, "SAMPLE_INVALID", message);
+  return Refuse(absl::StatusCode::kInvalidArgument, "SAMPLE_INVALID", message, {{"field", "text"}});
 }
 
 absl::Status CheckSettings(const v1::SampleRequest& request) {

@@ -12,8 +12,26 @@ PeerStream* PeerStreams::Find(cluster::PeerStreamId id) const {
   return found == sessions_.end() ? nullptr : found->second;
 }
 
+absl::Status PeerStreams::Add(cluster::PeerStreamId id, PeerStream* session, absl::Time now) {
+  sessions_[id] = session;
+  opened_[id] = now;
+  unanswered_.insert(id);
+  if (unanswered_.size() <= kLimits.unanswered_streams) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_STREAMS",
+                absl::StrCat(unanswered_.size(),
+                             " agents and workers attach at the same time; try again in a moment"),
+                LimitOf(kLimits.unanswered_streams));
+}
+
+void PeerStreams::Remove(cluster::PeerStreamId id) {
+  sessions_.erase(id);
+  opened_.erase(id);
+  unanswered_.erase(id);
+}
+
 void PeerStreams::EndAll(const absl::Status& why) {
   ended_ = why;
+  unanswered_.clear();
   const auto all = std::exchange(sessions_, {});
   opened_.clear();
   for (const auto& [id, session] : all) session->End(why);
@@ -21,9 +39,7 @@ void PeerStreams::EndAll(const absl::Status& why) {
 
 void PeerStreams::EndUnanswered(const absl::Status& why) {
   std::vector<PeerStream*> unanswered;
-  for (const auto& [id, session] : sessions_) {
-    if (!session->Answered()) unanswered.push_back(session);
-  }
+  for (const cluster::PeerStreamId id : unanswered_) unanswered.push_back(sessions_.at(id));
   for (PeerStream* session : unanswered) session->End(why);
 }
 

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,6 +20,7 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/engine.h"
+#include "coordinator/service/peer_limits.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -30,8 +32,6 @@ class PeerStream {
   virtual void Send(const cluster::AgentOrder&) {}
   virtual void Send(const cluster::WorkerOrder&) {}
   virtual void End(const absl::Status& why) = 0;
-  // True if something was sent to the peer, which means that it was accepted.
-  virtual bool Answered() const = 0;
   // True if a message of the peer has come.
   virtual bool Heard() const = 0;
 };
@@ -41,14 +41,12 @@ class PeerStreams {
  public:
   // Null when it has ended.
   PeerStream* Find(cluster::PeerStreamId id) const;
-  void Add(cluster::PeerStreamId id, PeerStream* session, absl::Time now) {
-    sessions_[id] = session;
-    opened_[id] = now;
-  }
-  void Remove(cluster::PeerStreamId id) {
-    sessions_.erase(id);
-    opened_.erase(id);
-  }
+  // UNAVAILABLE TOO_MANY_STREAMS: too many have not been answered yet; the stream is added
+  // nevertheless, until its end.
+  absl::Status Add(cluster::PeerStreamId id, PeerStream* session, absl::Time now);
+  // Something was sent to the peer.
+  void Answered(cluster::PeerStreamId id) { unanswered_.erase(id); }
+  void Remove(cluster::PeerStreamId id);
   // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
   // Ends the streams to which nothing was sent yet.
@@ -61,6 +59,7 @@ class PeerStreams {
   std::map<cluster::PeerStreamId, PeerStream*> sessions_;
   // When each of those was opened of which no message was seen yet.
   std::map<cluster::PeerStreamId, absl::Time> opened_;
+  std::set<cluster::PeerStreamId> unanswered_;
   absl::Status ended_;
 };
 
@@ -77,7 +76,8 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   void Begin() {
     self_ = this->shared_from_this();
     engine_->Aside([self = self_](cluster::Cluster&, absl::Time now) {
-      self->sessions_->Add(self->id_, self.get(), now);
+      const absl::Status full = self->sessions_->Add(self->id_, self.get(), now);
+      if (!full.ok()) return self->End(full);
       if (!self->sessions_->ended().ok()) return self->End(self->sessions_->ended());
       // Nothing is read from the stream, so no message of it waits for the store.
       const auto& trouble = self->engine_->trouble();
@@ -96,7 +96,6 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
     if (!writing_) this->Finish(ToWire(why));
   }
 
-  bool Answered() const override { return answered_; }
   bool Heard() const override { return heard_; }
 
   // ---- Called by gRPC, on its threads.
@@ -105,7 +104,9 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
     heard_ = true;
     auto message = std::make_shared<In>(std::move(incoming_));
     incoming_.Clear();
-    if (IsBeat(*message)) {
+    if (const absl::Status refused = LimitTexts(message.get()); !refused.ok()) {
+      EndReading(refused);
+    } else if (IsBeat(*message)) {
       engine_->Aside([self = self_, message](cluster::Cluster& cluster, absl::Time came) {
         if (!self->ended_ && self->refused_.ok()) self->TakeBeat(*message, cluster, came);
       });
@@ -140,28 +141,32 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
     outbox_bytes_ += message.ByteSizeLong();
     if (outbox_bytes_ > kLimits.outbox_bytes) {
       return End(Refuse(absl::StatusCode::kResourceExhausted, "STREAM_NOT_READ",
-                        "the peer does not read its stream"));
+                        "the peer does not read its stream", LimitOf(kLimits.outbox_bytes)));
     }
-    answered_ = true;
+    // Which means that it was accepted.
+    if (!std::exchange(answered_, true)) sessions_->Answered(id_);
     outbox_.push_back(std::move(message));
     WriteNext();
   }
   cluster::PeerStreamId id() const { return id_; }
 
  private:
+  // Ends the stream after what came before; messages that come later are dropped. Called by gRPC.
+  void EndReading(const absl::Status& why) {
+    if (std::exchange(reading_ended_, true)) return;
+    engine_->Post(nullptr, [self = self_, why](const absl::Status&) { self->End(why); });
+  }
+
   // Gives the message to the engine, which applies it when the store works.
   void Queue(std::shared_ptr<In> message) {
-    if (overflowed_) return;
+    if (reading_ended_) return;
     const int backlog = backlog_.fetch_add(1) + 1;
     if (backlog > kLimits.messages_in_line) {
       // The peer still has all these messages and repeats them on its next stream.
-      overflowed_ = true;
-      engine_->Post(nullptr, [self = self_](const absl::Status&) {
-        self->End(Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
-                         "more messages wait for the coordinator's store than it keeps; attach "
-                         "again and repeat what was not acknowledged"));
-      });
-      return;
+      return EndReading(Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
+                               "more messages wait for the coordinator's store than it keeps; "
+                               "attach again and repeat what was not acknowledged",
+                               LimitOf(kLimits.messages_in_line)));
     }
     const uint64_t lines = LogLinesOf(*message);
     if (backlog > kLimits.log_messages_in_line && lines > 0) {
@@ -218,7 +223,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
 
   // ---- Of gRPC, which reads one message at a time.
   In incoming_;
-  bool overflowed_ = false;
+  bool reading_ended_ = false;
   uint64_t left_out_ = 0;
 
   // The number of messages that the engine has not applied yet.

@@ -17,7 +17,6 @@ class Stream : public PeerStream {
     all_->Remove(id_);
     ended = why;
   }
-  bool Answered() const override { return false; }
   bool Heard() const override { return heard; }
 
   bool heard = false;
@@ -33,9 +32,9 @@ TEST(PeerStreams, AStreamOverWhichNothingComesIsEndedByName) {
   const absl::Duration most = absl::Seconds(kLimits.first_message_seconds);
   PeerStreams streams;
   Stream silent(&streams, 1), speaks(&streams, 2), later(&streams, 3);
-  streams.Add(1, &silent, start);
-  streams.Add(2, &speaks, start);
-  streams.Add(3, &later, start + absl::Seconds(1));
+  ASSERT_TRUE(streams.Add(1, &silent, start).ok());
+  ASSERT_TRUE(streams.Add(2, &speaks, start).ok());
+  ASSERT_TRUE(streams.Add(3, &later, start + absl::Seconds(1)).ok());
   speaks.heard = true;
   streams.EndSilent(start + most - absl::Milliseconds(1));
   EXPECT_FALSE(silent.ended.has_value());

@@ -9,17 +9,23 @@
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/duration.h"
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/problem_list.h"
 #include "common/jobspec/start.h"
 #include "common/rpc/error.h"
 #include "common/utf8/utf8.h"
+#include "coordinator/limits/limits.h"
+#include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/worker_protocol.h"
 
 namespace muster::service {
 namespace {
 
+// Also an empty one: then the coordinator makes it. A '-' at the beginning would be an option of a
+// command line.
 bool IsJobId(const std::string& id) {
-  return id.size() <= 63 && std::all_of(id.begin(), id.end(), [](char c) {
+  return id.size() <= kLimits.job_id_bytes && (id.empty() || id[0] != '-') &&
+         std::all_of(id.begin(), id.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
          });
 }
@@ -40,8 +46,11 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
     *first.add_problems() = std::move(problem);
   }
   if (const int more = all.problems_size() - first.problems_size(); more > 0) {
+    const int most = jobspec::kMostProblems;
     first.add_problems()->set_message(
-        absl::StrCat("and ", more, " more; ValidateJob returns all of them"));
+        all.problems_size() > most
+            ? absl::StrCat("and more; ValidateJob returns the first ", most)
+            : absl::StrCat("and ", more, " more; ValidateJob returns all of them"));
   }
   return first;
 }
@@ -68,16 +77,18 @@ v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request, const membershi
   if (!IsJobId(request.job_id())) {
     auto* problem = problems.add_problems();
     problem->set_path("job_id");
-    problem->set_message(absl::StrCat("'", request.job_id(),
-                                      "': expected 1 to 63 of the characters a-z, 0-9 and -"));
+    problem->set_message(absl::StrCat("'", request.job_id(), "': expected 1 to ",
+                                      kLimits.job_id_bytes,
+                                      " of the characters a-z, 0-9 and -, the first one no -"));
   }
   return problems;
 }
 
 absl::Status InvalidSpec(const v1::SpecProblems& all) {
   const v1::SpecProblems problems = FirstOf(all);
-  absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, "JOB_SPEC_INVALID",
-                                  jobspec::FormatProblems(problems));
+  absl::Status status = Refuse(
+      absl::StatusCode::kInvalidArgument, "JOB_SPEC_INVALID", jobspec::FormatProblems(problems),
+      {{"field", problems.problems(0).path()}, {"problems", absl::StrCat(all.problems_size())}});
   AttachProblems(&status, problems);
   return status;
 }

@@ -10,8 +10,6 @@ absl::Status Broken(const std::string& what) {
   return Refuse(absl::StatusCode::kUnavailable, "DOWNLOAD_BROKEN", what);
 }
 
-absl::Status Gone() { return absl::CancelledError("the client has gone"); }
-
 }  // namespace
 
 TransferCore::Acts TransferCore::Finish(const absl::Status& client, const absl::Status& agent) {
@@ -66,7 +64,7 @@ TransferCore::Acts TransferCore::NothingArrived() {
 TransferCore::Acts TransferCore::AgentLeft() {
   return Finish(
       Broken(absl::StrCat("the agent of node '", node_, "' stopped sending before the end")),
-      Gone());
+      ClientGone());
 }
 
 TransferCore::Acts TransferCore::Written(bool ok, absl::Time now) {
@@ -77,14 +75,14 @@ TransferCore::Acts TransferCore::Written(bool ok, absl::Time now) {
     return acts;
   }
   if (ended_) return {};
-  if (!ok) return Finish(Gone(), Gone());
+  if (!ok) return Finish(ClientGone(), ClientGone());
   if (last_) return Finish(absl::OkStatus(), absl::OkStatus());
   moved_ = now;
   reading_ = true;
   return {.read = true};
 }
 
-TransferCore::Acts TransferCore::ClientLeft() { return Finish(Gone(), Gone()); }
+TransferCore::Acts TransferCore::ClientLeft() { return Finish(ClientGone(), ClientGone()); }
 
 TransferCore::Acts TransferCore::Ticked(absl::Time now) {
   if (now - moved_ < (agent_came_ ? kMove : kBegin)) return {};

@@ -16,11 +16,13 @@ namespace {
 
 // How often the bounds of the waits are looked at.
 constexpr absl::Duration kLook = absl::Seconds(2);
+// Of an agent's error.
+constexpr size_t kLongestReason = 64;
 
 absl::Status StatusOf(const v1::OperationError& failure) {
   const absl::StatusCode code = CodeFromName(failure.code());
-  return Refuse(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code, failure.reason(),
-                failure.message());
+  return Refuse(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
+                failure.reason().substr(0, kLongestReason), failure.message());
 }
 
 }  // namespace
@@ -53,7 +55,11 @@ class Transfer::AgentEnd final : public AgentStream {
   void OnReadDone(bool ok) override {
     std::shared_ptr<Transfer> transfer = Joined();
     if (!ok) {
-      if (transfer == nullptr) return Finish(grpc::Status::CANCELLED);
+      if (transfer == nullptr) {
+        return Finish(ToWire(Refuse(absl::StatusCode::kCancelled, "FILE_EXPECTED",
+                                    "the stream ended, or was not readable, before its first "
+                                    "piece of a file")));
+      }
       return transfer->Step([](TransferCore& core) { return core.NothingArrived(); });
     }
     if (transfer == nullptr) {
@@ -172,13 +178,14 @@ absl::StatusOr<std::string> Transfers::Begin(const std::shared_ptr<Transfer>& tr
     if (under_way_.size() >= kLimits.downloads) {
       return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_DOWNLOADS",
                     absl::StrCat(under_way_.size(),
-                                 " downloads are under way, as many as allowed; try again later"));
+                                 " downloads are under way, as many as allowed; try again later"),
+                    LimitOf(kLimits.downloads));
     }
     under_way_[id] = transfer;
   }
   if (transfer->Begin(id, node)) return id;
   Remove(id);
-  return absl::CancelledError("the client has gone");
+  return ClientGone();
 }
 
 Transfer::AgentStream* Transfers::AcceptAgent() {

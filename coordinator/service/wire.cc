@@ -4,7 +4,9 @@
 
 #include "common/rpc/error.h"
 #include "common/rpc/proto_time.h"
+#include "common/status/code_name.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/reasons.h"
 
 namespace muster::service {
 namespace {
@@ -160,9 +162,20 @@ struct WorkerOrderToWire {
 void Set(google::protobuf::Timestamp* out, absl::Time value) { *out = ToProto(value); }
 
 grpc::Status ToWire(const absl::Status& status) {
-  const std::string reason = RefusalReason(status);
-  if (reason.empty()) return ToGrpc(status);
-  return ToGrpc(MakeError(status.code(), reason, std::string(status.message())));
+  if (status.ok()) return grpc::Status::OK;
+  std::string reason = RefusalReason(status);
+  if (reason.empty()) reason = CodeName(status.code());
+  About about = AboutOf(status);
+  about["next"] = NextStep(reason);
+  absl::Status error = MakeError(status.code(), reason, std::string(status.message()), about);
+  if (const v1::SpecProblems problems = Problems(status); problems.problems_size() > 0) {
+    AttachProblems(&error, problems);
+  }
+  return ToGrpc(error);
+}
+
+grpc::Status ToWire(const absl::Status& status, const std::string& job_id) {
+  return ToWire(job_id.empty() ? status : With(status, {{"job", job_id}}));
 }
 
 cluster::WorkerId FromWire(const v1::WorkerIdentity& worker) {

@@ -24,8 +24,11 @@
 
 namespace muster::service {
 
-// With ErrorInfo if the cores gave a reason.
+// An error with ErrorInfo: the reason, and as metadata what it is about ("job", "field", "limit";
+// see About) and what to do (`next`). If the cores gave no reason, it is the name of the code.
 grpc::Status ToWire(const absl::Status& status);
+// The error of a call about this job.
+grpc::Status ToWire(const absl::Status& status, const std::string& job_id);
 
 // ---- From the wire.
 cluster::WorkerId FromWire(const v1::WorkerIdentity& worker);

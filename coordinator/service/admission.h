@@ -1,0 +1,127 @@
+// What happens to a request before its method sees it. Here, in one place for all calls of clients:
+// - A request of more than Limits::request_bytes is refused before it is parsed: RESOURCE_EXHAUSTED
+//   REQUEST_TOO_LARGE. A message may take 25 times the memory of its bytes.
+// - One that is no message of its type: INVALID_ARGUMENT REQUEST_UNREADABLE.
+// - One with a field beyond its limits: CheckRequest.
+//
+// gRPC knows methods by their handlers; a service that derives from Admitting replaces those of its
+// generated base by handlers that get bytes. Streams of agents and workers are not concerned
+// (session.h).
+#ifndef MUSTER_COORDINATOR_SERVICE_ADMISSION_H_
+#define MUSTER_COORDINATOR_SERVICE_ADMISSION_H_
+
+#include <google/protobuf/message.h>
+#include <grpcpp/impl/codegen/server_callback_handlers.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/message_allocator.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+
+// Fills the message, or says why the request is refused. Pure.
+absl::Status Admit(const grpc::ByteBuffer& bytes, google::protobuf::Message* request);
+
+// The request, its bytes and the response of one call.
+template <typename Request, typename Response>
+class CallMessages final : public grpc::MessageHolder<grpc::ByteBuffer, Response> {
+ public:
+  CallMessages() {
+    this->set_request(&bytes_);
+    this->set_response(&response_);
+  }
+  void Release() override { delete this; }
+
+  // Called once. The bytes are not needed any more.
+  absl::Status Admit() {
+    absl::Status admitted = service::Admit(bytes_, &request_);
+    bytes_.Clear();
+    return admitted;
+  }
+  // Valid until the call is done.
+  const Request& parsed() const { return request_; }
+
+ private:
+  grpc::ByteBuffer bytes_;
+  Request request_;
+  Response response_;
+};
+
+// A stream that ends at once.
+template <typename Response>
+class RefusedStream final : public grpc::ServerWriteReactor<Response> {
+ public:
+  explicit RefusedStream(const absl::Status& why) { this->Finish(ToWire(why)); }
+  void OnDone() override { delete this; }
+};
+
+// `Base`: a CallbackService. Its subclass names each of its methods once, in its constructor; a
+// test finds one that was forgotten.
+template <typename Base>
+class Admitting : public Base {
+ protected:
+  // A call with one answer.
+  template <typename Service, typename Request, typename Response>
+  void Admits(const char* name,
+              grpc::ServerUnaryReactor* (Service::*method)(grpc::CallbackServerContext*,
+                                                           const Request*, Response*)) {
+    using Messages = CallMessages<Request, Response>;
+    class Allocator final : public grpc::MessageAllocator<grpc::ByteBuffer, Response> {
+     public:
+      Messages* AllocateMessages() override { return new Messages(); }
+    };
+    auto* service = static_cast<Service*>(this);
+    auto* handler = new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, Response>(
+        [service, method](grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+                          Response* response) -> grpc::ServerUnaryReactor* {
+          auto* messages = static_cast<Messages*>(context->GetRpcAllocatorState());
+          if (const absl::Status refused = messages->Admit(); !refused.ok()) {
+            auto* reactor = context->DefaultReactor();
+            reactor->Finish(ToWire(refused));
+            return reactor;
+          }
+          return (service->*method)(context, &messages->parsed(), response);
+        });
+    // One for all servers: it has no state.
+    static Allocator& allocator = *new Allocator();
+    handler->SetMessageAllocator(&allocator);
+    this->MarkMethodCallback(IndexOf<Request>(name), handler);
+  }
+
+  // A call with a stream of answers. The method does not keep the request.
+  template <typename Service, typename Request, typename Response>
+  void Admits(const char* name,
+              grpc::ServerWriteReactor<Response>* (Service::*method)(grpc::CallbackServerContext*,
+                                                                     const Request*)) {
+    auto* service = static_cast<Service*>(this);
+    this->MarkMethodCallback(
+        IndexOf<Request>(name),
+        new grpc::internal::CallbackServerStreamingHandler<grpc::ByteBuffer, Response>(
+            [service, method](grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes)
+                -> grpc::ServerWriteReactor<Response>* {
+              Request request;
+              if (const absl::Status refused = Admit(*bytes, &request); !refused.ok()) {
+                return new RefusedStream<Response>(refused);
+              }
+              return (service->*method)(context, &request);
+            }));
+  }
+
+ private:
+  // Each file has one service, which has its requests.
+  template <typename Request>
+  static int IndexOf(const char* name) {
+    return Request::descriptor()->file()->service(0)->FindMethodByName(name)->index();
+  }
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_ADMISSION_H_
