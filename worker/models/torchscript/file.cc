@@ -9,13 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
 #include "caffe2/serialize/inline_container.h"
-#include "caffe2/serialize/read_adapter_interface.h"
 #include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "torch/csrc/jit/serialization/import.h"
 #include "torch/version.h"
 #include "worker/device/memory.h"
 #include "worker/models/operation_watch.h"
+#include "worker/models/torchscript/checked_reader.h"
+#include "worker/models/torchscript/loading_check.h"
 #include "worker/models/unit.h"
 
 namespace muster::models {
@@ -43,34 +44,12 @@ void Read(const files::MappedFile& file, uint64_t offset, int64_t bytes, const a
   activity::Moved();
 }
 
-// LibTorch reads the file through this, a record at a time.
-class MappedReader : public caffe2::serialize::ReadAdapterInterface {
- public:
-  explicit MappedReader(File file) : file_(std::move(file)) {}
-
-  size_t size() const override { return file_->size(); }
-  size_t read(uint64_t pos, void* buf, size_t n, const char*) const override {
-    if (pos > size()) return 0;
-    n = std::min<size_t>(n, size() - pos);
-    std::copy_n(file_->data() + pos, n, static_cast<uint8_t*>(buf));
-    last_ = {pos, n};
-    return n;
-  }
-
-  // Where it was read last, and how much.
-  const std::pair<uint64_t, size_t>& last() const { return last_; }
-
- private:
-  const File file_;
-  mutable std::pair<uint64_t, size_t> last_ = {0, 0};
-};
-
 // While a module is loaded, each of its tensors is set to a storage right after the record with the
 // storage's values was read. The operation looks at the storage's address, so the memory is freed
 // after it.
 class Loading : public OperationWatch {
  public:
-  Loading(const MappedReader* reader, std::map<uint64_t, size_t> records, FileStorages* storages)
+  Loading(const CheckedReader* reader, std::map<uint64_t, size_t> records, FileStorages* storages)
       : reader_(reader), records_(std::move(records)), storages_(storages) {}
 
   void Run(const c10::OperatorHandle& op, c10::Stack* stack) override {
@@ -90,13 +69,13 @@ class Loading : public OperationWatch {
   }
 
  private:
-  const MappedReader* const reader_;
+  const CheckedReader* const reader_;
   const std::map<uint64_t, size_t> records_;  // sizes by offset
   FileStorages* const storages_;
 };
 
 // The records with the values of tensors. Constants of the code are other ones.
-std::map<uint64_t, size_t> DataRecords(const std::shared_ptr<MappedReader>& file) {
+std::map<uint64_t, size_t> DataRecords(const std::shared_ptr<CheckedReader>& file) {
   caffe2::serialize::PyTorchStreamReader reader(file);
   std::map<uint64_t, size_t> records;
   for (const std::string& name : reader.getAllRecords()) {
@@ -115,17 +94,22 @@ std::string FirstLine(const std::string& text) {
   return line.substr(0, line.find_last_not_of(" :") + 1);
 }
 
-// Calls `load`, which loads the file at `path`.
-absl::StatusOr<Module> Load(const files::MappedFile& file, const std::function<Module()>& load) {
-  const std::string begin(reinterpret_cast<const char*>(file.data()),
-                          std::min<size_t>(file.size(), 2));
+// Calls `load`, which loads the file that it gets.
+absl::StatusOr<Module> Load(
+    const File& file, const std::function<Module(const std::shared_ptr<CheckedReader>&)>& load) {
+  const std::string begin(reinterpret_cast<const char*>(file->data()),
+                          std::min<size_t>(file->size(), 2));
   if (begin != "PK") {
     return absl::InvalidArgumentError(
         "expected a TorchScript file (torch.jit.save), found something else");
   }
   std::string error;
   try {
-    return load();
+    const auto reader = std::make_shared<CheckedReader>(file);
+    caffe2::serialize::PyTorchStreamReader archive(reader);
+    RETURN_IF_ERROR(CheckNothingRunsWhileLoading(&archive));
+    reader->EndCheck();
+    return load(reader);
   } catch (const c10::Error& thrown) {
     error = thrown.what_without_backtrace();
   } catch (const std::exception& thrown) {
@@ -199,9 +183,11 @@ void FileStorages::Settle(const std::set<const c10::StorageImpl*>& except) {
 }
 
 absl::StatusOr<LoadedFile> LoadWhole(const std::string& path) {
-  ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
-  ASSIGN_OR_RETURN(Module module,
-                   Load(file, [&path] { return torch::jit::load(path, at::Device(at::kCPU)); }));
+  ASSIGN_OR_RETURN(files::MappedFile opened, files::MappedFile::Open(path));
+  const auto file = std::make_shared<const files::MappedFile>(std::move(opened));
+  ASSIGN_OR_RETURN(Module module, Load(file, [](const std::shared_ptr<CheckedReader>& reader) {
+                     return torch::jit::load(reader, at::Device(at::kCPU));
+                   }));
   return LoadedFile{std::move(module), std::nullopt};
 }
 
@@ -209,8 +195,7 @@ absl::StatusOr<LoadedFile> LoadWithoutMemory(const std::string& path) {
   ASSIGN_OR_RETURN(files::MappedFile opened, files::MappedFile::Open(path));
   const auto file = std::make_shared<const files::MappedFile>(std::move(opened));
   FileStorages storages(file);
-  ASSIGN_OR_RETURN(Module module, Load(*file, [&] {
-                     const auto reader = std::make_shared<MappedReader>(file);
+  ASSIGN_OR_RETURN(Module module, Load(file, [&](const std::shared_ptr<CheckedReader>& reader) {
                      Loading loading(reader.get(), DataRecords(reader), &storages);
                      const OperationWatch::Scope scope(&loading);
                      return torch::jit::load(reader, at::Device(at::kCPU));

@@ -53,6 +53,8 @@ class Changes {
  private:
   void Assigned(const torch::jit::Node& node) {
     const std::string name = node.s(c10::attr::name);
+    // Of an object that this forward makes and that nobody keeps: that of torch.no_grad().
+    if (node.inputs()[0]->node()->kind() == c10::prim::CreateObject) return;
     if (!IsTensor(node.inputs()[1]->type())) return NotKept("assigns", name);
     const auto type = node.inputs()[0]->type()->cast<c10::ClassType>();
     const auto slot = type->findAttributeSlot(name);

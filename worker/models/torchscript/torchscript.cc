@@ -19,6 +19,7 @@
 #include "worker/models/torchscript/file.h"
 #include "worker/models/torchscript/forward.h"
 #include "worker/models/torchscript/memory.h"
+#include "worker/models/torchscript/operators.h"
 #include "worker/models/torchscript/tensors.h"
 #include "worker/models/torchscript/units.h"
 #include "worker/models/values_on_demand.h"
@@ -67,6 +68,7 @@ absl::StatusOr<Script> OpenScript(const std::string& path, DeferredValues* defer
                    deferred != nullptr ? LoadWithoutMemory(path) : LoadWhole(path));
   const Module& top = loaded_file.module;
   ASSIGN_OR_RETURN(const AssignedTensors assigned, CheckForward(top));
+  RETURN_IF_ERROR(CheckOperators(top));
   Script script = {top, FindTensors(top, assigned)};
   std::vector<at::Tensor> loaded;
   for (const ScriptTensor& one : script.tensors) loaded.push_back(one.tensor);
