@@ -148,7 +148,7 @@ TEST_F(CliTest, ADashReadsTheJobFileFromStandardInput) {
   in_.clear();
   in_.str(std::string((1 << 20) + 5, ' '));
   EXPECT_EQ(Muster({"run", "-"}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("standard input: found 1048577 bytes; allowed: 1048576"));
+  EXPECT_THAT(err(), HasSubstr("standard input: found more than 1048576 bytes; allowed: 1048576"));
 }
 
 }  // namespace

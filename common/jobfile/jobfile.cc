@@ -7,7 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "common/files/files.h"
+#include "common/files/read_beginning.h"
 #include "common/jobfile/scalar.h"
 #include "common/jobfile/yaml_document.h"
 #include "common/jobfile/yaml_message.h"
@@ -131,7 +131,8 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& ov
   if (std::filesystem::is_directory(path, error)) {
     return absl::NotFoundError(absl::StrCat(path, " is a directory; a job file is needed"));
   }
-  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path));
+  // One byte more than allowed tells that it is too long: a device has no end.
+  ASSIGN_OR_RETURN(const std::string text, files::ReadBeginning(path, kMaxJobFileBytes + 1));
   const std::string folder = std::filesystem::absolute(path).parent_path().string();
   return ParseJobFile(text, path, folder, overrides);
 }

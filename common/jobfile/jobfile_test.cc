@@ -4,7 +4,9 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
@@ -311,6 +313,29 @@ TEST(LoadJobFile, ResolvesPathsAgainstTheFilesFolder) {
   const auto job = LoadJobFile(folder.Path("job.yaml"));
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec.checkpoint().directory(), folder.Path("ckpt"));
+}
+
+TEST(LoadJobFile, ReadsNoMoreThanAJobFileHas) {
+  const files::TempDir folder;
+  std::ofstream(folder.Path("huge.yaml")) << "name: a\n";
+  std::filesystem::resize_file(folder.Path("huge.yaml"), uint64_t{1} << 40);
+  for (const std::string& path :
+       {std::string("/dev/zero"), std::string("/dev/urandom"), folder.Path("huge.yaml")}) {
+    const auto job = LoadJobFile(path);
+    EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument) << job.status();
+    EXPECT_THAT(Message(job.status()), HasSubstr("found more than 1048576 bytes"));
+  }
+}
+
+TEST(LoadJobFile, ReadsAPipe) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const std::string text = "name: [\n";
+  ASSERT_EQ(write(ends[1], text.data(), text.size()), text.size());
+  close(ends[1]);
+  EXPECT_THAT(Message(LoadJobFile(absl::StrCat("/proc/self/fd/", ends[0])).status()),
+              HasSubstr(":2: this is not YAML"));
+  close(ends[0]);
 }
 
 TEST(LoadJobFile, SaysWhenThereIsNone) {

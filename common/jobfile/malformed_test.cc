@@ -47,6 +47,24 @@ std::string Deep(const std::string& open, int depth) {
   return text;
 }
 
+// A text with a name, and a list of aliases of it in the second line.
+std::string Aliases(const std::string& text, int count) {
+  std::string file = "name: &x " + text + "\nstages: [";
+  for (int i = 0; i < count; ++i) file += "*x,";
+  return file + "]\n";
+}
+
+// Ten times ten times ... of a list of ten.
+std::string Laughs(int levels) {
+  std::string file = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n";
+  for (int i = 1; i <= levels; ++i) {
+    file += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int j = 0; j < 10; ++j) file += "*a" + std::to_string(i - 1) + ",";
+    file += "]\n";
+  }
+  return file;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Table, Malformed,
     testing::Values(
@@ -62,10 +80,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Tab", "model:\n\tgpt2: {}\n", "this is not YAML", 2},
         Case{"OpenBracket", "name: a\nstages: [{fit: {steps: 1}}\nseed: 1\n", "this is not YAML",
              3},
-        Case{"OpenQuote", "name: \"a", "this is not YAML", 1},
+        Case{"OpenQuote", "name: \"a", "the quote that begins here has no end", 1},
+        Case{"OpenQuoteToTheEnd", "# don't\nname: 'a'\nseed: 'b\nbatch: {per_rank: 1}\n",
+             "this is not YAML: the quote that begins here has no end", 3},
+        Case{"OpenQuoteAfterAByteOrderMark", "\xef\xbb\xbfname: \u00e9\nseed: 'b\nx: 1\n",
+             "this is not YAML: the quote that begins here has no end", 2},
+        Case{"OpenQuoteOfAKey", "name: a\n\"seed: 1\n", "the quote that begins here has no end", 2},
+        Case{"OpenQuoteBehindOthers", "name: \u00e9\nlabels: {'a': \"b\", c: &x !!str \"d, e: f}\n",
+             "the quote that begins here has no end", 2},
+        Case{"OpenQuoteBeforeTheNextQuote", "name: a\nlabels: {a: \"b}\nseed: 1\nx: \"c\"\n",
+             "the quote that begins here ends in line 4, and there: ", 2},
+        Case{"OpenQuoteBeforeADocument", "name: 'a\n---\nseed: 1\n",
+             "the quote that begins here has no end", 1},
+        Case{"QuotesInQuotesAndComments", "name: 'it''s' # \"\nseed: \"\\\"\"\nx: 1\n",
+             "seed: found the text", 1},
+        Case{"OwnPart", "name: a\nlabels: &x {a: *x}\n",
+             "this alias stands for something that it is a part of", 2},
+        Case{"LongAliases", Aliases(std::string(100000, 'x'), 20000),
+             "the text has more than 1048576 bytes; allowed: 1048576", 2},
         Case{"BadIndent", "name: a\n  seed: 1\n", "this is not YAML", 2},
         Case{"UnknownAnchor", "name: *x\n", "this is not YAML", 1},
         Case{"Huge", std::string((1 << 20) + 1, '#'), "bytes; allowed: 1048576", 0},
+        Case{"Laughs", Laughs(100), "the text has more than 1048576 bytes", 6},
         Case{"DeepList", Deep("[", 100000), "this is not YAML", 1},
         Case{"DeepMap", Deep("{a: ", 100000), "this is not YAML", 1},
         Case{"Twice", "seed: 1\nname: a\nseed: 2\n", "seed: given twice, first in line 1", 3},
@@ -123,6 +159,17 @@ struct Random {
     return z ^ (z >> 31);
   }
 };
+
+TEST(Aliases, AreAllowedWithinTheSizeOfAFile) {
+  const auto job = ParseJobFile(
+      "name: &n tiny\nworld_size: &one 1\nseed: *one\n"
+      "model: {mlp: {inputs: 4, hidden: &h [8, 8], classes: 2}}\n"
+      "data: {train: {safetensors: {path: *n}}}\n"
+      "optimizer: {sgd: {lr: 0.1}}\nbatch: {per_rank: *one}\nstages: {fit: {steps: 3}}\n",
+      "j", "/");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.seed(), 1);
+}
 
 TEST(MalformedRandom, DamagedFilesAreReadOrRefusedWithAReason) {
   ASSERT_TRUE(ParseJobFile(kGood, "j", "/").ok());
