@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/terminal/escaped_stream.h"
 #include "common/jobfile/near_name.h"
 
 namespace muster::cli {
@@ -85,7 +86,17 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
 
 }  // namespace
 
-ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* console) {
+ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* terminal) {
+  EscapedStream out(&terminal->out);
+  EscapedStream err(&terminal->err);
+  Console escaped{.in = terminal->in,
+                  .out = out,
+                  .err = err,
+                  .out_is_terminal = terminal->out_is_terminal,
+                  .err_is_terminal = terminal->err_is_terminal,
+                  .environment = terminal->environment,
+                  .interrupts = terminal->interrupts};
+  Console* const console = &escaped;
   ExitCode code = kDone;
   CLI::App app(
       "Trains models on a cluster: submits jobs to a coordinator (musterd), shows, changes, stops "

@@ -10,8 +10,9 @@
 
 namespace muster::cli {
 
-// Runs one command line, without the program's name. Blocks until it is done.
-ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* console);
+// Runs one command line, without the program's name. Blocks until it is done. All that it prints is
+// escaped (escaped_stream.h).
+ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* terminal);
 
 }  // namespace muster::cli
 

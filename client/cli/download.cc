@@ -7,9 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "client/api/cancellation.h"
+#include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/interrupts.h"
 #include "client/cli/terminal/job_text.h"
-#include "client/cli/terminal/progress.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -63,7 +63,7 @@ class Receiving {
     begun_at_ = drawn_at_ = SteadyNow();
     const auto hash = client_.Download(name_, begun_, stream_,
                                        [this](const std::string& data) { return Take(data); });
-    if (console_->err_is_terminal) console_->err << kEraseLine << std::flush;
+    if (console_->err_is_terminal) console_->err << EraseLine << std::flush;
     RETURN_IF_ERROR(hash.status());
     if (file_->bytes() == bytes_ && *hash == file_->Hash()) return absl::OkStatus();
     return absl::DataLossError(
@@ -79,7 +79,7 @@ class Receiving {
     RETURN_IF_ERROR(OfDisk(file_->Append(data)));
     if (console_->err_is_terminal && SteadyNow() - drawn_at_ >= kRedraw) {
       drawn_at_ = SteadyNow();
-      console_->err << kEraseLine << ReceivedText(begun_, file_->bytes(), bytes_, elapsed())
+      console_->err << EraseLine << ReceivedText(begun_, file_->bytes(), bytes_, elapsed())
                     << std::flush;
     }
     return absl::OkStatus();

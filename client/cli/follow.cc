@@ -13,7 +13,7 @@ absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client
   v1::Job last;
   const absl::Status status = client->Watch(job_id, options, [&](const v1::Job& job) {
     last = job;
-    console->err << progress.Update(job, absl::Now()) << std::flush;
+    PrintProgress(progress.Update(job, absl::Now()), &console->err);
     return true;
   });
   console->err << progress.Interrupt() << std::flush;

@@ -1,3 +1,4 @@
+#include "absl/strings/str_replace.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 
@@ -19,8 +20,9 @@ ExitCode Logs(Console* console, const LogsOptions& options) {
                         if (IsDocument(options.output)) {
                           console->out << StreamItem(line, options.output);
                         } else {
+                          // A line is one line, whoever sent it; its tabs stay.
                           console->out << "[" << line.generation() << "." << line.rank() << "] "
-                                       << line.text() << "\n";
+                                       << absl::StrReplaceAll(line.text(), {{"\n", "\\n"}}) << "\n";
                         }
                         if (options.follow) console->out.flush();
                       });

@@ -12,7 +12,6 @@
 #include "client/cli/commands.h"
 #include "client/cli/steer.h"
 #include "client/cli/terminal/operation_text.h"
-#include "client/cli/terminal/printable.h"
 #include "common/utf8/utf8.h"
 
 namespace muster::cli {
@@ -65,8 +64,7 @@ ExitCode ShowSample(Console* console, const SampleOptions& options,
   const v1::SampleResult& sample = operation.result().sample();
   console->err << sample.tokens_size() << " tokens after step " << sample.step() << ":"
                << std::endl;
-  console->out << (sample.text().empty() ? absl::StrJoin(sample.tokens(), " ")
-                                         : Printable(sample.text()))
+  console->out << (sample.text().empty() ? absl::StrJoin(sample.tokens(), " ") : sample.text())
                << "\n";
   return kDone;
 }

@@ -10,8 +10,8 @@
 #include "client/cli/commands.h"
 #include "client/cli/download.h"
 #include "client/cli/partial_file.h"
+#include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/operation_text.h"
-#include "client/cli/terminal/progress.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -40,11 +40,11 @@ absl::StatusOr<v1::Operation> EndOf(Console* console, client::MusterClient& clie
     const absl::Duration wait = console->err_is_terminal ? std::min(left, kRedraw) : left;
     auto ended = client.WaitOperation(name, {.retry_for = options.retry_for, .timeout = wait});
     if (!absl::IsDeadlineExceeded(ended.status()) || wait == left) {
-      if (console->err_is_terminal) console->err << kEraseLine << std::flush;
+      if (console->err_is_terminal) console->err << EraseLine << std::flush;
       return ended;
     }
     const auto now = client.GetOperation(name);
-    if (now.ok()) console->err << kEraseLine << now->progress() << std::flush;
+    if (now.ok()) console->err << EraseLine << now->progress() << std::flush;
   }
 }
 

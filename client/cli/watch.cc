@@ -15,9 +15,11 @@ ExitCode Watch(Console* console, const CommonOptions& options, const std::string
   const absl::Status status =
       (*client)->Watch(job_id, {.retry_for = options.retry_for}, [&](const v1::Job& job) {
         last = job;
-        console->out << (IsDocument(options.output) ? StreamItem(job, options.output)
-                                                    : progress.Update(job, absl::Now()))
-                     << std::flush;
+        if (IsDocument(options.output)) {
+          console->out << StreamItem(job, options.output) << std::flush;
+        } else {
+          PrintProgress(progress.Update(job, absl::Now()), &console->out);
+        }
         return console->out.good();
       });
   console->out << progress.Interrupt() << std::flush;

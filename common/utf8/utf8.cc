@@ -1,10 +1,8 @@
 #include "common/utf8/utf8.h"
 
 namespace muster {
-namespace {
 
-// Length of the valid character that begins at `at`; 0 where there is none.
-size_t CharacterLength(const std::string& text, size_t at) {
+size_t Utf8CharacterLength(const std::string& text, size_t at) {
   const auto byte = [&text, at](size_t i) -> unsigned {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
   };
@@ -24,12 +22,10 @@ size_t CharacterLength(const std::string& text, size_t at) {
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-}  // namespace
-
 size_t ValidUtf8Prefix(const std::string& text) {
   size_t at = 0;
   while (at < text.size()) {
-    const size_t length = CharacterLength(text, at);
+    const size_t length = Utf8CharacterLength(text, at);
     if (length == 0) return at;
     at += length;
   }
@@ -40,7 +36,7 @@ std::string ValidUtf8(const std::string& text) {
   std::string valid;
   valid.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    const size_t length = CharacterLength(text, at);
+    const size_t length = Utf8CharacterLength(text, at);
     if (length == 0) {
       valid += "\xef\xbf\xbd";
       ++at;

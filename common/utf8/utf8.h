@@ -8,6 +8,9 @@
 
 namespace muster {
 
+// The bytes of the valid character that begins at text[at]; 0: none begins there.
+size_t Utf8CharacterLength(const std::string& text, size_t at);
+
 // The number of bytes from the start that are complete, valid characters; text.size() if all are.
 size_t ValidUtf8Prefix(const std::string& text);
 

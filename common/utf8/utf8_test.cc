@@ -15,6 +15,16 @@ TEST(Utf8, WhatIsNoCharacterIsReplacedByteByByte) {
   EXPECT_EQ(ValidUtf8("a\xe2\x82"), "a\xef\xbf\xbd\xef\xbf\xbd");
 }
 
+TEST(Utf8, ACharacterHasItsLength) {
+  const std::string text = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xc3";
+  EXPECT_EQ(Utf8CharacterLength(text, 0), 1u);
+  EXPECT_EQ(Utf8CharacterLength(text, 1), 2u);
+  EXPECT_EQ(Utf8CharacterLength(text, 2), 0u) << "inside one";
+  EXPECT_EQ(Utf8CharacterLength(text, 3), 3u);
+  EXPECT_EQ(Utf8CharacterLength(text, 6), 4u);
+  EXPECT_EQ(Utf8CharacterLength(text, 10), 0u) << "cut off";
+}
+
 TEST(Utf8, ThePrefixEndsBeforeAHalfCharacter) {
   EXPECT_EQ(ValidUtf8Prefix("a\xc3\xa4"), 3u);
   EXPECT_EQ(ValidUtf8Prefix("a\xc3"), 1u);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/metrics_text.h"
 
@@ -133,6 +135,14 @@ std::string Progress::Interrupt() {
   line_is_open_ = false;
   last_line_.clear();
   return "\n";
+}
+
+void PrintProgress(std::string text, std::ostream* out) {
+  if (absl::StartsWith(text, kEraseLine)) {
+    text.erase(0, sizeof(kEraseLine) - 1);
+    *out << EraseLine;
+  }
+  *out << text << std::flush;
 }
 
 }  // namespace muster::cli

@@ -4,15 +4,13 @@
 #define MUSTER_CLIENT_CLI_TERMINAL_PROGRESS_H_
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 
 #include "absl/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {
-
-// For a terminal: the line is empty, and the next text begins it anew.
-inline constexpr char kEraseLine[] = "\r\x1b[K";
 
 enum class ProgressForm {
   kTerminal,  // one line that is redrawn, below the lines of events
@@ -32,7 +30,8 @@ class Progress {
   // validation, a test, a checkpoint, a failure, an event of the job.
   explicit Progress(ProgressForm form, absl::Duration plain_interval = absl::Seconds(5));
 
-  // The text to print for this state of the job; may be empty.
+  // The text to print (PrintProgress) for this state of the job; may be empty. It begins with
+  // kEraseLine (escaped_stream.h) if it takes the place of a line.
   std::string Update(const v1::Job& job, absl::Time now);
   // The text to print before any other output: it ends a line that is redrawn.
   std::string Interrupt();
@@ -48,6 +47,9 @@ class Progress {
   absl::Time last_plain_ = absl::InfinitePast();
   bool line_is_open_ = false;
 };
+
+// Prints a text of Progress.
+void PrintProgress(std::string text, std::ostream* out);
 
 }  // namespace muster::cli
 

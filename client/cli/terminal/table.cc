@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/cli/terminal/printable.h"
+
 namespace muster::cli {
 namespace {
 
@@ -17,7 +19,10 @@ Table::Table(std::vector<std::string> header) : has_header_(!header.empty()) {
   if (has_header_) rows_.push_back(std::move(header));
 }
 
-void Table::Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+void Table::Add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = PrintableLine(cell);
+  rows_.push_back(std::move(row));
+}
 
 bool Table::empty() const { return rows_.size() == (has_header_ ? 1 : 0); }
 

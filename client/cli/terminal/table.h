@@ -11,6 +11,7 @@ class Table {
  public:
   // No header is printed if it is empty.
   explicit Table(std::vector<std::string> header = {});
+  // Cells are shown in one line each (printable.h).
   void Add(std::vector<std::string> row);
   bool empty() const;
   // Every line ends with a newline and has no spaces before it.

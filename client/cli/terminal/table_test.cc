@@ -14,5 +14,12 @@ TEST(Table, AlignsColumnsByCharacters) {
   EXPECT_EQ(table.Text(), "ID         STATE\n\u00e9-1        RUNNING\nlonger-id\n");
 }
 
+TEST(Table, ACellCannotLookLikeOthersOrControlTheTerminal) {
+  Table table({"ID", "BY"});
+  table.Add({"a", "x\nb   y"});
+  table.Add({"c\x1b[1A", "z"});
+  EXPECT_EQ(table.Text(), "ID        BY\na         x\\nb   y\nc\\x1b[1A  z\n");
+}
+
 }  // namespace
 }  // namespace muster::cli
