@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,7 +53,9 @@ enum class Output {
 struct SpawnOptions {
   // argv[0] is the path of the binary (no search in PATH).
   std::vector<std::string> argv;
-  // Variables that are added to this process's own environment, or replaced in it.
+  // Which variables of this process's own environment the child gets, by name. Null: all.
+  std::function<bool(const std::string& name)> inherits;
+  // Variables that are added to those, or replaced in them.
   std::map<std::string, std::string> environment;
   Grouping grouping = Grouping::kOwnGroup;
   Output output = Output::kInherit;

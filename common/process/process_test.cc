@@ -89,6 +89,16 @@ TEST(Process, EnvironmentIsPassedThroughAndOverridden) {
   EXPECT_EQ(OutputOf(spawner, options), "kept changed new\n");
 }
 
+TEST(Process, OnlyChosenVariablesArePassedThrough) {
+  setenv("MUSTER_TEST_KEPT", "kept", 1);
+  setenv("MUSTER_TEST_SECRET", "secret", 1);
+  Spawner spawner;
+  SpawnOptions options{.argv = {"/usr/bin/env"}, .output = Output::kPipe};
+  options.inherits = [](const std::string& name) { return name == "MUSTER_TEST_KEPT"; };
+  options.environment = {{"MUSTER_TEST_NEW", "new"}};
+  EXPECT_EQ(OutputOf(spawner, options), "MUSTER_TEST_KEPT=kept\nMUSTER_TEST_NEW=new\n");
+}
+
 TEST(Process, NothingOfTheParentIsInherited) {
   const Fd open_here(open("/dev/null", O_RDONLY));  // Without O_CLOEXEC, on purpose.
   ASSERT_GE(open_here.get(), 0);

@@ -43,14 +43,18 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{.read = Fd(ends[0]), .write = Fd(ends[1])};
 }
 
-// This process's environment with `changes` on top, as "NAME=value" lines.
-std::vector<std::string> Environment(const std::map<std::string, std::string>& changes) {
+// The child's, as "NAME=value" lines.
+std::vector<std::string> Environment(const SpawnOptions& options) {
   std::vector<std::string> lines;
   for (char** line = environ; *line != nullptr; ++line) {
     const std::string text = *line;
-    if (!changes.contains(text.substr(0, text.find('=')))) lines.push_back(text);
+    const std::string name = text.substr(0, text.find('='));
+    if (options.environment.contains(name)) continue;
+    if (options.inherits == nullptr || options.inherits(name)) lines.push_back(text);
   }
-  for (const auto& [name, value] : changes) lines.push_back(absl::StrCat(name, "=", value));
+  for (const auto& [name, value] : options.environment) {
+    lines.push_back(absl::StrCat(name, "=", value));
+  }
   return lines;
 }
 
@@ -134,7 +138,7 @@ struct Child {
 absl::StatusOr<Child> Fork(const SpawnOptions& options) {
   if (options.argv.empty()) return absl::InvalidArgumentError("no program to start: argv is empty");
   std::vector<std::string> argv = options.argv;
-  std::vector<std::string> environment = Environment(options.environment);
+  std::vector<std::string> environment = Environment(options);
   const Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (input.get() < 0) return SystemError("/dev/null", errno);
   ASSIGN_OR_RETURN(Pipe errors, MakePipe());
