@@ -12,6 +12,7 @@
 #include "ATen/core/grad_mode.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/pluginfolders/plugin_folders.h"
 #include "common/status/status.h"
 #include "muster/plugin.h"
 #include "worker/models/deferred_values.h"
@@ -225,7 +226,11 @@ class PluginModel : public Model {
   PluginUnit* const root_;
 };
 
-absl::StatusOr<const muster_plugin*> Load(const std::string& path) {
+absl::StatusOr<const muster_plugin*> Load(const std::string& given) {
+  std::string path = given;
+  if (const auto allowed = PluginFoldersOfThisProcess(); allowed.has_value()) {
+    ASSIGN_OR_RETURN(path, AllowedPlugin(given, *allowed));
+  }
   RETURN_IF_ERROR(CheckPluginFile(path));
   // Never closed: models, and tensors of its making, may live on.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
