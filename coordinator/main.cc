@@ -48,6 +48,8 @@ struct Flags {
   std::string autonomy = "12h";
   std::string drain_timeout = "5m";
   uint32_t local_slots = 0;
+  std::vector<std::string> plugins;
+  std::vector<std::string> pass_env;
   store::StoreOptions store;
   service::CoordinatorOptions coordinator;
 };
@@ -74,6 +76,15 @@ size_t RaiseOpenFiles() {
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = limit.rlim_max;
   return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : before;
+}
+
+// The arguments of the local agent that say what its workers may load and read. It has this
+// program's user, whose files it may load.
+std::vector<std::string> OfLocalAgent(const Flags& flags) {
+  std::vector<std::string> more = {"--own-plugins"};
+  for (const std::string& folder : flags.plugins) more.insert(more.end(), {"--plugins", folder});
+  for (const std::string& name : flags.pass_env) more.insert(more.end(), {"--pass-env", name});
+  return more;
 }
 
 // Lets the jobs of the local agent save a checkpoint and end; another signal ends that at once.
@@ -150,6 +161,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
     ASSIGN_OR_RETURN(agent, launch::LocalAgent::Start({.program = flags.agent,
                                                        .coordinator = address,
                                                        .slots = flags.local_slots,
+                                                       .more = OfLocalAgent(flags),
                                                        .state_directory = flags.state}));
   }
   int signal = 0;
@@ -183,6 +195,16 @@ int main(int argc, char** argv) {
   app.add_option("--local-slots", flags.local_slots,
                  "Also run an agent on this machine with this many slots")
       ->check(CLI::Range(uint32_t{0}, muster::kMostSlots));
+  app.add_option(
+         "--plugins", flags.plugins,
+         "Folder from which the local agent's jobs may load plug-ins (model.plugin), beside "
+         "those that belong to the user of musterd or to root; may be given several times")
+      ->check(CLI::ExistingDirectory)
+      ->allow_extra_args(false);
+  app.add_option("--pass-env", flags.pass_env,
+                 "Environment variable that the local agent's workers get in addition to those in "
+                 "docs/agent.md, or NAMES*; may be given several times")
+      ->allow_extra_args(false);
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
                  "Agents and workers end themselves when they have had no answer for this long; "

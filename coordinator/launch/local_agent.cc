@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/files/private_directory.h"
@@ -77,14 +78,23 @@ absl::StatusOr<LocalAgent::Record> LocalAgent::ReadRecord() const {
   if (fields.fail() || record.pid <= 0) {
     return absl::DataLossError(absl::StrCat(RecordPath(), " cannot be read"));
   }
+  std::getline(fields, record.more);
   return record;
+}
+
+std::string LocalAgent::More() const {
+  std::string more;
+  for (const std::string& argument : options_.more) {
+    absl::StrAppend(&more, " \"", absl::CHexEscape(argument), "\"");
+  }
+  return more;
 }
 
 absl::Status LocalAgent::WriteRecord(pid_t pid) const {
   ASSIGN_OR_RETURN(const process::ProcessStat stat, process::ReadProcessStat(pid));
   return files::WritePrivately(
       RecordPath(), absl::StrCat(pid, " ", stat.start_time, " ", options_.coordinator, " ",
-                                 options_.slots, "\n"));
+                                 options_.slots, More(), "\n"));
 }
 
 void LocalAgent::Adopt() {
@@ -96,12 +106,14 @@ void LocalAgent::Adopt() {
   const auto stat = process::ReadProcessStat(record->pid);
   if (!stat.ok() || stat->start_time != record->start_time) return;
   adopted_ = std::move(pidfd);
-  if (record->coordinator == options_.coordinator && record->slots == options_.slots) {
+  if (record->coordinator == options_.coordinator && record->slots == options_.slots &&
+      record->more == More()) {
     spdlog::info("the local agent (process {}) still runs", record->pid);
     return;
   }
-  spdlog::info("the local agent (process {}) was started for {} with {} slots: ending it",
-               record->pid, record->coordinator, record->slots);
+  spdlog::info("the local agent (process {}) was started for {} with {} slots{}{}: ending it",
+               record->pid, record->coordinator, record->slots, record->more.empty() ? "" : " and",
+               record->more);
   EndAdopted();
 }
 
@@ -136,6 +148,7 @@ absl::Status LocalAgent::Launch() {
                 "--spool",
                 absl::StrCat(options_.state_directory, "/local-agent/spool"),
                 "--exit-with-lease"};
+  spawn.argv.insert(spawn.argv.end(), options_.more.begin(), options_.more.end());
   spawn.grouping = process::Grouping::kOwnSession;
   if (access(options_.program.c_str(), X_OK) != 0) {
     return absl::NotFoundError(absl::StrCat(

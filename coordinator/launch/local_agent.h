@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -27,6 +28,8 @@ struct LocalAgentOptions {
   // Where the coordinator listens, host:port.
   std::string coordinator;
   uint32_t slots = 1;
+  // Further arguments of the program.
+  std::vector<std::string> more;
   // local-agent.pid and local-agent.log go there.
   std::string state_directory;
   // Between SIGTERM and SIGKILL at the end; the agent needs part of it to end its workers.
@@ -36,9 +39,9 @@ struct LocalAgentOptions {
 // Thread-safe.
 class LocalAgent {
  public:
-  // Uses the agent that a former coordinator left, if it has the same coordinator address and slots
-  // (its program is not compared). Otherwise ends that agent and starts a new one. Errors:
-  // NOT_FOUND: the program does not exist or cannot be executed; the errors of
+  // Uses the agent that a former coordinator left, if it has the same coordinator address, slots
+  // and further arguments (its program is not compared). Otherwise ends that agent and starts a new
+  // one. Errors: NOT_FOUND: the program does not exist or cannot be executed; the errors of
   // process::Spawner::Spawn.
   static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
   // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
@@ -54,9 +57,11 @@ class LocalAgent {
     uint64_t start_time = 0;
     std::string coordinator;
     uint32_t slots = 0;
+    std::string more;  // each after a space, as C writes texts
   };
   absl::StatusOr<Record> ReadRecord() const;
   absl::Status WriteRecord(pid_t pid) const;
+  std::string More() const;  // as in a record
   std::string RecordPath() const { return options_.state_directory + "/local-agent.pid"; }
   std::string LogPath() const { return options_.state_directory + "/local-agent.log"; }
 

@@ -118,6 +118,23 @@ TEST_F(LocalAgentTest, OneThatSpeaksToAnotherAddressIsReplaced) {
   EXPECT_NE(arguments.find("127.0.0.1:5000"), std::string::npos);
 }
 
+TEST_F(LocalAgentTest, OneThatWasStartedWithOtherArgumentsIsReplaced) {
+  options_.more = {"--plugins", "/a b"};
+  const pid_t pid = LeaveAnAgent(options_, [&] { return Started().first; });
+  {
+    auto same = LocalAgent::Start(options_);
+    ASSERT_TRUE(same.ok()) << same.status();
+    EXPECT_TRUE(Lives(pid));
+  }
+  const pid_t other = LeaveAnAgent(options_, [&] { return Started().first; });
+  options_.more = {};
+  auto agent = LocalAgent::Start(options_);
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  const auto [next, arguments] = Started();
+  EXPECT_NE(next, other);
+  EXPECT_EQ(arguments.find("--plugins"), std::string::npos);
+}
+
 TEST_F(LocalAgentTest, ARecordOfAnotherProcessIsNotBelieved) {
   // This very process, with a wrong start time: a number that was given out again.
   ASSERT_TRUE(files::WriteAtomically(dir_.Path("local-agent.pid"),

@@ -58,7 +58,8 @@ void PeerStreams::EndSilent(absl::Time now) {
   for (PeerStream* stream : silent) {
     stream->End(Refuse(absl::StatusCode::kDeadlineExceeded, "HELLO_MISSING",
                        absl::StrCat("no message has come over this stream in ",
-                                    absl::FormatDuration(most), "; expected a Hello")));
+                                    absl::FormatDuration(most), "; expected a Hello"),
+                       LimitOf(kLimits.first_message_seconds)));
   }
 }
 

@@ -13,6 +13,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 
@@ -42,6 +43,10 @@ class Mixed:
 
     def agent(self, node, programs):
         self.muster.programs = programs
+        # Older programs load plug-ins without it.
+        command = [programs / "muster-agent", "--help"]
+        flags = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        self.muster.agent_arguments = ("--plugins", "/") if "--plugins" in flags else ()
         self.world.start_agent(node)
 
     def end_musterd(self):

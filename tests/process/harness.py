@@ -91,6 +91,8 @@ class Muster:
         self.lease = lease
         self.state = folder / "state"
         self.address = None
+        # Of all agents that a test starts itself: the plug-ins of tests lie among their runfiles.
+        self.agent_arguments = ("--plugins", "/")
         self.marker = str(uuid.uuid4())
         self._children = []
         self._log = open(folder / "programs.log", "ab")
@@ -121,6 +123,8 @@ class Muster:
     def spawn(self, program, *arguments, prefix=(), **options):
         """Starts a program in the background, with its output in programs.log unless options say
         otherwise. `prefix`: the command under which it runs."""
+        if program == "muster-agent":
+            arguments = (*arguments, *self.agent_arguments)
         options = {"stdout": self._log, "stderr": self._log, "env": self.environment()} | options
         command = [*map(str, prefix), str(self.programs / program), *map(str, arguments)]
         child = subprocess.Popen(

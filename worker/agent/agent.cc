@@ -191,6 +191,7 @@ class Agent::Loop {
     std::map<std::string, std::string> environment = spools_.Environment(
         worker, options_.spool_limit / (options_.core.slots + options_.gpus.size()));
     environment.merge(downloads_.Environment());
+    environment.merge(ToEnvironment(options_.plugins));
     if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
       environment[kLeaseFileVariable] = lease_file_.path();
     }
@@ -200,7 +201,8 @@ class Agent::Loop {
                                                   .threads = launch.threads,
                                                   .gpu = GpuOf(launch.slot),
                                                   .secret = launch.secret,
-                                                  .environment = std::move(environment)}));
+                                                  .environment = std::move(environment),
+                                                  .pass_environment = options_.pass_environment}));
     if (!spawned.ok()) {
       spdlog::error("{} cannot be started: {}", worker.ToString(), Message(spawned.status()));
       Handle(LaunchFailed{worker, Message(spawned.status())});

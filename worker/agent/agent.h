@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/pluginfolders/plugin_folders.h"
 #include "worker/agent/core.h"
 #include "worker/agent/gpus.h"
 #include "worker/agent/log_queue.h"
@@ -40,6 +41,10 @@ struct AgentOptions {
   // has fetched for `keep_downloads` is removed. Empty: there is none, and nothing can be fetched.
   std::string downloads;
   absl::Duration keep_downloads = absl::Hours(1);
+  // Where the plug-ins lie that workers may load.
+  PluginFolders plugins;
+  // Environment variables that workers get in addition (worker_environment.h).
+  std::vector<std::string> pass_environment;
   // Offered for jobs on GPUs. Their indices replace core.gpus.
   std::vector<Gpu> gpus;
   CoreOptions core;

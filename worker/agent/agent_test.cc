@@ -79,6 +79,22 @@ TEST(Agent, AWorkerSeesItsOwnGpuAndHasTheThreadsOfItsJob) {
   EXPECT_EQ(coordinator.AwaitExit(Worker(script, 0)).log_tail(), "1 ''");
 }
 
+TEST(Agent, AWorkerGetsAChosenEnvironment) {
+  setenv("LC_MUSTER", "passed", 1);
+  setenv("SOME_TOKEN", "secret", 1);
+  setenv("WANTED_A", "wanted", 1);
+  FakeCoordinator coordinator;
+  AgentOptions options = Options(coordinator);
+  options.pass_environment = {"WANTED_*"};
+  options.plugins = {.folders = {"/a", "/b"}, .own_files = true};
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  const char* script =
+      "echo \"$LC_MUSTER '$SOME_TOKEN' $WANTED_A $MUSTER_PLUGINS $MUSTER_OWN_PLUGINS\"";
+  coordinator.StartWorker(Worker(script));
+  EXPECT_EQ(coordinator.AwaitExit(Worker(script)).log_tail(), "passed '' wanted /a:/b 1");
+}
+
 TEST(Agent, AWorkersLinesComeBeforeItsExit) {
   FakeCoordinator coordinator;
   auto agent = MustStart(Options(coordinator));

@@ -17,6 +17,7 @@
 #include "common/files/files.h"
 #include "common/flags/duration.h"
 #include "common/log/log.h"
+#include "common/pluginfolders/plugin_folders.h"
 #include "common/rpc/address.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
@@ -25,6 +26,7 @@
 #include "worker/agent/identity.h"
 #include "worker/agent/state_directory.h"
 #include "worker/agent/worker_devices.h"
+#include "worker/agent/worker_environment.h"
 
 namespace {
 
@@ -162,6 +164,20 @@ int main(int argc, char** argv) {
                  "checkpoint and to end, "
                  "longer while they compute or write; a second SIGTERM ends them at once")
       ->capture_default_str();
+  std::vector<std::string> plugin_folders;
+  app.add_option("--plugins", plugin_folders,
+                 "Folder with plug-ins (model.plugin) that jobs may load, with those below it; may "
+                 "be given several times. Without any, no plug-in is loaded")
+      ->allow_extra_args(false);
+  bool own_plugins = false;
+  app.add_flag("--own-plugins", own_plugins,
+               "Also load plug-ins from anywhere that belong to the user of this agent, or to "
+               "root, and that "
+               "not everybody can write (agents that musterd starts)");
+  app.add_option("--pass-env", options.pass_environment,
+                 "Environment variable that workers get in addition to those in docs/agent.md, or "
+                 "NAMES*; may be given several times")
+      ->allow_extra_args(false);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -199,6 +215,14 @@ int main(int argc, char** argv) {
     return kUsageError;
   }
   options.keep_downloads = *keep;
+  const auto plugins = muster::ResolvePluginFolders(plugin_folders, own_plugins);
+  const absl::Status names = muster::agent::CheckVariableNames(options.pass_environment);
+  for (const absl::Status& wrong : {plugins.status(), names}) {
+    if (wrong.ok()) continue;
+    spdlog::error("{}", muster::Message(wrong));
+    return kUsageError;
+  }
+  options.plugins = *plugins;
   if (!no_gpus) options.gpus = GpusToOffer(options.worker);
   if (options.core.slots == 0 && options.gpus.empty()) {
     spdlog::error("--slots is needed, because no GPU is offered");

@@ -103,6 +103,12 @@ TEST(MusterAgent, WrongArgumentsAreAUsageError) {
     EXPECT_EQ(many.End().code, 2);
     EXPECT_THAT(many.Output(), HasSubstr("[1 - 4096]"));
   }
+  Program folder({"--coordinator", "127.0.0.1:1", "--slots", "1", "--plugins", "/nowhere"});
+  EXPECT_EQ(folder.End().code, 2);
+  EXPECT_THAT(folder.Output(), HasSubstr("--plugins /nowhere: expected a folder that exists"));
+  Program name({"--coordinator", "127.0.0.1:1", "--slots", "1", "--pass-env", "A=1"});
+  EXPECT_EQ(name.End().code, 2);
+  EXPECT_THAT(name.Output(), HasSubstr("--pass-env A=1: expected the name of an environment"));
 }
 
 TEST(MusterAgent, AMissingWorkerBinaryIsNamed) {

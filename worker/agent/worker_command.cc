@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/secret/secret.h"
+#include "worker/agent/worker_environment.h"
 
 namespace muster::agent {
 
@@ -37,6 +38,8 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
       .argv = {command.binary, "--coordinator", command.coordinator, "--job", worker.job,
                "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
                "--incarnation", worker.incarnation, "--agent-pid", absl::StrCat(getpid())},
+      .inherits = [more = std::move(command.pass_environment)](
+                      const std::string& name) { return IsForWorkers(name, more); },
       .environment = std::move(command.environment),
       .grouping = process::Grouping::kOwnGroup,
       .output = process::Output::kPipe,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/process/process.h"
@@ -29,6 +30,8 @@ struct WorkerCommand {
   std::string secret;
   // Variables in addition to those that every worker gets.
   std::map<std::string, std::string> environment;
+  // Which of this process's variables it gets, too (IsForWorkers).
+  std::vector<std::string> pass_environment;
 };
 
 // The options for a child of this process that is killed when this process ends, and whose output
