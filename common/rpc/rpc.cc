@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/sockets.h"
+#include "common/rpc/tls.h"
 #include "common/status/status.h"
 
 namespace muster {
@@ -57,7 +58,16 @@ KeepAlive KeepAlive::Within(absl::Duration lease) {
   return keepalive;
 }
 
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const KeepAlive& keepalive) {
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const std::string& address, const certs::TlsFiles& files) {
+  ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  const bool none = files.certificate.empty() && files.key.empty() && files.ca.empty();
+  if (parsed.local() || none) return grpc::InsecureChannelCredentials();
+  return ClientTls(files);
+}
+
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const KeepAlive& keepalive,
+                                           std::shared_ptr<grpc::ChannelCredentials> credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -75,7 +85,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const Kee
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // A cluster's own traffic never goes through a proxy.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  if (credentials == nullptr) credentials = grpc::InsecureChannelCredentials();
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
@@ -84,12 +95,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   std::vector<AcceptLoop::Listener> listeners;
   for (const std::string& text : options.listen) {
     ASSIGN_OR_RETURN(const Address address, ParseAddress(text));
-    if (!address.local() && !options.insecure) {
+    if (!address.local() && !options.insecure && options.tls.certificate.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("listen address '", text,
                        "': connections over TCP would be neither encrypted nor authenticated, and "
-                       "whoever reaches the port could run programs as this user; use --insecure "
-                       "on a network that is closed to others"));
+                       "whoever reaches the port could run programs as this user; give "
+                       "--tls-certificate, --tls-key and --tls-ca (`muster certs` makes them), or "
+                       "--insecure on a network that is closed to others"));
     }
     ASSIGN_OR_RETURN(ListeningSocket socket, Listen(address));
     self->addresses_.push_back(std::move(socket.address));
@@ -122,10 +134,16 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                                 std::move(credentials));
   };
   for (const uid_t uid : {geteuid(), uid_t{0}}) {
-    self->local_acceptors_.try_emplace(uid,
-                                       acceptor(grpc::experimental::LocalServerCredentials(UDS)));
+    auto credentials = grpc::experimental::LocalServerCredentials(UDS);
+    credentials->SetAuthMetadataProcessor(CallerProcessor::ForUser(uid, options.authorize));
+    self->local_acceptors_.try_emplace(uid, acceptor(std::move(credentials)));
   }
-  if (options.insecure) self->tcp_acceptor_ = acceptor(grpc::InsecureServerCredentials());
+  if (options.insecure) {
+    self->tcp_acceptor_ = acceptor(grpc::InsecureServerCredentials());
+  } else if (!options.tls.certificate.empty()) {
+    ASSIGN_OR_RETURN(auto credentials, ServerTls(options.tls, options.authorize));
+    self->tcp_acceptor_ = acceptor(std::move(credentials));
+  }
   for (grpc::Service* service : services) builder.RegisterService(service);
   self->server_ = builder.BuildAndStart();
   if (self->server_ == nullptr) return absl::InternalError("the gRPC server does not start");

@@ -16,8 +16,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/certs/tls_files.h"
 #include "common/rpc/accept_loop.h"
 #include "common/rpc/address.h"
+#include "common/rpc/caller.h"
+#include "common/rpc/caller_processor.h"
 #include "common/rpc/connections.h"
 
 namespace muster {
@@ -32,18 +35,28 @@ struct KeepAlive {
   static KeepAlive Within(absl::Duration lease);
 };
 
+// With what a program that has these files (all empty: none) connects to an address: with TLS over
+// TCP; a Unix socket needs none. Errors: those of ClientTls.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const std::string& address, const certs::TlsFiles& files);
+
 // A channel to an address as ToString(Address) writes it. Connects when first used. Messages up to
-// 16 MiB.
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address,
-                                           const KeepAlive& keepalive = {});
+// 16 MiB. Null credentials: plain text.
+std::shared_ptr<grpc::Channel> OpenChannel(
+    const std::string& address, const KeepAlive& keepalive = {},
+    std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
 
 struct ServerOptions {
   // "unix:/PATH" or "HOST:PORT", at least one; port 0 chooses a free one. Over a Unix socket only
   // this process's user and root are heard.
   std::vector<std::string> listen;
   // TCP connections are neither encrypted nor authenticated: whoever reaches the port may do
-  // everything. Without it the server listens on no port.
+  // everything. Without it and without `tls` the server listens on no port.
   bool insecure = false;
+  // TCP connections use TLS with certificates on both sides. Not together with `insecure`.
+  certs::TlsFiles tls;
+  // Asked for each call of a local user and of a certificate.
+  Authorizer authorize = [](const Caller&, const std::string&) { return absl::OkStatus(); };
   // Serves grpc.reflection.v1alpha.ServerReflection, if the program has it (reflection.h): programs
   // such as grpcurl then need no copy of the protos.
   bool reflection = false;
@@ -60,8 +73,9 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: an address of neither form, or of TCP without `insecure`. UNAVAILABLE: the
-  // socket or the port is in use. Others: those of Listen and AcceptLoop.
+  // INVALID_ARGUMENT: an address of neither form, or of TCP without `insecure` and `tls`.
+  // UNAVAILABLE: the socket or the port is in use. Others: those of Listen, AcceptLoop and
+  // ServerTls.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   // Shuts down with no grace.
