@@ -16,9 +16,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/certs/deny_list.h"
 #include "common/files/private_directory.h"
 #include "common/flags/duration.h"
+#include "common/flags/tls.h"
 #include "common/log/log.h"
+#include "common/rpc/access.h"
 #include "common/rpc/address.h"
 #include "common/rpc/connections.h"
 #include "common/rpc/reflection.h"
@@ -43,6 +46,8 @@ struct Flags {
   std::string state;
   std::vector<std::string> listen;
   std::string port_file;
+  // The file with the serial numbers of certificates that count no more.
+  std::string revoked;
   std::string agent;
   std::string lease = "10s";
   std::string autonomy = "12h";
@@ -145,6 +150,22 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   const std::string address = ToString(Address{.path = socket});
   flags.coordinator.server.listen = {address};
   for (const std::string& more : flags.listen) flags.coordinator.server.listen.push_back(more);
+  if (flags.coordinator.server.insecure && !flags.coordinator.server.tls.certificate.empty()) {
+    return absl::InvalidArgumentError(
+        "--insecure and --tls-certificate: expected one of them, found both");
+  }
+  auto denied = certs::DenyList::None();
+  if (!flags.revoked.empty()) {
+    ASSIGN_OR_RETURN(denied, certs::DenyList::Load(flags.revoked,
+                                                   {.now = SteadyNow,
+                                                    .on_trouble = [](const absl::Status& why) {
+                                                      spdlog::error("--tls-revoked: {}",
+                                                                    Message(why));
+                                                    }}));
+  }
+  flags.coordinator.server.authorize = [&denied](const Caller& caller, const std::string& method) {
+    return Authorize(caller, method, *denied);
+  };
   flags.coordinator.server.limits = ConnectionLimits::For(RaiseOpenFiles());
   auto started = service::Coordinator::Start(flags.coordinator, store->get());
   if (!started.ok()) return WithAdvice(started.status());
@@ -185,8 +206,8 @@ int main(int argc, char** argv) {
   flags.agent = muster::DefaultAgent();
   flags.state = muster::DefaultStateDirectory(muster::GetEnvironment);
   app.add_option("--listen", flags.listen,
-                 "Also listen on HOST:PORT (port 0 chooses a free one), which needs --insecure, or "
-                 "on unix:/PATH; may be given several times. The socket in the state directory is "
+                 "Also listen on HOST:PORT (port 0 chooses a free one), which needs "
+                 "--tls-certificate or --insecure, or on unix:/PATH; may be given several times. The socket in the state directory is "
                  "always there")
       ->type_name("ADDRESS");
   app.add_option("--state", flags.state,
@@ -227,6 +248,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file,
                  "Write the last address to this file once the coordinator listens");
+  flags.coordinator.server.tls = muster::TlsFilesOf(muster::GetEnvironment);
+  muster::AddTlsOptions(&app, &flags.coordinator.server.tls);
+  app.add_option("--tls-revoked", flags.revoked,
+                 "The file of serial numbers of certificates that count no more (`muster certs "
+                 "revoke`); it is read again when it changes")
+      ->type_name("FILE");
   app.add_flag("--insecure", flags.coordinator.server.insecure,
                "Take connections over TCP although they are neither encrypted nor authenticated: "
                "whoever reaches the port can run programs as this user");

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "common/downloads/downloads.h"
 #include "common/files/mapped_file.h"
+#include "common/flags/tls.h"
 #include "common/lease/lease_file.h"
 #include "common/log/log.h"
 #include "common/secret/secret.h"
@@ -85,6 +86,10 @@ int main(int argc, char** argv) {
     options.secret = muster::secret::FromHex(hex).value_or("");
     unsetenv(muster::secret::kWorkerVariable);  // no program that this one starts needs it
   }
+  options.tls = muster::TlsFilesOf([](const std::string& name) -> std::string {
+    const char* value = getenv(name.c_str());
+    return value != nullptr ? value : "";
+  });
   if (const char* path = getenv(muster::kSpoolVariable); path != nullptr) options.spool.path = path;
   if (const char* path = getenv(muster::kDownloadsVariable); path != nullptr) {
     options.downloads = path;

@@ -29,15 +29,17 @@ bool HasEnded(v1::Job::State state) {
   return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
-absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(const std::string& address) {
-  RETURN_IF_ERROR(ParseAddress(address).status());
+absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(
+    const std::string& address, const certs::TlsFiles& tls) {
+  ASSIGN_OR_RETURN(auto credentials, CredentialsFor(address, tls));
   // Its constructor is private.
-  return std::unique_ptr<MusterClient>(new MusterClient(address));
+  return std::unique_ptr<MusterClient>(
+      new MusterClient(address, OpenChannel(address, {}, std::move(credentials))));
 }
 
-MusterClient::MusterClient(const std::string& address)
+MusterClient::MusterClient(const std::string& address, std::shared_ptr<grpc::Channel> channel)
     : address_(address),
-      channel_(OpenChannel(address)),
+      channel_(std::move(channel)),
       stub_(v1::JobService::NewStub(channel_)),
       control_stub_(v1::ControlService::NewStub(channel_)),
       operation_stub_(v1::OperationService::NewStub(channel_)),

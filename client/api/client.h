@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/api/cancellation.h"
+#include "common/certs/tls_files.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
 #include "proto/muster/v1/control_service.grpc.pb.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
@@ -81,9 +82,11 @@ bool HasEnded(v1::Job::State state);
 // Thread-safe. Calls block.
 class MusterClient {
  public:
-  // `address` is host:port. Connects with the first call.
-  // INVALID_ARGUMENT: it is not of the form host:port.
-  static absl::StatusOr<std::unique_ptr<MusterClient>> Connect(const std::string& address);
+  // `address` is "HOST:PORT" or "unix:/PATH". Connects with the first call. `tls`: what this
+  // program has for connections over TCP.
+  // INVALID_ARGUMENT: it is of neither form. Others: those of ClientTls.
+  static absl::StatusOr<std::unique_ptr<MusterClient>> Connect(const std::string& address,
+                                                               const certs::TlsFiles& tls = {});
 
   const std::string& address() const { return address_; }
 
@@ -186,7 +189,7 @@ class MusterClient {
                        const std::function<void(const v1::StepMetrics&)>& entry);
 
  private:
-  explicit MusterClient(const std::string& address);
+  MusterClient(const std::string& address, std::shared_ptr<grpc::Channel> channel);
 
   // One unary call with its deadline. `cancellation` may be null.
   template <typename Stub, typename Request, typename Response>

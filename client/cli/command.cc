@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/flags/tls.h"
 #include "common/jobfile/yaml_document.h"
 #include "common/rpc/address.h"
 #include "common/rpc/error.h"
@@ -53,6 +54,8 @@ void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
 void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options, bool with_csv) {
   options->address = console->environment("MUSTER_ADDRESS");
   options->default_state = DefaultStateDirectory(console->environment);
+  options->tls = TlsFilesOf(console->environment);
+  AddTlsOptions(command, &options->tls);
   command
       ->add_option("--address", options->address,
                    "The coordinator: HOST:PORT, unix:/PATH, or its state directory; default "
@@ -135,10 +138,10 @@ absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOption
           "none)");
     }
     ASSIGN_OR_RETURN(const std::string address, FindCoordinator(options.default_state));
-    return client::MusterClient::Connect(address);
+    return client::MusterClient::Connect(address, options.tls);
   }
   ASSIGN_OR_RETURN(const std::string address, FindCoordinator(options.address));
-  return client::MusterClient::Connect(address);
+  return client::MusterClient::Connect(address, options.tls);
 }
 
 ExitCode Fail(Console* console, const absl::Status& status) {

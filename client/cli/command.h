@@ -17,6 +17,7 @@
 #include "client/cli/terminal/console.h"
 #include "client/cli/terminal/exit_code.h"
 #include "client/cli/terminal/output.h"
+#include "common/certs/tls_files.h"
 #include "common/jobfile/jobfile.h"
 
 namespace muster::cli {
@@ -26,6 +27,7 @@ struct CommonOptions {
   std::string address;
   // The state directory of the coordinator if there is no address; may be empty.
   std::string default_state;
+  certs::TlsFiles tls;
   Output output = Output::kTable;
   // How long a call is tried again while the connection is broken.
   absl::Duration retry_for = absl::Seconds(30);

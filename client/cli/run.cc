@@ -103,7 +103,7 @@ class Run {
   ExitCode RunAt(const std::string& address, absl::Duration retry_for) {
     const auto found = FindCoordinator(address);
     if (!found.ok()) return Fail(console_, found.status());
-    const auto client = client::MusterClient::Connect(*found);
+    const auto client = client::MusterClient::Connect(*found, options_.tls);
     if (!client.ok()) return Fail(console_, client.status());
     if (stopper_.interrupted()) return kInterrupted;
     if (coordinator_ != nullptr && file_.spec.device() == v1::JobSpec::CUDA) {

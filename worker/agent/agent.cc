@@ -18,6 +18,7 @@
 #include "common/lease/lease_file.h"
 #include "common/process/process.h"
 #include "common/rpc/error.h"
+#include "common/flags/tls.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/slots/gpu_slot.h"
@@ -73,17 +74,21 @@ Ending ToEnding(const process::Exit& exit) {
 // All members whose comment does not say otherwise belong to the loop's thread.
 class Agent::Loop {
  public:
-  Loop(const AgentOptions& options, std::unique_ptr<Identity> identity)
+  Loop(const AgentOptions& options, std::unique_ptr<Identity> identity,
+       std::shared_ptr<grpc::ChannelCredentials> credentials)
       : options_(options),
         identity_(std::move(identity)),
+        credentials_(std::move(credentials)),
         incarnation_(NewUuid()),
-        channel_(OpenChannel(options.coordinator)),
+        channel_(OpenChannel(options.coordinator, {}, credentials_)),
         jitter_(std::random_device()()),
         core_(options.core, SteadyNow()),
         spools_(options.spool),
         replay_(&spools_),
         downloads_(options.node, options.downloads, options.keep_downloads),
-        sender_(options.coordinator, &downloads_),
+        sender_([coordinator = options.coordinator,
+                 credentials = credentials_] { return OpenChannel(coordinator, {}, credentials); },
+                &downloads_),
         hanging_(options.state_directory),
         logs_(options.logs),
         outbox_(&logs_),
@@ -191,6 +196,7 @@ class Agent::Loop {
     std::map<std::string, std::string> environment = spools_.Environment(
         worker, options_.spool_limit / (options_.core.slots + options_.gpus.size()));
     environment.merge(downloads_.Environment());
+    environment.merge(ToEnvironment(options_.tls));
     environment.merge(ToEnvironment(options_.plugins));
     if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
       environment[kLeaseFileVariable] = lease_file_.path();
@@ -283,7 +289,7 @@ class Agent::Loop {
     spdlog::warn("the coordinator at {} does not answer; trying another connection",
                  options_.coordinator);
     ++attempt_;  // what still comes from the old stream is ignored
-    channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(core_.lease()));
+    channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(core_.lease()), credentials_);
     OnClosed(absl::UnavailableError("it does not answer"));
   }
 
@@ -392,6 +398,7 @@ class Agent::Loop {
 
   const AgentOptions options_;
   const std::unique_ptr<Identity> identity_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const std::string incarnation_;
   std::shared_ptr<grpc::Channel> channel_;
   Mailbox mailbox_;           // thread-safe
@@ -446,8 +453,10 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& given) {
                                                    kMostSlots, " of each on a node"));
   }
   RETURN_IF_ERROR(CheckWorkerBinary(options.worker));
+  ASSIGN_OR_RETURN(auto credentials, CredentialsFor(options.coordinator, options.tls));
   ASSIGN_OR_RETURN(auto identity, Identity::Take(options.state_directory));
-  return std::unique_ptr<Agent>(new Agent(std::make_unique<Loop>(options, std::move(identity))));
+  return std::unique_ptr<Agent>(new Agent(
+      std::make_unique<Loop>(options, std::move(identity), std::move(credentials))));
 }
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

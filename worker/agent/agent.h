@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/certs/tls_files.h"
 #include "absl/time/time.h"
 #include "common/pluginfolders/plugin_folders.h"
 #include "worker/agent/core.h"
@@ -21,8 +22,10 @@
 namespace muster::agent {
 
 struct AgentOptions {
-  // host:port of musterd; passed on to the workers.
+  // Address of musterd; passed on to the workers.
   std::string coordinator;
+  // For connections over TCP; passed on to the workers.
+  certs::TlsFiles tls;
   // Unique in the cluster.
   std::string node;
   // The address by which other nodes reach this one.

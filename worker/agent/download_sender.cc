@@ -113,8 +113,8 @@ struct DownloadSender::Sending {
   std::thread thread;
 };
 
-DownloadSender::DownloadSender(std::string coordinator, const DownloadsFolder* folder)
-    : coordinator_(std::move(coordinator)), folder_(folder) {}
+DownloadSender::DownloadSender(Connect connect, const DownloadsFolder* folder)
+    : connect_(std::move(connect)), folder_(folder) {}
 
 DownloadSender::~DownloadSender() {
   for (const auto& sending : sendings_) sending->context.TryCancel();
@@ -134,7 +134,7 @@ void DownloadSender::Send(const v1::SendDownload& request) {
   }
   Sending* sending = sendings_.emplace_back(std::make_unique<Sending>()).get();
   sending->thread = std::thread([this, sending, request] {
-    const auto stub = v1::AgentService::NewStub(OpenChannel(coordinator_));
+    const auto stub = v1::AgentService::NewStub(connect_());
     v1::SendFileResponse response;
     const auto writer = stub->SendFile(&sending->context, &response);
     Pieces pieces(request, *folder_);

@@ -4,9 +4,11 @@
 #ifndef MUSTER_WORKER_AGENT_DOWNLOAD_SENDER_H_
 #define MUSTER_WORKER_AGENT_DOWNLOAD_SENDER_H_
 
+#include <grpcpp/channel.h>
+
+#include <functional>
 #include <list>
 #include <memory>
-#include <string>
 
 #include "proto/muster/v1/agent_service.pb.h"
 #include "worker/agent/downloads_folder.h"
@@ -16,8 +18,11 @@ namespace muster::agent {
 // Threading: one thread.
 class DownloadSender {
  public:
-  // `coordinator`: host:port. `folder` outlives it.
-  DownloadSender(std::string coordinator, const DownloadsFolder* folder);
+  // Makes a channel to the coordinator.
+  using Connect = std::function<std::shared_ptr<grpc::Channel>()>;
+
+  // `folder` outlives it. `connect` is called from several threads.
+  DownloadSender(Connect connect, const DownloadsFolder* folder);
   // Breaks off what is being sent.
   ~DownloadSender();
   DownloadSender(const DownloadSender&) = delete;
@@ -29,7 +34,7 @@ class DownloadSender {
  private:
   struct Sending;
 
-  const std::string coordinator_;
+  const Connect connect_;
   const DownloadsFolder* const folder_;
   std::list<std::unique_ptr<Sending>> sendings_;
 };

@@ -69,6 +69,9 @@ class DownloadSenderTest : public testing::Test {
     for (size_t i = 0; i < (size_t{5} << 19); ++i) contents_ += static_cast<char>(i * 7 + i / 999);
     ASSERT_TRUE(files::WriteAtomically(outside_.Path("d/job-7"), contents_).ok());
   }
+  DownloadSender::Connect Connect() const {
+    return [address = server_->address()] { return OpenChannel(address); };
+  }
   v1::SendDownload Request(uint64_t offset) const {
     v1::SendDownload request;
     request.set_transfer("t");
@@ -87,7 +90,7 @@ class DownloadSenderTest : public testing::Test {
 };
 
 TEST_F(DownloadSenderTest, AFileIsSentFromAnOffsetOnInPiecesAndWithItsHash) {
-  DownloadSender sender(server_->address(), &folder_);
+  DownloadSender sender(Connect(), &folder_);
   for (const uint64_t offset : {uint64_t{0}, uint64_t{1234567}, uint64_t{contents_.size()}}) {
     sender.Send(Request(offset));
     const auto pieces = receiver_.Next();
@@ -107,7 +110,7 @@ TEST_F(DownloadSenderTest, AFileIsSentFromAnOffsetOnInPiecesAndWithItsHash) {
 }
 
 TEST_F(DownloadSenderTest, TheClientHearsWhyItCannotBeSent) {
-  DownloadSender sender(server_->address(), &folder_);
+  DownloadSender sender(Connect(), &folder_);
   folder_.Remove("job", 7);
   sender.Send(Request(0));
   const auto pieces = receiver_.Next();
@@ -126,7 +129,7 @@ TEST_F(DownloadSenderTest, ASenderThatEndsBreaksOffWhatIsBeingSent) {
   v1::SendDownload request = Request(0);
   request.set_bytes(kLarge);
   {
-    DownloadSender sender(server_->address(), &folder_);
+    DownloadSender sender(Connect(), &folder_);
     sender.Send(request);
     receiver_.AwaitBegun();
   }

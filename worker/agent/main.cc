@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/files/files.h"
 #include "common/flags/duration.h"
+#include "common/flags/tls.h"
 #include "common/log/log.h"
 #include "common/pluginfolders/plugin_folders.h"
 #include "common/rpc/address.h"
@@ -125,6 +126,8 @@ int main(int argc, char** argv) {
                  "musterd: HOST:PORT, unix:/PATH, or its state directory on this machine; default: "
                  "the one that musterd has without --state")
       ->type_name("ADDRESS");
+  options.tls = muster::TlsFilesOf(GetEnvironment);
+  muster::AddTlsOptions(&app, &options.tls);
   options.core.slots = 0;
   app.add_option("--slots", options.core.slots,
                  "Workers on the CPU that may run here at a time; needed unless there are GPUs")

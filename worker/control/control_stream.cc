@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<ControlStream>> ControlStream::Connect(
 
 ControlStreamImpl::ControlStreamImpl(ControlStreamOptions options)
     : options_(std::move(options)),
-      channel_(OpenChannel(options_.coordinator)),
+      channel_(OpenChannel(options_.coordinator, {}, options_.credentials)),
       stub_(v1::WorkerService::NewStub(channel_)),
       spool_(options_.spool, options_.worker),
       keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),

@@ -9,6 +9,8 @@
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
 
+#include <grpcpp/security/credentials.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,7 +25,9 @@
 namespace muster::control {
 
 struct ControlStreamOptions {
-  std::string coordinator;  // host:port
+  std::string coordinator;  // its address
+  // With which to connect to it; null: in plain text.
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
   v1::WorkerIdentity worker;
   int64_t pid = 0;
   // By which this process shows that its agent started it; may be empty.

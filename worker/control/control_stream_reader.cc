@@ -112,7 +112,7 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
     absl::MutexLock lock(&mutex_);
     if (closing_) return absl::CancelledError("closing");
     if (std::exchange(new_channel_, false)) {
-      channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(lease_));
+      channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(lease_), options_.credentials);
       stub_ = v1::WorkerService::NewStub(channel_);
     }
   }

@@ -248,6 +248,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
   const train::Identity& identity = options.identity;
   ControlStreamOptions stream_options;
   stream_options.coordinator = options.coordinator;
+  auto credentials = CredentialsFor(options.coordinator, options.tls);
+  if (!credentials.ok()) {
+    options.on_fatal(credentials.status());
+    return credentials.status();
+  }
+  stream_options.credentials = *std::move(credentials);
   stream_options.worker.set_job_id(identity.job);
   stream_options.worker.set_generation(identity.generation);
   stream_options.worker.set_rank(identity.rank);

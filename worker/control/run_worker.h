@@ -7,13 +7,16 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/certs/tls_files.h"
 #include "worker/control/report_spool.h"
 #include "worker/train/job.h"
 
 namespace muster::control {
 
 struct WorkerOptions {
-  std::string coordinator;  // host:port
+  std::string coordinator;  // its address
+  // For connections to it over TCP.
+  certs::TlsFiles tls;
   train::Identity identity;
   // By which this process shows that its agent started it; may be empty.
   std::string secret;
