@@ -156,12 +156,11 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   }
   auto denied = certs::DenyList::None();
   if (!flags.revoked.empty()) {
-    ASSIGN_OR_RETURN(denied, certs::DenyList::Load(flags.revoked,
-                                                   {.now = SteadyNow,
-                                                    .on_trouble = [](const absl::Status& why) {
-                                                      spdlog::error("--tls-revoked: {}",
-                                                                    Message(why));
-                                                    }}));
+    ASSIGN_OR_RETURN(
+        denied, certs::DenyList::Load(flags.revoked,
+                                      {.now = SteadyNow, .on_trouble = [](const absl::Status& why) {
+                                         spdlog::error("--tls-revoked: {}", Message(why));
+                                       }}));
   }
   flags.coordinator.server.authorize = [&denied](const Caller& caller, const std::string& method) {
     return Authorize(caller, method, *denied);
@@ -207,7 +206,8 @@ int main(int argc, char** argv) {
   flags.state = muster::DefaultStateDirectory(muster::GetEnvironment);
   app.add_option("--listen", flags.listen,
                  "Also listen on HOST:PORT (port 0 chooses a free one), which needs "
-                 "--tls-certificate or --insecure, or on unix:/PATH; may be given several times. The socket in the state directory is "
+                 "--tls-certificate or --insecure, or on unix:/PATH; may be given several times. "
+                 "The socket in the state directory is "
                  "always there")
       ->type_name("ADDRESS");
   app.add_option("--state", flags.state,

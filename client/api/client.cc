@@ -29,8 +29,8 @@ bool HasEnded(v1::Job::State state) {
   return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
-absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(
-    const std::string& address, const certs::TlsFiles& tls) {
+absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(const std::string& address,
+                                                                    const certs::TlsFiles& tls) {
   ASSIGN_OR_RETURN(auto credentials, CredentialsFor(address, tls));
   // Its constructor is private.
   return std::unique_ptr<MusterClient>(

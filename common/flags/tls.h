@@ -40,8 +40,9 @@ inline void AddTlsOptions(CLI::App* app, certs::TlsFiles* files) {
       ->type_name("FILE");
   app->add_option("--tls-key", files->key, "The file of its key; default $MUSTER_TLS_KEY")
       ->type_name("FILE");
-  app->add_option("--tls-ca", files->ca,
-                  "The file of the certificates of the CAs that are trusted; default $MUSTER_TLS_CA")
+  app->add_option(
+         "--tls-ca", files->ca,
+         "The file of the certificates of the CAs that are trusted; default $MUSTER_TLS_CA")
       ->type_name("FILE");
 }
 

@@ -5,6 +5,7 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/impl/service_type.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <sys/types.h>

@@ -108,7 +108,8 @@ class TransfersTest : public testing::Test {
   Downloads download_service_{&transfers_};
   Agents agent_service_{&transfers_};
   std::unique_ptr<Server> server_ =
-      Server::Start(ServerOptions::InsecureLoopback(), {&download_service_, &agent_service_}).value();
+      Server::Start(ServerOptions::InsecureLoopback(), {&download_service_, &agent_service_})
+          .value();
   std::shared_ptr<grpc::Channel> channel_ = OpenChannel(server_->address());
   std::unique_ptr<v1::OperationService::Stub> operations_ = v1::OperationService::NewStub(channel_);
   std::unique_ptr<v1::AgentService::Stub> agents_ = v1::AgentService::NewStub(channel_);

@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "common/flags/tls.h"
 #include "common/ids/ids.h"
 #include "common/lease/lease.h"
 #include "common/lease/lease_file.h"
 #include "common/process/process.h"
 #include "common/rpc/error.h"
-#include "common/flags/tls.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/slots/gpu_slot.h"
@@ -455,8 +455,8 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& given) {
   RETURN_IF_ERROR(CheckWorkerBinary(options.worker));
   ASSIGN_OR_RETURN(auto credentials, CredentialsFor(options.coordinator, options.tls));
   ASSIGN_OR_RETURN(auto identity, Identity::Take(options.state_directory));
-  return std::unique_ptr<Agent>(new Agent(
-      std::make_unique<Loop>(options, std::move(identity), std::move(credentials))));
+  return std::unique_ptr<Agent>(
+      new Agent(std::make_unique<Loop>(options, std::move(identity), std::move(credentials))));
 }
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/certs/tls_files.h"
 #include "absl/time/time.h"
+#include "common/certs/tls_files.h"
 #include "common/pluginfolders/plugin_folders.h"
 #include "worker/agent/core.h"
 #include "worker/agent/gpus.h"

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/activity/activity.h"
 #include "common/rpc/proto_time.h"
+#include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/remover.h"
 #include "worker/control/command_from_wire.h"

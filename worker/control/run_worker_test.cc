@@ -28,7 +28,9 @@ using ServerStream = grpc::ServerReaderWriter<v1::WorkerDirective, v1::WorkerMes
 
 class NotingCoordinator : public v1::WorkerService::Service {
  public:
-  NotingCoordinator() { server_ = Server::Start(ServerOptions::InsecureLoopback(), {this}).value(); }
+  NotingCoordinator() {
+    server_ = Server::Start(ServerOptions::InsecureLoopback(), {this}).value();
+  }
 
   // The welcome of a rank. Set it before the workers start.
   v1::WorkerWelcome& welcome(uint32_t rank) { return welcomes_[rank]; }
