@@ -114,6 +114,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   job.id = id;
   job.number = number;
   job.spec = submission.spec;
+  job.submitter = submission.submitter;
   spec_bytes_ += job.spec.size();
   job.plan = submission.plan;
   job.create_time = now;

@@ -30,6 +30,7 @@ struct Submission {
   std::string request_id;
   // Of the request's contents.
   std::string fingerprint;
+  std::string submitter;
   std::string spec;
   jobs::Plan plan;
   // An error with which the submission is refused, unless it repeats an earlier request.

@@ -73,7 +73,10 @@ struct Command {
   // For kCancel: the number of the command to cancel. For a kPause that took effect: the number of
   // the resume that ended it; 0: the pause lasts.
   uint64_t target = 0;
+  // Who asked, as the client says.
   std::string requested_by;
+  // Who asked, as the connection proved it; empty: Muster itself.
+  std::string requester;
   absl::Time create_time = absl::InfinitePast();
   // Optimizer steps done when it took effect; absent until a worker reports it.
   std::optional<uint64_t> applied_step;

@@ -242,6 +242,8 @@ struct JobIdentity {
   std::string spec;
   Plan plan;
   absl::Time create_time = absl::InfinitePast();
+  // Who submitted it, as the connection proved it.
+  std::string submitter;
 };
 
 // Its state, and what decides on it. It changes when something happens to the job, not with its

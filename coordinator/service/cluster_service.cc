@@ -103,7 +103,7 @@ grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext
   const cluster::NodeRequest asked{.node = request->node(),
                                    .request_id = request->request_id(),
                                    .fingerprint = FingerprintOf(call, *request),
-                                   .requested_by = request->requested_by(),
+                                   .requested_by = LabelOf(context, request->requested_by()),
                                    .deadline = DeadlineOf(*request)};
   const auto result = std::make_shared<absl::Status>();
   const About about{{"node", asked.node}};
@@ -127,7 +127,7 @@ grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext
   const cluster::NodeRequest asked{.node = request->node(),
                                    .request_id = request->request_id(),
                                    .fingerprint = FingerprintOf("forget_node", *request),
-                                   .requested_by = request->requested_by()};
+                                   .requested_by = LabelOf(context, request->requested_by())};
   const auto result = std::make_shared<absl::Status>();
   engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *result = cluster.ForgetNode(asked, now); },

@@ -76,8 +76,8 @@ grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerCo
   const auto kind =
       request->dry_run() ? commands::Kind::kPlanTrainability : commands::Kind::kSetTrainability;
   return PostCommand(
-      engine_, CommandOf("set_trainability", *request, kind, contents, AtStep(*request)), response,
-      reactor, [rules = RulesFromProto(request->rules())](const jobs::Job& job) {
+      engine_, CommandOf(context, "set_trainability", *request, kind, contents, AtStep(*request)),
+      response, reactor, [rules = RulesFromProto(request->rules())](const jobs::Job& job) {
         if (const absl::Status status = NeedsOptimizer(job); !status.ok()) return status;
         const auto parameters = ParametersOf(job);
         if (!parameters.has_value()) return absl::OkStatus();
@@ -91,7 +91,8 @@ grpc::ServerUnaryReactor* ControlService::Refresh(grpc::CallbackServerContext* c
                                                   v1::Operation* response) {
   v1::Command contents;
   contents.mutable_refresh();
-  return PostCommand(engine_, CommandOf("refresh", *request, commands::Kind::kRefresh, contents),
+  return PostCommand(engine_,
+                     CommandOf(context, "refresh", *request, commands::Kind::kRefresh, contents),
                      response, context->DefaultReactor(), NeedsOptimizer);
 }
 
@@ -130,8 +131,8 @@ grpc::ServerUnaryReactor* ControlService::SaveCheckpoint(grpc::CallbackServerCon
   v1::Command contents;
   contents.mutable_save_checkpoint();
   return PostCommand(engine_,
-                     CommandOf("save_checkpoint", *request, commands::Kind::kSaveCheckpoint,
-                               contents, AtStep(*request)),
+                     CommandOf(context, "save_checkpoint", *request,
+                               commands::Kind::kSaveCheckpoint, contents, AtStep(*request)),
                      response, context->DefaultReactor(), NeedsCheckpoints);
 }
 
@@ -151,10 +152,10 @@ grpc::ServerUnaryReactor* ControlService::Consolidate(grpc::CallbackServerContex
   }
   v1::Command contents;
   *contents.mutable_consolidate()->mutable_folder() = request->folder();
-  return PostCommand(
-      engine_,
-      CommandOf("consolidate", *request, commands::Kind::kConsolidate, contents, AtStep(*request)),
-      response, reactor, NeedsOptimizer);
+  return PostCommand(engine_,
+                     CommandOf(context, "consolidate", *request, commands::Kind::kConsolidate,
+                               contents, AtStep(*request)),
+                     response, reactor, NeedsOptimizer);
 }
 
 grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
@@ -183,8 +184,8 @@ grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
   v1::Command contents;
   *contents.mutable_gather_optimizer_state()->mutable_file() = request->file();
   cluster::CommandRequest command =
-      CommandOf("gather_optimizer_state", *request, commands::Kind::kGatherOptimizerState, contents,
-                AtStep(*request));
+      CommandOf(context, "gather_optimizer_state", *request, commands::Kind::kGatherOptimizerState,
+                contents, AtStep(*request));
   if (download) command.worker_protocol = cluster::kWorkerProtocolOfDownloads;
   return PostCommand(engine_, command, response, reactor, NeedsOptimizer);
 }
@@ -205,8 +206,8 @@ grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerCo
   v1::Command contents;
   contents.mutable_set_learning_rate()->set_learning_rate(rate);
   return PostCommand(engine_,
-                     CommandOf("set_learning_rate", *request, commands::Kind::kSetLearningRate,
-                               contents, AtStep(*request)),
+                     CommandOf(context, "set_learning_rate", *request,
+                               commands::Kind::kSetLearningRate, contents, AtStep(*request)),
                      response, context->DefaultReactor(), NeedsOptimizer);
 }
 
@@ -229,24 +230,26 @@ grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* 
   }
   v1::Command contents;
   contents.mutable_run_stage()->set_stage(request->stage());
-  return PostCommand(
-      engine_,
-      CommandOf("run_stage", *request, commands::Kind::kRunStage, contents, AtStep(*request)),
-      response, reactor, [validate](const jobs::Job& job) {
-        const v1::DataSpec data = SpecOf(job).data();
-        if (validate ? data.has_validate() : data.has_test()) return absl::OkStatus();
-        return Refuse(
-            absl::StatusCode::kFailedPrecondition, "NO_DATA",
-            absl::StrCat("job '", job.id, "' has no such data: its job file has no `data.",
-                         validate ? "validate" : "test", "`"));
-      });
+  return PostCommand(engine_,
+                     CommandOf(context, "run_stage", *request, commands::Kind::kRunStage, contents,
+                               AtStep(*request)),
+                     response, reactor, [validate](const jobs::Job& job) {
+                       const v1::DataSpec data = SpecOf(job).data();
+                       if (validate ? data.has_validate() : data.has_test())
+                         return absl::OkStatus();
+                       return Refuse(absl::StatusCode::kFailedPrecondition, "NO_DATA",
+                                     absl::StrCat("job '", job.id,
+                                                  "' has no such data: its job file has no `data.",
+                                                  validate ? "validate" : "test", "`"));
+                     });
 }
 
 grpc::ServerUnaryReactor* ControlService::Sample(grpc::CallbackServerContext* context,
                                                  const v1::SampleRequest* request,
                                                  v1::Operation* response) {
   return PostCommandFor(
-      engine_, CommandOf("sample", *request, commands::Kind::kSample, {}, AtStep(*request)),
+      engine_,
+      CommandOf(context, "sample", *request, commands::Kind::kSample, {}, AtStep(*request)),
       response, context->DefaultReactor(),
       [request = *request](const jobs::Job& job) -> absl::StatusOr<v1::Command> {
         ASSIGN_OR_RETURN(v1::SampleCommand sample,

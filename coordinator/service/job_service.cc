@@ -23,10 +23,11 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 
-cluster::CommandRequest StopRequest(const v1::StopJobRequest& request) {
+cluster::CommandRequest StopRequest(const grpc::CallbackServerContext* context,
+                                    const v1::StopJobRequest& request) {
   v1::Command contents;
   contents.mutable_stop();
-  return CommandOf("stop", request, commands::Kind::kStop, contents, AtStep(request));
+  return CommandOf(context, "stop", request, commands::Kind::kStop, contents, AtStep(request));
 }
 
 // The files that are left when the job is deleted.
@@ -172,8 +173,10 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
   }
   auto id = std::make_shared<absl::StatusOr<std::string>>();
   engine_->Request(
-      [id, given = ToSubmission(*request)](cluster::Cluster& cluster, absl::Time now) {
+      [id, given = ToSubmission(*request), submitter = RequesterOf(context)](
+          cluster::Cluster& cluster, absl::Time now) {
         cluster::Submission submission = given;
+        submission.submitter = submitter;
         ResolveStart(cluster, &submission);
         *id = cluster.Submit(submission, now);
       },
@@ -264,7 +267,7 @@ grpc::ServerUnaryReactor* JobService::StopJob(grpc::CallbackServerContext* conte
   auto result = std::make_shared<absl::Status>();
   engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) {
-        *result = cluster.Command(StopRequest(*request), now).status();
+        *result = cluster.Command(StopRequest(context, *request), now).status();
       },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
@@ -301,7 +304,8 @@ grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* cont
   v1::Command contents;
   contents.mutable_pause();
   return PostCommand(
-      engine_, CommandOf("pause", *request, commands::Kind::kPause, contents, AtStep(*request)),
+      engine_,
+      CommandOf(context, "pause", *request, commands::Kind::kPause, contents, AtStep(*request)),
       response, context->DefaultReactor());
 }
 
@@ -311,7 +315,7 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
   v1::Command contents;
   contents.mutable_resume();
   cluster::CommandRequest command =
-      CommandOf("resume", *request, commands::Kind::kResume, contents);
+      CommandOf(context, "resume", *request, commands::Kind::kResume, contents);
   command.from_scratch = request->from_scratch();
   command.from = request->from();
   return PostCommand(engine_, command, response, context->DefaultReactor());
@@ -328,7 +332,8 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
       [=](cluster::Cluster& cluster, absl::Time now) {
         *result =
             cluster
-                .NextAttempt(CommandOf("retry", *request, commands::Kind::kResume, contents), now)
+                .NextAttempt(
+                    CommandOf(context, "retry", *request, commands::Kind::kResume, contents), now)
                 .status();
       },
       [=, this](const absl::Status& committed) {

@@ -213,7 +213,8 @@ grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* 
                                         .command = {.kind = commands::Kind::kCancel,
                                                     .contents = contents.SerializeAsString(),
                                                     .target = id->number,
-                                                    .requested_by = request->requested_by()}};
+                                                    .requested_by = request->requested_by(),
+                                                    .requester = RequesterOf(context)}};
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
   engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *number = cluster.Cancel(command, now); },

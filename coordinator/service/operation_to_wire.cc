@@ -93,6 +93,7 @@ v1::Operation ToWire(const jobs::Job& job, const commands::Command& command,
   }
   if (command.at_step.has_value()) out.set_at_step(*command.at_step);
   out.set_requested_by(command.requested_by);
+  out.set_requester(command.requester);
   if (command.create_time != absl::InfinitePast()) {
     Set(out.mutable_create_time(), command.create_time);
   }

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/access.h"
+#include "common/rpc/caller.h"
 #include "common/slots/gpu_slot.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
@@ -45,8 +47,8 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
  public:
   using PeerStream::Send;
   AgentStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
-              const Secrets* secrets)
-      : PeerStreamReactor(engine, sessions, id), secrets_(secrets) {}
+              const Secrets* secrets, Caller caller)
+      : PeerStreamReactor(engine, sessions, id), secrets_(secrets), caller_(std::move(caller)) {}
   void Send(const cluster::AgentOrder& order) override {
     v1::AgentDirective directive = ToWire(order);
     if (directive.has_start_worker()) {
@@ -135,11 +137,13 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
       return Invalid("expected a Hello with node, incarnation and at least one slot or GPU first");
     }
     RETURN_IF_ERROR(CheckOffer(hello));
+    RETURN_IF_ERROR(AgentMayBe(caller_, hello.node()));
     greeted_ = true;
     return cluster.AttachAgent(id(), FromWire(hello), now);
   }
 
   const Secrets* const secrets_;
+  const Caller caller_;
   bool greeted_ = false;
 };
 
@@ -147,8 +151,8 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
  public:
   using PeerStream::Send;
   WorkerStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
-               const Secrets* secrets)
-      : PeerStreamReactor(engine, sessions, id), secrets_(secrets) {}
+               const Secrets* secrets, Caller caller)
+      : PeerStreamReactor(engine, sessions, id), secrets_(secrets), caller_(std::move(caller)) {}
   void Send(const cluster::WorkerOrder& order) override {
     v1::WorkerDirective directive = ToWire(order);
     if (directive.has_welcome()) {
@@ -164,7 +168,8 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
       if (!message.has_hello()) return Invalid("expected a Hello first");
       greeted_ = true;
       worker_ = FromWire(message.hello().worker());
-      RETURN_IF_ERROR(secrets_->Check(worker_, message.hello().secret(), /*needed=*/false));
+      RETURN_IF_ERROR(secrets_->Check(worker_, message.hello().secret(),
+                                      /*needed=*/caller_.kind == Caller::Kind::kCertificate));
       return cluster.AttachWorker(id(), FromWire(message.hello()), now);
     }
     switch (message.kind_case()) {
@@ -194,6 +199,7 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
 
  private:
   const Secrets* const secrets_;
+  const Caller caller_;
   bool greeted_ = false;
   cluster::WorkerId worker_;
 };
@@ -201,8 +207,9 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
 }  // namespace
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Attach(
-    grpc::CallbackServerContext*) {
-  auto stream = std::make_shared<AgentStream>(engine_, sessions_, ids_->Next(), secrets_);
+    grpc::CallbackServerContext* context) {
+  auto stream =
+      std::make_shared<AgentStream>(engine_, sessions_, ids_->Next(), secrets_, CallerOf(*context));
   stream->Begin();
   return stream.get();
 }
@@ -213,8 +220,9 @@ grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackSer
 }
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* WorkerService::Attach(
-    grpc::CallbackServerContext*) {
-  auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next(), secrets_);
+    grpc::CallbackServerContext* context) {
+  auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next(), secrets_,
+                                               CallerOf(*context));
   stream->Begin();
   return stream.get();
 }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/rpc/caller.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/wire.h"
@@ -29,6 +30,15 @@ std::string SameBytes(const google::protobuf::Message& message) {
 }
 
 }  // namespace
+
+std::string RequesterOf(const grpc::CallbackServerContext* context) {
+  return ToString(CallerOf(*context));
+}
+
+std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by) {
+  const std::string requester = RequesterOf(context);
+  return requested_by.empty() ? requester : absl::StrCat(requested_by, " (", requester, ")");
+}
 
 std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request) {
   const std::unique_ptr<google::protobuf::Message> contents(request.New());

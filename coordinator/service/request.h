@@ -32,9 +32,16 @@ std::optional<uint64_t> AtStep(const Request& request) {
   return request.has_at_step() ? std::optional<uint64_t>(request.at_step()) : std::nullopt;
 }
 
+// Who makes the call, as its connection proves (common/rpc/caller.h).
+std::string RequesterOf(const grpc::CallbackServerContext* context);
+
+// Who makes the call and what he says of himself, for a record of one line: "me@host (uid 1000)".
+std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by);
+
 // The command that a request asks for. `contents` has neither number nor step.
 template <typename Request>
-cluster::CommandRequest CommandOf(const std::string& call, const Request& request,
+cluster::CommandRequest CommandOf(const grpc::CallbackServerContext* context,
+                                  const std::string& call, const Request& request,
                                   commands::Kind kind, const v1::Command& contents,
                                   std::optional<uint64_t> at_step = std::nullopt) {
   return {.job_id = request.job_id(),
@@ -43,7 +50,8 @@ cluster::CommandRequest CommandOf(const std::string& call, const Request& reques
           .command = {.kind = kind,
                       .contents = contents.SerializeAsString(),
                       .at_step = at_step,
-                      .requested_by = request.requested_by()}};
+                      .requested_by = request.requested_by(),
+                      .requester = RequesterOf(context)}};
 }
 
 // Stores the command and answers with its operation, or with the error of `check`, which may be

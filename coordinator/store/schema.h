@@ -326,6 +326,11 @@ ALTER TABLE job_progress ADD COLUMN stages_done INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job_progress ADD COLUMN stages_done_step INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN best INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // ---- 18: who asked, as the connection proved it.
+    R"sql(
+ALTER TABLE commands ADD COLUMN requester TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN submitter TEXT NOT NULL DEFAULT '';
+)sql",
 };
 
 // A file of a newer version is refused.

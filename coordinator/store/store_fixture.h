@@ -138,6 +138,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                        .contents = std::string("a\0b", 3),
                        .at_step = 0,
                        .requested_by = "me",
+                       .requester = "uid 1000",
                        .create_time = job.create_time});
   job.commands.Append({.kind = commands::Kind::kCancel, .target = 1});
   job.commands.Append({.kind = commands::Kind::kStop});

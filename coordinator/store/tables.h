@@ -34,6 +34,7 @@ struct JobsTable {
     column("startup_ns", Units{job.plan.startup, absl::Nanoseconds(1)});
     column("time_limit", Units{job.plan.time_limit, absl::Microseconds(1)});
     column("create_time", job.create_time);
+    column("submitter", job.submitter);
   }
 };
 
@@ -199,6 +200,7 @@ struct CommandsTable {
     column("at_step", command.at_step);
     column("target", command.target);
     column("requested_by", command.requested_by);
+    column("requester", command.requester);
     column("create_time", command.create_time);
     column.Optional(command.outcome, [](auto& part, auto& outcome) {
       part("outcome_code", outcome.code);
