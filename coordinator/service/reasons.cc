@@ -19,6 +19,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"FIELD_TOO_LONG", "Shorten the field."},
       {"FILE_EXPECTED", "Send a FilePiece first."},
       {"HELLO_INVALID", "Attach again with a Hello that fits."},
+      {"HELLO_MISSING", "Attach again and send a Hello at once."},
       {"JOBS_TOO_LARGE", "Delete jobs that have ended."},
       {"JOB_ALREADY_ENDED", "Look at the job's state; ResumeJob and RetryJob begin an attempt."},
       {"JOB_ALREADY_EXISTS", "Choose another id, or none."},
@@ -79,6 +80,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"TRAINABILITY_INVALID", "Correct the rules; GetTrainability shows the parameters."},
       {"TRANSFER_NOT_FOUND", "Nothing: no client waits for the file."},
       {"WORKER_TOO_OLD", "Update the programs of the node."},
+      {"WRONG_SECRET", "Only a process that its agent has started may attach as a rank."},
   };
   return steps;
 }
