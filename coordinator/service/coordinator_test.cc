@@ -192,7 +192,7 @@ TEST_F(CoordinatorTest, MoreProblemsThanAnErrorCanCarryAreCounted) {
     const absl::Status refused = FromGrpc(Submit(spec, "", &job));
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
     EXPECT_EQ(ErrorReason(refused), "JOB_SPEC_INVALID");
-    EXPECT_EQ(ErrorMetadata(refused)["field"], "model.weights");
+    EXPECT_EQ(ErrorMetadata(refused)["field"], "model.mlp.hidden[1]");
     *told = Problems(refused).problems_size();
     return *told == 0 ? "" : Problems(refused).problems(*told - 1).message();
   };

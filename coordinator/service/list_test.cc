@@ -77,9 +77,16 @@ TEST_F(CoordinatorTest, PagesAreStableWhileJobsComeAndGo) {
 TEST_F(CoordinatorTest, APageOfLargeJobsHoldsFewer) {
   v1::Job job;
   v1::JobSpec spec = Spec();
-  spec.mutable_data()->mutable_train()->mutable_safetensors()->set_path(
-      0, "/" + std::string(2 << 20, 'x'));
-  for (const char* id : {"a", "b", "c", "d", "e"}) ASSERT_TRUE(Submit(spec, id, &job).ok());
+  // About 1 MB: the fifth one exceeds the limit of a page.
+  auto* plugin = spec.mutable_model()->mutable_plugin();
+  plugin->set_path("/p.so");
+  plugin->set_name("p");
+  for (int i = 0; i < 250; ++i) {
+    (*plugin->mutable_options())[std::to_string(i)] = std::string(4000, 'x');
+  }
+  for (const char* id : {"a", "b", "c", "d", "e", "f", "g"}) {
+    ASSERT_TRUE(Submit(spec, id, &job).ok());
+  }
   v1::ListJobsRequest request;
   std::vector<int> pages;
   do {
@@ -89,7 +96,7 @@ TEST_F(CoordinatorTest, APageOfLargeJobsHoldsFewer) {
     pages.push_back(page.jobs_size());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
-  EXPECT_EQ(pages, (std::vector<int>{2, 2, 1}));
+  EXPECT_EQ(pages, (std::vector<int>{5, 2}));
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(MusterAgent, WrongArgumentsAreAUsageError) {
   for (const char* slots : {"4097", "4294967295"}) {
     Program many({"--coordinator", "127.0.0.1:1", "--slots", slots});
     EXPECT_EQ(many.End().code, 2);
-    EXPECT_THAT(many.Output(), HasSubstr("[1 - 4096]"));
+    EXPECT_THAT(many.Output(), HasSubstr("1 to 4096"));
   }
   Program folder({"--coordinator", "127.0.0.1:1", "--slots", "1", "--plugins", "/nowhere"});
   EXPECT_EQ(folder.End().code, 2);
