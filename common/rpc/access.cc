@@ -122,7 +122,7 @@ absl::Status AgentMayBe(const Caller& caller, const std::string& node) {
     return absl::OkStatus();
   }
   return Denied(
-      "NODE_NOT_ALLOWED",
+      kNodeNotAllowed,
       absl::StrCat("this certificate may not be the agent of node '", absl::CHexEscape(node),
                    "'; that needs one for agent/", absl::CHexEscape(node),
                    ", or start the agent with --node and the name in its certificate"),

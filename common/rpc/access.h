@@ -26,6 +26,9 @@ const std::map<std::string, std::vector<certs::Role>>& AccessTable();
 absl::Status Authorize(const Caller& caller, const std::string& method,
                        const certs::DenyList& denied);
 
+// The reason by which an agent knows that it will never be let in under its name.
+inline constexpr char kNodeNotAllowed[] = "NODE_NOT_ALLOWED";
+
 // OK: the caller may be the agent of this node. A certificate may be that of "agent/NODE" only;
 // callers without one may be every agent.
 // PERMISSION_DENIED NODE_NOT_ALLOWED: it is for another node, or not for an agent.

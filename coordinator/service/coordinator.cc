@@ -28,6 +28,8 @@ namespace {
 
 // The time that streams have to end before they are cancelled.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+// How often the coordinator looks whether the callers of open streams may still use them.
+constexpr absl::Duration kPermitInterval = absl::Seconds(1);
 
 // Gives the time of day at the start, and from then on advances steadily even if somebody sets the
 // system's clock: leases must not end because of that.
@@ -51,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   engine.clock = SteadyClock();
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->CarryOut(effect); };
   engine.on_failure = options.on_failure;
-  engine.on_wake = [raw = self.get()](absl::Time now) { raw->sessions_.EndSilent(now); };
+  engine.on_wake = [raw = self.get()](absl::Time now) { raw->LookAfterStreams(now); };
   engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
     raw->well_ = !trouble.has_value();
     raw->SayHealth();
@@ -60,15 +62,18 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
   self->engine_->Post([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); },
                       nullptr);
-  self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_,
-                                                    &self->steps_, options.timing);
+  self->job_service_ =
+      std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_,
+                                   options.timing, options.server.authorize);
   self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
   self->operation_service_ = std::make_unique<OperationService>(
       self->engine_.get(), &self->jobs_, &self->sessions_, &self->transfers_);
-  self->agent_service_ = std::make_unique<AgentService>(
-      self->engine_.get(), &self->sessions_, &self->ids_, &self->transfers_, &self->secrets_);
-  self->worker_service_ = std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_,
-                                                          &self->ids_, &self->secrets_);
+  self->agent_service_ =
+      std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_,
+                                     &self->transfers_, &self->secrets_, options.server.authorize);
+  self->worker_service_ =
+      std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_,
+                                      &self->secrets_, options.server.authorize);
   self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get(), store);
   ServerOptions server = options.server;
   server.keepalive = KeepAlive::Within(options.timing.lease);
@@ -84,6 +89,14 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
     raw->SayHealth();
   });
   return self;
+}
+
+void Coordinator::LookAfterStreams(absl::Time now) {
+  sessions_.EndSilent(now);
+  if (now < permits_seen_ + kPermitInterval) return;
+  permits_seen_ = now;
+  sessions_.EndRefused();
+  for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndRefused();
 }
 
 void Coordinator::SayHealth() {

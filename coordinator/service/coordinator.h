@@ -74,6 +74,8 @@ class Coordinator {
   // To the streams that follow the job.
   void TellChange(const std::string& job);
   void TellDeletion(const std::string& job);
+  // Ends the streams that must not stay open.
+  void LookAfterStreams(absl::Time now);
   void CheckDrained();
   void SayDrained();
   void SayHealth();
@@ -85,6 +87,8 @@ class Coordinator {
   Followers logs_;
   Followers steps_;
   std::string draining_;
+  // When the callers of all streams were last seen to be allowed to use them.
+  absl::Time permits_seen_ = absl::InfinitePast();
   // Whether the store can be written.
   bool well_ = true;
   // Whether server_ is set and listens.

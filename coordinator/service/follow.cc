@@ -1,5 +1,6 @@
 #include "coordinator/service/follow.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -67,6 +68,14 @@ void Followers::JobDeleted(const std::string& job) {
   // Each follower removes itself from the set when it ends.
   const std::vector<Follower*> now(found->second.begin(), found->second.end());
   for (Follower* follower : now) follower->JobDeleted();
+}
+
+void Followers::EndRefused() {
+  std::vector<std::pair<Follower*, absl::Status>> refused;
+  for (const auto& [follower, host] : hosts_) {
+    if (absl::Status why = follower->MayGoOn(); !why.ok()) refused.emplace_back(follower, why);
+  }
+  for (const auto& [follower, why] : refused) follower->End(why);
 }
 
 void Followers::EndAll(const absl::Status& why) {

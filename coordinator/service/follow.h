@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/engine.h"
+#include "coordinator/service/permit.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -24,6 +25,8 @@ class Follower {
   virtual ~Follower() = default;
   virtual void Poke() = 0;
   virtual void End(const absl::Status& why) = 0;
+  // OK, or why its caller may not follow any more.
+  virtual absl::Status MayGoOn() const { return absl::OkStatus(); }
   // The job was deleted. The stream ends with OK if everything was sent.
   virtual void JobDeleted() = 0;
 };
@@ -42,6 +45,8 @@ class Followers {
   void JobDeleted(const std::string& job);
   // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
+  // Ends the streams whose callers may not follow any more.
+  void EndRefused();
   const absl::Status& ended() const { return ended_; }
 
  private:
@@ -52,15 +57,24 @@ class Followers {
   absl::Status ended_;
 };
 
+// Who follows: grpc::ServerContextBase::peer(), and whether he still may.
+struct Follows {
+  std::string peer;
+  Permit permit = [] { return absl::OkStatus(); };
+};
+
 // A stream of T about one job. Subclasses say what comes next.
 template <typename T>
 class FollowStream : public grpc::ServerWriteReactor<T>,
                      public Follower,
                      public std::enable_shared_from_this<FollowStream<T>> {
  public:
-  // `peer`: grpc::ServerContextBase::peer().
-  FollowStream(Engine* engine, Followers* followers, std::string job, const std::string& peer)
-      : engine_(engine), followers_(followers), job_(std::move(job)), host_(HostOf(peer)) {}
+  FollowStream(Engine* engine, Followers* followers, std::string job, Follows by)
+      : engine_(engine),
+        followers_(followers),
+        job_(std::move(job)),
+        host_(HostOf(by.peer)),
+        permit_(std::move(by.permit)) {}
 
   // Called once, right after construction.
   void Begin() {
@@ -93,6 +107,8 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     end_status_ = why;
     if (!writing_) this->Finish(ToWire(why, job_));
   }
+
+  absl::Status MayGoOn() const override { return permit_(); }
 
   void JobDeleted() override {
     if (ended_) return;
@@ -165,6 +181,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   Followers* const followers_;
   const std::string job_;
   const std::string host_;
+  const Permit permit_;
   // Keeps this alive until gRPC is done with it.
   std::shared_ptr<FollowStream> self_;
 

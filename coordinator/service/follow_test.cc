@@ -79,7 +79,7 @@ TEST(FollowStream, ACallThatIsCancelledDuringACommitFollowsNothing) {
   // Their beginning waits for the commit, their end does not.
   std::vector<std::shared_ptr<EmptyStream>> streams;
   for (size_t i = 0; i < kLimits.followers_of_job; ++i) {
-    streams.push_back(std::make_shared<EmptyStream>(engine.get(), &followers, "a", "unix:"));
+    streams.push_back(std::make_shared<EmptyStream>(engine.get(), &followers, "a", Follows{}));
     streams.back()->Begin();
     streams.back()->OnCancel();
   }
@@ -92,6 +92,36 @@ TEST(FollowStream, ACallThatIsCancelledDuringACommitFollowsNothing) {
   Read(engine.get(), [&] { added = followers.Add("a", "unix:", &other); });
   EXPECT_TRUE(added.ok()) << added;
   for (const auto& stream : streams) stream->OnDone();
+}
+
+class Allowed : public SilentFollower {
+ public:
+  Allowed(Followers* all, std::string job) : all_(all), job_(std::move(job)) {}
+  absl::Status MayGoOn() const override { return may_go_on; }
+  void End(const absl::Status& why) override {
+    all_->Remove(job_, this);
+    ended = why;
+  }
+
+  absl::Status may_go_on;
+  absl::Status ended;
+
+ private:
+  Followers* const all_;
+  const std::string job_;
+};
+
+TEST(Followers, WhoIsNotAllowedAnyMoreIsEnded) {
+  Followers followers;
+  Allowed revoked(&followers, "a"), same_job(&followers, "a"), other_job(&followers, "b");
+  ASSERT_TRUE(followers.Add("a", "ipv4:10.0.0.1", &revoked).ok());
+  ASSERT_TRUE(followers.Add("a", "ipv4:10.0.0.1", &same_job).ok());
+  ASSERT_TRUE(followers.Add("b", "ipv4:10.0.0.1", &other_job).ok());
+  revoked.may_go_on = absl::PermissionDeniedError("revoked");
+  followers.EndRefused();
+  EXPECT_EQ(revoked.ended, absl::PermissionDeniedError("revoked"));
+  EXPECT_TRUE(same_job.ended.ok());
+  EXPECT_TRUE(other_job.ended.ok());
 }
 
 TEST(Followers, OneHostLeavesRoomForOthers) {

@@ -13,6 +13,7 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/metrics_stream.h"
+#include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/row_stream.h"
 #include "coordinator/service/submission.h"
@@ -46,9 +47,8 @@ v1::DeleteJobResponse Remains(const jobs::Job& job) {
 
 class WatchStream : public FollowStream<v1::Job> {
  public:
-  WatchStream(Engine* engine, Followers* followers, const v1::WatchJobRequest& request,
-              const std::string& peer)
-      : FollowStream(engine, followers, request.job_id(), peer),
+  WatchStream(Engine* engine, Followers* followers, const v1::WatchJobRequest& request, Follows by)
+      : FollowStream(engine, followers, request.job_id(), std::move(by)),
         sent_(request.after_version()),
         attempt_(request.attempt()) {}
 
@@ -100,9 +100,8 @@ class WatchStream : public FollowStream<v1::Job> {
 
 class LogStream : public RowStream<v1::LogLine> {
  public:
-  LogStream(Engine* engine, Followers* followers, const v1::StreamLogsRequest& request,
-            const std::string& peer)
-      : RowStream(engine, followers, request.job_id(), peer, request.follow()),
+  LogStream(Engine* engine, Followers* followers, const v1::StreamLogsRequest& request, Follows by)
+      : RowStream(engine, followers, request.job_id(), std::move(by), request.follow()),
         after_(request.after_sequence()) {
     if (request.has_rank()) rank_ = request.rank();
   }
@@ -154,8 +153,9 @@ void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& stat
 
 template <typename Stream, typename Request>
 Stream* Open(Engine* engine, Followers* followers, const Request& request,
-             const grpc::CallbackServerContext& context) {
-  auto stream = std::make_shared<Stream>(engine, followers, request, context.peer());
+             const grpc::CallbackServerContext& context, Permit permit) {
+  auto stream = std::make_shared<Stream>(
+      engine, followers, request, Follows{.peer = context.peer(), .permit = std::move(permit)});
   stream->Begin();
   return stream.get();
 }
@@ -346,17 +346,23 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
 
 grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext* context,
                                                         const v1::WatchJobRequest* request) {
-  return Open<WatchStream>(engine_, jobs_, *request, *context);
+  return Open<WatchStream>(
+      engine_, jobs_, *request, *context,
+      PermitOf(CallerOf(*context), "/muster.v1.JobService/WatchJob", authorize_));
 }
 
 grpc::ServerWriteReactor<v1::LogLine>* JobService::StreamLogs(
     grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
-  return Open<LogStream>(engine_, logs_, *request, *context);
+  return Open<LogStream>(
+      engine_, logs_, *request, *context,
+      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamLogs", authorize_));
 }
 
 grpc::ServerWriteReactor<v1::StepMetrics>* JobService::StreamMetrics(
     grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
-  return Open<MetricsStream>(engine_, steps_, *request, *context);
+  return Open<MetricsStream>(
+      engine_, steps_, *request, *context,
+      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamMetrics", authorize_));
 }
 
 }  // namespace muster::service

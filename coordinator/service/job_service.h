@@ -2,6 +2,9 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_
 
+#include <utility>
+
+#include "common/rpc/caller_processor.h"
 #include "coordinator/membership/timing.h"
 #include "coordinator/service/admission.h"
 #include "coordinator/service/engine.h"
@@ -13,10 +16,16 @@ namespace muster::service {
 // The engine and the followers outlive the server that this is registered with. Thread-safe.
 class JobService final : public Admitting<v1::JobService::CallbackService> {
  public:
-  // timing: the one with which the coordinator runs.
+  // timing: the one with which the coordinator runs. `authorize`: whether a caller may still use a
+  // stream.
   JobService(Engine* engine, Followers* jobs, Followers* logs, Followers* steps,
-             const membership::Timing& timing)
-      : engine_(engine), jobs_(jobs), logs_(logs), steps_(steps), timing_(timing) {
+             const membership::Timing& timing, Authorizer authorize)
+      : engine_(engine),
+        jobs_(jobs),
+        logs_(logs),
+        steps_(steps),
+        timing_(timing),
+        authorize_(std::move(authorize)) {
     Admits("SubmitJob", &JobService::SubmitJob);
     Admits("ValidateJob", &JobService::ValidateJob);
     Admits("GetJob", &JobService::GetJob);
@@ -69,6 +78,7 @@ class JobService final : public Admitting<v1::JobService::CallbackService> {
   Followers* const logs_;
   Followers* const steps_;
   const membership::Timing timing_;
+  const Authorizer authorize_;
 };
 
 }  // namespace muster::service

@@ -34,8 +34,8 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
 class MetricsStream : public RowStream<v1::StepMetrics> {
  public:
   MetricsStream(Engine* engine, Followers* followers, const v1::StreamMetricsRequest& request,
-                const std::string& peer)
-      : RowStream(engine, followers, request.job_id(), peer, request.follow()),
+                Follows by)
+      : RowStream(engine, followers, request.job_id(), std::move(by), request.follow()),
         position_(StartOf(request)) {}
 
  protected:

@@ -14,6 +14,7 @@
 #include "common/status/status.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/peer_limits.h"
+#include "coordinator/service/permit.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -47,8 +48,11 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
  public:
   using PeerStream::Send;
   AgentStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
-              const Secrets* secrets, Caller caller)
-      : PeerStreamReactor(engine, sessions, id), secrets_(secrets), caller_(std::move(caller)) {}
+              const Secrets* secrets, Caller caller, const Authorizer& authorize)
+      : PeerStreamReactor(engine, sessions, id,
+                          PermitOf(caller, "/muster.v1.AgentService/Attach", authorize)),
+        secrets_(secrets),
+        caller_(std::move(caller)) {}
   void Send(const cluster::AgentOrder& order) override {
     v1::AgentDirective directive = ToWire(order);
     if (directive.has_start_worker()) {
@@ -151,8 +155,11 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
  public:
   using PeerStream::Send;
   WorkerStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
-               const Secrets* secrets, Caller caller)
-      : PeerStreamReactor(engine, sessions, id), secrets_(secrets), caller_(std::move(caller)) {}
+               const Secrets* secrets, Caller caller, const Authorizer& authorize)
+      : PeerStreamReactor(engine, sessions, id,
+                          PermitOf(caller, "/muster.v1.WorkerService/Attach", authorize)),
+        secrets_(secrets),
+        caller_(std::move(caller)) {}
   void Send(const cluster::WorkerOrder& order) override {
     v1::WorkerDirective directive = ToWire(order);
     if (directive.has_welcome()) {
@@ -208,8 +215,8 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Attach(
     grpc::CallbackServerContext* context) {
-  auto stream =
-      std::make_shared<AgentStream>(engine_, sessions_, ids_->Next(), secrets_, CallerOf(*context));
+  auto stream = std::make_shared<AgentStream>(engine_, sessions_, ids_->Next(), secrets_,
+                                              CallerOf(*context), authorize_);
   stream->Begin();
   return stream.get();
 }
@@ -222,7 +229,7 @@ grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackSer
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* WorkerService::Attach(
     grpc::CallbackServerContext* context) {
   auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next(), secrets_,
-                                               CallerOf(*context));
+                                               CallerOf(*context), authorize_);
   stream->Begin();
   return stream.get();
 }

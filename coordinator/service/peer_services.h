@@ -3,7 +3,9 @@
 #define MUSTER_COORDINATOR_SERVICE_PEER_SERVICES_H_
 
 #include <atomic>
+#include <utility>
 
+#include "common/rpc/caller_processor.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/secrets.h"
 #include "coordinator/service/session.h"
@@ -22,12 +24,18 @@ class PeerStreamIds {
   std::atomic<cluster::PeerStreamId> last_ = 0;
 };
 
-// All that these are given outlives the server that they are registered with. Thread-safe.
+// All that these are given outlives the server that they are registered with. `authorize`: whether a
+// caller may still use a stream. Thread-safe.
 class AgentService final : public v1::AgentService::CallbackService {
  public:
   AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, Transfers* transfers,
-               const Secrets* secrets)
-      : engine_(engine), sessions_(sessions), ids_(ids), transfers_(transfers), secrets_(secrets) {}
+               const Secrets* secrets, Authorizer authorize)
+      : engine_(engine),
+        sessions_(sessions),
+        ids_(ids),
+        transfers_(transfers),
+        secrets_(secrets),
+        authorize_(std::move(authorize)) {}
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
       grpc::CallbackServerContext* context) override;
   grpc::ServerReadReactor<v1::FilePiece>* SendFile(grpc::CallbackServerContext* context,
@@ -39,12 +47,18 @@ class AgentService final : public v1::AgentService::CallbackService {
   PeerStreamIds* const ids_;
   Transfers* const transfers_;
   const Secrets* const secrets_;
+  const Authorizer authorize_;
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {
  public:
-  WorkerService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, const Secrets* secrets)
-      : engine_(engine), sessions_(sessions), ids_(ids), secrets_(secrets) {}
+  WorkerService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, const Secrets* secrets,
+                Authorizer authorize)
+      : engine_(engine),
+        sessions_(sessions),
+        ids_(ids),
+        secrets_(secrets),
+        authorize_(std::move(authorize)) {}
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* Attach(
       grpc::CallbackServerContext* context) override;
 
@@ -53,6 +67,7 @@ class WorkerService final : public v1::WorkerService::CallbackService {
   PeerStreams* const sessions_;
   PeerStreamIds* const ids_;
   const Secrets* const secrets_;
+  const Authorizer authorize_;
 };
 
 }  // namespace muster::service

@@ -19,9 +19,8 @@ inline constexpr size_t kReadAhead = 256;
 template <typename T>
 class RowStream : public FollowStream<T> {
  public:
-  RowStream(Engine* engine, Followers* followers, const std::string& job, const std::string& peer,
-            bool follow)
-      : FollowStream<T>(engine, followers, job, peer), follow_(follow) {}
+  RowStream(Engine* engine, Followers* followers, const std::string& job, Follows by, bool follow)
+      : FollowStream<T>(engine, followers, job, std::move(by)), follow_(follow) {}
 
  protected:
   // The rows after the last page; empty if there are none yet.

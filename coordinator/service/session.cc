@@ -63,4 +63,12 @@ void PeerStreams::EndSilent(absl::Time now) {
   }
 }
 
+void PeerStreams::EndRefused() {
+  std::vector<std::pair<PeerStream*, absl::Status>> refused;
+  for (const auto& [id, stream] : sessions_) {
+    if (absl::Status why = stream->MayGoOn(); !why.ok()) refused.emplace_back(stream, why);
+  }
+  for (const auto& [stream, why] : refused) stream->End(why);
+}
+
 }  // namespace muster::service

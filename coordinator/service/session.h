@@ -21,6 +21,7 @@
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/peer_limits.h"
+#include "coordinator/service/permit.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -34,6 +35,8 @@ class PeerStream {
   virtual void End(const absl::Status& why) = 0;
   // True if a message of the peer has come.
   virtual bool Heard() const = 0;
+  // OK, or why its caller may not use it any more.
+  virtual absl::Status MayGoOn() const = 0;
 };
 
 // The open streams by their numbers. Only on the engine's thread.
@@ -53,6 +56,8 @@ class PeerStreams {
   void EndUnanswered(const absl::Status& why);
   // Ends the streams over which nothing has come for kLimits.first_message_seconds.
   void EndSilent(absl::Time now);
+  // Ends the streams whose callers may not use them any more.
+  void EndRefused();
   const absl::Status& ended() const { return ended_; }
 
  private:
@@ -69,8 +74,8 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
                           public PeerStream,
                           public std::enable_shared_from_this<PeerStreamReactor<In, Out>> {
  public:
-  PeerStreamReactor(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id)
-      : engine_(engine), sessions_(sessions), id_(id) {}
+  PeerStreamReactor(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id, Permit permit)
+      : engine_(engine), sessions_(sessions), id_(id), permit_(std::move(permit)) {}
 
   // Called once, right after construction.
   void Begin() {
@@ -97,6 +102,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   }
 
   bool Heard() const override { return heard_; }
+  absl::Status MayGoOn() const override { return permit_(); }
 
   // ---- Called by gRPC, on its threads.
   void OnReadDone(bool ok) override {
@@ -218,6 +224,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   Engine* const engine_;
   PeerStreams* const sessions_;
   const cluster::PeerStreamId id_;
+  const Permit permit_;
   // Keeps this alive until gRPC is done with it.
   std::shared_ptr<PeerStreamReactor> self_;
 

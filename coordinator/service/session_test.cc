@@ -18,8 +18,10 @@ class Stream : public PeerStream {
     ended = why;
   }
   bool Heard() const override { return heard; }
+  absl::Status MayGoOn() const override { return may_go_on; }
 
   bool heard = false;
+  absl::Status may_go_on;
   std::optional<absl::Status> ended;
 
  private:
@@ -47,6 +49,20 @@ TEST(PeerStreams, AStreamOverWhichNothingComesIsEndedByName) {
   EXPECT_TRUE(later.ended.has_value());
   EXPECT_FALSE(speaks.ended.has_value());
   EXPECT_EQ(streams.Find(2), &speaks);
+}
+
+TEST(PeerStreams, AStreamWhoseCallerIsNotAllowedAnyMoreIsEnded) {
+  PeerStreams streams;
+  Stream revoked(&streams, 1), other(&streams, 2);
+  ASSERT_TRUE(streams.Add(1, &revoked, absl::UnixEpoch()).ok());
+  ASSERT_TRUE(streams.Add(2, &other, absl::UnixEpoch()).ok());
+  streams.EndRefused();
+  EXPECT_FALSE(revoked.ended.has_value());
+  revoked.may_go_on = absl::PermissionDeniedError("revoked");
+  streams.EndRefused();
+  EXPECT_EQ(revoked.ended, absl::PermissionDeniedError("revoked"));
+  EXPECT_EQ(streams.Find(1), nullptr);
+  EXPECT_FALSE(other.ended.has_value());
 }
 
 }  // namespace

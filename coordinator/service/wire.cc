@@ -164,8 +164,13 @@ void Set(google::protobuf::Timestamp* out, absl::Time value) { *out = ToProto(va
 grpc::Status ToWire(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   std::string reason = RefusalReason(status);
-  if (reason.empty()) reason = CodeName(status.code());
   About about = AboutOf(status);
+  if (reason.empty() && !ErrorReason(status).empty()) {
+    // An error of common/rpc.
+    reason = ErrorReason(status);
+    about = ErrorMetadata(status);
+  }
+  if (reason.empty()) reason = CodeName(status.code());
   about["next"] = NextStep(reason);
   absl::Status error = MakeError(status.code(), reason, std::string(status.message()), about);
   if (const v1::SpecProblems problems = Problems(status); problems.problems_size() > 0) {

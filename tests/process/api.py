@@ -36,9 +36,18 @@ from proto.muster.v1 import (  # noqa: E402
     job_pb2,
     job_service_pb2,
     job_service_pb2_grpc,
+    worker_service_pb2,
 )
 
 Job = job_pb2.Job
+
+
+def worker_hello(**worker):
+    """The first message of a rank."""
+    message = worker_service_pb2.WorkerMessage()
+    for field, value in worker.items():
+        setattr(message.hello.worker, field, value)
+    return message
 
 
 class Jobs:

@@ -94,6 +94,8 @@ class Muster:
         # Of all agents that a test starts itself: the plug-ins of tests lie among their runfiles.
         self.agent_arguments = ("--plugins", "/")
         self.marker = str(uuid.uuid4())
+        # Variables of all programs in addition.
+        self.more_environment = {}
         self._children = []
         self._log = open(folder / "programs.log", "ab")
         # Files that programs write to the system's temporary folder are found here.
@@ -116,7 +118,16 @@ class Muster:
         }
         if self.address:
             environment["MUSTER_ADDRESS"] = self.address
-        return environment
+        return environment | self.more_environment
+
+    @contextlib.contextmanager
+    def variables(self, values):
+        """Programs that are started within have these instead of `more_environment`."""
+        before, self.more_environment = self.more_environment, values
+        try:
+            yield
+        finally:
+            self.more_environment = before
 
     # ---- Programs ----
 
@@ -133,12 +144,12 @@ class Muster:
         self._children.append(child)
         return child
 
-    def musterd(self, local_slots=None, listen=None, more=(), prefix=()):
+    def musterd(self, local_slots=None, listen=None, more=(), prefix=(), security=("--insecure",)):
         """Starts musterd with this test's state folder; a second call uses the same port again.
-        `more`: arguments."""
+        `more`: arguments. `security`: what it may need to listen on a port."""
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
-        arguments = ["--listen", listen or self.address or "127.0.0.1:0", "--insecure"]
+        arguments = ["--listen", listen or self.address or "127.0.0.1:0", *security]
         arguments += ["--state", self.state]
         arguments += ["--lease", self.lease, "--port-file", port_file]
         if local_slots is not None:

@@ -18,6 +18,7 @@
 #include "common/lease/lease.h"
 #include "common/lease/lease_file.h"
 #include "common/process/process.h"
+#include "common/rpc/access.h"
 #include "common/rpc/error.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
@@ -60,8 +61,10 @@ constexpr absl::Duration kLook = absl::Seconds(1);
 
 // True if the coordinator would give the same answer to another attempt.
 bool IsFinal(const absl::Status& status) {
+  // A certificate that is revoked may be renewed; one for another node never becomes right.
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
-         absl::IsAlreadyExists(status) || absl::IsUnimplemented(status);
+         absl::IsAlreadyExists(status) || absl::IsUnimplemented(status) ||
+         ErrorReason(status) == kNodeNotAllowed;
 }
 
 Ending ToEnding(const process::Exit& exit) {
