@@ -24,8 +24,8 @@ class PeerStreamIds {
   std::atomic<cluster::PeerStreamId> last_ = 0;
 };
 
-// All that these are given outlives the server that they are registered with. `authorize`: whether a
-// caller may still use a stream. Thread-safe.
+// All that these are given outlives the server that they are registered with. `authorize`: whether
+// a caller may still use a stream. Thread-safe.
 class AgentService final : public v1::AgentService::CallbackService {
  public:
   AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, Transfers* transfers,

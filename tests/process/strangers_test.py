@@ -2,12 +2,14 @@
 
 import os
 import pathlib
+import signal
 import socket
+import stat
 import subprocess
 
 import pytest
 
-from tests.process import harness
+from tests.process import harness, jobs
 
 NOBODY = 65534
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -44,6 +46,26 @@ def test_a_coordinator_listens_on_no_port_unless_it_is_told_to(muster):
     assert listening_ports(daemon.pid) == [] and listening_ports(agent.pid) == []
     muster.stop(*muster._children)
     assert not pathlib.Path(socket_of(muster)).exists()
+    muster.assert_no_process()
+
+
+def test_a_private_coordinator_listens_on_no_port(muster):
+    """`muster run`: whoever had an account of the machine could submit jobs to it."""
+    job_file = jobs.write_job(muster.folder, stages=[{"fit": {"steps": 1000000}}])
+    run = muster.spawn("muster", "run", job_file)
+    harness.eventually(
+        lambda: list(muster.folder.glob("checkpoints/*/step-*[0-9]")), "a checkpoint is there"
+    )
+    (daemon,) = muster.processes("musterd")
+    (agent,) = muster.processes("muster-agent")
+    assert listening_ports(daemon.pid) == [] and listening_ports(agent.pid) == []
+    # Ranks find each other at ports, where the secret of their generation is needed.
+    assert any(listening_ports(worker.pid) for worker in muster.processes("muster-worker"))
+    path = pathlib.Path(agent.option("--coordinator").removeprefix("unix:"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    os.killpg(run.pid, signal.SIGINT)
+    muster.wait(run, expect=130)
+    assert not path.exists()
     muster.assert_no_process()
 
 
