@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/certs/tls_files.h"
+#include "common/process/fd.h"
 #include "common/rpc/accept_loop.h"
 #include "common/rpc/address.h"
 #include "common/rpc/caller.h"

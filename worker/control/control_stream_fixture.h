@@ -47,7 +47,7 @@ class ScriptedCoordinator : public v1::WorkerService::Service {
     return ToGrpc(scripts_[index](stream));
   }
 
-  const std::string& address() const { return server_->address(); }
+  std::string address() const { return server_->address(); }
 
  private:
   const std::vector<Script> scripts_;

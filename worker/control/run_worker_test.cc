@@ -40,7 +40,7 @@ class NotingCoordinator : public v1::WorkerService::Service {
   const std::vector<v1::ExportReady>& exports_ready() const { return exports_ready_; }
   // The newest heartbeat when a rank had finished; after the workers' end.
   const v1::WorkerHeartbeat& last_heartbeat(uint32_t rank) { return heartbeats_[rank]; }
-  const std::string& address() const { return server_->address(); }
+  std::string address() const { return server_->address(); }
 
   grpc::Status Attach(grpc::ServerContext*, ServerStream* stream) override {
     v1::WorkerMessage message;
