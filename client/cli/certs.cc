@@ -8,13 +8,13 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/terminal/printable.h"
 #include "client/cli/terminal/table.h"
 #include "common/certs/authority.h"
 #include "common/certs/certificate.h"
 #include "common/certs/new_file.h"
 #include "common/certs/pem_file.h"
 #include "common/certs/subject.h"
+#include "common/printable/printable.h"
 #include "common/status/status.h"
 
 namespace muster::cli {

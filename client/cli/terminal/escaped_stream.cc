@@ -1,6 +1,6 @@
 #include "client/cli/terminal/escaped_stream.h"
 
-#include "client/cli/terminal/printable.h"
+#include "common/printable/printable.h"
 
 namespace muster::cli {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/metrics_text.h"
-#include "client/cli/terminal/printable.h"
 #include "client/cli/terminal/table.h"
+#include "common/printable/printable.h"
 #include "common/utf8/utf8.h"
 
 namespace muster::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/cli/terminal/printable.h"
+#include "common/printable/printable.h"
 
 namespace muster::cli {
 namespace {

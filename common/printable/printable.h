@@ -1,12 +1,12 @@
-// Text that somebody else has made, for a terminal: it can contain control characters, which could
+// Text that somebody else has made, for a terminal or a log: it can contain control characters, which could
 // move the cursor, change colours, show text in another order, or type on behalf of the user.
-#ifndef MUSTER_CLIENT_CLI_TERMINAL_PRINTABLE_H_
-#define MUSTER_CLIENT_CLI_TERMINAL_PRINTABLE_H_
+#ifndef MUSTER_COMMON_PRINTABLE_PRINTABLE_H_
+#define MUSTER_COMMON_PRINTABLE_PRINTABLE_H_
 
 #include <cstddef>
 #include <string>
 
-namespace muster::cli {
+namespace muster {
 
 // Appends text[at...] to *out, with the code in the place of
 // - each control character but tabs and ends of lines ("\n", "\r\n"): "\x1b", "\u007f", "\u009b";
@@ -23,6 +23,6 @@ size_t AppendPrintable(const std::string& text, Follows follows, std::string* ou
 // tables and quoted texts. Pure.
 std::string PrintableLine(const std::string& text);
 
-}  // namespace muster::cli
+}  // namespace muster
 
-#endif  // MUSTER_CLIENT_CLI_TERMINAL_PRINTABLE_H_
+#endif  // MUSTER_COMMON_PRINTABLE_PRINTABLE_H_

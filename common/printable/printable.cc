@@ -1,4 +1,4 @@
-#include "client/cli/terminal/printable.h"
+#include "common/printable/printable.h"
 
 #include <cstdint>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/utf8/utf8.h"
 
-namespace muster::cli {
+namespace muster {
 namespace {
 
 uint32_t CodeOf(const std::string& text, size_t at, size_t length) {
@@ -73,4 +73,4 @@ std::string PrintableLine(const std::string& text) {
   return absl::StrReplaceAll(out, {{"\r", "\\x0d"}, {"\n", "\\n"}, {"\t", "\\t"}});
 }
 
-}  // namespace muster::cli
+}  // namespace muster

@@ -1,8 +1,8 @@
-#include "client/cli/terminal/printable.h"
+#include "common/printable/printable.h"
 
 #include <gtest/gtest.h>
 
-namespace muster::cli {
+namespace muster {
 namespace {
 
 std::string Printable(const std::string& text) {
@@ -52,4 +52,4 @@ TEST(Printable, OneLineHasNoEndsOfLines) {
 }
 
 }  // namespace
-}  // namespace muster::cli
+}  // namespace muster
