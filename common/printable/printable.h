@@ -1,5 +1,6 @@
-// Text that somebody else has made, for a terminal or a log: it can contain control characters, which could
-// move the cursor, change colours, show text in another order, or type on behalf of the user.
+// Text that somebody else has made, for a terminal or a log: it can contain control characters,
+// which could move the cursor, change colours, show text in another order, or type on behalf of the
+// user.
 #ifndef MUSTER_COMMON_PRINTABLE_PRINTABLE_H_
 #define MUSTER_COMMON_PRINTABLE_PRINTABLE_H_
 

@@ -63,14 +63,17 @@ class ListServices : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byte
 TEST(Reflection, AServerTellsItsServicesOnlyIfItIsAskedTo) {
   LinkReflection();
   v1::JobService::CallbackService service;
-  auto open = Server::Start({.reflection = true}, {&service});
+  ServerOptions options = ServerOptions::InsecureLoopback();
+  options.reflection = true;
+  auto open = Server::Start(options, {&service});
   ASSERT_TRUE(open.ok()) << open.status();
   const ListServices of_open((*open)->address());
   EXPECT_TRUE(of_open.status().ok()) << of_open.status().error_message();
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("muster.v1.JobService"));
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("grpc.health.v1.Health"));
 
-  auto closed = Server::Start({}, {&service});
+  options.reflection = false;
+  auto closed = Server::Start(options, {&service});
   ASSERT_TRUE(closed.ok()) << closed.status();
   EXPECT_EQ(ListServices((*closed)->address()).status().error_code(),
             grpc::StatusCode::UNIMPLEMENTED);

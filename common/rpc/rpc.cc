@@ -91,6 +91,9 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const Kee
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       const std::vector<grpc::Service*>& services) {
+  if (options.listen.empty()) {
+    return absl::InvalidArgumentError("a server without an address; expected at least one");
+  }
   std::unique_ptr<Server> self(new Server());
   std::vector<AcceptLoop::Listener> listeners;
   for (const std::string& text : options.listen) {

@@ -75,7 +75,7 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: an address of neither form, or of TCP without `insecure` and `tls`.
+  // INVALID_ARGUMENT: no address, one of neither form, or one of TCP without `insecure` and `tls`.
   // UNAVAILABLE: the socket or the port is in use. Others: those of Listen, AcceptLoop and
   // ServerTls.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,

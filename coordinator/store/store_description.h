@@ -95,8 +95,9 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line("total_steps", j.plan.total_steps)("max_restarts", j.plan.max_restarts);
   line("keep_checkpoints", j.plan.keep_checkpoints)("state", j.state);
   line("state_reason", j.state_reason)("version_ceiling", j.version_ceiling);
-  line("submitter", j.submitter)("create_time", j.create_time)("start_time", j.start_time)(
-      "end_time", j.end_time);
+  // Older files have none.
+  if (!j.submitter.empty()) line("submitter", j.submitter);
+  line("create_time", j.create_time)("start_time", j.start_time)("end_time", j.end_time);
   line("generation", j.generation)("live", j.live)("ending", j.ending);
   line("stop_requested", j.stop_requested)("restarts", j.restarts);
   const auto& rendezvous = j.rendezvous;
@@ -165,8 +166,8 @@ inline void DescribeLists(const jobs::Job& job, Lines* lines) {
     line.Row("commands", job.id, command.number);
     line("kind", command.kind)("applied_step", command.applied_step)("contents", command.contents);
     line("at_step", command.at_step)("target", command.target);
-    line("requested_by", command.requested_by)("requester", command.requester)("create_time",
-                                                                               command.create_time);
+    if (!command.requester.empty()) line("requester", command.requester);
+    line("requested_by", command.requested_by)("create_time", command.create_time);
     const bool ended = command.outcome.has_value();
     const auto outcome = command.outcome.value_or(commands::Outcome());
     line.As("outcome_code", If(ended, Text(outcome.code)));

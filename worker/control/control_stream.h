@@ -48,8 +48,8 @@ struct ControlStreamOptions {
   // Called with names of checkpoints in the job's own folder that no longer count and must be
   // removed.
   std::function<void(const std::vector<std::string>& names)> on_remove;
-  // FAILED_PRECONDITION or NOT_FOUND: the process was refused as stale; PERMISSION_DENIED: it is not
-  // known; INVALID_ARGUMENT: one of its messages was refused.
+  // FAILED_PRECONDITION or NOT_FOUND: the process was refused as stale; PERMISSION_DENIED: it is
+  // not known; INVALID_ARGUMENT: one of its messages was refused.
   std::function<void(const absl::Status&)> on_fatal;
   // UNAVAILABLE. Called on a thread that does nothing else; see LeaseKeeper.
   std::function<void(const absl::Status&)> on_lease_over;
