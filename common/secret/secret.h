@@ -27,6 +27,14 @@ std::string Mac(std::string_view key, const std::vector<std::string_view>& parts
 // Takes the same time wherever two texts of one length differ.
 bool Equal(std::string_view a, std::string_view b);
 
+// AES-256-GCM (NIST SP 800-38D): who does not know the key (kBytes bytes) can neither read the text
+// nor make one that Unseal takes for a text of this context. 28 bytes longer than the text. With
+// random nonces of 96 bits, a key is good for 2^32 texts.
+std::string Seal(std::string_view key, std::string_view context, std::string_view text);
+// UNAUTHENTICATED: it was not sealed with this key and context.
+absl::StatusOr<std::string> Unseal(std::string_view key, std::string_view context,
+                                   std::string_view sealed);
+
 std::string ToHex(std::string_view bytes);
 // INVALID_ARGUMENT: not an even number of hexadecimal digits.
 absl::StatusOr<std::string> FromHex(std::string_view text);

@@ -39,5 +39,39 @@ TEST(Hex, IsReadBack) {
   EXPECT_NE(Random(), Random());
 }
 
+TEST(Seal, OnlyTheSameKeyAndContextUnsealIt) {
+  const std::string key = Random(), other = Random();
+  for (const std::string text : {"", "a", "a longer text than one block of the cipher"}) {
+    const std::string sealed = Seal(key, "context", text);
+    EXPECT_EQ(sealed.size(), text.size() + 28);
+    EXPECT_EQ(Unseal(key, "context", sealed).value(), text);
+    EXPECT_NE(Seal(key, "context", text), sealed) << "each has a nonce of its own";
+    EXPECT_EQ(Unseal(other, "context", sealed).status().code(), absl::StatusCode::kUnauthenticated);
+    EXPECT_FALSE(Unseal(key, "other", sealed).ok());
+    for (size_t i = 0; i < sealed.size(); ++i) {
+      std::string changed = sealed;
+      changed[i] = static_cast<char>(changed[i] ^ 1);
+      EXPECT_FALSE(Unseal(key, "context", changed).ok()) << i;
+      EXPECT_FALSE(Unseal(key, "context", sealed.substr(0, i)).ok()) << i;
+    }
+  }
+}
+
+// Test case 16 of "The Galois/Counter Mode of Operation" (McGrew, Viega), with its own nonce.
+TEST(Seal, IsAes256Gcm) {
+  const auto bytes = [](const std::string& hex) { return FromHex(hex).value(); };
+  const std::string key = bytes("feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308");
+  const std::string text = bytes(
+      "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72"
+      "1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39");
+  const std::string context = bytes("feedfacedeadbeeffeedfacedeadbeefabaddad2");
+  const std::string sealed = bytes(
+      "cafebabefacedbaddecaf888"
+      "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa"
+      "8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662"
+      "76fc6ece0f4e1768cddf8853bb2d551b");
+  EXPECT_EQ(Unseal(key, context, sealed).value(), text);
+}
+
 }  // namespace
 }  // namespace muster::secret

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/secret/secret.h"
-#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
 #include "worker/comm/gloo/exceptions.h"
 #include "worker/comm/gloo/rendezvous_impl.h"
+#include "worker/comm/gloo/sealed_store.h"
 
 namespace muster::comm {
 namespace {
@@ -65,8 +64,7 @@ absl::StatusOr<std::unique_ptr<RendezvousStore>> MakeStore(const std::string& ho
     impl->port = store->getPort();
     impl->store = std::move(store);
     if (!secret.empty()) {
-      impl->store =
-          c10::make_intrusive<c10d::PrefixStore>(secret::ToHex(secret), std::move(impl->store));
+      impl->store = c10::make_intrusive<SealedStore>(secret, std::move(impl->store));
     }
   });
   if (!status.ok()) {

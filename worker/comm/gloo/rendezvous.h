@@ -6,8 +6,8 @@
 // it as long as other ranks may still create theirs. Keys are never removed: every communicator has
 // its own name (GlooOptions::name), and every generation its own store.
 //
-// A store asks nobody who he is. If the ranks share a secret, it is a part of every key: who does
-// not know it can neither read nor change what the ranks tell each other.
+// A store asks nobody who he is. If the ranks share a secret, who does not know it can neither read
+// nor forge what they tell each other (sealed_store.h).
 #ifndef MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
 #define MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
 
