@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -82,9 +83,11 @@ int main(int argc, char** argv) {
   // cannot.
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
 
-  if (const char* hex = getenv(muster::secret::kWorkerVariable); hex != nullptr) {
+  if (char* hex = getenv(muster::secret::kWorkerVariable); hex != nullptr) {
     options.secret = muster::secret::FromHex(hex).value_or("");
-    unsetenv(muster::secret::kWorkerVariable);  // no program that this one starts needs it
+    // Neither /proc shows it from here on, nor does a program get it that this one starts.
+    explicit_bzero(hex, strlen(hex));
+    unsetenv(muster::secret::kWorkerVariable);
   }
   options.tls = muster::TlsFilesOf([](const std::string& name) -> std::string {
     const char* value = getenv(name.c_str());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/rpc/error.h"
@@ -85,6 +86,10 @@ const std::map<std::string, std::vector<Role>>& AccessTable() {
       {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", looks},
   };
   return table;
+}
+
+bool IsRefusedByItsService(const std::string& method) {
+  return absl::StartsWith(method, "/muster.v1.");
 }
 
 absl::Status Authorize(const Caller& caller, const std::string& method,

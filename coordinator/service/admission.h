@@ -1,4 +1,5 @@
 // What happens to a request before its method sees it. Here, in one place for all calls of clients:
+// - A caller who may not make the call is refused (common/rpc/access.h), before anything is parsed.
 // - A request of more than Limits::request_bytes is refused before it is parsed: RESOURCE_EXHAUSTED
 //   REQUEST_TOO_LARGE. A message may take 25 times the memory of its bytes.
 // - One that is no message of its type: INVALID_ARGUMENT REQUEST_UNREADABLE.
@@ -22,6 +23,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/rpc/caller.h"
+#include "common/rpc/caller_processor.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -67,6 +71,10 @@ class RefusedStream final : public grpc::ServerWriteReactor<Response> {
 template <typename Base>
 class Admitting : public Base {
  protected:
+  // `authorize`: who may make which call.
+  explicit Admitting(Authorizer authorize) : authorize_(std::move(authorize)) {}
+  const Authorizer& authorize() const { return authorize_; }
+
   // A call with one answer.
   template <typename Service, typename Request, typename Response>
   void Admits(const char* name,
@@ -79,10 +87,13 @@ class Admitting : public Base {
     };
     auto* service = static_cast<Service*>(this);
     auto* handler = new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, Response>(
-        [service, method](grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
-                          Response* response) -> grpc::ServerUnaryReactor* {
+        [service, method, path = PathOf<Request>(name), this](
+            grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+            Response* response) -> grpc::ServerUnaryReactor* {
           auto* messages = static_cast<Messages*>(context->GetRpcAllocatorState());
-          if (const absl::Status refused = messages->Admit(); !refused.ok()) {
+          absl::Status refused = authorize_(CallerOf(*context), path);
+          if (refused.ok()) refused = messages->Admit();
+          if (!refused.ok()) {
             auto* reactor = context->DefaultReactor();
             reactor->Finish(ToWire(refused));
             return reactor;
@@ -104,12 +115,13 @@ class Admitting : public Base {
     this->MarkMethodCallback(
         IndexOf<Request>(name),
         new grpc::internal::CallbackServerStreamingHandler<grpc::ByteBuffer, Response>(
-            [service, method](grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes)
-                -> grpc::ServerWriteReactor<Response>* {
+            [service, method, path = PathOf<Request>(name), this](
+                grpc::CallbackServerContext* context,
+                const grpc::ByteBuffer* bytes) -> grpc::ServerWriteReactor<Response>* {
               Request request;
-              if (const absl::Status refused = Admit(*bytes, &request); !refused.ok()) {
-                return new RefusedStream<Response>(refused);
-              }
+              absl::Status refused = authorize_(CallerOf(*context), path);
+              if (refused.ok()) refused = Admit(*bytes, &request);
+              if (!refused.ok()) return new RefusedStream<Response>(refused);
               return (service->*method)(context, &request);
             }));
   }
@@ -120,6 +132,13 @@ class Admitting : public Base {
   static int IndexOf(const char* name) {
     return Request::descriptor()->file()->service(0)->FindMethodByName(name)->index();
   }
+  // "/muster.v1.JobService/GetJob".
+  template <typename Request>
+  static std::string PathOf(const char* name) {
+    return absl::StrCat("/", Request::descriptor()->file()->service(0)->full_name(), "/", name);
+  }
+
+  const Authorizer authorize_;
 };
 
 }  // namespace muster::service

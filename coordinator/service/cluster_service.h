@@ -3,7 +3,9 @@
 #define MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
 
 #include <atomic>
+#include <utility>
 
+#include "common/rpc/caller_processor.h"
 #include "coordinator/service/admission.h"
 #include "coordinator/service/backup.h"
 #include "coordinator/service/engine.h"
@@ -14,7 +16,9 @@ namespace muster::service {
 // The engine and the store outlive the server that this is registered with. Thread-safe.
 class ClusterService final : public Admitting<v1::ClusterService::CallbackService> {
  public:
-  ClusterService(Engine* engine, store::Store* store) : engine_(engine), store_(store) {
+  // `authorize`: who may make which call.
+  ClusterService(Engine* engine, store::Store* store, Authorizer authorize)
+      : Admitting(std::move(authorize)), engine_(engine), store_(store) {
     Admits("ListNodes", &ClusterService::ListNodes);
     Admits("DrainNode", &ClusterService::DrainNode);
     Admits("CordonNode", &ClusterService::CordonNode);

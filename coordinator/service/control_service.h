@@ -2,6 +2,9 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
 
+#include <utility>
+
+#include "common/rpc/caller_processor.h"
 #include "coordinator/service/admission.h"
 #include "coordinator/service/engine.h"
 #include "proto/muster/v1/control_service.grpc.pb.h"
@@ -11,7 +14,9 @@ namespace muster::service {
 // The engine outlives the server that this is registered with. Thread-safe.
 class ControlService final : public Admitting<v1::ControlService::CallbackService> {
  public:
-  explicit ControlService(Engine* engine) : engine_(engine) {
+  // `authorize`: who may make which call.
+  ControlService(Engine* engine, Authorizer authorize)
+      : Admitting(std::move(authorize)), engine_(engine) {
     Admits("SetTrainability", &ControlService::SetTrainability);
     Admits("Refresh", &ControlService::Refresh);
     Admits("GetTrainability", &ControlService::GetTrainability);

@@ -12,6 +12,9 @@
 #include "absl/synchronization/notification.h"
 #include "common/ids/ids.h"
 #include "common/overloaded/overloaded.h"
+#include "common/rpc/access.h"
+#include "common/rpc/caller.h"
+#include "common/rpc/caller_processor.h"
 #include "common/status/status.h"
 #include "common/steady/condition.h"
 #include "coordinator/service/cluster_service.h"
@@ -62,21 +65,23 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
   self->engine_->Post([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); },
                       nullptr);
-  self->job_service_ =
-      std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_,
-                                   options.timing, options.server.authorize);
-  self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
+  const Authorizer& authorize = options.server.authorize;
+  self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_,
+                                                    &self->steps_, options.timing, authorize);
+  self->control_service_ = std::make_unique<ControlService>(self->engine_.get(), authorize);
   self->operation_service_ = std::make_unique<OperationService>(
-      self->engine_.get(), &self->jobs_, &self->sessions_, &self->transfers_);
+      self->engine_.get(), &self->jobs_, &self->sessions_, &self->transfers_, authorize);
   self->agent_service_ =
       std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_,
-                                     &self->transfers_, &self->secrets_, options.server.authorize);
-  self->worker_service_ =
-      std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_,
-                                      &self->secrets_, options.server.authorize);
-  self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get(), store);
+                                     &self->transfers_, &self->secrets_, authorize);
+  self->worker_service_ = std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_,
+                                                          &self->ids_, &self->secrets_, authorize);
+  self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get(), store, authorize);
   ServerOptions server = options.server;
   server.keepalive = KeepAlive::Within(options.timing.lease);
+  server.authorize = [authorize](const Caller& caller, const std::string& method) {
+    return IsRefusedByItsService(method) ? absl::OkStatus() : authorize(caller, method);
+  };
   ASSIGN_OR_RETURN(
       self->server_,
       Server::Start(server, {self->job_service_.get(), self->control_service_.get(),

@@ -30,6 +30,7 @@
 namespace muster::service {
 
 struct CoordinatorOptions {
+  // Of `authorize` the services ask for each of their calls, so that their errors have all details.
   ServerOptions server;
   Secrets secrets;
   membership::Timing timing;

@@ -26,7 +26,7 @@ class Follower {
   virtual void Poke() = 0;
   virtual void End(const absl::Status& why) = 0;
   // OK, or why its caller may not follow any more.
-  virtual absl::Status MayGoOn() const { return absl::OkStatus(); }
+  virtual absl::Status MayGoOn() const = 0;
   // The job was deleted. The stream ends with OK if everything was sent.
   virtual void JobDeleted() = 0;
 };

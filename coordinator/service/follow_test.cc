@@ -35,6 +35,7 @@ class SilentFollower : public Follower {
   void Poke() override {}
   void End(const absl::Status&) override {}
   void JobDeleted() override {}
+  absl::Status MayGoOn() const override { return absl::OkStatus(); }
 };
 
 // Submits a job, and returns once the engine has applied this; its commit may still be under way.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/jobspec.h"
+#include "common/rpc/caller.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
@@ -193,7 +194,9 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
                                                   v1::ValidateJobResponse* response) {
   auto* reactor = context->DefaultReactor();
   v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
-  if (problems.problems().empty()) problems = jobfile::CheckOutputs(request->spec());
+  // The answer tells about files of this host, which only those may know who could write them.
+  const bool may_submit = authorize()(CallerOf(*context), "/muster.v1.JobService/SubmitJob").ok();
+  if (problems.problems().empty() && may_submit) problems = jobfile::CheckOutputs(request->spec());
   if (!problems.problems().empty()) {
     *response->mutable_problems() = problems.problems();
     reactor->Finish(grpc::Status::OK);
@@ -348,21 +351,21 @@ grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerCont
                                                         const v1::WatchJobRequest* request) {
   return Open<WatchStream>(
       engine_, jobs_, *request, *context,
-      PermitOf(CallerOf(*context), "/muster.v1.JobService/WatchJob", authorize_));
+      PermitOf(CallerOf(*context), "/muster.v1.JobService/WatchJob", authorize()));
 }
 
 grpc::ServerWriteReactor<v1::LogLine>* JobService::StreamLogs(
     grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
   return Open<LogStream>(
       engine_, logs_, *request, *context,
-      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamLogs", authorize_));
+      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamLogs", authorize()));
 }
 
 grpc::ServerWriteReactor<v1::StepMetrics>* JobService::StreamMetrics(
     grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
   return Open<MetricsStream>(
       engine_, steps_, *request, *context,
-      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamMetrics", authorize_));
+      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamMetrics", authorize()));
 }
 
 }  // namespace muster::service

@@ -16,16 +16,16 @@ namespace muster::service {
 // The engine and the followers outlive the server that this is registered with. Thread-safe.
 class JobService final : public Admitting<v1::JobService::CallbackService> {
  public:
-  // timing: the one with which the coordinator runs. `authorize`: whether a caller may still use a
-  // stream.
+  // timing: the one with which the coordinator runs. `authorize`: who may make which call, also
+  // while it goes on.
   JobService(Engine* engine, Followers* jobs, Followers* logs, Followers* steps,
              const membership::Timing& timing, Authorizer authorize)
-      : engine_(engine),
+      : Admitting(std::move(authorize)),
+        engine_(engine),
         jobs_(jobs),
         logs_(logs),
         steps_(steps),
-        timing_(timing),
-        authorize_(std::move(authorize)) {
+        timing_(timing) {
     Admits("SubmitJob", &JobService::SubmitJob);
     Admits("ValidateJob", &JobService::ValidateJob);
     Admits("GetJob", &JobService::GetJob);
@@ -78,7 +78,6 @@ class JobService final : public Admitting<v1::JobService::CallbackService> {
   Followers* const logs_;
   Followers* const steps_;
   const membership::Timing timing_;
-  const Authorizer authorize_;
 };
 
 }  // namespace muster::service

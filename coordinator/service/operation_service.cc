@@ -9,11 +9,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/rpc/caller.h"
 #include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/download.h"
+#include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
 
@@ -34,13 +36,13 @@ class OperationWait : public grpc::ServerUnaryReactor,
                       public Follower,
                       public std::enable_shared_from_this<OperationWait> {
  public:
-  // `peer`: grpc::ServerContextBase::peer().
-  OperationWait(Engine* engine, Followers* followers, OperationId id, const std::string& peer,
+  OperationWait(Engine* engine, Followers* followers, OperationId id, Follows by,
                 absl::Duration timeout, v1::Operation* response)
       : engine_(engine),
         followers_(followers),
         id_(std::move(id)),
-        host_(HostOf(peer)),
+        host_(HostOf(by.peer)),
+        permit_(std::move(by.permit)),
         timeout_(timeout),
         response_(response) {}
 
@@ -70,6 +72,7 @@ class OperationWait : public grpc::ServerUnaryReactor,
     });
   }
 
+  absl::Status MayGoOn() const override { return permit_(); }
   void Poke() override {
     const commands::Command* command = Find();
     if (command == nullptr || command->outcome.has_value()) Answer();
@@ -106,6 +109,7 @@ class OperationWait : public grpc::ServerUnaryReactor,
   Followers* const followers_;
   const OperationId id_;
   const std::string host_;
+  const Permit permit_;
   const absl::Duration timeout_;
   v1::Operation* const response_;
   // Keeps this alive until gRPC is done with it.
@@ -193,8 +197,11 @@ grpc::ServerUnaryReactor* OperationService::Wait(grpc::CallbackServerContext* co
                                                  v1::Operation* response) {
   const auto id = ParseOperationName(request->name());
   if (!id.ok()) return Fail(context->DefaultReactor(), id.status());
-  const auto waiting = std::make_shared<OperationWait>(engine_, jobs_, *id, context->peer(),
-                                                       TimeoutOf(*request), response);
+  const Follows by{
+      .peer = context->peer(),
+      .permit = PermitOf(CallerOf(*context), "/muster.v1.OperationService/Wait", authorize())};
+  const auto waiting =
+      std::make_shared<OperationWait>(engine_, jobs_, *id, by, TimeoutOf(*request), response);
   waiting->Begin();
   return waiting.get();
 }

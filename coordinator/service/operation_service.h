@@ -2,6 +2,9 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_OPERATION_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_OPERATION_SERVICE_H_
 
+#include <utility>
+
+#include "common/rpc/caller_processor.h"
 #include "coordinator/service/admission.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
@@ -14,8 +17,14 @@ namespace muster::service {
 // All of these outlive the server that this is registered with. Thread-safe.
 class OperationService final : public Admitting<v1::OperationService::CallbackService> {
  public:
-  OperationService(Engine* engine, Followers* jobs, PeerStreams* peers, Transfers* transfers)
-      : engine_(engine), jobs_(jobs), peers_(peers), transfers_(transfers) {
+  // `authorize`: who may make which call.
+  OperationService(Engine* engine, Followers* jobs, PeerStreams* peers, Transfers* transfers,
+                   Authorizer authorize)
+      : Admitting(std::move(authorize)),
+        engine_(engine),
+        jobs_(jobs),
+        peers_(peers),
+        transfers_(transfers) {
     Admits("Get", &OperationService::Get);
     Admits("List", &OperationService::List);
     Admits("Wait", &OperationService::Wait);

@@ -211,6 +211,12 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
   cluster::WorkerId worker_;
 };
 
+class RefusedFile final : public grpc::ServerReadReactor<v1::FilePiece> {
+ public:
+  explicit RefusedFile(const absl::Status& why) { Finish(ToWire(why)); }
+  void OnDone() override { delete this; }
+};
+
 }  // namespace
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Attach(
@@ -221,8 +227,10 @@ grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Att
   return stream.get();
 }
 
-grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackServerContext*,
+grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackServerContext* context,
                                                                v1::SendFileResponse*) {
+  const absl::Status refused = authorize_(CallerOf(*context), "/muster.v1.AgentService/SendFile");
+  if (!refused.ok()) return new RefusedFile(refused);
   return transfers_->AcceptAgent();
 }
 

@@ -82,6 +82,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
     self_ = this->shared_from_this();
     engine_->Aside([self = self_](cluster::Cluster&, absl::Time now) {
       const absl::Status full = self->sessions_->Add(self->id_, self.get(), now);
+      if (const absl::Status refused = self->permit_(); !refused.ok()) return self->End(refused);
       if (!full.ok()) return self->End(full);
       if (!self->sessions_->ended().ok()) return self->End(self->sessions_->ended());
       // Nothing is read from the stream, so no message of it waits for the store.

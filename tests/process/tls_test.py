@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import socket
 import ssl
 
@@ -126,7 +127,7 @@ def test_each_command_says_why_it_is_refused(secured):
     assert refused.code != 0 and "certificate" in refused.err, refused.err
 
     muster.more_environment = reader
-    assert "jobs" not in muster.cli("list", "-o", "json").json()
+    assert muster.cli("list", "-o", "json").json()["jobs"] == []
 
 
 def test_an_agent_is_bound_to_the_node_of_its_certificate(secured):
@@ -171,7 +172,11 @@ def test_a_rank_needs_the_secret_of_its_process(secured):
         assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED, refused.value
         assert "secret" in refused.value.details()
     thief.close()
-    # It is in no command line of the worker, whose generation goes on.
+    # Nobody finds it in a command line or an environment, and the generation goes on.
+    for process in muster.processes():
+        environment = pathlib.Path(f"/proc/{process.pid}/environ").read_bytes()
+        assert not re.search(r"\b[0-9a-f]{64}\b", process.command), process
+        assert not re.search(rb"\b[0-9a-f]{64}\b", environment), process
     muster.cli("wait", "steady")
     assert int(muster.cli("get", "steady", "-o", "json").json()["generation"]) == 1
     muster.stop(*agents)
@@ -215,7 +220,9 @@ def test_a_revoked_certificate_ends_streams_and_a_renewed_one_begins_others(secu
 
     # The agent's stream ends, too. With new files it comes back, and is the same process.
     muster.ca.revoke("agent/node-1")
-    small_job.await_node(muster, "node-1", "LOST")
+    harness.eventually(
+        lambda: not muster.cli("nodes", "-o", "json").json()["nodes"], "the node is lost"
+    )
     muster.ca.issue("agent/node-1", "--overwrite")
     small_job.await_node(muster, "node-1")
     assert running.poll() is None

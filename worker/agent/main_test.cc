@@ -92,9 +92,9 @@ TEST(MusterAgent, SigtermStopsItsWorkersAndItExitsWithZero) {
 }
 
 TEST(MusterAgent, WrongArgumentsAreAUsageError) {
-  Program missing({"--slots", "1"});
-  EXPECT_EQ(missing.End().code, 2);
-  EXPECT_THAT(missing.Output(), HasSubstr("--coordinator"));
+  Program nowhere({"--coordinator", "host:99999", "--slots", "1"});
+  EXPECT_EQ(nowhere.End().code, 2);
+  EXPECT_THAT(nowhere.Output(), HasSubstr("--coordinator: address 'host:99999': expected"));
   Program none({"--coordinator", "127.0.0.1:1", "--slots", "0"});
   EXPECT_EQ(none.End().code, 2);
   EXPECT_THAT(none.Output(), HasSubstr("--slots"));
