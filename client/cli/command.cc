@@ -8,6 +8,7 @@
 #include <istream>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/flags/tls.h"
@@ -150,6 +151,13 @@ ExitCode Fail(Console* console, const absl::Status& status) {
   if (code == kUnreachable && ErrorReason(status).empty()) {
     console->err
         << "Is musterd running there? Start one with `musterd`, or name another with --address.\n";
+    // A failed handshake of TLS looks like any broken connection.
+    if (absl::StrContains(status.message(), "coordinator answers at") &&
+        !absl::StrContains(status.message(), "unix:")) {
+      console->err << "If the port needs certificates: are --tls-certificate, --tls-key and "
+                      "--tls-ca given, are they of the\ncoordinator's CA, and are they valid "
+                      "(`muster certs show FILE`)? Its log says why a connection failed.\n";
+    }
   }
   console->err.flush();
   return code;

@@ -82,9 +82,9 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& text) {
   if (absl::IsNotFound(found.status())) {
     const std::string expected = files::JoinPath(directory, kSocket);
     if (expected.size() <= kMostBytes) return kUnix + expected;
-    return absl::NotFoundError(absl::StrCat("no coordinator has run with the state directory ",
-                                            text, " (it has no file '", kAddressFile,
-                                            "'); `musterd --state ", text, "` starts one"));
+    return absl::UnavailableError(absl::StrCat("no coordinator has run with the state directory ",
+                                               text, " (it has no file '", kAddressFile,
+                                               "'); `musterd --state ", text, "` starts one"));
   }
   RETURN_IF_ERROR(found.status());
   ASSIGN_OR_RETURN(const Address address,
