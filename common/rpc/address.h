@@ -34,7 +34,7 @@ std::string ToString(const Address& address);
 // What a person writes to name a coordinator: an address, or the coordinator's state directory (a
 // text that begins with '/' or '.'). Of a state directory in which no coordinator has run yet, this
 // is where one will listen. INVALID_ARGUMENT: none of these. PERMISSION_DENIED: it belongs to
-// somebody else. NOT_FOUND: no coordinator has run there, and it is not known where one will
+// somebody else. UNAVAILABLE: no coordinator has run there, and it is not known where one will
 // listen, because the path is too long.
 absl::StatusOr<std::string> FindCoordinator(const std::string& text);
 

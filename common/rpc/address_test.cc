@@ -43,7 +43,7 @@ TEST(FindCoordinator, ReadsTheStateDirectory) {
   const files::TempDir state = files::TempDir::Short();
   EXPECT_EQ(*FindCoordinator(state.path()), "unix:" + state.Path("socket"));
   EXPECT_EQ(FindCoordinator(state.Path(std::string(120, 'd'))).status().code(),
-            absl::StatusCode::kNotFound);
+            absl::StatusCode::kUnavailable);
   ASSERT_TRUE(WriteAddress(state.path(), "unix:/a/socket").ok());
   EXPECT_EQ(*FindCoordinator(state.path()), "unix:/a/socket");
   EXPECT_EQ(*FindCoordinator("host:70"), "host:70");
