@@ -62,8 +62,8 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{"checkpoints", "inspct", "x"},
        "muster checkpoints: there is no command 'inspct'; did you mean inspect?"},
       {{"data", "pack", "--tokenizer", "words", "--out", "o", "i"}, "words"},
-      {{"list", "--address", "nowhere"}, "expected host:port"},
-      {{"validate", folder_.Path("job.yaml"), "--address", "nowhere"}, "expected host:port"},
+      {{"list", "--address", "nowhere"}, "expected HOST:PORT"},
+      {{"validate", folder_.Path("job.yaml"), "--address", "nowhere"}, "expected HOST:PORT"},
   };
   for (const auto& [arguments, message] : cases) {
     EXPECT_EQ(Muster(arguments), kUsage) << message;
@@ -263,7 +263,7 @@ TEST_F(CliTest, TheHelpOfEveryCommandTellsItsOptions) {
         "stop", "delete", "metrics", "retry", "drain", "cordon", "uncordon"}) {
     EXPECT_THAT(all, HasSubstr(std::string("\n  ") + command + " ")) << command;
     EXPECT_EQ(Muster({command, "--help"}), kDone);
-    EXPECT_THAT(out(), AllOf(HasSubstr("--address HOST:PORT"), HasSubstr("yaml"))) << command;
+    EXPECT_THAT(out(), AllOf(HasSubstr("--address ADDRESS"), HasSubstr("yaml"))) << command;
   }
   for (const char* command : {"run", "submit", "validate"}) {
     EXPECT_EQ(Muster({command, "--help"}), kDone);
