@@ -375,6 +375,10 @@ class Agent::Loop {
       Handle(Refused{status});
       return;
     }
+    if (absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status)) {
+      // A certificate belongs to a connection: one that was renewed counts for another one.
+      channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(core_.lease()), credentials_);
+    }
     knocker_.Begin(core_.lease() / kAttemptsPerLease);
     if (!away_) {
       spdlog::warn("no connection to the coordinator at {} ({}); trying again",
