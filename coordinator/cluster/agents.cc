@@ -33,8 +33,9 @@ absl::Status Cluster::CheckName(const AgentHello& hello) const {
                   {{"node", hello.node}});
   }
   const membership::Agent* const holder = membership_.FindAgent(hello.node);
-  const bool another = holder != nullptr && !hello.agent_id.empty() && !mark.agent_id.empty() &&
-                       mark.agent_id != hello.agent_id;
+  // An agent without an id may be anybody's.
+  const bool another =
+      holder != nullptr && !mark.agent_id.empty() && mark.agent_id != hello.agent_id;
   if (!another) return absl::OkStatus();
   return Refuse(
       absl::StatusCode::kAlreadyExists, "NODE_NAME_TAKEN",

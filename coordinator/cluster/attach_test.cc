@@ -46,12 +46,22 @@ TEST(AgentName, IsKeptOverARestartAndSoAreReplacedProcesses) {
   EXPECT_TRUE(world.Attach(5, Known("id", "i2")).ok());
 }
 
-TEST(AgentName, AnAgentWithoutAnIdTakesTheNameOverAsBefore) {
+TEST(AgentName, AnAgentWithoutAnIdDoesNotEvictOneThatHasAnId) {
   World world;
   ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
-  EXPECT_TRUE(world.Attach(2, Hello("a", 1, "old")).ok());
-  EXPECT_EQ(RefusalReason(world.Attach(3, Known("id", "i1"))), "STALE_INCARNATION");
-  EXPECT_TRUE(world.Attach(4, Known("id", "i2")).ok());
+  EXPECT_EQ(RefusalReason(world.Attach(2, Hello("a", 1, "old"))), "NODE_NAME_TAKEN");
+  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 1);
+  world.Restart();
+  EXPECT_EQ(RefusalReason(world.Attach(3, Hello("a", 1, "old"))), "NODE_NAME_TAKEN");
+  world.Pass(12);  // the lease is over
+  EXPECT_TRUE(world.Attach(4, Hello("a", 1, "old")).ok());
+}
+
+TEST(AgentName, AnAgentWithAnIdTakesTheNameOverFromOneWithout) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1, "old")).ok());
+  EXPECT_TRUE(world.Attach(2, Known("id", "i1")).ok());
+  EXPECT_EQ(RefusalReason(world.Attach(3, Hello("a", 1, "old"))), "STALE_INCARNATION");
 }
 
 TEST(Cluster, AnOlderAgentProcessIsRefusedAlsoAfterItsLeaseAndARestart) {
