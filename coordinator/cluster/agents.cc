@@ -140,7 +140,12 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   const auto draining = draining_.find(hello.node);
   const bool over = draining != draining_.end() && draining->second.by_agent;
   if (over && attached.new_incarnation) draining_.erase(draining);
-  quarantined_[hello.node] = {hello.quarantined_slots.begin(), hello.quarantined_slots.end()};
+  auto& quarantined = quarantined_[hello.node];
+  quarantined.clear();
+  // The agent may have been started again with fewer slots.
+  for (const uint32_t slot : hello.quarantined_slots) {
+    if (HasSlot(hello.node, slot)) quarantined.insert(slot);
+  }
 
   awaited_.erase(hello.node);
   // This comes first: jobs do not start while such processes are known.
@@ -160,7 +165,8 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   });
   for (const WorkerExit& exit : exits) WorkerExited(session, exit, now);
   for (const RunningWorker& worker : hello.running) {
-    if (jobs::Rank* rank = CurrentRank(worker.worker)) {
+    jobs::Rank* rank = CurrentRank(worker.worker);
+    if (rank != nullptr && SpeaksFor(session, worker.worker)) {
       rank->pid = worker.pid;
       dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
       // Its own stream may attach later. Or the process has ended and the agent has its reports.
@@ -196,8 +202,42 @@ bool Cluster::AgentHeard(PeerStreamId session, absl::Time now) {
   return true;
 }
 
+const std::string* Cluster::NodeOf(PeerStreamId session) const {
+  const auto agent = agent_sessions_.find(session);
+  return agent == agent_sessions_.end() ? nullptr : &agent->second;
+}
+
+bool Cluster::MayBeOn(const std::string& node, const WorkerId& worker) const {
+  const jobs::Job* job = Find(worker.job);
+  // Nothing is known of the process, and nothing that is said of it counts.
+  if (job == nullptr || worker.generation > job->generation) return true;
+  if (worker.generation == job->generation) {
+    const bool known = worker.rank < job->ranks.size() &&
+                       job->ranks[worker.rank].incarnation == worker.incarnation;
+    return !known || job->ranks[worker.rank].node == node;
+  }
+  // Reports and lines of earlier generations may come late.
+  const auto places = places_.find(worker.job);
+  return places == places_.end() || worker.generation < places->second.since ||
+         places->second.nodes.contains(node);
+}
+
+bool Cluster::SpeaksFor(PeerStreamId session, const WorkerId& worker) {
+  const std::string* node = NodeOf(session);
+  if (node == nullptr) return false;
+  if (MayBeOn(*node, worker)) return true;
+  if (misspoken_.insert(session).second) {
+    effects_.push_back(Say{absl::StrCat(
+        "node '", *node, "': its agent speaks of a process that is not on this node (rank ",
+        worker.rank, " of generation ", worker.generation, " of job '", worker.job,
+        "'): this is ignored, and so is more of this kind")});
+  }
+  return false;
+}
+
 void Cluster::WorkerStarted(PeerStreamId session, const RunningWorker& worker, absl::Time now) {
   AgentHeard(session, now);
+  if (!SpeaksFor(session, worker.worker)) return;
   jobs::Rank* rank = CurrentRank(worker.worker);
   if (rank == nullptr || rank->pid == worker.pid) return;
   rank->pid = worker.pid;
@@ -206,14 +246,16 @@ void Cluster::WorkerStarted(PeerStreamId session, const RunningWorker& worker, a
 }
 
 void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::Time now) {
-  AgentHeard(session, now);
+  // The stream is being closed; the agent says it again on its next one.
+  if (!AgentHeard(session, now)) return;
   // An older agent does not announce that it stops.
   if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
       (exit.exit.why == jobs::Exit::Why::kAgentStopped ||
        exit.exit.start_error == jobs::kAgentIsStopping)) {
     AgentDraining(session, "it accepts no more workers", now);
   }
-  if (jobs::Rank* rank = CurrentRank(exit.worker)) {
+  jobs::Rank* rank = SpeaksFor(session, exit.worker) ? CurrentRank(exit.worker) : nullptr;
+  if (rank != nullptr) {
     if (exit.pid != 0) rank->pid = exit.pid;
     jobs::Job* job = FindJob(exit.worker.job);
     const jobs::Ended ended =
@@ -222,7 +264,7 @@ void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::T
     ApplyJobChange(job, ended, now);
   }
   effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
-  StrangerGone(exit.worker.job, exit.worker.incarnation);
+  StrangerGone(exit.worker.job, exit.worker.incarnation, *NodeOf(session));
 }
 
 void Cluster::WorkerLogged(PeerStreamId session, const WorkerId& worker,
@@ -230,6 +272,7 @@ void Cluster::WorkerLogged(PeerStreamId session, const WorkerId& worker,
   AgentHeard(session, now);
   jobs::Job* job = FindJob(worker.job);
   if (job == nullptr || lines.empty() || !MayBeOf(worker, *job)) return;
+  if (!SpeaksFor(session, worker)) return;
   for (const std::string& line : lines) {
     batch_.logs.push_back({worker.job, ++job->log_sequence, worker.generation, worker.rank, line});
   }

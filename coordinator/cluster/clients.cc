@@ -376,6 +376,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   loaded_live_.erase(job_id);
   restored_.erase(job_id);
   stop_activity_.erase(job_id);
+  places_.erase(job_id);
   submitted_.erase(job->number);
   spec_bytes_ -= job->spec.size();
   jobs_.erase(job_id);

@@ -56,6 +56,8 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     said_[job.id] = job.state;
     if (!job.terminal()) open_[job.number] = job.id;
     if (!job.live) loaded_.insert(job.id);
+    places_[job.id].since = job.generation;
+    Placed(job);
     if (job.live) loaded_live_[job.id].newest_command = job.commands.newest();
     // An older musterd did not end the commands of a job that had ended.
     const bool stopped = job.state == jobs::State::kCancelled;
@@ -174,6 +176,7 @@ void Cluster::Close(PeerStreamId session, const absl::Status& why) {
   agent_sessions_.erase(session);
   worker_sessions_.erase(session);
   older_workers_.erase(session);
+  misspoken_.erase(session);
   effects_.push_back(CloseStream{session, why});
 }
 
@@ -181,6 +184,7 @@ void Cluster::Detached(PeerStreamId session, absl::Time now) {
   if (const auto agent = agent_sessions_.find(session); agent != agent_sessions_.end()) {
     const std::string node = agent->second;
     agent_sessions_.erase(agent);
+    misspoken_.erase(session);
     if (membership_.AgentDetached(node, session, now)) {
       effects_.push_back(Say{absl::StrCat("node '", node, "': the agent's connection broke")});
       Schedule(now);
@@ -201,6 +205,19 @@ void Cluster::Detached(PeerStreamId session, absl::Time now) {
 bool Cluster::Offers(const std::string& node, absl::Time now) const {
   const membership::Agent* agent = membership_.FindAgent(node);
   return agent != nullptr && agent->attached() && WhyClosed(node, now).empty();
+}
+
+bool Cluster::HasSlot(const std::string& node, uint32_t slot) const {
+  const membership::Agent* agent = membership_.FindAgent(node);
+  if (agent == nullptr) return false;
+  return slot < agent->slots ||
+         std::any_of(
+             agent->gpus.begin(), agent->gpus.end(),
+             [&](const membership::Gpu& gpu) { return slot == kFirstGpuSlot + gpu.index; });
+}
+
+void Cluster::Placed(const jobs::Job& job) {
+  for (const jobs::Rank& rank : job.ranks) places_[job.id].nodes.insert(rank.node);
 }
 
 namespace {
@@ -331,7 +348,11 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
                      .agent_incarnation = agent.incarnation,
                      .incarnation = options_.new_incarnation()});
   }
+  const uint64_t before = job->generation;
   jobs::StartGeneration(job, std::move(ranks), now);
+  // The generations between were started by a musterd whose database is lost.
+  if (job->generation > before + 1) places_[job->id].since = job->generation;
+  Placed(*job);
   newest_steps_.erase(job->id);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];

@@ -101,8 +101,11 @@ class Cluster {
                                      absl::Time now);
 
   // ---- Agents. After an error the caller ends the stream with it.
-  // A new process of the same agent replaces the former one at once. So does any new process if one
-  // of the two has no id.
+  // A new process of the same agent replaces the former one at once. So does any new process if the
+  // former one has no id.
+  //
+  // What an agent says counts only for processes that may be on its node (MayBeOn); the rest is
+  // ignored, and logged once for each stream. It is acknowledged nevertheless.
   absl::Status AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now);
   // A heartbeat. True if it renewed the lease; then the caller acknowledges it.
   bool AgentHeard(PeerStreamId session, absl::Time now);
@@ -142,6 +145,7 @@ class Cluster {
   void AgentDraining(PeerStreamId session, const std::string& reason, absl::Time now);
   // A slot whose process cannot be ended is not used until the process has ended. No thread of such
   // a process runs any more, so its rank counts as gone.
+  // Ignored if the node has no such slot.
   void SlotQuarantined(PeerStreamId session, const SlotQuarantine& quarantine, absl::Time now);
   size_t QuarantinedSlots(const std::string& node) const;
   // Like AgentDraining, for as long as this object lives: musterd is about to stop this agent.
@@ -218,6 +222,14 @@ class Cluster {
   jobs::Job* FindJob(const std::string& job_id);
   // The rank of this process, if it is the rank's current process and not gone; otherwise null.
   jobs::Rank* CurrentRank(const WorkerId& id);
+  // Null: the stream is not that of an attached agent.
+  const std::string* NodeOf(PeerStreamId session) const;
+  // False: the process has run on another node, or on none.
+  bool MayBeOn(const std::string& node, const WorkerId& worker) const;
+  // Whether this agent may speak of the process. If not, this is logged once.
+  bool SpeaksFor(PeerStreamId session, const WorkerId& worker);
+  // Remembers the nodes of the job's newest generation.
+  void Placed(const jobs::Job& job);
   // A change that watchers see.
   void Changed(jobs::Job* job);
   void RaiseCeiling(jobs::Job* job);
@@ -281,7 +293,8 @@ class Cluster {
   // process, for the log.
   void NewerGenerationFound(jobs::Job* job, uint64_t generation, const std::string& what,
                             absl::Time now);
-  void StrangerGone(const std::string& job, const std::string& incarnation);
+  void StrangerGone(const std::string& job, const std::string& incarnation,
+                    const std::string& node);
   // All such processes on this node have ended, with their agent or with its lease.
   void StrangersGone(const std::string& node);
   // ---- Orders, slots and nodes.
@@ -289,6 +302,8 @@ class Cluster {
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);
   void Close(PeerStreamId session, const absl::Status& why);
+  // Whether the agent of the node offers this slot, or a GPU with this slot's number.
+  bool HasSlot(const std::string& node, uint32_t slot) const;
   // Jobs may be placed on the node.
   bool Offers(const std::string& node, absl::Time now) const;
   std::vector<jobs::Running> RunningJobs(jobs::Device device, absl::Time now) const;
@@ -360,6 +375,16 @@ class Cluster {
   std::map<std::string, std::deque<std::string>> newest_steps_;
   std::map<PeerStreamId, std::string> agent_sessions_;
   std::map<PeerStreamId, WorkerId> worker_sessions_;
+  // Agents' streams of which it was logged that they speak of processes of other nodes.
+  std::set<PeerStreamId> misspoken_;
+  // Where a job's processes have run, by job.
+  struct Places {
+    // The nodes of this generation and of all later ones are known; those of earlier ones are not
+    // stored.
+    uint64_t since = 0;
+    std::set<std::string> nodes;
+  };
+  std::map<std::string, Places> places_;
   // Processes of a later generation than their job's, by job: incarnation and node. The job does
   // not start while it has any.
   std::map<std::string, std::map<std::string, std::string>> strangers_;

@@ -83,6 +83,10 @@ struct RunningWorker {
 inline constexpr uint32_t kAgentProtocol = 3;
 inline constexpr uint32_t kAgentProtocolOfDownloads = 3;
 
+// No database is so old that it lacks more generations of a job. Without a limit one false number
+// would leave no higher one for the next generation.
+inline constexpr uint64_t kMostLostGenerations = 1'000'000;
+
 struct AgentHello {
   std::string node;
   std::string incarnation;

@@ -151,6 +151,10 @@ void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
   for (const RunningWorker& running : hello.running) {
     jobs::Job* job = FindJob(running.worker.job);
     if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
+    // Only a database can have been restored: of a job that was submitted since, this object has
+    // started all generations.
+    if (!loaded_.contains(job->id) && !loaded_live_.contains(job->id)) continue;
+    if (running.worker.generation - job->generation > kMostLostGenerations) continue;
     // A process with the number of the newest known generation belongs to it if its incarnation is
     // known. Otherwise it is of a generation that a restored database has lost.
     const bool known = std::any_of(
@@ -178,10 +182,13 @@ void Cluster::MayRunElsewhere(const jobs::Job& job) {
   if (loaded_.contains(job.id) || loaded_live_.contains(job.id)) restored_.insert(job.id);
 }
 
-void Cluster::StrangerGone(const std::string& job, const std::string& incarnation) {
+void Cluster::StrangerGone(const std::string& job, const std::string& incarnation,
+                           const std::string& node) {
   const auto strangers = strangers_.find(job);
   if (strangers == strangers_.end()) return;
-  strangers->second.erase(incarnation);
+  const auto stranger = strangers->second.find(incarnation);
+  if (stranger == strangers->second.end() || stranger->second != node) return;
+  strangers->second.erase(stranger);
   if (strangers->second.empty()) strangers_.erase(strangers);
 }
 

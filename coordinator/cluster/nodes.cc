@@ -232,6 +232,7 @@ void Cluster::SlotQuarantined(PeerStreamId session, const SlotQuarantine& quaran
   const auto agent = agent_sessions_.find(session);
   if (agent == agent_sessions_.end()) return;
   const std::string& node = agent->second;
+  if (!HasSlot(node, quarantine.slot)) return;
   if (!quarantine.quarantined) {
     quarantined_[node].erase(quarantine.slot);
     effects_.push_back(
@@ -242,7 +243,7 @@ void Cluster::SlotQuarantined(PeerStreamId session, const SlotQuarantine& quaran
   effects_.push_back(Say{absl::StrCat(
       "node '", node, "': slot ", quarantine.slot, " is not used: process ", quarantine.pid,
       " of job '", quarantine.worker.job, "' does not end (", quarantine.reason, ")")});
-  if (CurrentRank(quarantine.worker) == nullptr) return;
+  if (!SpeaksFor(session, quarantine.worker) || CurrentRank(quarantine.worker) == nullptr) return;
   jobs::Job* job = FindJob(quarantine.worker.job);
   const jobs::Ended ended = jobs::OnGone(
       job, quarantine.worker.rank,

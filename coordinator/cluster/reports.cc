@@ -67,11 +67,13 @@ void Cluster::MissesReports(jobs::Job* job, uint32_t rank, uint64_t newest, absl
 
 void Cluster::ReportsSpooled(PeerStreamId session, const WorkerId& worker,
                              const std::vector<Report>& reports, absl::Time now) {
-  AgentHeard(session, now);
+  if (!AgentHeard(session, now)) return;
+  const bool speaks = SpeaksFor(session, worker);
   // Its agent sends its reports, so the process does not count as lost.
-  membership_.WorkerHeard(worker, now);
+  if (speaks) membership_.WorkerHeard(worker, now);
   bool gap = false;
   for (const Report& report : reports) {
+    if (!speaks) break;
     jobs::Rank* rank = CurrentRank(worker);
     if (rank == nullptr) {
       TakeMeasured(worker, report);

@@ -21,7 +21,8 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   if (job->terminal() || id.generation != job->generation) {
     // Its agent may not have reported it, because the process started after the agent attached.
     if (!job->terminal() &&
-        id.generation > std::max(job->generation, job->newest_generation_seen)) {
+        id.generation > std::max(job->generation, job->newest_generation_seen) &&
+        id.generation - job->generation <= kMostLostGenerations) {
       NewerGenerationFound(job, id.generation, "tried to attach and is refused", now);
     }
     return Refuse(
