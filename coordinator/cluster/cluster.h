@@ -128,8 +128,8 @@ class Cluster {
   absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now);
 
   // An operator says that everything that ran on this node, which is not attached, has ended: its
-  // ranks are replaced at once. Errors: NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION
-  // NODE_ATTACHED.
+  // ranks are replaced at once, and nothing is remembered of the node, also no drain or cordon.
+  // Errors: NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION NODE_ATTACHED.
   absl::Status ForgetNode(const NodeRequest& request, absl::Time now);
 
   // ---- Nodes. Kept over restarts; a repeat (same request id) changes nothing.
@@ -326,6 +326,9 @@ class Cluster {
   absl::StatusOr<bool> ActsOnNode(const NodeRequest& request, absl::Time now);
   store::NodeMarkRow MarkOf(const std::string& node) const;
   void Mark(const store::NodeMarkRow& mark);
+  void Unmark(const std::string& node);
+  // Forgets marks until there is room for one more, or none may be forgotten.
+  void MakeRoomForMark();
   // Applies `change` to each job that may have processes there, and carries out what follows from
   // it.
   void EachJobOn(const std::string& node, const std::function<jobs::Ended(jobs::Job*)>& change,

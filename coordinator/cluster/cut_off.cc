@@ -83,12 +83,12 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
   const std::string& node = request.node;
   const membership::Agent* agent = membership_.FindAgent(node);
-  if (agent == nullptr) {
+  if (agent == nullptr && !marks_.contains(node)) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
                   absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"),
                   {{"node", node}});
   }
-  if (agent->attached()) {
+  if (agent != nullptr && agent->attached()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
                   absl::StrCat("the agent of node '", node,
                                "' is attached; to remove the node, stop the agent"),
@@ -107,6 +107,8 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   draining_.erase(node);
   quarantined_.erase(node);
   awaited_.erase(node);
+  health_.Forgive(node);
+  Unmark(node);
   batch_.removed_nodes.push_back(node);
   for (jobs::Job* job : LiveJobsOn(node)) {
     jobs::AddEvent(job, now, "NODE_FORGOTTEN", said);

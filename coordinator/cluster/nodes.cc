@@ -94,8 +94,25 @@ absl::StatusOr<bool> Cluster::ActsOnNode(const NodeRequest& request, absl::Time 
 }
 
 void Cluster::Mark(const store::NodeMarkRow& mark) {
+  if (!marks_.contains(mark.node)) MakeRoomForMark();
   marks_[mark.node] = mark;
   batch_.node_marks.push_back(mark);
+  std::erase(batch_.removed_node_marks, mark.node);
+}
+
+void Cluster::Unmark(const std::string& node) {
+  if (marks_.erase(node) > 0) batch_.removed_node_marks.push_back(node);
+}
+
+void Cluster::MakeRoomForMark() {
+  std::vector<std::string> forgotten;
+  for (const auto& [node, mark] : marks_) {
+    if (marks_.size() - forgotten.size() < options_.limits.node_marks) break;
+    const bool closed =
+        mark.cordoned || mark.drained || mark.left_out != jobs::NodeHealth::LeftOut();
+    if (!closed && membership_.FindAgent(node) == nullptr) forgotten.push_back(node);
+  }
+  for (const std::string& node : forgotten) Unmark(node);
 }
 
 store::NodeMarkRow Cluster::MarkOf(const std::string& node) const {

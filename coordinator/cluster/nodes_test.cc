@@ -1,12 +1,14 @@
 // Nodes that are drained, cordoned, left out, or have slots that are not to be used.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
 #include "coordinator/membership/refusal.h"
@@ -367,6 +369,54 @@ TEST(Cluster, SaysWhichRanksAreOnANode) {
   world.Exit(1, world.job("three").Worker(0), 9);
   EXPECT_EQ(world.cluster().RanksOn("a"), (Ranks{{"three", {1}}}));
   EXPECT_TRUE(world.cluster().RanksOn("none").empty());
+}
+
+std::vector<std::string> MarkedNodes(World& world) {
+  std::vector<std::string> nodes;
+  const store::Image image = *world.store().Load();
+  for (const store::NodeMarkRow& mark : image.node_marks) nodes.push_back(mark.node);
+  return nodes;
+}
+
+TEST(NodeMarks, NamesThatComeAndGoAreForgottenAndWhatAnOperatorSaidIsKept) {
+  World world;
+  world.limits.node_marks = 3;
+  world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("cordoned", 1)).ok());
+  ASSERT_TRUE(world.cluster().CordonNode({.node = "cordoned"}, world.now()).ok());
+  world.Commit();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(world.Attach(2, Hello(absl::StrCat("n", i), 1)).ok());
+    world.Pass(12);  // its lease is over
+  }
+  ASSERT_TRUE(world.Attach(2, Hello("here", 1)).ok());
+  const std::vector<std::string> nodes = MarkedNodes(world);
+  EXPECT_EQ(nodes.size(), 3);
+  EXPECT_TRUE(std::count(nodes.begin(), nodes.end(), "cordoned"));
+  EXPECT_TRUE(std::count(nodes.begin(), nodes.end(), "here"));
+  world.Restart();
+  EXPECT_EQ(world.cluster().View("cordoned").what, Cluster::NodeView::kCordoned);
+}
+
+TEST(NodeMarks, OfAForgottenNodeNothingIsLeft) {
+  World world;
+  const auto forget = [&] {
+    const absl::Status forgotten = world.cluster().ForgetNode({.node = "a"}, world.now());
+    world.Commit();
+    return forgotten;
+  };
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.cluster().CordonNode({.node = "a"}, world.now()).ok());
+  world.cluster().Detached(1, world.now());
+  ASSERT_TRUE(forget().ok());
+  EXPECT_TRUE(MarkedNodes(world).empty());
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kOpen);
+  ASSERT_TRUE(world.Attach(2, Hello("a", 1)).ok());
+  EXPECT_EQ(MarkedNodes(world).size(), 1);
+  world.Pass(12);  // its lease is over: only the mark is left
+  ASSERT_TRUE(forget().ok());
+  EXPECT_TRUE(MarkedNodes(world).empty());
+  EXPECT_EQ(RefusalReason(forget()), "NODE_NOT_FOUND");
 }
 
 }  // namespace

@@ -71,6 +71,9 @@ struct Limits {
   size_t log_tail_bytes = 64 << 10;
   // Nodes whose agents hold a lease.
   size_t nodes = 10000;
+  // Nodes of which facts are kept longer than the lease of their agents. Beyond it, those of nodes
+  // without a lease are forgotten, unless an operator or a series of failures has closed the node.
+  size_t node_marks = 20000;
   // Streams of agents and workers that have not been accepted yet.
   size_t unanswered_streams = 20000;
   // How many bytes may wait until one agent or worker reads them.

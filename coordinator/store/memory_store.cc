@@ -84,6 +84,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const NodeRow& row : batch.nodes) nodes_[row.node] = row;
   for (const std::string& node : batch.removed_nodes) nodes_.erase(node);
   for (const NodeMarkRow& row : batch.node_marks) node_marks_[row.node] = row;
+  for (const std::string& node : batch.removed_node_marks) node_marks_.erase(node);
   for (const RequestRow& row : batch.requests) requests_[row.request_id] = row;
   for (const MetricsRow& row : batch.steps) WriteStep(row);
   for (const MetricsRow& row : batch.validations) WritePass(row, &validations_[row.job_id]);

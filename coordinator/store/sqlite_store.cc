@@ -155,6 +155,10 @@ absl::Status SqliteStore::Write(const Batch& batch) {
         Statement(db_, &statements_, "DELETE FROM nodes WHERE node = ?").Bind(node).Run());
   }
   for (const NodeMarkRow& row : batch.node_marks) RETURN_IF_ERROR(PutRow<NodeMarksTable>(row));
+  for (const std::string& node : batch.removed_node_marks) {
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "DELETE FROM node_marks WHERE node = ?").Bind(node).Run());
+  }
   for (const RequestRow& row : batch.requests) RETURN_IF_ERROR(PutRow<RequestsTable>(row));
   for (const MetricsRow& row : batch.steps) RETURN_IF_ERROR(WriteStep(row));
   for (const MetricsRow& row : batch.validations) {

@@ -150,6 +150,8 @@ struct Batch {
   std::vector<JobRow> jobs;
   std::vector<NodeRow> nodes;
   std::vector<std::string> removed_nodes;
+  // These are written after node_marks.
+  std::vector<std::string> removed_node_marks;
   std::vector<NodeMarkRow> node_marks;
   // All their rows are removed, except their requests.
   std::vector<std::string> removed_jobs;
@@ -172,8 +174,9 @@ struct Batch {
 
   bool empty() const {
     return jobs.empty() && nodes.empty() && removed_nodes.empty() && node_marks.empty() &&
-           removed_jobs.empty() && requests.empty() && removed_requests.empty() && steps.empty() &&
-           validations.empty() && tests.empty() && logs.empty() && events.empty();
+           removed_node_marks.empty() && removed_jobs.empty() && requests.empty() &&
+           removed_requests.empty() && steps.empty() && validations.empty() && tests.empty() &&
+           logs.empty() && events.empty();
   }
 };
 

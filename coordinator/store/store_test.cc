@@ -102,6 +102,9 @@ TEST_P(StoreTest, NodeMarksAreKeptWithoutTheNode) {
   ASSERT_TRUE(store().Commit({.removed_nodes = {"b"}}).ok());
   kind->Reopen();
   EXPECT_EQ(Load().node_marks, (std::vector<NodeMarkRow>{plain, full}));
+  ASSERT_TRUE(store().Commit({.removed_node_marks = {"b", "unknown"}}).ok());
+  kind->Reopen();
+  EXPECT_EQ(Load().node_marks, (std::vector<NodeMarkRow>{plain}));
 }
 
 TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
