@@ -62,6 +62,12 @@ struct Limits {
   int messages_in_line = 16384;
   // Log lines are dropped if more messages wait.
   int log_messages_in_line = 256;
+  size_t log_bytes_in_line = 8 << 20;
+  // Heartbeats of one agent or worker that wait: the others are left out.
+  int heartbeats_in_line = 4;
+  // Of what a GPU is called, and of its uuid: all of them are in the list of nodes.
+  size_t gpu_name_bytes = 128;
+  size_t gpu_uuid_bytes = 64;
   // Of texts in messages of agents and workers; longer ones are cut.
   size_t progress_bytes = 1024;
   // Why something failed or happened.

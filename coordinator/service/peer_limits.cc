@@ -21,7 +21,8 @@ struct TextRule {
   enum class Beyond { kKeepBegin, kKeepEnd, kRefuse } beyond = Beyond::kKeepBegin;
 };
 
-// By name: a name means the same in all messages of agents and workers.
+// By name: a name means the same in all messages of agents and workers, unless a rule has the full
+// name.
 const TextRule& RuleOf(const FieldDescriptor& field) {
   using Beyond = TextRule::Beyond;
   constexpr size_t kId = 255;
@@ -31,7 +32,8 @@ const TextRule& RuleOf(const FieldDescriptor& field) {
       {"incarnation", {kId, Beyond::kRefuse}},
       {"agent_id", {kId, Beyond::kRefuse}},
       {"host", {kId, Beyond::kRefuse}},
-      {"uuid", {kId, Beyond::kRefuse}},
+      {"uuid", {kLimits.gpu_uuid_bytes, Beyond::kRefuse}},
+      {"muster.v1.Gpu.name", {kLimits.gpu_name_bytes}},
       {"path", {kLimits.path_bytes, Beyond::kRefuse}},
       {"checkpoint_path", {kLimits.path_bytes, Beyond::kRefuse}},
       {"version", {kId}},
@@ -46,12 +48,13 @@ const TextRule& RuleOf(const FieldDescriptor& field) {
       {"text", {kLimits.request_bytes}},
   };
   static const TextRule other;
-  const auto found = rules.find(field.name());
+  auto found = rules.find(field.full_name());
+  if (found == rules.end()) found = rules.find(field.name());
   return found == rules.end() ? other : found->second;
 }
 
 // No text of so few bytes is beyond a limit.
-constexpr size_t kShortest = 255;
+constexpr size_t kShortest = kLimits.gpu_uuid_bytes;
 
 std::string Cut(const std::string& text, const TextRule& rule) {
   if (rule.beyond == TextRule::Beyond::kKeepEnd) {
@@ -94,7 +97,7 @@ absl::Status LimitField(Message* message, const FieldDescriptor& field, int inde
 size_t LongestTextOfPeer(const FieldDescriptor& field) { return RuleOf(field).longest; }
 
 absl::Status LimitTexts(Message* message) {
-  // Most messages are small, and come often.
+  // Most submessages are small.
   if (message->ByteSizeLong() <= kShortest) return absl::OkStatus();
   std::vector<const FieldDescriptor*> fields;
   message->GetReflection()->ListFields(*message, &fields);
