@@ -321,6 +321,9 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
                         ? "cancelled; it is not known whether its file was complete"
                         : "cancelled before it took effect"});
     ListsChanged(job);
+    // No command is stored that would name him.
+    effects_.push_back(
+        Say{absl::StrCat("operation '", name, "' was cancelled by ", request.command.requester)});
   }
   Remember({.request_id = request.request_id,
             .fingerprint = request.fingerprint,
@@ -333,7 +336,8 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
 absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
                                             const std::string& request_id,
                                             const std::string& fingerprint,
-                                            const std::string& answer, absl::Time now) {
+                                            const std::string& answer, absl::Time now,
+                                            const std::string& requested_by) {
   const auto repeat = Repeat(request_id, fingerprint);
   if (!repeat.ok()) return repeat.status();
   if (*repeat != nullptr) return (*repeat)->answer;
@@ -381,7 +385,8 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   spec_bytes_ -= job->spec.size();
   jobs_.erase(job_id);
   effects_.push_back(JobDeleted{job_id});
-  effects_.push_back(Say{absl::StrCat("job '", job_id, "' was deleted")});
+  effects_.push_back(Say{absl::StrCat("job '", job_id, "' was deleted",
+                                      requested_by.empty() ? "" : " by ", requested_by)});
   return answer;
 }
 

@@ -1,7 +1,9 @@
 // What a cluster forgets, and what it answers about it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <variant>
 
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
@@ -148,6 +150,27 @@ TEST(Deletion, AJobThatComesAndGoesInOneTransactionLeavesItsNumberOnly) {
   EXPECT_TRUE(world.store().Load()->jobs.empty());
   world.Restart();
   EXPECT_EQ(*world.cluster().Submit({.name = "x"}, world.now()), "x-2");
+}
+
+TEST(Deletion, TheLogNamesWhoDeletedAJobAndWhoCancelledAnOperation) {
+  World world;
+  const auto said = [&](const std::string& text) {
+    return std::any_of(world.effects.begin(), world.effects.end(), [&](const Effect& effect) {
+      const auto* say = std::get_if<Say>(&effect);
+      return say != nullptr && say->text == text;
+    });
+  };
+  world.Submit("job", 1);
+  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kRefresh}).ok());
+  const CommandRequest cancel{
+      .job_id = "job",
+      .command = {.kind = commands::Kind::kCancel, .target = 1, .requester = "operator/bob"}};
+  ASSERT_TRUE(world.cluster().Cancel(cancel, world.now()).ok());
+  ASSERT_TRUE(world.Stop("job").ok());
+  ASSERT_TRUE(world.cluster().Delete("job", "", "f", "", world.now(), "operator/alice").ok());
+  world.Commit();
+  EXPECT_TRUE(said("operation 'job/1' was cancelled by operator/bob"));
+  EXPECT_TRUE(said("job 'job' was deleted by operator/alice"));
 }
 
 }  // namespace

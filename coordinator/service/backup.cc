@@ -1,5 +1,6 @@
 #include "coordinator/service/backup.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -74,8 +75,10 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::BackupChunk>* StartBackup(store::Store* store,
+grpc::ServerWriteReactor<v1::BackupChunk>* StartBackup(const std::string& requester,
+                                                       store::Store* store,
                                                        std::atomic<bool>* running) {
+  spdlog::info("a backup of the store was asked for by {}", requester);
   auto* stream = new BackupStream(store, running);
   stream->Begin();
   return stream;

@@ -5,6 +5,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <atomic>
+#include <string>
 
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/cluster_service.pb.h"
@@ -13,8 +14,9 @@ namespace muster::service {
 
 // The store and `running` outlive the server. Only one backup runs at a time: RESOURCE_EXHAUSTED
 // BACKUP_RUNNING; `running` says whether one does. The copy is made on a thread of its own, and
-// removed once it is sent.
-grpc::ServerWriteReactor<v1::BackupChunk>* StartBackup(store::Store* store,
+// removed once it is sent. `requester` is for the daemon's log.
+grpc::ServerWriteReactor<v1::BackupChunk>* StartBackup(const std::string& requester,
+                                                       store::Store* store,
                                                        std::atomic<bool>* running);
 
 }  // namespace muster::service

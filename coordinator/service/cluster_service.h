@@ -9,6 +9,7 @@
 #include "coordinator/service/admission.h"
 #include "coordinator/service/backup.h"
 #include "coordinator/service/engine.h"
+#include "coordinator/service/request.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
 
 namespace muster::service {
@@ -33,9 +34,9 @@ class ClusterService final : public Admitting<v1::ClusterService::CallbackServic
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
-  grpc::ServerWriteReactor<v1::BackupChunk>* Backup(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<v1::BackupChunk>* Backup(grpc::CallbackServerContext* context,
                                                     const v1::BackupRequest*) override {
-    return StartBackup(store_, &backup_running_);
+    return StartBackup(RequesterOf(context), store_, &backup_running_);
   }
 
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,

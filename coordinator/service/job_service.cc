@@ -285,12 +285,13 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
                                                 v1::DeleteJobResponse* response) {
   auto* reactor = context->DefaultReactor();
   auto answer = std::make_shared<absl::StatusOr<std::string>>();
+  const std::string by = RequesterOf(context);
   engine_->RequestRoom(
       [=](cluster::Cluster& cluster, absl::Time now) {
         const jobs::Job* job = cluster.Find(request->job_id());
         *answer = cluster.Delete(request->job_id(), request->request_id(),
                                  FingerprintOf("delete", *request),
-                                 job == nullptr ? "" : Remains(*job).SerializeAsString(), now);
+                                 job == nullptr ? "" : Remains(*job).SerializeAsString(), now, by);
       },
       [=](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/printable/who_asked.h"
 #include "common/rpc/caller.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
@@ -36,8 +37,7 @@ std::string RequesterOf(const grpc::CallbackServerContext* context) {
 }
 
 std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by) {
-  const std::string requester = RequesterOf(context);
-  return requested_by.empty() ? requester : absl::StrCat(requested_by, " (", requester, ")");
+  return WhoAsked(RequesterOf(context), requested_by);
 }
 
 std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request) {

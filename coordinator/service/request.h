@@ -35,7 +35,8 @@ std::optional<uint64_t> AtStep(const Request& request) {
 // Who makes the call, as its connection proves (common/rpc/caller.h).
 std::string RequesterOf(const grpc::CallbackServerContext* context);
 
-// Who makes the call and what he says of himself, for a record of one line: "me@host (uid 1000)".
+// The same, and then what he says of himself (common/printable/who_asked.h), for a record of one
+// line.
 std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by);
 
 // The command that a request asks for. `contents` has neither number nor step.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/printable/who_asked.h"
 #include "common/trainability/from_proto.h"
 #include "coordinator/service/wire.h"
 
@@ -19,7 +20,7 @@ v1::TrainabilityChange ToWire(const jobs::Job& job, const jobs::TrainabilityChan
   if (command == nullptr) {
     out.set_requested_by("model code");
   } else {
-    out.set_requested_by(command->requested_by);
+    out.set_requested_by(WhoAsked(command->requester, command->requested_by));
     out.set_operation(OperationName(job.id, command->number));
   }
   return out;

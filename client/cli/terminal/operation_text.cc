@@ -11,6 +11,7 @@
 #include "client/cli/terminal/metrics_text.h"
 #include "client/cli/terminal/table.h"
 #include "common/printable/printable.h"
+#include "common/printable/who_asked.h"
 #include "common/utf8/utf8.h"
 
 namespace muster::cli {
@@ -146,10 +147,10 @@ std::string OperationLine(const v1::Operation& operation) {
 std::string OperationTable(const std::vector<v1::Operation>& operations, absl::Time now) {
   Table table({"OPERATION", "KIND", "STEP", "BY", "ASKED", "STANDING"});
   for (const v1::Operation& operation : operations) {
+    const std::string by = WhoAsked(operation.requester(), operation.requested_by());
     table.Add({operation.name(), KindName(operation.kind()),
                operation.has_applied_at_step() ? absl::StrCat(operation.applied_at_step()) : "-",
-               operation.requested_by().empty() ? "-" : operation.requested_by(),
-               Ago(operation.create_time(), now), Standing(operation)});
+               by.empty() ? "-" : by, Ago(operation.create_time(), now), Standing(operation)});
   }
   return table.Text();
 }

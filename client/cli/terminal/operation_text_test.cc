@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "absl/time/time.h"
+
 namespace muster::cli {
 namespace {
 
@@ -50,6 +52,17 @@ TEST(OperationLine, OfALongSampleTheBeginningIsShown) {
            "' } }"),
       "operation a/2: sample: done after step 0: 1 tokens: \"x" + text.substr(0, 58) + "\" ...")
       << "no half character";
+}
+
+TEST(OperationTable, ItShowsWhoAskedAndTheLabelBesideIt) {
+  v1::Operation operation;
+  operation.set_requested_by("operator/bob");
+  operation.set_requester("operator/alice");
+  const std::string table = OperationTable({operation}, absl::UnixEpoch());
+  EXPECT_NE(table.find(" operator/alice (label 'operator/bob') "), std::string::npos) << table;
+  operation.clear_requested_by();
+  operation.clear_requester();
+  EXPECT_NE(OperationTable({operation}, absl::UnixEpoch()).find(" - "), std::string::npos);
 }
 
 }  // namespace
