@@ -58,9 +58,23 @@ struct Limits {
 
   // How long an agent's or a worker's stream may be open without a message.
   int first_message_seconds = 10;
-  // Messages of one agent or worker that wait to be applied, as while the store is in trouble.
+  // Of a message of an agent or worker before its stream was accepted: a Hello with the last lines
+  // of its processes that have ended (worker/agent/wire.h).
+  size_t first_message_bytes = 2 << 20;
+  // Of any later message. Reports that were left on a disk, and log lines, are sent in messages of
+  // about 1 MiB; the names of a model's parameters are sent in one message.
+  size_t peer_message_bytes = 4 << 20;
+  // Processes that a Hello may name as running, as ended, and as hanging.
+  int hello_processes = 16384;
+  // Messages of one agent or worker that wait to be applied, as while the store is in trouble, and
+  // the memory that they take.
   int messages_in_line = 16384;
-  // Log lines are dropped if more messages wait.
+  size_t bytes_in_line = 32 << 20;
+  // The same before its stream was accepted.
+  int first_messages_in_line = 16;
+  // The memory of the messages of all agents and workers that wait.
+  size_t all_bytes_in_line = 128 << 20;
+  // Log lines are dropped if more messages wait, or more memory.
   int log_messages_in_line = 256;
   size_t log_bytes_in_line = 8 << 20;
   // Heartbeats of one agent or worker that wait: the others are left out.

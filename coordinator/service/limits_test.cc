@@ -81,5 +81,65 @@ TEST_F(CoordinatorTest, ALongErrorOfARankIsCutWithAMark) {
   EXPECT_THAT(Get("a").failure().reason(), EndsWith("xxx [7 more bytes]"));
 }
 
+// Two bytes of it take fifty in memory.
+TEST_F(CoordinatorTest, AHelloThatIsTooLargeIsRefusedBeforeItIsParsed) {
+  v1::AgentHello hello = FakeAgent::Hello("n1", 1);
+  for (size_t i = 0; i <= kLimits.first_message_bytes / 2; ++i) hello.add_running();
+  FakeAgent agent(address(), hello);
+  const absl::Status refused = FromGrpc(agent.End().value_or(grpc::Status::OK));
+  EXPECT_EQ(ErrorReason(refused), "MESSAGE_TOO_LARGE") << refused;
+  EXPECT_EQ(ErrorMetadata(refused)["limit"], "2097152");
+  EXPECT_EQ(Nodes().nodes_size(), 0);
+}
+
+TEST_F(CoordinatorTest, AHelloMayNotNameMoreProcessesThanAnyNodeHas) {
+  v1::AgentHello hello = FakeAgent::Hello("n1", 1);
+  for (int i = 0; i <= kLimits.hello_processes; ++i) hello.add_exits();
+  FakeAgent agent(address(), hello);
+  const absl::Status refused = FromGrpc(agent.End().value_or(grpc::Status::OK));
+  EXPECT_EQ(ErrorReason(refused), "HELLO_INVALID") << refused;
+}
+
+TEST_F(CoordinatorTest, AfterTheHelloAMessageMayHaveFourMebibytes) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 1));
+  ASSERT_TRUE(agent.Welcomed());
+  v1::AgentMessage message;
+  // A report with a part that this coordinator does not know.
+  v1::WorkerReport report;
+  report.GetReflection()->MutableUnknownFields(&report)->AddLengthDelimited(
+      1000, std::string(kLimits.peer_message_bytes - 100, 'r'));
+  report.SerializeToString(message.mutable_spooled_reports()->add_reports());
+  ASSERT_TRUE(agent.Send(message));
+  ASSERT_TRUE(agent.Take([](const v1::AgentDirective& d) { return d.has_spooled_reports_ack(); }));
+  message.mutable_spooled_reports()->add_reports(std::string(200, 'r'));
+  ASSERT_TRUE(agent.Send(message));
+  const absl::Status refused = FromGrpc(agent.End().value_or(grpc::Status::OK));
+  EXPECT_EQ(ErrorReason(refused), "MESSAGE_TOO_LARGE") << refused;
+  EXPECT_EQ(ErrorMetadata(refused)["limit"], "4194304");
+}
+
+TEST_F(CoordinatorTest, AMessageThatIsNoneIsRefusedByName) {
+  v1::AgentHello hello = FakeAgent::Hello("n1", 1);
+  hello.set_host("\xff");
+  FakeAgent agent(address(), hello);
+  const absl::Status refused = FromGrpc(agent.End().value_or(grpc::Status::OK));
+  EXPECT_EQ(ErrorReason(refused), "MESSAGE_UNREADABLE") << refused;
+}
+
+TEST_F(CoordinatorTest, TheNamesOfOneNodesGpusLeaveTheListOfNodesReadable) {
+  v1::AgentHello hello = FakeAgent::Hello("n1", 1);
+  hello.add_gpus()->set_name(std::string(200, 'g'));
+  FakeAgent agent(address(), hello);
+  ASSERT_TRUE(agent.Welcomed());
+  const v1::ListNodesResponse nodes = Nodes();
+  ASSERT_EQ(nodes.nodes_size(), 1);
+  EXPECT_EQ(nodes.nodes(0).gpus(0).name(), std::string(128, 'g') + " [72 more bytes]");
+  hello.mutable_gpus(0)->set_uuid(std::string(65, 'u'));
+  FakeAgent other(address(), hello);
+  const absl::Status refused = FromGrpc(other.End().value_or(grpc::Status::OK));
+  EXPECT_EQ(ErrorReason(refused), "FIELD_TOO_LONG") << refused;
+  EXPECT_EQ(ErrorMetadata(refused)["field"], "muster.v1.Gpu.uuid");
+}
+
 }  // namespace
 }  // namespace muster::service

@@ -12,6 +12,7 @@
 #include "common/slots/gpu_slot.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/peer_limits.h"
 #include "coordinator/service/permit.h"
@@ -34,6 +35,12 @@ absl::Status CheckOffer(const v1::AgentHello& hello) {
                   {{"field", hello.slots() > kMostSlots ? "slots" : "gpus"},
                    {"limit", absl::StrCat(kMostSlots)},
                    {"node", hello.node()}});
+  }
+  for (const int count : {hello.running_size(), hello.exits_size(), hello.quarantined_size()}) {
+    if (count <= kLimits.hello_processes) continue;
+    return Invalid(absl::StrCat("node '", hello.node(), "' names ", count,
+                                " processes in one list; expected at most ",
+                                kLimits.hello_processes));
   }
   std::set<uint32_t> indices;
   for (const v1::Gpu& gpu : hello.gpus()) {
@@ -59,7 +66,7 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
       auto* start = directive.mutable_start_worker();
       start->set_secret(secrets_->OfProcess(FromWire(start->worker())));
     }
-    Put(std::move(directive));
+    Put(directive);
   }
 
  protected:
@@ -119,7 +126,7 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
     v1::AgentDirective ack;
     ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
     ack.mutable_heartbeat_ack()->set_workers_activity(cluster.DrainActivity(id()));
-    Put(std::move(ack));
+    Put(ack);
   }
   uint64_t LogLinesOf(const v1::AgentMessage& message) const override {
     return static_cast<uint64_t>(message.worker_log().lines_size());
@@ -165,7 +172,7 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
     if (directive.has_welcome()) {
       directive.mutable_welcome()->set_generation_secret(secrets_->OfGeneration(worker_));
     }
-    Put(std::move(directive));
+    Put(directive);
   }
 
  protected:
@@ -201,7 +208,7 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
     }
     v1::WorkerDirective ack;
     ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
-    Put(std::move(ack));
+    Put(ack);
   }
 
  private:
@@ -219,7 +226,7 @@ class RefusedFile final : public grpc::ServerReadReactor<v1::FilePiece> {
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Attach(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AgentService::Attach(
     grpc::CallbackServerContext* context) {
   auto stream = std::make_shared<AgentStream>(engine_, sessions_, ids_->Next(), secrets_,
                                               CallerOf(*context), authorize_);
@@ -234,7 +241,7 @@ grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackSer
   return transfers_->AcceptAgent();
 }
 
-grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* WorkerService::Attach(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerService::Attach(
     grpc::CallbackServerContext* context) {
   auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next(), secrets_,
                                                CallerOf(*context), authorize_);

@@ -26,7 +26,9 @@ class PeerStreamIds {
 
 // All that these are given outlives the server that they are registered with. `authorize`: whether
 // a caller may still use a stream. Thread-safe.
-class AgentService final : public v1::AgentService::CallbackService {
+class AgentService final
+    : public v1::AgentService::WithRawCallbackMethod_Attach<
+          v1::AgentService::WithCallbackMethod_SendFile<v1::AgentService::Service>> {
  public:
   AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, Transfers* transfers,
                const Secrets* secrets, Authorizer authorize)
@@ -36,7 +38,7 @@ class AgentService final : public v1::AgentService::CallbackService {
         transfers_(transfers),
         secrets_(secrets),
         authorize_(std::move(authorize)) {}
-  grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attach(
       grpc::CallbackServerContext* context) override;
   grpc::ServerReadReactor<v1::FilePiece>* SendFile(grpc::CallbackServerContext* context,
                                                    v1::SendFileResponse* response) override;
@@ -50,7 +52,8 @@ class AgentService final : public v1::AgentService::CallbackService {
   const Authorizer authorize_;
 };
 
-class WorkerService final : public v1::WorkerService::CallbackService {
+class WorkerService final
+    : public v1::WorkerService::WithRawCallbackMethod_Attach<v1::WorkerService::Service> {
  public:
   WorkerService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids, const Secrets* secrets,
                 Authorizer authorize)
@@ -59,7 +62,7 @@ class WorkerService final : public v1::WorkerService::CallbackService {
         ids_(ids),
         secrets_(secrets),
         authorize_(std::move(authorize)) {}
-  grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* Attach(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attach(
       grpc::CallbackServerContext* context) override;
 
  private:

@@ -31,6 +31,8 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"JOB_SPEC_INVALID", "Correct the fields that SpecProblems names."},
       {"LEARNING_RATE_INVALID", "Give a finite number of 0 or more."},
       {"LEASE_OVER", "Attach again."},
+      {"MESSAGE_TOO_LARGE", "Nothing: no program of Muster sends such a message."},
+      {"MESSAGE_UNREADABLE", "Nothing: no program of Muster sends such a message."},
       {"METRICS_DAMAGED", "Restore the database from a backup."},
       {"NEWER_STREAM", "Nothing: the process has a newer stream."},
       {"NODE_ATTACHED", "Stop the agent of the node first."},

@@ -1,11 +1,49 @@
 #include "coordinator/service/session.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/service/peer_limits.h"
 
 namespace muster::service {
+
+absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf::Message* message) {
+  const std::string& type = message->GetDescriptor()->full_name();
+  const size_t size = bytes.Valid() ? bytes.Length() : 0;
+  if (size > most) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "MESSAGE_TOO_LARGE",
+                  absl::StrCat("a ", type, " has ", size, " bytes; expected at most ", most),
+                  {{"found", absl::StrCat(size)}, {"limit", absl::StrCat(most)}, {"type", type}});
+  }
+  // The reader only looks at the buffer, but its constructor does not say so.
+  grpc::ByteBuffer whole = bytes;
+  grpc::ProtoBufferReader reader(&whole);
+  if (!bytes.Valid() || !reader.status().ok() || !message->ParseFromZeroCopyStream(&reader)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "MESSAGE_UNREADABLE",
+                  absl::StrCat(size, " bytes are no message of the type ", type,
+                               " (texts must be valid UTF-8)"),
+                  {{"type", type}});
+  }
+  return LimitTexts(message);
+}
+
+grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
+  grpc::ByteBuffer bytes;
+  bool own = false;
+  // It fails only for messages of more than 2 GiB.
+  (void)grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(message, &bytes,
+                                                                                   &own);
+  return bytes;
+}
+
+bool PeerStreams::Reserve(size_t bytes) {
+  if (bytes_in_line_.fetch_add(bytes) + bytes <= most_bytes_) return true;
+  bytes_in_line_ -= bytes;
+  return false;
+}
 
 PeerStream* PeerStreams::Find(cluster::PeerStreamId id) const {
   const auto found = sessions_.find(id);

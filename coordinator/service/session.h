@@ -1,9 +1,14 @@
 // The control streams of agents and workers. They work on the engine's thread: messages are applied
 // to the cluster in the order of their arrival, except heartbeats, which are applied at once.
 // Orders are sent in the order in which they were given.
+//
+// gRPC gives them bytes, so that a message that is too large is refused before it is parsed: it may
+// take 25 times the memory of its bytes.
 #ifndef MUSTER_COORDINATOR_SERVICE_SESSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SESSION_H_
 
+#include <google/protobuf/message.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <atomic>
@@ -20,7 +25,6 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/engine.h"
-#include "coordinator/service/peer_limits.h"
 #include "coordinator/service/permit.h"
 #include "coordinator/service/wire.h"
 
@@ -39,9 +43,18 @@ class PeerStream {
   virtual absl::Status MayGoOn() const = 0;
 };
 
-// The open streams by their numbers. Only on the engine's thread.
+// Fills the message, and limits its texts (peer_limits.h). INVALID_ARGUMENT MESSAGE_TOO_LARGE: it
+// has more than `most` bytes; MESSAGE_UNREADABLE: the bytes are no message of its type;
+// FIELD_TOO_LONG. Pure.
+absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf::Message* message);
+grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);
+
+// The open streams by their numbers. Only on the engine's thread, except Reserve and Release.
 class PeerStreams {
  public:
+  // `most_bytes`: of all messages that wait to be applied.
+  explicit PeerStreams(size_t most_bytes = kLimits.all_bytes_in_line) : most_bytes_(most_bytes) {}
+
   // Null when it has ended.
   PeerStream* Find(cluster::PeerStreamId id) const;
   // UNAVAILABLE TOO_MANY_STREAMS: too many have not been answered yet; the stream is added
@@ -60,7 +73,14 @@ class PeerStreams {
   void EndRefused();
   const absl::Status& ended() const { return ended_; }
 
+  // A message of so many bytes waits from now on. False: there is no room for it. Thread-safe.
+  bool Reserve(size_t bytes);
+  // It does not wait any more. Thread-safe.
+  void Release(size_t bytes) { bytes_in_line_ -= bytes; }
+
  private:
+  const size_t most_bytes_;
+  std::atomic<size_t> bytes_in_line_ = 0;
   std::map<cluster::PeerStreamId, PeerStream*> sessions_;
   // When each of those was opened of which no message was seen yet.
   std::map<cluster::PeerStreamId, absl::Time> opened_;
@@ -70,7 +90,7 @@ class PeerStreams {
 
 // One stream of a peer, which sends In and receives Out.
 template <typename In, typename Out>
-class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
+class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public PeerStream,
                           public std::enable_shared_from_this<PeerStreamReactor<In, Out>> {
  public:
@@ -109,20 +129,11 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   void OnReadDone(bool ok) override {
     if (!ok) return Broken();
     heard_ = true;
-    auto message = std::make_shared<In>(std::move(incoming_));
+    const bool goes_on = Receive(incoming_);
     incoming_.Clear();
-    if (const absl::Status refused = LimitTexts(message.get()); !refused.ok()) {
-      EndReading(refused);
-    } else if (IsBeat(*message)) {
-      engine_->Aside([self = self_, message](cluster::Cluster& cluster, absl::Time came) {
-        if (!self->ended_ && self->refused_.ok()) self->TakeBeat(*message, cluster, came);
-      });
-    } else {
-      Queue(std::move(message));
-    }
     // The next message is read at once, so that heartbeats do not wait behind messages that wait
     // for the store.
-    this->StartRead(&incoming_);
+    if (goes_on) this->StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) override {
     engine_->Aside([self = self_, ok](cluster::Cluster&, absl::Time) { self->Written(ok); });
@@ -131,10 +142,22 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   void OnDone() override { self_.reset(); }
 
  protected:
+  // What gRPC has read. False: nothing more is read from this peer.
+  bool Receive(const grpc::ByteBuffer& bytes) {
+    auto message = std::make_shared<In>();
+    const size_t most = accepted_ ? kLimits.peer_message_bytes : kLimits.first_message_bytes;
+    if (const absl::Status refused = Parse(bytes, most, message.get()); !refused.ok()) {
+      EndReading(refused);
+      return false;
+    }
+    IsBeat(*message) ? Beat(std::move(message)) : Queue(std::move(message));
+    return true;
+  }
+
   // One message. After an error the stream ends with it.
   virtual absl::Status Take(const In& message, cluster::Cluster& cluster, absl::Time now) = 0;
-  // Heartbeats are handled before all other messages, perhaps even before the peer's Hello. `came`
-  // is the time of arrival.
+  // Heartbeats are handled before all other messages, but not before the peer's Hello was accepted.
+  // `came` is the time of arrival.
   virtual bool IsBeat(const In& message) const = 0;
   virtual void TakeBeat(const In& message, cluster::Cluster& cluster, absl::Time came) = 0;
   // The number of log lines in the message, which may be dropped if the coordinator cannot keep up;
@@ -143,16 +166,17 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   // This number of lines was dropped before this message, which has log lines itself.
   virtual void LinesLeftOut(uint64_t, const In&, cluster::Cluster&, absl::Time) {}
 
-  void Put(Out message) {
+  void Put(const Out& message) {
     if (ended_) return;
-    outbox_bytes_ += message.ByteSizeLong();
+    grpc::ByteBuffer bytes = ToBytes(message);
+    outbox_bytes_ += bytes.Length();
     if (outbox_bytes_ > kLimits.outbox_bytes) {
       return End(Refuse(absl::StatusCode::kResourceExhausted, "STREAM_NOT_READ",
                         "the peer does not read its stream", LimitOf(kLimits.outbox_bytes)));
     }
     // Which means that it was accepted.
     if (!std::exchange(answered_, true)) sessions_->Answered(id_);
-    outbox_.push_back(std::move(message));
+    outbox_.push_back(std::move(bytes));
     WriteNext();
   }
   cluster::PeerStreamId id() const { return id_; }
@@ -164,35 +188,71 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
     engine_->Post(nullptr, [self = self_, why](const absl::Status&) { self->End(why); });
   }
 
+  // Gives the heartbeat to the engine, which applies it at once.
+  void Beat(std::shared_ptr<In> message) {
+    // Without a Hello there is no lease. A heartbeat that is left out is followed by another.
+    if (!accepted_) return;
+    if (beats_in_line_.fetch_add(1) >= kLimits.heartbeats_in_line) {
+      --beats_in_line_;
+      return;
+    }
+    engine_->Aside(
+        [self = self_, message = std::move(message)](cluster::Cluster& cluster, absl::Time came) {
+          --self->beats_in_line_;
+          if (!self->ended_ && self->refused_.ok()) self->TakeBeat(*message, cluster, came);
+        });
+  }
+
   // Gives the message to the engine, which applies it when the store works.
   void Queue(std::shared_ptr<In> message) {
     if (reading_ended_) return;
+    const int most = accepted_ ? kLimits.messages_in_line : kLimits.first_messages_in_line;
     const int backlog = backlog_.fetch_add(1) + 1;
-    if (backlog > kLimits.messages_in_line) {
-      // The peer still has all these messages and repeats them on its next stream.
-      return EndReading(Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
-                               "more messages wait for the coordinator's store than it keeps; "
-                               "attach again and repeat what was not acknowledged",
-                               LimitOf(kLimits.messages_in_line)));
-    }
+    if (backlog > most) return EndReading(TooMany(LimitOf(most)));
+    const size_t bytes = message->SpaceUsedLong() + kTaskBytes;
+    const size_t all = bytes_in_line_.fetch_add(bytes) + bytes;
     const uint64_t lines = LogLinesOf(*message);
-    if (backlog > kLimits.log_messages_in_line && lines > 0) {
+    const bool logs_full =
+        backlog > kLimits.log_messages_in_line || all > kLimits.log_bytes_in_line;
+    if (lines > 0 && (logs_full || !sessions_->Reserve(bytes))) {
       left_out_ += lines;
       --backlog_;
+      bytes_in_line_ -= bytes;
       return;
+    }
+    if (lines == 0) {
+      // One message alone may always wait: the peer would only repeat it.
+      if (backlog > 1 && all > kLimits.bytes_in_line) {
+        return EndReading(TooMany(LimitOf(kLimits.bytes_in_line)));
+      }
+      if (!sessions_->Reserve(bytes)) {
+        return EndReading(TooMany(LimitOf(kLimits.all_bytes_in_line)));
+      }
     }
     const uint64_t left_out = lines > 0 ? std::exchange(left_out_, 0) : 0;
     engine_->Post(
-        [self = self_, message, left_out](cluster::Cluster& cluster, absl::Time now) {
+        [self = self_, message = std::move(message), left_out](cluster::Cluster& cluster,
+                                                               absl::Time now) {
           if (self->ended_ || !self->refused_.ok()) return;
           if (left_out > 0) self->LinesLeftOut(left_out, *message, cluster, now);
           self->refused_ = self->Take(*message, cluster, now);
+          if (self->refused_.ok()) self->accepted_ = true;
         },
-        [self = self_](const absl::Status& committed) { self->Taken(committed); });
+        [self = self_, bytes](const absl::Status& committed) { self->Taken(committed, bytes); });
   }
 
-  void Taken(const absl::Status& committed) {
+  // The peer still has all these messages and repeats them on its next stream.
+  static absl::Status TooMany(About limit) {
+    return Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
+                  "more messages wait for the coordinator's store than it keeps; attach again and "
+                  "repeat what was not acknowledged",
+                  std::move(limit));
+  }
+
+  void Taken(const absl::Status& committed, size_t bytes) {
     --backlog_;
+    bytes_in_line_ -= bytes;
+    sessions_->Release(bytes);
     if (!committed.ok()) return End(committed);
     if (!refused_.ok()) return End(refused_);
   }
@@ -208,7 +268,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
     writing_ = true;
     outgoing_ = std::move(outbox_.front());
     outbox_.pop_front();
-    outbox_bytes_ -= outgoing_.ByteSizeLong();
+    outbox_bytes_ -= outgoing_.Length();
     this->StartWrite(&outgoing_);
   }
 
@@ -230,19 +290,27 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   std::shared_ptr<PeerStreamReactor> self_;
 
   // ---- Of gRPC, which reads one message at a time.
-  In incoming_;
+  grpc::ByteBuffer incoming_;
   bool reading_ended_ = false;
   uint64_t left_out_ = 0;
 
-  // The number of messages that the engine has not applied yet.
+  // About what the engine needs for a message besides the message.
+  static constexpr size_t kTaskBytes = 256;
+
+  // The messages that the engine has not applied yet: their number, and the memory that they take.
   std::atomic<int> backlog_ = 0;
+  std::atomic<size_t> bytes_in_line_ = 0;
+  // The heartbeats that it has not applied yet.
+  std::atomic<int> beats_in_line_ = 0;
   std::atomic<bool> heard_ = false;
+  // The Hello was accepted.
+  std::atomic<bool> accepted_ = false;
 
   // ---- Of the engine's thread.
   absl::Status refused_;
-  std::deque<Out> outbox_;
+  std::deque<grpc::ByteBuffer> outbox_;
   size_t outbox_bytes_ = 0;
-  Out outgoing_;
+  grpc::ByteBuffer outgoing_;
   bool answered_ = false;
   bool writing_ = false;
   bool ended_ = false;

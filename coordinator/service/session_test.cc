@@ -4,8 +4,10 @@
 
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
+#include "proto/muster/v1/agent_service.pb.h"
 
 namespace muster::service {
 namespace {
@@ -63,6 +65,40 @@ TEST(PeerStreams, AStreamWhoseCallerIsNotAllowedAnyMoreIsEnded) {
   EXPECT_EQ(revoked.ended, absl::PermissionDeniedError("revoked"));
   EXPECT_EQ(streams.Find(1), nullptr);
   EXPECT_FALSE(other.ended.has_value());
+}
+
+TEST(PeerStreams, WhatWaitsOfAllStreamsIsLimited) {
+  PeerStreams streams(/*most_bytes=*/100);
+  EXPECT_TRUE(streams.Reserve(60));
+  EXPECT_FALSE(streams.Reserve(41));
+  EXPECT_TRUE(streams.Reserve(40)) << "what was refused does not count";
+  EXPECT_FALSE(streams.Reserve(1));
+  streams.Release(60);
+  EXPECT_TRUE(streams.Reserve(60));
+}
+
+TEST(PeerMessage, ItsSizeIsCheckedBeforeItIsParsed) {
+  v1::AgentMessage message;
+  message.mutable_hello()->set_node("n1");
+  const grpc::ByteBuffer bytes = ToBytes(message);
+  v1::AgentMessage parsed;
+  ASSERT_TRUE(Parse(bytes, bytes.Length(), &parsed).ok());
+  EXPECT_EQ(parsed.hello().node(), "n1");
+  v1::AgentMessage untouched;
+  const absl::Status refused = Parse(bytes, bytes.Length() - 1, &untouched);
+  EXPECT_EQ(RefusalReason(refused), "MESSAGE_TOO_LARGE");
+  EXPECT_EQ(AboutOf(refused)["limit"], absl::StrCat(bytes.Length() - 1));
+  EXPECT_FALSE(untouched.has_hello());
+}
+
+TEST(PeerMessage, WhatIsNoMessageIsRefusedByName) {
+  const grpc::Slice no_message("\xff\xff\xff");
+  v1::AgentMessage parsed;
+  const absl::Status refused = Parse(grpc::ByteBuffer(&no_message, 1), 1000, &parsed);
+  EXPECT_EQ(RefusalReason(refused), "MESSAGE_UNREADABLE");
+  EXPECT_EQ(AboutOf(refused)["type"], "muster.v1.AgentMessage");
+  EXPECT_FALSE(Parse(grpc::ByteBuffer(), 1000, &parsed).ok());
+  EXPECT_TRUE(Parse(ToBytes(v1::AgentMessage()), 0, &parsed).ok()) << "an empty one";
 }
 
 }  // namespace

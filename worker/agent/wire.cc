@@ -113,7 +113,14 @@ v1::AgentMessage ToMessage(const SendHello& hello) {
     *entry->mutable_worker() = ToWire(running.worker);
     entry->set_pid(running.pid);
   }
-  for (const EndedWorker& exit : hello.exits) *wire->add_exits() = ToWire(exit);
+  size_t room = kHelloTailBytes;
+  for (const EndedWorker& exit : hello.exits) {
+    v1::WorkerExit* entry = wire->add_exits();
+    *entry = ToWire(exit);
+    // The job's log has these lines, too.
+    if (entry->log_tail().size() > room) entry->clear_log_tail();
+    room -= entry->log_tail().size();
+  }
   if (hello.draining.has_value()) *wire->mutable_draining() = ToWire(*hello.draining);
   for (const SendQuarantine& quarantine : hello.quarantined) {
     *wire->add_quarantined() = ToWire(quarantine);

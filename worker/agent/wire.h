@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_AGENT_WIRE_H_
 #define MUSTER_WORKER_AGENT_WIRE_H_
 
+#include <cstddef>
 #include <optional>
 
 #include "proto/muster/v1/agent_service.pb.h"
@@ -24,7 +25,10 @@ v1::AgentMessage ToMessage(const SendQuarantine& quarantine);
 v1::AgentMessage ToMessage(const SendStarted& started);
 v1::AgentMessage ToMessage(const SendExit& exit);
 v1::AgentMessage ToMessage(LogQueue::Batch batch);
-// Contains only what the core knows. The caller adds who and where the agent is.
+// Contains only what the core knows. The caller adds who and where the agent is. The last lines of
+// the ended workers have kHelloTailBytes in all, because a coordinator takes no larger Hello than
+// 2 MiB: those of the others are left out.
+inline constexpr size_t kHelloTailBytes = 1 << 20;
 v1::AgentMessage ToMessage(const SendHello& hello);
 
 // nullopt: the directive is no event of the core (SpooledReportsAck), or this agent does not know
