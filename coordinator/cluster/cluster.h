@@ -94,8 +94,9 @@ class Cluster {
   // OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
   // Removes a job that has ended, and everything that is stored of it. `requested_by` is for the
-  // daemon's log. `answer` is kept for repeated calls. The result is the answer for the caller: `answer`, or the one of the first call
-  // if this is a repeat. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED.
+  // daemon's log. `answer` is kept for repeated calls. The result is the answer for the caller:
+  // `answer`, or the one of the first call if this is a repeat. Errors: NOT_FOUND JOB_NOT_FOUND;
+  // FAILED_PRECONDITION JOB_NOT_ENDED.
   absl::StatusOr<std::string> Delete(const std::string& job_id, const std::string& request_id,
                                      const std::string& fingerprint, const std::string& answer,
                                      absl::Time now, const std::string& requested_by = "");

@@ -103,5 +103,16 @@ TEST(AgentWire, AnExitSaysHowTheWorkerEnded) {
       absl::StrCat("worker_exit { worker {", kWire, "} pid: 0 signal: 9 planned: LEASE_OVER }"));
 }
 
+TEST(AgentWire, TheLastLinesInAHelloAreLimitedInAll) {
+  SendHello hello;
+  const EndedWorker ended{.worker = kWorker, .log_tail = std::string(64 << 10, 'x')};
+  hello.exits.assign(200, ended);
+  const v1::AgentMessage message = ToMessage(hello);
+  ASSERT_EQ(message.hello().exits_size(), 200) << "no exit is left out";
+  EXPECT_EQ(message.hello().exits(15).log_tail(), ended.log_tail);
+  EXPECT_EQ(message.hello().exits(16).log_tail(), "");
+  EXPECT_LT(message.ByteSizeLong(), size_t{2} << 20) << "as much as a coordinator takes";
+}
+
 }  // namespace
 }  // namespace muster::agent
