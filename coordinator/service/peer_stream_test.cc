@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -168,6 +169,18 @@ TEST_F(PeerStreamTest, TheMemoryOfTheMessagesThatWaitIsLimited) {
   Settle();
   EXPECT_EQ(stream_->messages, 1 + kLimits.bytes_in_line / kBytes);
   ExpectTooMany(kLimits.bytes_in_line);
+}
+
+TEST_F(PeerStreamTest, WhatWasTakenDoesNotWaitAnyMore) {
+  Greet();
+  constexpr size_t kBytes = 3 << 20;
+  for (size_t sent = 0; sent < 2 * kLimits.bytes_in_line; sent += 2 * kBytes) {
+    Block();
+    ASSERT_TRUE(stream_->Sends(OfBytes(kBytes)));
+    ASSERT_TRUE(stream_->Sends(OfBytes(kBytes)));
+    Settle();
+  }
+  EXPECT_TRUE(stream_->ended.ok()) << stream_->ended;
 }
 
 TEST_F(PeerStreamTest, SoIsThatOfAllStreams) {
