@@ -1,6 +1,5 @@
 #include "common/rpc/accept_loop.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -32,32 +31,6 @@ constexpr absl::Duration kPause = absl::Milliseconds(100);
 constexpr absl::Duration kBetweenWarnings = absl::Seconds(10);
 
 process::Fd OpenReserve() { return process::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
-
-SocketPeer PeerOf(int fd) {
-  sockaddr_storage name{};
-  socklen_t size = sizeof(name);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return {};
-  if (name.ss_family == AF_UNIX) {
-    ucred credentials{};
-    socklen_t bytes = sizeof(credentials);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return {};
-    return {
-        .local = true, .uid = credentials.uid, .address = absl::StrCat("uid ", credentials.uid)};
-  }
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (name.ss_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in&>(name).sin_addr, text.data(), text.size());
-  } else {
-    const in6_addr& v6 = reinterpret_cast<sockaddr_in6&>(name).sin6_addr;
-    // An IPv4 peer of a listener on all addresses.
-    if (IN6_IS_ADDR_V4MAPPED(&v6)) {
-      inet_ntop(AF_INET, &v6.s6_addr[12], text.data(), text.size());
-    } else {
-      inet_ntop(AF_INET6, &v6, text.data(), text.size());
-    }
-  }
-  return {.address = text.data()};
-}
 
 bool NoRoom(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -168,15 +141,16 @@ void AcceptLoop::Take(process::Fd fd, size_t listener) {
   if (reserve_.get() < 0) reserve_ = OpenReserve();
   SocketPeer peer = PeerOf(fd.get());
   if (!listeners_[listener].admits(peer)) {
-    Warn(absl::StrCat("a connection of ", peer.address, " was refused"));
+    Warn(absl::StrCat("a connection of ", peer.name, " was refused"));
     return;
   }
   const Id id = ++last_id_;
   const int number = fd.get();
-  const std::string name = peer.address;
+  const Transport transport = peer.local ? Transport::kLocal : Transport::kTcp;
+  const auto closed = connections_.Arrived(id, transport, peer.name, SteadyNow());
   silent_.emplace(id, Silent{std::move(fd), listener, std::move(peer)});
   Watch(number, kFirstConnection + static_cast<uint64_t>(id), EPOLLIN | EPOLLRDHUP);
-  if (const auto closed = connections_.Arrived(id, name, SteadyNow())) CloseSilent(*closed);
+  if (closed.has_value()) CloseSilent(*closed);
 }
 
 void AcceptLoop::CloseSilent(Id id) {
@@ -203,9 +177,11 @@ void AcceptLoop::OnSilent(Id id) {
 void AcceptLoop::HandOver(Id id, Silent silent) {
   const int number = silent.fd.get();
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, number, nullptr);
-  if (!connections_.Spoke(id)) {
-    Warn(absl::StrCat("a connection of ", silent.peer.address, " was closed: there are too many"));
-    return;
+  if (const auto closed = connections_.Spoke(id, SteadyNow())) {
+    Warn(absl::StrCat("there are too many connections; one was closed when one of ",
+                      silent.peer.name, " came"));
+    if (*closed == id) return;
+    CloseHandedOver(*closed);
   }
   process::Fd copy(fcntl(number, F_DUPFD_CLOEXEC, 0));
   if (copy.get() < 0) {
@@ -225,11 +201,18 @@ void AcceptLoop::HandOver(Id id, Silent silent) {
 }
 
 void AcceptLoop::OnEnd(Id id) {
-  const auto found = handed_over_.find(id);
-  // The socket may live on in another descriptor, so its events do not end by themselves.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.get(), nullptr);
-  handed_over_.erase(found);
+  CloseHandedOver(id);
   connections_.Ended(id);
+}
+
+void AcceptLoop::CloseHandedOver(Id id) {
+  const auto found = handed_over_.find(id);
+  const int copy = found->second.get();
+  // The socket may live on in the descriptor of whoever took it: its events do not end by
+  // themselves, and its peer hears of the end only by this.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, copy, nullptr);
+  shutdown(copy, SHUT_RDWR);
+  handed_over_.erase(found);
 }
 
 }  // namespace muster

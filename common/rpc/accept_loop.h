@@ -6,11 +6,10 @@
 // descriptor for a new connection, a silent one is closed for it, or it is closed itself, and the
 // loop goes on.
 //
-// A connection that has been handed over is watched, by a copy of its descriptor, until it ends.
+// A connection that has been handed over is watched, by a copy of its descriptor, until it ends. It
+// may be closed, by that copy, in favour of another one (connections.h).
 #ifndef MUSTER_COMMON_RPC_ACCEPT_LOOP_H_
 #define MUSTER_COMMON_RPC_ACCEPT_LOOP_H_
-
-#include <sys/types.h>
 
 #include <functional>
 #include <memory>
@@ -23,15 +22,9 @@
 #include "absl/time/time.h"
 #include "common/process/fd.h"
 #include "common/rpc/connections.h"
+#include "common/rpc/socket_peer.h"
 
 namespace muster {
-
-// Who has connected: the user of a Unix socket's peer, or the IP address of a TCP peer.
-struct SocketPeer {
-  bool local = false;
-  uid_t uid = 0;
-  std::string address;
-};
 
 class AcceptLoop {
  public:
@@ -70,7 +63,9 @@ class AcceptLoop {
   void OnSilent(Id id);
   void HandOver(Id id, Silent silent);
   void CloseSilent(Id id);
+  // Of one that was handed over.
   void OnEnd(Id id);
+  void CloseHandedOver(Id id);
   void Watch(int fd, uint64_t key, uint32_t events);
   void Warn(const std::string& what);
 

@@ -19,6 +19,7 @@
 #include "common/process/fd.h"
 #include "common/rpc/address.h"
 #include "common/rpc/connections.h"
+#include "common/rpc/socket_peer.h"
 #include "common/rpc/sockets.h"
 #include "common/steady/test_bound.h"
 
@@ -118,10 +119,27 @@ TEST_F(AcceptLoopTest, OneThatIsNotAdmittedIsClosedAndNeverHandedOver) {
   EXPECT_TRUE(taken_.empty());
 }
 
+TEST_F(AcceptLoopTest, OneMoreThanAllowedTakesThePlaceOfOneThatWasHandedOver) {
+  Start({.local = 2});
+  std::vector<process::Fd> clients;
+  std::vector<process::Fd> taken;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(Speak());
+    taken.push_back(Taken());
+    EXPECT_GE(taken.back().get(), 0);
+  }
+  // Although gRPC, here the test, still has its descriptor.
+  EXPECT_TRUE(IsClosed(clients[0]));
+  char byte = 0;
+  EXPECT_EQ(recv(taken[1].get(), &byte, 1, MSG_DONTWAIT), 1);
+  EXPECT_LT(recv(taken[1].get(), &byte, 1, MSG_DONTWAIT), 0) << "it was closed, too";
+}
+
 TEST_F(AcceptLoopTest, WhatHasEndedMakesRoom) {
-  Start({.per_peer = 1});
+  Start({.trial = absl::ZeroDuration(), .local = 1});
   process::Fd client = Speak();
   process::Fd taken = Taken();
+  // The one before has passed its trial.
   EXPECT_TRUE(IsClosed(Speak()));
   // As gRPC ends one.
   shutdown(taken.get(), SHUT_RDWR);

@@ -6,81 +6,103 @@ namespace muster {
 
 ConnectionLimits ConnectionLimits::For(size_t open_files) {
   const ConnectionLimits most;
-  // Half of the open files for two each of those that have spoken, and a quarter for the silent.
-  const size_t quarter = std::max<size_t>(open_files / 4, 1);
+  const size_t eighth = std::max<size_t>(open_files / 8, 1);
   ConnectionLimits limits;
-  limits.silent = std::min(most.silent, quarter);
-  limits.total = std::min(most.total, quarter);
-  limits.per_peer = std::min(most.per_peer, limits.total);
+  limits.silent = std::min(most.silent, eighth);
+  limits.local = std::min(most.local, eighth);
+  const size_t used = open_files / 4 + limits.silent + 2 * limits.local;
+  const size_t left = open_files > used ? (open_files - used) / 2 : 0;
+  limits.total = std::clamp<size_t>(left, 1, most.total);
+  limits.per_peer = std::clamp<size_t>(limits.total / 4, 1, most.per_peer);
   return limits;
 }
 
-std::optional<Connections::Id> Connections::Arrived(Id id, const std::string& peer,
-                                                    absl::Time now) {
-  silent_.emplace(id, std::pair(now, peer));
-  peers_[peer].silent.insert(id);
+std::optional<Connections::Id> Connections::Arrived(Id id, Transport transport,
+                                                    const std::string& peer, absl::Time now) {
+  silent_.emplace(id, Silent{now, transport, peer});
+  silent_crowd_.Add(peer, id);
   if (silent_.size() <= limits_.silent) return std::nullopt;
   return Shed();
 }
 
 std::optional<Connections::Id> Connections::Shed() {
-  const auto most = std::max_element(
-      peers_.begin(), peers_.end(),
-      [](const auto& a, const auto& b) { return a.second.silent.size() < b.second.silent.size(); });
-  if (most == peers_.end() || most->second.silent.empty()) return std::nullopt;
-  const Id oldest = *most->second.silent.begin();
-  Forget(oldest);
+  const auto oldest = silent_crowd_.OldestOfTheMost();
+  if (oldest.has_value()) ForgetSilent(*oldest);
   return oldest;
 }
 
-bool Connections::Spoke(Id id) {
+std::optional<Connections::Id> Connections::Spoke(Id id, absl::Time now) {
+  EndTrials(now);
   const auto found = silent_.find(id);
-  if (found == silent_.end()) return false;
-  const std::string peer = found->second.second;
-  Peer& its = peers_[peer];
-  const bool room = peers_of_spoken_.size() < limits_.total && its.spoken < limits_.per_peer;
-  if (room) ++its.spoken;  // before Forget, which removes a peer without connections
-  Forget(id);
-  if (room) peers_of_spoken_.emplace(id, peer);
-  return room;
+  if (found == silent_.end()) return id;
+  const Transport transport = found->second.transport;
+  const std::string peer = found->second.peer;
+  ForgetSilent(id);
+
+  Group& group = GroupOf(transport);
+  const absl::Time trial_ends = now + limits_.trial;
+  spoken_.emplace(id, Spoken{transport, peer, trial_ends});
+  trials_.emplace(trial_ends, id);
+  group.on_trial.Add(peer, id);
+  const size_t of_peer = ++group.of_peer[peer];
+  const size_t all = ++group.all;
+
+  // Only the own user and root connect over a Unix socket; they share one limit.
+  const bool local = transport == Transport::kLocal;
+  std::optional<Id> closed;
+  if (!local && of_peer > limits_.per_peer) {
+    closed = group.on_trial.OldestOf(peer);
+  } else if (all > (local ? limits_.local : limits_.total)) {
+    closed = group.on_trial.OldestOfTheMost();
+  }
+  if (closed.has_value()) ForgetSpoken(*closed);
+  return closed;
 }
 
 void Connections::Ended(Id id) {
-  const auto spoken = peers_of_spoken_.find(id);
-  if (spoken == peers_of_spoken_.end()) {
-    Forget(id);
-    return;
-  }
-  const std::string peer = spoken->second;
-  peers_of_spoken_.erase(spoken);
-  --peers_[peer].spoken;
-  RemoveIfEmpty(peer);
+  ForgetSilent(id);
+  ForgetSpoken(id);
 }
 
 std::optional<Connections::Id> Connections::Overdue(absl::Time now) {
   if (NextOverdue() > now) return std::nullopt;
   const Id oldest = silent_.begin()->first;
-  Forget(oldest);
+  ForgetSilent(oldest);
   return oldest;
 }
 
 absl::Time Connections::NextOverdue() const {
   if (silent_.empty()) return absl::InfiniteFuture();
-  return silent_.begin()->second.first + limits_.first_byte;
+  return silent_.begin()->second.since + limits_.first_byte;
 }
 
-void Connections::Forget(Id id) {
+void Connections::ForgetSilent(Id id) {
   const auto found = silent_.find(id);
   if (found == silent_.end()) return;
-  const std::string peer = found->second.second;
+  silent_crowd_.Remove(found->second.peer, id);
   silent_.erase(found);
-  peers_[peer].silent.erase(id);
-  RemoveIfEmpty(peer);
 }
 
-void Connections::RemoveIfEmpty(const std::string& peer) {
-  const auto found = peers_.find(peer);
-  if (found->second.silent.empty() && found->second.spoken == 0) peers_.erase(found);
+void Connections::ForgetSpoken(Id id) {
+  const auto found = spoken_.find(id);
+  if (found == spoken_.end()) return;
+  const Spoken& one = found->second;
+  Group& group = GroupOf(one.transport);
+  group.on_trial.Remove(one.peer, id);
+  trials_.erase({one.trial_ends, id});
+  --group.all;
+  const auto count = group.of_peer.find(one.peer);
+  if (--count->second == 0) group.of_peer.erase(count);
+  spoken_.erase(found);
+}
+
+void Connections::EndTrials(absl::Time now) {
+  while (!trials_.empty() && trials_.begin()->first <= now) {
+    const Id id = trials_.begin()->second;
+    const Spoken& one = spoken_.at(id);
+    GroupOf(one.transport).on_trial.Remove(one.peer, id);
+    trials_.erase(trials_.begin());
+  }
 }
 
 }  // namespace muster

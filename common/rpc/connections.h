@@ -3,13 +3,22 @@
 //
 // A connection is silent until its first byte arrives. The number of silent connections is limited:
 // when one more arrives, the peer that has the most of them loses its oldest one. So a client that
-// speaks at once, as every gRPC client does, is always heard. Connections that have spoken are
-// limited for each peer and in all; a new one is refused beyond that.
+// speaks at once, as every gRPC client does, is always heard.
 //
-// A peer is a name: "uid 1000" or an IP address. Pure; one thread.
+// A connection that has spoken is on trial for as long as gRPC gives it for its handshake. gRPC
+// closes it at the end of this time, unless the handshake is complete; with TLS, the peer has then
+// shown its certificate. So whoever has none can hold a connection only while it is on trial. If
+// one more connection speaks than the limits allow, one that is on trial is closed for it: the
+// oldest of the same peer, or, if the limit of all is reached, the oldest of the peer that has the
+// most of them. One that has passed its trial is never closed. If all have, the new one is closed.
+//
+// Connections over a Unix socket are counted apart from those over TCP, and neither can use the
+// room of the others. A peer is a name: "uid 1000", an IPv4 address, or an IPv6 network (/64).
+// Pure; one thread.
 #ifndef MUSTER_COMMON_RPC_CONNECTIONS_H_
 #define MUSTER_COMMON_RPC_CONNECTIONS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,34 +29,43 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
+#include "common/rpc/crowd.h"
 
 namespace muster {
 
 struct ConnectionLimits {
   size_t silent = 1024;
+  // For the first byte, and again for gRPC's handshake.
   absl::Duration first_byte = absl::Seconds(10);
-  // Of those that have spoken.
+  // Longer than the handshake, so that gRPC has closed what has not completed it.
+  absl::Duration trial = absl::Seconds(11);
+  // Of those that have spoken over Unix sockets: a node of 4096 slots, and 1024 others.
+  size_t local = 5120;
+  // Of those that have spoken over TCP.
   size_t per_peer = 1024;
-  size_t total = 4096;
+  size_t total = 32768;
   // The limits of a process that may have so many open files: each connection that has spoken needs
-  // two, and a quarter is left to everything else.
+  // two, and a quarter is left to everything else. One peer never has more than a quarter of the
+  // total.
   static ConnectionLimits For(size_t open_files);
 };
 
+enum class Transport { kTcp, kLocal };
+
 class Connections {
  public:
-  using Id = int64_t;
+  using Id = int64_t;  // ids grow with time
 
   explicit Connections(const ConnectionLimits& limits) : limits_(limits) {}
 
   // A new, silent connection. The result is another silent connection, or this one, that must be
   // closed and is forgotten.
-  std::optional<Id> Arrived(Id id, const std::string& peer, absl::Time now);
+  std::optional<Id> Arrived(Id id, Transport transport, const std::string& peer, absl::Time now);
   // The oldest silent connection of the peer that has the most: it must be closed and is forgotten.
   std::optional<Id> Shed();
-  // The first byte has arrived. False: the connection must be closed, and is forgotten, because of
-  // a limit.
-  bool Spoke(Id id);
+  // The first byte of a silent connection has arrived. The result is another one that has spoken,
+  // or this one, that must be closed and is forgotten because of a limit.
+  std::optional<Id> Spoke(Id id, absl::Time now);
   // It has ended.
   void Ended(Id id);
   // A silent connection that has waited too long: it must be closed and is forgotten.
@@ -56,22 +74,37 @@ class Connections {
   absl::Time NextOverdue() const;
 
   size_t silent() const { return silent_.size(); }
-  size_t spoken() const { return peers_of_spoken_.size(); }
+  size_t spoken() const { return spoken_.size(); }
 
  private:
-  struct Peer {
-    std::set<Id> silent;  // ids grow with time
-    size_t spoken = 0;
+  struct Silent {
+    absl::Time since;
+    Transport transport;
+    std::string peer;
+  };
+  struct Spoken {
+    Transport transport;
+    std::string peer;
+    absl::Time trial_ends;
+  };
+  // Of those that have spoken over one transport.
+  struct Group {
+    absl::flat_hash_map<std::string, size_t> of_peer;
+    size_t all = 0;
+    Crowd on_trial;
   };
 
-  void Forget(Id id);
-  void RemoveIfEmpty(const std::string& peer);
+  Group& GroupOf(Transport transport) { return groups_[static_cast<size_t>(transport)]; }
+  void ForgetSilent(Id id);
+  void ForgetSpoken(Id id);
+  void EndTrials(absl::Time now);
 
   const ConnectionLimits limits_;
-  absl::flat_hash_map<std::string, Peer> peers_;
-  // When each arrived, and of which peer.
-  std::map<Id, std::pair<absl::Time, std::string>> silent_;
-  absl::flat_hash_map<Id, std::string> peers_of_spoken_;
+  std::map<Id, Silent> silent_;
+  Crowd silent_crowd_;
+  absl::flat_hash_map<Id, Spoken> spoken_;
+  std::set<std::pair<absl::Time, Id>> trials_;  // when each ends
+  std::array<Group, 2> groups_;
 };
 
 }  // namespace muster

@@ -24,6 +24,7 @@
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
 #include "common/rpc/connections.h"
+#include "common/rpc/socket_peer.h"
 
 namespace muster {
 
@@ -55,7 +56,8 @@ struct ServerOptions {
   // TCP connections are neither encrypted nor authenticated: whoever reaches the port may do
   // everything. Without it and without `tls` the server listens on no port.
   bool insecure = false;
-  // TCP connections use TLS with certificates on both sides. Not together with `insecure`.
+  // TCP connections use TLS with certificates on both sides. Not together with `insecure`. A server
+  // that listens on no port does not look at the files.
   certs::TlsFiles tls;
   // Asked for each call of a local user and of a certificate.
   Authorizer authorize = [](const Caller&, const std::string&) { return absl::OkStatus(); };
