@@ -96,8 +96,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   std::unique_ptr<Server> self(new Server());
   std::vector<AcceptLoop::Listener> listeners;
+  bool tcp = false;
   for (const std::string& text : options.listen) {
     ASSIGN_OR_RETURN(const Address address, ParseAddress(text));
+    tcp = tcp || !address.local();
     if (!address.local() && !options.insecure && options.tls.certificate.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("listen address '", text,
@@ -141,9 +143,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     credentials->SetAuthMetadataProcessor(CallerProcessor::ForUser(uid, options.authorize));
     self->local_acceptors_.try_emplace(uid, acceptor(std::move(credentials)));
   }
-  if (options.insecure) {
+  // Without a port the files do not matter: the environment may name those of an operator.
+  if (tcp && options.insecure) {
     self->tcp_acceptor_ = acceptor(grpc::InsecureServerCredentials());
-  } else if (!options.tls.certificate.empty()) {
+  } else if (tcp) {
     ASSIGN_OR_RETURN(auto credentials, ServerTls(options.tls, options.authorize));
     self->tcp_acceptor_ = acceptor(std::move(credentials));
   }

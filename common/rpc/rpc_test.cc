@@ -113,6 +113,19 @@ TEST(KeepAlive, NoticesADeadPeerWithinTheLease) {
   EXPECT_EQ(KeepAlive::Within(absl::Hours(1)).time, KeepAlive().time);
 }
 
+// An operator's environment names the files with which `muster` connects elsewhere.
+TEST(Server, WithoutAPortTheTlsFilesAreNotLookedAt) {
+  const files::TempDir folder = files::TempDir::Short();
+  ServerOptions options{.listen = {absl::StrCat("unix:", folder.Path("socket"))}};
+  options.tls = {.certificate = folder.Path("alice.crt"),
+                 .key = folder.Path("alice.key"),
+                 .ca = folder.Path("ca.crt")};
+  EXPECT_TRUE(Server::Start(options, {&service}).ok());
+  options.listen.push_back("127.0.0.1:0");
+  const absl::Status status = Server::Start(options, {&service}).status();
+  EXPECT_TRUE(absl::StrContains(status.message(), "alice.crt")) << status;
+}
+
 TEST(Server, APortIsRefusedUnlessInsecureIsAllowed) {
   for (const std::string address : {"127.0.0.1:0", "0.0.0.0:0"}) {
     const absl::Status refused = Server::Start({.listen = {address}}, {&service}).status();
