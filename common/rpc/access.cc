@@ -110,7 +110,12 @@ absl::Status Authorize(const Caller& caller, const std::string& method,
                   caller, {});
   }
   const auto found = AccessTable().find(method);
-  if (found == AccessTable().end()) return absl::OkStatus();
+  if (found == AccessTable().end()) {
+    return MakeError(absl::StatusCode::kUnimplemented, "METHOD_UNKNOWN",
+                     absl::StrCat("this coordinator has no method '", absl::CHexEscape(method),
+                                  "'; it may be older than the program that calls it"),
+                     {{"method", absl::CHexEscape(method)}});
+  }
   const std::vector<Role>& roles = found->second;
   if (std::find(roles.begin(), roles.end(), subject->role) != roles.end()) return absl::OkStatus();
   return Denied("ROLE_NOT_ALLOWED",

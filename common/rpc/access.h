@@ -22,8 +22,7 @@ bool IsRefusedByItsService(const std::string& method);
 
 // OK: the caller may make the call. Callers without a certificate may make every call: they are
 // this daemon's own user or root (kUser), or its operator has opened an insecure listener
-// (kInsecure). A method that is not in the table is left to gRPC, which answers UNIMPLEMENTED, if
-// the caller has the role of a client at all.
+// (kInsecure). UNIMPLEMENTED METHOD_UNKNOWN: it is not in the table.
 // PERMISSION_DENIED CERTIFICATE_REVOKED; ROLE_UNKNOWN: the common name is not ROLE/NAME; a
 // coordinator's certificate; ROLE_NOT_ALLOWED. The message says who, what, which roles may, and
 // what to do.

@@ -71,12 +71,19 @@ TEST(Authorize, ACertificateWithoutARoleMayCallNothing) {
   }
 }
 
-// gRPC says UNIMPLEMENTED, so that an older server can be told from a forbidden method.
-TEST(Authorize, AMethodThatDoesNotExistIsLeftToGrpcForClientsOnly) {
-  EXPECT_TRUE(Try(Certificate("reader/bob"), "/muster.v1.JobService/Future").ok());
-  EXPECT_TRUE(Try(Certificate("worker/w"), "").ok());
-  EXPECT_FALSE(Try(Certificate("bob"), "/muster.v1.JobService/Future").ok());
-  EXPECT_FALSE(Try(Certificate("coordinator/a"), "/muster.v1.JobService/Future").ok());
+// As gRPC says it, so that an older server can be told from a forbidden method.
+TEST(Authorize, AMethodThatIsNotInTheTableIsUnimplemented) {
+  for (const std::string role : {"reader", "operator", "agent", "worker"}) {
+    for (const std::string method : {"/muster.v1.JobService/Future", ""}) {
+      const absl::Status status = Try(Certificate(role + "/one"), method);
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << role;
+      EXPECT_EQ(ErrorReason(status), "METHOD_UNKNOWN");
+      EXPECT_THAT(std::string(status.message()), HasSubstr("'" + method + "'"));
+    }
+  }
+  EXPECT_EQ(ErrorReason(Try(Certificate("bob"), "/muster.v1.JobService/Future")), "ROLE_UNKNOWN");
+  EXPECT_EQ(ErrorReason(Try(Certificate("coordinator/a"), "/muster.v1.JobService/Future")),
+            "ROLE_NOT_ALLOWED");
 }
 
 TEST(Authorize, CallersWithoutACertificateMayCallEverything) {

@@ -33,6 +33,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"LEASE_OVER", "Attach again."},
       {"MESSAGE_TOO_LARGE", "Nothing: no program of Muster sends such a message."},
       {"MESSAGE_UNREADABLE", "Nothing: no program of Muster sends such a message."},
+      {"METHOD_UNKNOWN", "Update the coordinator."},
       {"METRICS_DAMAGED", "Restore the database from a backup."},
       {"NEWER_STREAM", "Nothing: the process has a newer stream."},
       {"NODE_ATTACHED", "Stop the agent of the node first."},
