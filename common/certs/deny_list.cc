@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,21 @@ namespace {
 
 constexpr off_t kMaxBytes = 16 << 20;
 constexpr size_t kShown = 3;
+
+// Of serial numbers that were revoked before: FAILED_PRECONDITION.
+absl::Status Gone(const std::set<std::string>& before, const std::set<std::string>& now) {
+  std::vector<std::string> gone;
+  std::set_difference(before.begin(), before.end(), now.begin(), now.end(),
+                      std::back_inserter(gone));
+  if (gone.empty()) return absl::OkStatus();
+  const size_t count = gone.size();
+  gone.resize(std::min(count, kShown));
+  return absl::FailedPreconditionError(absl::StrCat(
+      count, " serial numbers that were revoked are gone from it (", absl::StrJoin(gone, ", "),
+      count > kShown ? absl::StrCat(" and ", count - kShown, " more") : "",
+      "); they stay revoked while this program runs. Put the whole list in its place, under "
+      "another name first, and rename that"));
+}
 
 }  // namespace
 
@@ -108,8 +125,10 @@ absl::Status DenyList::Refresh() const {
   ParsedDenyList parsed = ParseDenyList(*text);
   // Of the version before the read: a change during it is seen at the next look.
   version_ = version;
-  serials_ = std::move(parsed.serials);
-  problem_ = Annotate(parsed.problem, absl::StrCat("deny list ", path_));
+  absl::Status problem = Gone(serials_, parsed.serials);
+  if (problem.ok()) problem = parsed.problem;
+  serials_.merge(parsed.serials);
+  problem_ = Annotate(problem, absl::StrCat("deny list ", path_));
   return problem_;
 }
 

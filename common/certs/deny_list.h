@@ -27,16 +27,17 @@ struct ParsedDenyList {
 };
 ParsedDenyList ParseDenyList(const std::string& text);
 
-// The list as it is now: it is read again when its file has changed. Files that are replaced (what
-// `muster certs revoke` does) are never read half-written. Thread-safe.
+// The list as it is now: it is read again when its file has changed. A serial number that was read
+// once stays revoked as long as the program runs, also when the file has it no more: a copy over
+// the file empties it first, and nobody revokes a certificate only for a time. Thread-safe.
 class DenyList {
  public:
   struct Options {
     // Steady; see common/steady/now.h.
     std::function<absl::Time()> now;
-    // Told why a changed file cannot be read, or which of its lines are wrong; once for each
-    // change. Then what can be read counts, or, if nothing can, what was read before. Called by the
-    // thread that asks, under no lock.
+    // Told why a changed file cannot be read, which of its lines are wrong, or which serial numbers
+    // have gone; once for each change. What was read before and what can be read now count. Called
+    // by the thread that asks, under no lock.
     std::function<void(const absl::Status&)> on_trouble = [](const absl::Status&) {};
   };
   // How long a change may stay unnoticed.
@@ -71,7 +72,7 @@ class DenyList {
   mutable absl::Mutex mutex_;
   mutable absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   mutable Version version_ ABSL_GUARDED_BY(mutex_);
-  // What is wrong with the lines of this version.
+  // What is wrong with the lines of this version, or missing in it.
   mutable absl::Status problem_ ABSL_GUARDED_BY(mutex_);
   // What was told last.
   mutable absl::Status told_ ABSL_GUARDED_BY(mutex_);

@@ -16,6 +16,7 @@
 namespace muster::certs {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -57,13 +58,41 @@ TEST_F(DenyListTest, IsReadAgainWhenItHasChangedButNotAtEachCall) {
   ASSERT_TRUE(list.ok()) << list.status();
   EXPECT_TRUE((*list)->Has("1a"));
   EXPECT_FALSE((*list)->Has("2b"));
-  Write("2b\n");
+  Write("1a\n2b\n");
   now_ += DenyList::kInterval - absl::Nanoseconds(1);
   EXPECT_FALSE((*list)->Has("2b"));
   now_ += absl::Nanoseconds(1);
   EXPECT_TRUE((*list)->Has("2b"));
-  EXPECT_FALSE((*list)->Has("1a"));
   EXPECT_THAT(troubles_, IsEmpty());
+}
+
+// As `cp` writes it: first empty, then half, then all of it.
+TEST_F(DenyListTest, WhatWasRevokedOnceStaysSoWhileTheFileIsWritten) {
+  Write("1a\n2b\n");
+  const auto list = Load();
+  ASSERT_TRUE(list.ok()) << list.status();
+  for (const std::string text : {"", "1a\n", "1a\n2b\n3c\n"}) {
+    Write(text);
+    for (int i = 0; i < 3; ++i) {
+      now_ += DenyList::kInterval;
+      EXPECT_TRUE((*list)->Has("1a")) << text;
+      EXPECT_TRUE((*list)->Has("2b")) << text;
+    }
+  }
+  EXPECT_TRUE((*list)->Has("3c"));
+  EXPECT_THAT(troubles_, ElementsAre(AllOf(HasSubstr(path_), HasSubstr("(1a, 2b)")),
+                                     HasSubstr("(2b); they stay revoked")));
+}
+
+TEST_F(DenyListTest, OfManyThatAreGoneThreeAreNamed) {
+  Write("1a\n2b\n3c\n4d\n5e\n");
+  const auto list = Load();
+  ASSERT_TRUE(list.ok()) << list.status();
+  Write("");
+  now_ += DenyList::kInterval;
+  EXPECT_TRUE((*list)->Has("5e"));
+  EXPECT_THAT(troubles_, ElementsAre(AllOf(HasSubstr(": 5 serial numbers"),
+                                           HasSubstr("(1a, 2b, 3c and 2 more)"))));
 }
 
 TEST_F(DenyListTest, AFileThatVanishesChangesNothingAndIsToldOnce) {
@@ -76,7 +105,7 @@ TEST_F(DenyListTest, AFileThatVanishesChangesNothingAndIsToldOnce) {
     EXPECT_TRUE((*list)->Has("1a"));
   }
   EXPECT_THAT(troubles_, ElementsAre(HasSubstr(path_)));
-  Write("2b\n");
+  Write("1a\n2b\n");
   now_ += DenyList::kInterval;
   EXPECT_TRUE((*list)->Has("2b"));
   EXPECT_EQ(troubles_.size(), 1);
