@@ -64,6 +64,12 @@ absl::Status MakePrivateDirectory(const std::string& path, const std::vector<std
   struct stat found = {};
   if (stat(path.c_str(), &found) != 0) return ErrnoStatus(errno, "look at", path);
   if (!S_ISDIR(found.st_mode)) return ErrnoStatus(ENOTDIR, "use", path);
+  if (found.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": the directory belongs to the user ", found.st_uid, ", and this process runs as ",
+        geteuid(), "; run it as that user, name another directory, or give this one to the user ",
+        geteuid(), " (chown)"));
+  }
   ASSIGN_OR_RETURN(const Contents contents, ContentsOf(path, own));
   if ((found.st_mode & kOthers) != 0) {
     const std::string what_to_do =
@@ -72,11 +78,6 @@ absl::Status MakePrivateDirectory(const std::string& path, const std::vector<std
     const std::string who = absl::StrFormat(
         "%s: others may use this directory (mode %04o), which has to be its user's alone: ", path,
         found.st_mode & 07777);
-    if (found.st_uid != geteuid() && geteuid() != 0) {
-      return absl::FailedPreconditionError(absl::StrCat(who, "it belongs to the user ",
-                                                        found.st_uid, ", and this process runs as ",
-                                                        geteuid(), what_to_do));
-    }
     if ((found.st_mode & S_ISVTX) != 0 || (!contents.empty && contents.own.empty())) {
       return absl::FailedPreconditionError(
           absl::StrCat(who, "it is not changed, because it holds files of others", what_to_do));

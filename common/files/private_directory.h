@@ -15,8 +15,8 @@ namespace muster::files {
 //
 // An existing directory with other rights gets 0700 only if it is empty or has a file of `own`:
 // otherwise it might be one that others use, such as /tmp. FAILED_PRECONDITION: it is such a
-// directory, or it belongs to another user; the message says what to do. Other errors: those of
-// the file system.
+// directory, or it belongs to another user, who could read and replace what is in it, also if this
+// process is root's; the message says what to do. Other errors: those of the file system.
 absl::Status MakePrivateDirectory(const std::string& path, const std::vector<std::string>& own);
 
 // WriteAtomically (files.h) for a file with the mode 0600.

@@ -96,6 +96,16 @@ TEST_F(PrivateDirectory, OneThatOthersUseIsRefusedAndLeftAsItIs) {
   EXPECT_TRUE(MakePrivateDirectory(home, {"lock"}).ok()) << "it is nobody else's";
 }
 
+TEST_F(PrivateDirectory, OneOfAnotherUserIsRefusedAlsoForRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  const std::string path = Wide("theirs", 0700);
+  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+  const absl::Status refused = MakePrivateDirectory(path, {"lock"});
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(path + ": the directory belongs to"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("65534"));
+}
+
 TEST_F(PrivateDirectory, AFileInItsPlaceIsAnError) {
   ASSERT_TRUE(WriteAtomically(dir_.Path("file"), "x").ok());
   EXPECT_FALSE(MakePrivateDirectory(dir_.Path("file"), {}).ok());

@@ -1,6 +1,13 @@
 #include "coordinator/service/secrets.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/files/private_directory.h"
 #include "common/secret/secret.h"
@@ -11,6 +18,24 @@ namespace muster::service {
 namespace {
 
 constexpr char kFile[] = "secret";
+constexpr char kRemoveIt[] =
+    ". Remove it: musterd makes a new one, and the workers that run now are started again";
+
+// That only this user knows the contents. NOT_FOUND: there is no file.
+absl::Status MakePrivate(const std::string& path) {
+  struct stat found = {};
+  if (lstat(path.c_str(), &found) != 0) return files::ErrnoStatus(errno, "look at", path);
+  if (!S_ISREG(found.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is no regular file", kRemoveIt));
+  }
+  if (found.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " belongs to the user ", found.st_uid,
+                                                      ", and this process runs as ", geteuid(),
+                                                      kRemoveIt));
+  }
+  if ((found.st_mode & 07777) == 0600 || chmod(path.c_str(), 0600) == 0) return absl::OkStatus();
+  return files::ErrnoStatus(errno, "set the permissions of", path);
+}
 
 }  // namespace
 
@@ -18,19 +43,19 @@ Secrets::Secrets() : key_(secret::Random()) {}
 
 absl::StatusOr<Secrets> Secrets::Open(const std::string& state_directory) {
   const std::string path = files::JoinPath(state_directory, kFile);
-  const auto found = files::ReadFile(path);
-  if (absl::IsNotFound(found.status())) {
+  if (const absl::Status there = MakePrivate(path); absl::IsNotFound(there)) {
     std::string key = secret::Random();
     RETURN_IF_ERROR(files::WritePrivately(path, key));
     return Secrets(std::move(key));
+  } else {
+    RETURN_IF_ERROR(there);
   }
-  RETURN_IF_ERROR(found.status());
-  if (found->size() != secret::kBytes) {
-    return absl::DataLossError(absl::StrCat(
-        path, " has ", found->size(), " bytes; expected ", secret::kBytes,
-        ". Remove it: musterd makes a new one, and the workers that run now are started again"));
+  ASSIGN_OR_RETURN(std::string key, files::ReadFile(path));
+  if (key.size() != secret::kBytes) {
+    return absl::DataLossError(
+        absl::StrCat(path, " has ", key.size(), " bytes; expected ", secret::kBytes, kRemoveIt));
   }
-  return Secrets(*found);
+  return Secrets(std::move(key));
 }
 
 std::string Secrets::OfProcess(const cluster::WorkerId& worker) const {

@@ -16,8 +16,10 @@ class Secrets {
  public:
   // With a key that nobody knows.
   Secrets();
-  // With the key in the file `secret` of the directory, which is made if it is missing. DATA_LOSS:
-  // there is something else in it. Other errors: the file system's.
+  // With the key in the file `secret` of the directory, which is made if it is missing, and gets
+  // the mode 0600 if it has another one. FAILED_PRECONDITION: it is no regular file, or belongs to
+  // another user, who knows the key. DATA_LOSS: there is something else in it. Other errors: the
+  // file system's.
   static absl::StatusOr<Secrets> Open(const std::string& state_directory);
 
   // By which a worker shows that its agent started it.

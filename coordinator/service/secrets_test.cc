@@ -1,8 +1,12 @@
 #include "coordinator/service/secrets.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
+#include <string>
 
 #include "common/files/temp_dir.h"
 
@@ -44,6 +48,31 @@ TEST(Secrets, SurviveARestart) {
   EXPECT_EQ(first->OfProcess(kWorker), second->OfProcess(kWorker));
   std::ofstream(state.Path("secret")) << "short";
   EXPECT_EQ(Secrets::Open(state.path()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(Secrets, TheKeyIsItsUsersAlone) {
+  const files::TempDir state;
+  const std::string path = state.Path("secret");
+  ASSERT_TRUE(Secrets::Open(state.path()).ok());
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  ASSERT_TRUE(Secrets::Open(state.path()).ok());
+  struct stat found = {};
+  ASSERT_EQ(stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777, 0600u);
+
+  ASSERT_EQ(rename(path.c_str(), state.Path("elsewhere").c_str()), 0);
+  ASSERT_EQ(symlink("elsewhere", path.c_str()), 0);
+  EXPECT_EQ(Secrets::Open(state.path()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(Secrets, AKeyOfAnotherUserIsRefusedAlsoForRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  const files::TempDir state;
+  ASSERT_TRUE(Secrets::Open(state.path()).ok());
+  ASSERT_EQ(chown(state.Path("secret").c_str(), 65534, 65534), 0);
+  const absl::Status refused = Secrets::Open(state.path()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("Remove it"), absl::string_view::npos) << refused;
 }
 
 }  // namespace
