@@ -24,8 +24,8 @@ struct LocalCoordinatorOptions {
   // The result of FindMusterd.
   std::string program;
   uint32_t slots = 1;
-  // It is kept after the run. Empty: a directory under $TMPDIR, which is removed after the run, or
-  // by the next run if this one is killed.
+  // It is kept after the run. Empty: a directory under $TMPDIR or /tmp, which is removed after the
+  // run, or by the next run if this one is killed.
   std::string state_directory;
   std::string temporary_root = "/tmp";
 };

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/rpc/address.h"
 
 namespace muster::cli {
 namespace {
@@ -60,7 +61,9 @@ void RemoveLeftovers(const std::string& root) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TemporaryState>> TemporaryState::Create(const std::string& root) {
+absl::StatusOr<std::unique_ptr<TemporaryState>> TemporaryState::Create(const std::string& wanted) {
+  const std::string root =
+      SocketFits(files::JoinPath(wanted, absl::StrCat(kPrefix, "XXXXXX"))) ? wanted : "/tmp";
   RemoveLeftovers(root);
   // A run that starts at the same time may find the owner before it is locked, and remove it: then
   // once more.

@@ -1,5 +1,6 @@
 // The state directory of a `muster run` without --state: made under $TMPDIR, and removed after the
-// run. The directory of a killed run is removed by the next run.
+// run. The directory of a killed run is removed by the next run. The coordinator's socket is always
+// in it, so that it goes with it.
 #ifndef MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
 #define MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
 
@@ -11,8 +12,9 @@
 
 namespace muster::cli {
 
-// A directory ROOT/muster-run-XXXXXX with a file `owner` that is locked while this object lives:
-// the kernel frees the lock of a process that is killed.
+// A directory ROOT/muster-run-XXXXXX (mode 0700) with a file `owner` that is locked while this
+// object lives: the kernel frees the lock of a process that is killed. Where the path of a socket
+// in it would be too long, it is made in /tmp instead of ROOT.
 class TemporaryState {
  public:
   // First removes the directories of killed runs: directories of this user with such a name in

@@ -33,7 +33,7 @@ class TemporaryStateTest : public testing::Test {
     return fd;
   }
 
-  files::TempDir root_;
+  const files::TempDir root_ = files::TempDir::Short();
 };
 
 TEST_F(TemporaryStateTest, IsThereWhileItLives) {
@@ -44,6 +44,20 @@ TEST_F(TemporaryStateTest, IsThereWhileItLives) {
     path = (*state)->path();
     EXPECT_TRUE(fs::is_directory(path));
     EXPECT_EQ(fs::path(path).parent_path(), root_.path());
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+TEST_F(TemporaryStateTest, IsInTmpWhereTheSocketsPathWouldBeTooLong) {
+  const std::string deep = root_.Path(std::string(100, 'd'));
+  fs::create_directory(deep);
+  std::string path;
+  {
+    const auto state = TemporaryState::Create(deep);
+    ASSERT_TRUE(state.ok()) << state.status();
+    path = (*state)->path();
+    EXPECT_EQ(fs::path(path).parent_path(), "/tmp");
+    EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_all);
   }
   EXPECT_FALSE(fs::exists(path));
 }

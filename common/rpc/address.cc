@@ -1,8 +1,12 @@
 #include "common/rpc/address.h"
 
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
@@ -33,6 +37,27 @@ uint64_t Hash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
   return hash;
+}
+
+// That nobody else can put a socket into $XDG_RUNTIME_DIR.
+absl::Status OnlyThisUserWrites(const std::string& runtime) {
+  struct stat found = {};
+  std::string problem;
+  if (stat(runtime.c_str(), &found) != 0) {
+    problem = strerror(errno);
+  } else if (!S_ISDIR(found.st_mode)) {
+    problem = "it is no directory";
+  } else if (found.st_uid != geteuid()) {
+    problem = absl::StrCat("it belongs to the user ", found.st_uid, ", and this process runs as ",
+                           geteuid());
+  } else if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    problem = absl::StrFormat("others may write it (mode %04o)", found.st_mode & 07777);
+  }
+  if (problem.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "XDG_RUNTIME_DIR=", runtime, " cannot hold the coordinator's socket: ", problem,
+      "; set it to a directory of this user with the mode 0700, or use a state directory with a "
+      "shorter path"));
 }
 
 }  // namespace
@@ -102,6 +127,12 @@ std::string DefaultStateDirectory(const Environment& environment) {
   return files::JoinPath(base, "muster");
 }
 
+bool SocketFits(const std::string& state_directory) {
+  const std::string absolute =
+      std::filesystem::absolute(state_directory).lexically_normal().string();
+  return files::JoinPath(absolute, kSocket).size() <= kMostBytes;
+}
+
 absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
                                        const Environment& environment) {
   const std::string own = files::JoinPath(state_directory, kSocket);
@@ -111,7 +142,10 @@ absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
       runtime.empty()
           ? ""
           : files::JoinPath(runtime, absl::StrFormat("muster-%016x.%s", Hash(own), kSocket));
-  if (!other.empty() && other.size() <= kMostBytes) return other;
+  if (!other.empty() && other.size() <= kMostBytes) {
+    RETURN_IF_ERROR(OnlyThisUserWrites(runtime));
+    return other;
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       own, " has ", own.size(), " bytes, but the path of a Unix socket has at most ", kMostBytes,
       "; use a state directory with a shorter path, or set XDG_RUNTIME_DIR to a ",

@@ -42,9 +42,15 @@ absl::StatusOr<std::string> FindCoordinator(const std::string& text);
 // $XDG_STATE_HOME/muster, or ~/.local/state/muster. Empty: neither variable is set.
 std::string DefaultStateDirectory(const Environment& environment);
 
+// Whether the path DIRECTORY/socket has no more bytes than the kernel allows (107). The directory
+// may be relative to the current one.
+bool SocketFits(const std::string& state_directory);
+
 // The path of the socket of a coordinator with this state directory (absolute): DIRECTORY/socket;
-// where this has more bytes than the kernel allows (107), a name made from it in $XDG_RUNTIME_DIR.
-// INVALID_ARGUMENT: that is not set, or is too long as well.
+// where that does not fit, a name made from it in $XDG_RUNTIME_DIR. Others could guess this name,
+// and listen there first, so the directory must be one that they cannot write.
+// INVALID_ARGUMENT: it is not set, or is too long as well. FAILED_PRECONDITION: it is no directory
+// of this user, or others may write it.
 absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
                                        const Environment& environment);
 // Lets FindCoordinator find the coordinator. Errors: those of the file system.

@@ -1,6 +1,8 @@
 #include "common/rpc/address.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <map>
 #include <string>
@@ -51,17 +53,49 @@ TEST(FindCoordinator, ReadsTheStateDirectory) {
 }
 
 TEST(SocketPath, IsInTheStateDirectoryWhereItFits) {
-  EXPECT_EQ(*SocketPath("/state", Given({{"XDG_RUNTIME_DIR", "/run/user/1"}})), "/state/socket");
+  const files::TempDir runtime = files::TempDir::Short();
+  const Environment environment = Given({{"XDG_RUNTIME_DIR", runtime.path()}});
+  EXPECT_EQ(*SocketPath("/state", environment), "/state/socket");
   const std::string deep = "/" + std::string(120, 'd');
-  const auto other = SocketPath(deep, Given({{"XDG_RUNTIME_DIR", "/run/user/1"}}));
+  const auto other = SocketPath(deep, environment);
   ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_EQ(other->rfind("/run/user/1/muster-", 0), 0u) << *other;
+  EXPECT_EQ(other->rfind(runtime.Path("muster-"), 0), 0u) << *other;
   // Each state directory has its own.
-  EXPECT_NE(*other, *SocketPath(deep + "e", Given({{"XDG_RUNTIME_DIR", "/run/user/1"}})));
-  for (const std::string& runtime : {std::string(), deep}) {
-    EXPECT_EQ(SocketPath(deep, Given({{"XDG_RUNTIME_DIR", runtime}})).status().code(),
+  EXPECT_NE(*other, *SocketPath(deep + "e", environment));
+  for (const std::string& wrong : {std::string(), deep}) {
+    EXPECT_EQ(SocketPath(deep, Given({{"XDG_RUNTIME_DIR", wrong}})).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
+}
+
+TEST(SocketPath, IsNotWhereOthersCouldListenFirst) {
+  const std::string deep = "/" + std::string(120, 'd');
+  const files::TempDir runtime = files::TempDir::Short();
+  const auto expect_refused = [&](const std::string& directory, const std::string& why) {
+    const absl::Status status = SocketPath(deep, Given({{"XDG_RUNTIME_DIR", directory}})).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << directory;
+    for (const std::string& part : {directory, why, std::string("mode 0700")}) {
+      EXPECT_NE(status.message().find(part), absl::string_view::npos) << status;
+    }
+  };
+  expect_refused(runtime.Path("none"), "No such file");
+  ASSERT_TRUE(WriteAddress(runtime.path(), "unix:/a/socket").ok());
+  expect_refused(runtime.Path("address"), "no directory");
+  for (const mode_t mode : {0770, 0702, 01777}) {
+    ASSERT_EQ(chmod(runtime.path().c_str(), mode), 0);
+    expect_refused(runtime.path(), "others may write it");
+  }
+  ASSERT_EQ(chmod(runtime.path().c_str(), 0755), 0);
+  EXPECT_TRUE(SocketPath(deep, Given({{"XDG_RUNTIME_DIR", runtime.path()}})).ok());
+  if (geteuid() != 0) return;  // only root can give a directory away
+  ASSERT_EQ(chown(runtime.path().c_str(), 65534, 65534), 0);
+  expect_refused(runtime.path(), "belongs to the user 65534");
+}
+
+TEST(SocketFits, CountsTheBytesOfTheWholePath) {
+  EXPECT_TRUE(SocketFits("/" + std::string(99, 'd')));
+  EXPECT_FALSE(SocketFits("/" + std::string(100, 'd')));
+  EXPECT_FALSE(SocketFits(std::string(99, 'd'))) << "relative to the current directory";
 }
 
 TEST(DefaultStateDirectory, FollowsTheXdgVariables) {

@@ -178,6 +178,8 @@ def test_the_next_run_removes_what_a_killed_one_left(muster):
     run.wait()
     muster.assert_no_process()
     assert len(list(muster.temporary.iterdir())) == 1
+    # Its socket, too, is in the directory that the next run removes.
+    assert list(muster.runtime.iterdir()) == [muster.temporary]
     # From standard input, with a value set: paths are those of the current directory, which is the
     # test's folder.
     done = subprocess.run(

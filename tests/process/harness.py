@@ -98,11 +98,11 @@ class Muster:
         self.more_environment = {}
         self._children = []
         self._log = open(folder / "programs.log", "ab")
-        # Files that programs write to the system's temporary folder are found here.
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
         # For sockets: the paths of Bazel's folders are too long for them.
         self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
+        # Files that programs write to the system's temporary folder are found here.
+        self.temporary = self.runtime / "tmp"
+        self.temporary.mkdir()
 
     def environment(self):
         environment = {
