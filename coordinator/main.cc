@@ -150,7 +150,8 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   const std::string address = ToString(Address{.path = socket});
   flags.coordinator.server.listen = {address};
   for (const std::string& more : flags.listen) flags.coordinator.server.listen.push_back(more);
-  if (flags.coordinator.server.insecure && !flags.coordinator.server.tls.certificate.empty()) {
+  const bool tls = !flags.listen.empty() && !flags.coordinator.server.tls.certificate.empty();
+  if (tls && flags.coordinator.server.insecure) {
     return absl::InvalidArgumentError(
         "--insecure and --tls-certificate: expected one of them, found both");
   }
@@ -161,6 +162,10 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
                                       {.now = SteadyNow, .on_trouble = [](const absl::Status& why) {
                                          spdlog::error("--tls-revoked: {}", Message(why));
                                        }}));
+  } else if (tls) {
+    spdlog::warn(
+        "no certificate is revoked, whatever `muster certs revoke` has written: "
+        "--tls-revoked names the file with the revoked serial numbers");
   }
   flags.coordinator.server.authorize = [&denied](const Caller& caller, const std::string& method) {
     return Authorize(caller, method, *denied);

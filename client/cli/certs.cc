@@ -100,7 +100,8 @@ ExitCode Revoke(Console* console, const CertsOptions& options) {
     console->out << "revoked the serial number " << revocation->unknown_serial
                  << ", which this CA did not issue\n";
   }
-  console->err << "musterd refuses them once it has the new " << options.folder << "/revoked\n";
+  console->err << "musterd refuses them once the file that its --tls-revoked names is the new "
+               << options.folder << "/revoked; without --tls-revoked it refuses nobody\n";
   return kDone;
 }
 

@@ -56,6 +56,7 @@ TEST_F(CertsTest, RevokedCertificatesAreShownAndListed) {
   MustIssue("reader", "bob");
   EXPECT_EQ(Certs({"revoke", "alice"}), kDone) << err();
   EXPECT_THAT(out(), MatchesRegex("revoked operator/alice, serial number [0-9a-f]+\n"));
+  EXPECT_THAT(err(), AllOf(HasSubstr("--tls-revoked"), HasSubstr(folder_.Path("ca/revoked"))));
   EXPECT_THAT(files::ReadFile(folder_.Path("ca/revoked")).value(), HasSubstr("operator/alice"));
   EXPECT_EQ(Certs({"revoke", "alice"}), kDone);
   EXPECT_THAT(out(), HasSubstr("already revoked: operator/alice"));
