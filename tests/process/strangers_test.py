@@ -104,18 +104,35 @@ def test_another_user_is_refused_by_the_socket_and_by_the_coordinator(muster):
     muster.stop(daemon)
 
 
+@pytest.mark.parametrize("said", [b"", b"P"])
 @pytest.mark.parametrize("files, connections", [(256, 300), (1024, 1100)])
-def test_silent_connections_keep_nobody_out(muster, files, connections):
-    """They were never closed, and musterd never accepted again."""
+def test_connections_that_say_nothing_or_one_byte_keep_nobody_out(
+    muster, files, connections, said
+):
+    """The silent ones were never closed, and musterd never accepted again. Those that had sent one
+    byte took all places for 10 s."""
     daemon = muster.musterd(prefix=["prlimit", f"--nofile={files}:{files}"])
     host, port = muster.address.rsplit(":", 1)
-    silent = []
+    held = []
     for _ in range(connections):
-        silent.append(socket.create_connection((host, int(port)), timeout=harness.BOUND))
+        held.append(socket.create_connection((host, int(port)), timeout=harness.BOUND))
+        held[-1].sendall(said)
     assert muster.cli("list").code == 0
+    assert muster.cli("list", "--address", muster.state).code == 0
     # More than it keeps: the oldest ones were closed.
-    assert silent[0].recv(1) == b""
-    for connection in silent:
+    while held[0].recv(1000):
+        pass
+    for connection in held:
         connection.close()
     assert muster.cli("list").code == 0
     muster.stop(daemon)
+
+
+def test_without_a_port_the_certificate_of_an_operator_does_not_matter(muster):
+    """In whose environment it is, for `muster` elsewhere."""
+    files = {
+        f"MUSTER_TLS_{name}": str(muster.folder / name) for name in ("CERTIFICATE", "KEY", "CA")
+    }
+    with muster.variables(files):
+        muster.cli("run", jobs.write_job(muster.folder))
+    assert (muster.folder / "model.safetensors").exists()

@@ -109,6 +109,15 @@ def test_a_job_of_two_ranks_trains_as_without_certificates(secured):
     assert all(trained[name].tobytes() == again[name].tobytes() for name in trained)
 
 
+def test_musterd_says_at_its_start_that_it_has_no_list_of_revoked_certificates(muster):
+    ca = Certificates(muster)
+    files = ca.issue("coordinator/main", "--host", "127.0.0.1")
+    for security, warns in ((["--tls-revoked", ca.folder / "revoked"], False), ([], True)):
+        with muster.variables(files):
+            muster.stop(muster.musterd(security=security))
+        assert ("no certificate is revoked" in muster.log()) == warns
+
+
 def test_each_command_says_why_it_is_refused(secured):
     muster = secured
     reader = muster.ca.issue("reader/bob")
