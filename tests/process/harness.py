@@ -103,6 +103,8 @@ class Muster:
         # Files that programs write to the system's temporary folder are found here.
         self.temporary = self.runtime / "tmp"
         self.temporary.mkdir()
+        # What was there when this was closed.
+        self._left_behind = None
 
     def environment(self):
         environment = {
@@ -234,6 +236,7 @@ class Muster:
         for child in self._children:
             child.wait(timeout=BOUND)
         self._log.close()
+        self._left_behind = list(self.temporary.iterdir())
         shutil.rmtree(self.runtime, ignore_errors=True)
 
     # ---- What is left ----
@@ -247,7 +250,8 @@ class Muster:
 
     def assert_no_temporary_file(self):
         left = [str(path) for path in self.folder.rglob("*") if ".tmp" in path.name]
-        left += [str(path) for path in self.temporary.iterdir()]
+        closed = self._left_behind is not None
+        left += map(str, self._left_behind if closed else self.temporary.iterdir())
         assert left == [], left
 
     def files(self, folder):
