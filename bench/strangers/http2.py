@@ -29,6 +29,19 @@ def call(stream, method, end=False):
     return frame(HEADERS, END_HEADERS | (END_STREAM if end else 0), stream, block)
 
 
+def submessages(path, last, count):
+    """A protobuf message with so many empty sub-messages in the field `last` (below 16) of the
+    message that the fields `path` lead to."""
+    body = bytes([last << 3 | 2, 0]) * count
+    for number in reversed(path):
+        size, length = len(body), b""
+        while size > 127:
+            length += bytes([size & 127 | 128])
+            size >>= 7
+        body = bytes([number << 3 | 2]) + length + bytes([size]) + body
+    return body
+
+
 def message(stream, body):
     """The only message of a call."""
     return frame(DATA, END_STREAM, stream, b"\0" + struct.pack(">I", len(body)) + body)

@@ -4,9 +4,14 @@
 A client lists the jobs over a port, one call after the other with 2 ms between them, in a process
 of its own: first alone, then while strangers do one of these:
   silent     open 10,000 connections and say nothing
+  one_byte   open 10,000 connections, send one byte each, and say nothing more
   resets     begin 20,000 calls and reset each one at once, over 4 connections
   mutated    send 600 streams of a valid call with some bytes changed, each on its own connection
   requests   send 1 GB of requests that are refused, 15 MB each, over 4 connections
+  expanding  send requests of 1 MB of empty sub-messages, over 4 connections, without a pause
+  handshakes (with --tls) begin TLS without a certificate, over and over, on 4 threads
+With --tls musterd has certificates of `muster certs`, the client and the strangers of `resets`,
+`mutated`, `requests` and `expanding` have one, too, and the others have none.
 
 The figures are the client's latencies and musterd's most resident memory (VmHWM). Targets: the 99th
 percentile of a flood is at most twice that without, the memory at most 300 MB, and afterwards
@@ -16,10 +21,13 @@ import argparse
 import os
 import pathlib
 import random
+import resource
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,44 +44,93 @@ from bench.strangers import http2  # noqa: E402
 LIST, VALIDATE = "/muster.v1.JobService/ListJobs", "/muster.v1.JobService/ValidateJob"
 SECONDS, PAUSE = 10, 0.002
 SILENT, RESETS, MUTATED, REQUESTS, REQUEST_BYTES = 10_000, 20_000, 600, 68, 15 << 20
+# Just below the limit of a request; ValidateJobRequest.spec.optimizer.groups.
+EXPANDING = http2.submessages([1, 8], 3, 530_000)
 MIB = 1 << 20
+# With --tls: the folder of the files of an operator.
+files = None
+
+
+def open_channel(address):
+    options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+    if files is None:
+        return grpc.insecure_channel(address, options=options)
+    credentials = grpc.ssl_channel_credentials(
+        *((files / name).read_bytes() for name in ("ca.crt", "alice.key", "alice.crt"))
+    )
+    return grpc.secure_channel(address, credentials, options=options)
 
 
 def raw(address, method, request=b"", timeout=60):
     """One call with bytes for messages: an empty ListJobsRequest has none."""
-    with grpc.insecure_channel(address, options=[("grpc.max_send_message_length", -1)]) as channel:
+    with open_channel(address) as channel:
         return channel.unary_unary(method)(request, timeout=timeout)
 
 
 def client(address, seconds):
-    """Lists jobs for so long and prints the latency of each call."""
-    with grpc.insecure_channel(address) as channel:
+    """Lists jobs for so long and prints the latency of each call. A broken connection counts."""
+    with open_channel(address) as channel:
         call = channel.unary_unary(LIST)
         end = time.monotonic() + seconds
+        begin = time.monotonic()
         while time.monotonic() < end:
-            begin = time.monotonic()
-            call(b"", timeout=60)
+            try:
+                call(b"", timeout=60, wait_for_ready=True)
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.UNAVAILABLE, error
+                continue
             print(time.monotonic() - begin, flush=True)
             time.sleep(PAUSE)
+            begin = time.monotonic()
 
 
-def connect(address):
+def dial(address):
     host, port = address.rsplit(":", 1)
     connection = socket.create_connection((host, int(port)), timeout=60)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def silent(address, until):
-    # Each process may have only so many open files.
+def tls(own=True):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    if own:
+        context.load_cert_chain(files / "alice.crt", files / "alice.key")
+    return context
+
+
+def connect(address):
+    return dial(address) if files is None else tls().wrap_socket(dial(address))
+
+
+def silent(address, until, first=b""):
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert most > SILENT + 100, f"needs {SILENT + 100} open files (ulimit -Hn), found {most}"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     held = []
     for _ in range(SILENT):
-        held.append(connect(address))
-        if len(held) > 4000:
-            held.pop(0).close()
+        held.append(dial(address))
+        held[-1].sendall(first)
     wait(until)
-    for connection in held:
-        connection.close()
+
+
+def one_byte(address, until):
+    silent(address, until, first=b"\x16" if files else b"P")
+
+
+def handshakes(address, until):
+    context = tls(own=False)
+
+    def begin():
+        while time.monotonic() < until:
+            try:
+                with context.wrap_socket(dial(address)) as connection:
+                    connection.recv(1)
+            except OSError:
+                pass  # musterd has asked for a certificate
+
+    run_threads(begin)
 
 
 def resets(address, until):
@@ -89,7 +146,7 @@ def resets(address, until):
                 try:
                     while connection.recv(1 << 16):
                         pass
-                except BlockingIOError:
+                except (BlockingIOError, ssl.SSLWantReadError):
                     pass
                 connection.setblocking(True)
             except OSError:  # musterd has closed it
@@ -116,8 +173,7 @@ def mutated(address, until):
 
 
 def requests(address, until):
-    options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
-    channels = [grpc.insecure_channel(address, options=options) for _ in range(4)]
+    channels = [open_channel(address) for _ in range(4)]
     body = b"\xff" * REQUEST_BYTES
     for _ in range(REQUESTS // len(channels)):
         calls = [channel.unary_unary(VALIDATE).future(body, timeout=120) for channel in channels]
@@ -126,11 +182,32 @@ def requests(address, until):
     wait(until)
 
 
+def expanding(address, until):
+    def send():
+        with open_channel(address) as channel:
+            while time.monotonic() < until:
+                error = channel.unary_unary(VALIDATE).future(EXPANDING, timeout=120).exception()
+                assert error is None or error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED, error
+
+    run_threads(send)
+
+
+def run_threads(function):
+    threads = [threading.Thread(target=function) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def wait(until):
     time.sleep(max(0, until - time.monotonic()))
 
 
-FLOODS = {"silent": silent, "resets": resets, "mutated": mutated, "requests": requests}
+FLOODS = {
+    function.__name__: function
+    for function in (silent, one_byte, resets, mutated, requests, expanding, handshakes)
+}
 
 
 def status(pid, field):
@@ -147,6 +224,8 @@ def percentile(values, share):
 def measure(address, flood=None):
     """Latencies of a client during the flood, or for SECONDS."""
     here = [sys.executable, __file__, "--client", address]
+    if files is not None:
+        here += ["--files", files]
     strangers = None
     if flood is not None:
         strangers = subprocess.Popen([*here, "--flood", flood])
@@ -160,13 +239,33 @@ def measure(address, flood=None):
     return [float(line) for line in printed.splitlines() if line]
 
 
+def make_certificates(muster, folder):
+    """The options of a musterd with certificates, and the files of an operator."""
+    made = folder / "files"
+    for arguments in (
+        ["init"],
+        ["issue", "coordinator", "main", "--host", "127.0.0.1", "--out", made],
+        ["issue", "operator", "alice", "--out", made, "--overwrite"],
+    ):
+        subprocess.run(
+            [muster, "certs", *arguments, "--ca", folder / "ca"], check=True, capture_output=True
+        )
+    options = ["--tls-certificate", made / "main.crt", "--tls-key", made / "main.key"]
+    return [*options, "--tls-ca", made / "ca.crt"], made
+
+
 def main():
+    global files
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
+    parser.add_argument("--tls", action="store_true", help="with certificates on both sides")
+    parser.add_argument("--only", nargs="+", choices=FLOODS, help="only these floods")
+    parser.add_argument("--files", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--client", help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--flood", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    files = arguments.files
     if arguments.flood:
         FLOODS[arguments.flood](arguments.client, time.monotonic() + SECONDS)
         return
@@ -179,8 +278,13 @@ def main():
     ) as name:
         folder = pathlib.Path(name)
         port = folder / "port"
+        programs = pathlib.Path(programs)
+        options = ["--insecure"]
+        if arguments.tls:
+            options, files = make_certificates(programs / "muster", folder)
+        floods = arguments.only or [one for one in FLOODS if arguments.tls or one != "handshakes"]
         daemon = subprocess.Popen(
-            [pathlib.Path(programs) / "musterd", "--state", folder / "state", "--insecure"]
+            [programs / "musterd", "--state", folder / "state", *options]
             + ["--listen", "127.0.0.1:0", "--port-file", port],
             stderr=subprocess.DEVNULL,
         )
@@ -189,11 +293,11 @@ def main():
             time.sleep(0.01)
         address = port.read_text().strip()
         raw(address, LIST)
-        files = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+        opened = len(os.listdir(f"/proc/{daemon.pid}/fd"))
         print("| flood | calls | median ms | p99 ms | p99 to that without | MiB |")
         print("|---|---|---|---|---|---|")
         alone = None
-        for flood in [None, *FLOODS, None]:
+        for flood in [None, *floods, None]:
             latencies = measure(address, flood)
             p99 = percentile(latencies, 0.99)
             alone = alone or p99
@@ -210,7 +314,7 @@ def main():
         raw(address, LIST)
         time.sleep(1)
         left = len(os.listdir(f"/proc/{daemon.pid}/fd"))
-        print(f"open files of musterd before {files}, afterwards {left}")
+        print(f"open files of musterd before {opened}, afterwards {left}")
         daemon.terminate()
         assert daemon.wait() == 0
     sys.exit(", ".join(failed) or 0)
