@@ -8,6 +8,14 @@
 
 namespace muster {
 
+// Of the parts of a message, counted before it is parsed (service/parts.h).
+struct MostParts {
+  // Messages within it, at any depth.
+  size_t messages = 0;
+  // Texts, bytes, and fields that its type does not have.
+  size_t texts = 0;
+};
+
 struct Limits {
   // Also those that have ended.
   size_t jobs = 100000;
@@ -26,6 +34,8 @@ struct Limits {
 
   // Of one encoded request of a client: a job file with the request's other fields.
   size_t request_bytes = (1 << 20) + (64 << 10);
+  // A list of texts may have 65,536 elements.
+  MostParts request_parts = {.messages = 32768, .texts = 131072};
   // Of the texts of a request. A job's settings have limits of their own (common/jobspec/sizes.h).
   size_t job_id_bytes = 63;
   size_t operation_name_bytes = 96;
@@ -64,6 +74,8 @@ struct Limits {
   // Of any later message. Reports that were left on a disk, and log lines, are sent in messages of
   // about 1 MiB; the names of a model's parameters are sent in one message.
   size_t peer_message_bytes = 4 << 20;
+  // 16,384 processes in each list of a Hello, and a message for each of a model's parameters.
+  MostParts peer_message_parts = {.messages = 131072, .texts = 262144};
   // Processes that a Hello may name as running, as ended, and as hanging.
   int hello_processes = 16384;
   // Messages of one agent or worker that wait to be applied, as while the store is in trouble, and

@@ -3,8 +3,10 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/parts.h"
 #include "coordinator/service/request_limits.h"
 
 namespace muster::service {
@@ -17,8 +19,12 @@ absl::Status Admit(const grpc::ByteBuffer& bytes, google::protobuf::Message* req
         absl::StrCat("the request has ", size, " bytes; expected at most ", kLimits.request_bytes),
         {{"found", absl::StrCat(size)}, {"limit", absl::StrCat(kLimits.request_bytes)}});
   }
-  // The reader only looks at the buffer, but its constructor does not say so.
+  // The readers only look at the buffer, but their constructors do not say so.
   grpc::ByteBuffer whole = bytes;
+  if (bytes.Valid()) {
+    grpc::ProtoBufferReader counted(&whole);
+    RETURN_IF_ERROR(CheckParts(&counted, *request->GetDescriptor(), kLimits.request_parts));
+  }
   grpc::ProtoBufferReader reader(&whole);
   if (!bytes.Valid() || !reader.status().ok() || !request->ParseFromZeroCopyStream(&reader)) {
     return Refuse(

@@ -2,6 +2,7 @@
 // - A caller who may not make the call is refused (common/rpc/access.h), before anything is parsed.
 // - A request of more than Limits::request_bytes is refused before it is parsed: RESOURCE_EXHAUSTED
 //   REQUEST_TOO_LARGE. A message may take 25 times the memory of its bytes.
+// - One that would become too many objects: RESOURCE_EXHAUSTED TOO_MANY_PARTS (parts.h).
 // - One that is no message of its type: INVALID_ARGUMENT REQUEST_UNREADABLE.
 // - One with a field beyond its limits: CheckRequest.
 //

@@ -81,6 +81,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"TOO_MANY_NODES", "Forget nodes that will not come back (ForgetNode)."},
       {"TOO_MANY_OPEN_COMMANDS", "Wait for some operations, or cancel some."},
       {"TOO_MANY_OPEN_JOBS", "Wait for some jobs, or stop some."},
+      {"TOO_MANY_PARTS", "Send a smaller request; long lists can be given as files."},
       {"TOO_MANY_REQUEST_IDS", "Delete jobs that have ended; their ids are kept for one day."},
       {"TOO_MANY_SLOTS", "Offer fewer slots, or start the agent on more nodes."},
       {"TOO_MANY_STREAMS", "Attach again in a moment."},

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "coordinator/service/parts.h"
 #include "coordinator/service/peer_limits.h"
 
 namespace muster::service {
@@ -18,8 +20,12 @@ absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf:
                   absl::StrCat("a ", type, " has ", size, " bytes; expected at most ", most),
                   {{"found", absl::StrCat(size)}, {"limit", absl::StrCat(most)}, {"type", type}});
   }
-  // The reader only looks at the buffer, but its constructor does not say so.
+  // The readers only look at the buffer, but their constructors do not say so.
   grpc::ByteBuffer whole = bytes;
+  if (bytes.Valid()) {
+    grpc::ProtoBufferReader counted(&whole);
+    RETURN_IF_ERROR(CheckParts(&counted, *message->GetDescriptor(), kLimits.peer_message_parts));
+  }
   grpc::ProtoBufferReader reader(&whole);
   if (!bytes.Valid() || !reader.status().ok() || !message->ParseFromZeroCopyStream(&reader)) {
     return Refuse(absl::StatusCode::kInvalidArgument, "MESSAGE_UNREADABLE",

@@ -45,7 +45,7 @@ class PeerStream {
 
 // Fills the message, and limits its texts (peer_limits.h). INVALID_ARGUMENT MESSAGE_TOO_LARGE: it
 // has more than `most` bytes; MESSAGE_UNREADABLE: the bytes are no message of its type;
-// FIELD_TOO_LONG. Pure.
+// FIELD_TOO_LONG. RESOURCE_EXHAUSTED TOO_MANY_PARTS (parts.h). Pure.
 absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf::Message* message);
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);
 
