@@ -16,8 +16,8 @@ namespace muster {
 // Method ("/muster.v1.JobService/GetJob") -> the roles whose certificates may call it.
 const std::map<std::string, std::vector<certs::Role>>& AccessTable();
 
-// Whether a service of Muster refuses calls of this method (by Authorize) itself, and not gRPC before
-// it sees them: gRPC would drop the details of the error.
+// Whether a service of Muster refuses calls of this method (by Authorize) itself, and not gRPC
+// before it sees them: gRPC would drop the details of the error.
 bool IsRefusedByItsService(const std::string& method);
 
 // OK: the caller may make the call. Callers without a certificate may make every call: they are

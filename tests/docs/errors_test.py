@@ -11,10 +11,11 @@ MADE = re.compile(r"(?:Refuse|Stale|Precondition|too_late|Full)\(\s*(?:absl::Sta
 REASON = re.compile(r'"([A-Z][A-Z_]+)"')
 # Reasons that are constants or come from elsewhere.
 OTHERS = {
-    "CERTIFICATE_REVOKED",  # common/rpc/access.cc, and the next three
+    "CERTIFICATE_REVOKED",  # common/rpc/access.cc, and the next four
     "NODE_NOT_ALLOWED",
     "ROLE_NOT_ALLOWED",
     "ROLE_UNKNOWN",
+    "METHOD_UNKNOWN",
     "STORE_TROUBLE",  # common/lease/lease.h
     "DOWNLOAD_GONE",  # worker/agent
     "DOWNLOAD_UNREADABLE",  # worker/agent

@@ -183,7 +183,6 @@ def run(muster, strikes, source, local):
         "model.safetensors",
         "programs.log",
         "state",
-        "tmp",
         "train.bin",
     }
     assert set(muster.files(".")) == expected

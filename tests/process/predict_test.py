@@ -185,7 +185,8 @@ def test_of_two_jobs_with_the_same_output_the_second_one_does_not_replace_the_fi
             checkpoint={"directory": "checkpoints"},
             export=None,
         )
-        muster.cli("submit", path, "--id", name)
+        # A job of the same name might replace the file.
+        muster.cli("submit", path, "--id", name, "--set", f"name={name}")
     for name in ("one", "two"):
         harness.eventually(lambda n=name: running.get(n).step >= 1, f"{name} trains")
     release.touch()

@@ -19,7 +19,6 @@ def test_run_trains_and_leaves_only_what_was_asked_for(muster):
         "job.yaml",
         "model.safetensors",
         "programs.log",
-        "tmp",
         "train.bin",
     }
     assert set(muster.files(".")) == expected
