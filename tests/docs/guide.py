@@ -30,7 +30,7 @@ import uuid
 from tests.bazel import bound
 
 MARKER = "MUSTER_TEST_MARKER"
-STAND_INS = {"/var/lib/muster": "state"}
+STAND_INS = {"/var/lib/muster": "./state"}
 # For all commands of a page together.
 BOUND = bound(60)
 # For processes that are killed to be gone.

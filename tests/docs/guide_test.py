@@ -90,4 +90,4 @@ def test_ports_and_folders_of_the_machine_become_private(reader):
     assert said[0] == said[2] != said[1]
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+", port) for port in said[:3])
     assert "127.0.0.1:7070" not in said
-    assert said[3] == "state"
+    assert said[3] == "./state"
