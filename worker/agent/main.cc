@@ -98,6 +98,18 @@ sigset_t BlockStopSignals() {
   return signals;
 }
 
+// The address of the coordinator. One that has never run with its state directory may be started a
+// moment later: that is waited for. CANCELLED: one of the signals came.
+absl::StatusOr<std::string> AwaitCoordinator(const std::string& text, const sigset_t& signals) {
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 100'000'000};
+  for (bool told = false;; told = true) {
+    auto found = muster::FindCoordinator(text);
+    if (!absl::IsUnavailable(found.status())) return found;
+    if (!told) spdlog::warn("--coordinator: {}; waiting for it", muster::Message(found.status()));
+    if (sigtimedwait(&signals, nullptr, &kPause) > 0) return absl::CancelledError("stopped");
+  }
+}
+
 // SIGTERM and SIGINT ask the agent to stop, until it has ended.
 absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
   std::atomic<bool> ended = false;
@@ -190,7 +202,8 @@ int main(int argc, char** argv) {
 
   const sigset_t signals = BlockStopSignals();
   muster::InitLog("muster-agent");
-  const auto coordinator = muster::FindCoordinator(options.coordinator);
+  const auto coordinator = AwaitCoordinator(options.coordinator, signals);
+  if (absl::IsCancelled(coordinator.status())) return 0;
   if (!coordinator.ok()) {
     spdlog::error("--coordinator: {}", muster::Message(coordinator.status()));
     return absl::IsInvalidArgument(coordinator.status()) ? kUsageError : 1;

@@ -1,6 +1,7 @@
 // The program muster-agent, from outside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -9,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/process/process.h"
+#include "common/rpc/address.h"
 #include "common/steady/test_bound.h"
 #include "worker/agent/fake_coordinator.h"
 #include "worker/agent/scripted_worker.h"
@@ -48,16 +51,32 @@ class Program {
     EXPECT_TRUE(exit.has_value()) << "it does not end";
     return exit.value_or(process::Exit{});
   }
+  // Reads what it says until this text has come.
+  void AwaitOutput(const std::string& text) {
+    while (said_.find(text) == std::string::npos) {
+      pollfd ready{.fd = process_->output(), .events = POLLIN, .revents = 0};
+      ASSERT_EQ(poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(kTestBound))), 1)
+          << "it does not say '" << text << "': " << said_;
+      ASSERT_TRUE(Read()) << "it ended without saying '" << text << "': " << said_;
+    }
+  }
   // After its end.
   std::string Output() {
-    char buffer[8192];
-    const ssize_t count = read(process_->output(), buffer, sizeof(buffer));
-    return std::string(buffer, std::max<ssize_t>(count, 0));
+    Read();
+    return said_;
   }
 
  private:
+  bool Read() {
+    char buffer[8192];
+    const ssize_t count = read(process_->output(), buffer, sizeof(buffer));
+    said_.append(buffer, std::max<ssize_t>(count, 0));
+    return count > 0;
+  }
+
   process::Spawner spawner_;
   std::unique_ptr<process::Process> process_;
+  std::string said_;
 };
 
 constexpr char kForever[] = "echo ready; exec sleep 1000";
@@ -89,6 +108,29 @@ TEST(MusterAgent, SigtermStopsItsWorkersAndItExitsWithZero) {
   coordinator.AckExit(Worker(kForever));
   EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
   EXPECT_TRUE(worker.Ends());
+}
+
+TEST(MusterAgent, ItWaitsForACoordinatorThatIsStartedLater) {
+  FakeCoordinator coordinator;
+  const files::TempDir folder;
+  // So long that the socket is not in the state directory: only the file `address` says where.
+  const std::string state = folder.Path(std::string(120, 's'));
+  ASSERT_TRUE(files::CreateDirectories(state).ok());
+  Program agent({"--coordinator", state, "--slots", "1", "--state", folder.Path("agent"),
+                 "--worker", ScriptedWorker()});
+  agent.AwaitOutput("waiting for it");
+  ASSERT_TRUE(WriteAddress(state, coordinator.address()).ok());
+  coordinator.AwaitHello();
+  kill(agent->pid(), SIGTERM);
+  EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
+}
+
+TEST(MusterAgent, WhileItWaitsForACoordinatorItCanBeStopped) {
+  const files::TempDir folder;
+  Program agent({"--coordinator", folder.Path(std::string(120, 's')), "--slots", "1"});
+  agent.AwaitOutput("waiting for it");
+  kill(agent->pid(), SIGTERM);
+  EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
 }
 
 TEST(MusterAgent, WrongArgumentsAreAUsageError) {
