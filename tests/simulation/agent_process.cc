@@ -228,7 +228,8 @@ void AgentProcess::Do(const agent::LeaseOver&) {
 }
 
 void AgentProcess::Do(const agent::Quit& effect) {
-  scene_.timeline.Tell(node_, ": the agent ends: ", effect.why.ToString());
+  scene_.timeline.Tell(
+      node_, ": the agent ends: ", effect.why.ToString(absl::StatusToStringMode::kWithNoExtraData));
   Die(/*vanished=*/false);
 }
 

@@ -93,8 +93,10 @@ void Client::Answer(Ask* ask, const absl::StatusOr<uint64_t>& answer) {
   ask->answered = true;
   if (answer.ok()) ask->numbers.insert(*answer);
   scene_.timeline.Tell(ask->submits ? "submit" : commands::Name(ask->command.command.kind), " ",
-                       ask->job, " (", ask->command.request_id,
-                       "): ", answer.ok() ? absl::StrCat(*answer) : answer.status().ToString());
+                       ask->job, " (", ask->command.request_id, "): ",
+                       answer.ok()
+                           ? absl::StrCat(*answer)
+                           : answer.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
 }
 
 bool Client::Answered() const {

@@ -97,7 +97,7 @@ TEST_F(PredictionFileTest, OfTwoFilesThatAreCompleteAtTheSameTimeOneGetsTheName)
     std::atomic<int> ready = 0, placed = 0, refused = 0;
     const auto write = [&](const std::string& job) {
       PredictionTarget target = Target();
-      target.identity.job = job;
+      target.identity.job = target.job_name = job;
       const auto file = PredictionFile::Create(target, job.size(), files::Disk::Real());
       ASSERT_TRUE(file.ok() && (*file)->WriteAt(0, job).ok());
       ++ready;
