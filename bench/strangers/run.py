@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """What strangers who reach musterd's port cost others: `bench/strangers/run.py`.
 
-A client lists the jobs over a port, one call after the other with 2 ms between them, in a process
-of its own: first alone, then while strangers do one of these:
+A client lists the jobs of a musterd over a port, one call after the other with 2 ms between them,
+in a process of its own. There is a second musterd, so that the machine has the same load in both
+measurements: first strangers flood the second one, then the one that the client calls. They do one
+of these:
   silent     open 10,000 connections and say nothing
   one_byte   open 10,000 connections, send one byte each, and say nothing more
   resets     begin 20,000 calls and reset each one at once, over 4 connections
   mutated    send 600 streams of a valid call with some bytes changed, each on its own connection
   requests   send 1 GB of requests that are refused, 15 MB each, over 4 connections
-  expanding  send requests of 1 MB of empty sub-messages, over 4 connections, without a pause
+  expanding  send requests of empty sub-messages, as many as are allowed and 1 MB of them, over 4
+             connections, without a pause
   handshakes (with --tls) begin TLS without a certificate, over and over, on 4 threads
 With --tls musterd has certificates of `muster certs`, the client and the strangers of `resets`,
 `mutated`, `requests` and `expanding` have one, too, and the others have none.
 
 The figures are the client's latencies and musterd's most resident memory (VmHWM). Targets: the 99th
-percentile of a flood is at most twice that without, the memory at most 300 MB, and afterwards
-musterd answers as before and has no more open files."""
+percentile of the client's latencies is at most twice that while the flood goes elsewhere, the memory
+is at most 300 MB, and afterwards musterd answers as before and has no more open files."""
 
 import argparse
 import os
@@ -223,15 +226,18 @@ def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def measure(address, flood=None):
-    """Latencies of a client during the flood, or for SECONDS."""
-    here = [sys.executable, __file__, "--client", address]
+def measure(address, flood=None, flooded=None):
+    """Latencies of a client of the musterd at `address`, during the flood of the one at `flooded`,
+    or for SECONDS."""
+    here = [sys.executable, __file__]
     if files is not None:
         here += ["--files", files]
     strangers = None
     if flood is not None:
-        strangers = subprocess.Popen([*here, "--flood", flood])
-    process = subprocess.Popen([*here, "--seconds", "600"], stdout=subprocess.PIPE, text=True)
+        strangers = subprocess.Popen([*here, "--client", flooded, "--flood", flood])
+    process = subprocess.Popen(
+        [*here, "--client", address, "--seconds", "600"], stdout=subprocess.PIPE, text=True
+    )
     if strangers is None:
         time.sleep(SECONDS)
     else:
@@ -285,40 +291,53 @@ def main():
         if arguments.tls:
             options, files = make_certificates(programs / "muster", folder)
         floods = arguments.only or [one for one in FLOODS if arguments.tls or one != "handshakes"]
-        daemon = subprocess.Popen(
-            [programs / "musterd", "--state", folder / "state", *options]
-            + ["--listen", "127.0.0.1:0", "--port-file", port],
-            stderr=subprocess.DEVNULL,
-        )
-        while not port.exists():
-            assert daemon.poll() is None, "musterd ended"
-            time.sleep(0.01)
-        address = port.read_text().strip()
-        raw(address, LIST)
-        opened = len(os.listdir(f"/proc/{daemon.pid}/fd"))
-        print("| flood | calls | median ms | p99 ms | p99 to that without | MiB |")
-        print("|---|---|---|---|---|---|")
-        alone = None
-        for flood in [None, *floods, None]:
-            latencies = measure(address, flood)
-            p99 = percentile(latencies, 0.99)
-            alone = alone or p99
-            memory = status(daemon.pid, "VmHWM") / MIB
-            median = percentile(latencies, 0.5)
-            print(
-                f"| {flood or 'none'} | {len(latencies)} | {median * 1e3:.2f} | {p99 * 1e3:.2f} | "
-                f"{p99 / alone:.2f} | {memory:.0f} |"
+
+        def start(state):
+            port.unlink(missing_ok=True)
+            daemon = subprocess.Popen(
+                [programs / "musterd", "--state", folder / state, *options]
+                + ["--listen", "127.0.0.1:0", "--port-file", port],
+                stderr=subprocess.DEVNULL,
             )
-            if p99 > 2 * alone:
+            while not port.exists():
+                assert daemon.poll() is None, "musterd ended"
+                time.sleep(0.01)
+            address = port.read_text().strip()
+            raw(address, LIST)
+            return daemon, address
+
+        (daemon, address), (other, other_address) = start("state"), start("other")
+        opened = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+        print("| flood | calls | median ms | p99 ms | p99 ms, flood elsewhere | ratio | MiB |")
+        print("|---|---|---|---|---|---|---|")
+
+        def row(flood, latencies, beside):
+            p99, p99_beside = percentile(latencies, 0.99), percentile(beside, 0.99)
+            memory = status(daemon.pid, "VmHWM") / MIB
+            print(
+                f"| {flood} | {len(latencies)} | {percentile(latencies, 0.5) * 1e3:.2f} | "
+                f"{p99 * 1e3:.2f} | {p99_beside * 1e3:.2f} | {p99 / p99_beside:.2f} | "
+                f"{memory:.0f} |",
+                flush=True,
+            )
+            if p99 > 2 * p99_beside:
                 failed.append(f"{flood}: p99")
             if memory > 300:
                 failed.append(f"{flood}: memory")
+
+        quiet = measure(address)
+        row("none", quiet, quiet)
+        for flood in floods:
+            beside = measure(address, flood, other_address)
+            row(flood, measure(address, flood, address), beside)
+        row("none", measure(address), quiet)
         raw(address, LIST)
         time.sleep(1)
         left = len(os.listdir(f"/proc/{daemon.pid}/fd"))
         print(f"open files of musterd before {opened}, afterwards {left}")
-        daemon.terminate()
-        assert daemon.wait() == 0
+        for one in (daemon, other):
+            one.terminate()
+            assert one.wait() == 0
     sys.exit(", ".join(failed) or 0)
 
 
