@@ -17,7 +17,7 @@ With --tls musterd has certificates of `muster certs`, the client and the strang
 `mutated`, `requests` and `expanding` have one, too, and the others have none.
 
 The figures are the client's latencies and musterd's most resident memory (VmHWM). Targets: the 99th
-percentile of the client's latencies is at most twice that while the flood goes elsewhere, the memory
+percentile of the latencies is at most twice that while the flood goes elsewhere, the memory
 is at most 300 MB, and afterwards musterd answers as before and has no more open files."""
 
 import argparse
