@@ -69,7 +69,7 @@ grpc::Status Process(CallerProcessor* processor, FakeConnection* connection) {
 }
 
 TEST(CallerProcessor, ARefusedCallReachesNoServiceAndTheClientLearnsWhy) {
-  const files::TempDir folder;
+  const files::TempDir folder = files::TempDir::Short();
   const auto server = TestServer::AtPath(
       folder.Path("s"), ForUser(4711, [](const Caller& caller, const std::string& method) {
         if (method == kGet) return absl::OkStatus();
@@ -87,7 +87,7 @@ TEST(CallerProcessor, ARefusedCallReachesNoServiceAndTheClientLearnsWhy) {
 // A connection's first calls are processed by several threads; each must know its caller.
 TEST(CallerProcessor, ManyFirstCallsAtOnceAllKnowTheirCaller) {
   constexpr int kCalls = 16;
-  const files::TempDir folder;
+  const files::TempDir folder = files::TempDir::Short();
   const auto server = TestServer::AtPath(
       folder.Path("s"), ForUser(4711, [](const Caller& caller, const std::string&) {
         return caller.kind == Caller::Kind::kUser ? absl::OkStatus()

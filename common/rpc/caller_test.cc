@@ -44,7 +44,7 @@ TEST(Caller, APeersAddressHasNoPort) {
 }
 
 TEST(Caller, OverAUnixSocketIsTheUserOfTheListenersCredentials) {
-  const files::TempDir folder;
+  const files::TempDir folder = files::TempDir::Short();
   const auto server = TestServer::AtPath(
       folder.Path("s"),
       ForUser(4711, [](const Caller&, const std::string&) { return absl::OkStatus(); }));
