@@ -29,6 +29,7 @@ def _generate():
 _generate()
 
 from proto.muster.v1 import (  # noqa: E402
+    agent_service_pb2,
     cluster_service_pb2,
     cluster_service_pb2_grpc,
     control_service_pb2,
@@ -36,10 +37,23 @@ from proto.muster.v1 import (  # noqa: E402
     job_pb2,
     job_service_pb2,
     job_service_pb2_grpc,
+    operation_service_pb2,
     worker_service_pb2,
 )
 
 Job = job_pb2.Job
+
+
+def methods():
+    """Every method of every service, from their descriptors: "/muster.v1.JobService/GetJob"."""
+    files = [agent_service_pb2, cluster_service_pb2, control_service_pb2, job_service_pb2]
+    files += [operation_service_pb2, worker_service_pb2]
+    return [
+        f"/{service.full_name}/{method.name}"
+        for file in files
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    ]
 
 
 def worker_hello(**worker):

@@ -1,6 +1,7 @@
 """Who may speak to musterd, and what those who may not can do to it."""
 
 import contextlib
+import ast
 import os
 import pathlib
 import signal
@@ -10,7 +11,7 @@ import subprocess
 
 import pytest
 
-from tests.process import harness, jobs
+from tests.process import api, harness, jobs
 
 NOBODY = 65534
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -70,42 +71,76 @@ def test_a_private_coordinator_listens_on_no_port(muster):
     muster.assert_no_process()
 
 
+# Makes each call of its input over a connection of its own, and says how many of them were refused
+# by the socket, closed without a word, and answered.
+CALLS = """
+import socket, sys
+ends = {"refused": 0, "closed": 0, "answered": 0}
+for line in sys.stdin:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        try:
+            connection.connect(sys.argv[1])
+        except PermissionError:
+            ends["refused"] += 1
+            continue
+        try:
+            connection.sendall(bytes.fromhex(line))
+            ends["answered" if connection.recv(1) else "closed"] += 1
+        except ConnectionError:
+            ends["closed"] += 1
+print(ends)
+"""
+
+
+def http2_call(method):
+    """The beginning of a connection with a call without a body (RFC 9113, RFC 7541)."""
+
+    def frame(kind, flags, stream, payload=b""):
+        return len(payload).to_bytes(3, "big") + bytes([kind, flags, 0, 0, 0, stream]) + payload
+
+    fields = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "localhost"}
+    fields |= {"content-type": "application/grpc", "te": "trailers"}
+    block = b"".join(
+        bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+        for name, value in fields.items()
+    )
+    settings, headers = frame(4, 0, 0), frame(1, 4 | 1, 1, block)
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + headers
+
+
 @NEEDS_ROOT
 def test_another_user_is_refused_by_the_socket_and_by_the_coordinator(muster):
     daemon = muster.musterd()
     path = socket_of(muster)
+    methods = api.methods()
+    assert len(methods) > 30
 
-    def speaks():
-        """What a process of another user gets to hear."""
-        script = (
-            "import socket, sys\n"
-            "s = socket.socket(socket.AF_UNIX)\n"
-            "s.settimeout(60)\n"
-            "try:\n"
-            "    s.connect(sys.argv[1])\n"
-            "except PermissionError:\n"
-            "    sys.exit(3)\n"
-            "try:\n"
-            "    s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n')\n"
-            "    sys.exit(0 if s.recv(1) else 4)\n"
-            "except ConnectionError:\n"
-            "    sys.exit(4)\n"
+    def calls(**user):
+        done = subprocess.run(
+            ["/usr/bin/python3", "-c", CALLS, path],
+            input="\n".join(http2_call(method).hex() for method in methods),
+            capture_output=True,
+            text=True,
+            check=True,
+            **user,
         )
-        return subprocess.run(
-            ["/usr/bin/python3", "-c", script, path], user=NOBODY, group=NOBODY, extra_groups=[]
-        ).returncode
+        return ast.literal_eval(done.stdout)
 
+    nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     for folder in pathlib.Path(path).parents:
         if folder != pathlib.Path("/") and folder != pathlib.Path("/tmp"):
             folder.chmod(0o755)
-    assert speaks() == 3
+    assert calls(**nobody) == {"refused": len(methods), "closed": 0, "answered": 0}
+    # Also if the rights of the socket let him connect.
     os.chmod(path, 0o777)
-    assert speaks() == 4
+    assert calls(**nobody) == {"refused": 0, "closed": len(methods), "answered": 0}
+    # They are calls: its own user gets answers.
+    assert calls() == {"refused": 0, "closed": 0, "answered": len(methods)}
     assert muster.cli("list").code == 0
     muster.stop(daemon)
 
 
-@pytest.mark.parametrize("said", [b"", b"P"])
 @pytest.mark.parametrize("files, connections", [(256, 300), (1024, 1100)])
 def test_connections_that_say_nothing_or_one_byte_keep_nobody_out(
     muster, files, connections, said
