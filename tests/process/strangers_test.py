@@ -141,6 +141,7 @@ def test_another_user_is_refused_by_the_socket_and_by_the_coordinator(muster):
     muster.stop(daemon)
 
 
+@pytest.mark.parametrize("said", [b"", b"P"])
 @pytest.mark.parametrize("files, connections", [(256, 300), (1024, 1100)])
 def test_connections_that_say_nothing_or_one_byte_keep_nobody_out(
     muster, files, connections, said
