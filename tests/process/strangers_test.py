@@ -1,7 +1,7 @@
 """Who may speak to musterd, and what those who may not can do to it."""
 
-import contextlib
 import ast
+import contextlib
 import os
 import pathlib
 import signal
