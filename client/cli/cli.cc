@@ -11,11 +11,12 @@ namespace muster::cli {
 namespace {
 
 constexpr char kFooter[] = R"(
-Results go to stdout, everything else to stderr. The coordinator is --address, else $MUSTER_ADDRESS, else the one
-of this user on this machine. For HOST:PORT with certificates: --tls-certificate, --tls-key, --tls-ca, or
-$MUSTER_TLS_CERTIFICATE, $MUSTER_TLS_KEY, $MUSTER_TLS_CA.
-Exit codes: 0 done, or the job SUCCEEDED; 1 other error; 2 usage or refused job file; 100 the job FAILED;
-101 the wait timed out; 102 not found; 103 the job was CANCELLED; 104 coordinator unreachable; 130 interrupted.
+Results go to stdout, everything else to stderr. The coordinator is --address, else $MUSTER_ADDRESS,
+else the one of this user on this machine. For HOST:PORT with certificates: --tls-certificate,
+--tls-key and --tls-ca, else $MUSTER_TLS_CERTIFICATE, $MUSTER_TLS_KEY and $MUSTER_TLS_CA.
+Exit codes: 0 done, or the job SUCCEEDED; 1 other error; 2 usage or refused job file; 100 the job
+FAILED; 101 the wait timed out; 102 not found; 103 the job was CANCELLED; 104 coordinator
+unreachable; 130 interrupted.
 
 First steps:
   muster validate job.yaml        what is wrong with a job file, all at once
