@@ -19,14 +19,6 @@
 #include "common/rpc/deadline.h"
 #include "common/steady/test_bound.h"
 
-#ifdef __SANITIZE_THREAD__
-// gRPC hands sessions of OpenSSL from thread to thread by means that ThreadSanitizer does not see,
-// because Debian's libraries are not built with it.
-extern "C" const char* __tsan_default_suppressions() {
-  return "called_from_lib:libssl.so\ncalled_from_lib:libcrypto.so\n";
-}
-#endif
-
 namespace muster {
 
 class TestServer::EveryMethod : public grpc::CallbackGenericService {

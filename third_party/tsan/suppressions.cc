@@ -16,6 +16,9 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_time.so\n"
          "called_from_lib:libabsl_time_zone.so\n"
          "called_from_lib:libabsl_cord.so\n"
+         // gRPC hands a session of OpenSSL from thread to thread.
+         "called_from_lib:libssl.so\n"
+         "called_from_lib:libcrypto.so\n"
          // LibTorch comes without instrumentation, too. As a whole library it cannot be left out:
          // its headers unlock in our code what the library has locked. Gloo reads an answer into
          // the memory that it has sent; the network puts that in order, which ThreadSanitizer does
