@@ -70,7 +70,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
       if (r.exited) continue;
       membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now,
                                ProgressLimitsOf(job));
-      if (job.ending || r.finished) membership_.Release(job.id, rank);
+      if (job.ending || jobs::Exits(job, rank)) membership_.Release(job.id, rank);
       if (membership_.FindAgent(r.node) == nullptr) {
         membership_.ExpectAgent(
             {.node = r.node, .incarnation = r.agent_incarnation, .host = r.host}, now);
@@ -134,7 +134,7 @@ void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Tim
       Close(membership_.Forget(job->id, rank),
             Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                    "this process counts as ended"));
-    } else if (job->ending || job->ranks[rank].finished) {
+    } else if (job->ending || jobs::Exits(*job, rank)) {
       membership_.Release(job->id, rank);
     }
   }

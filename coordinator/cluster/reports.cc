@@ -203,7 +203,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                  },
                  [&](const jobs::ReportedFailure& failure) {
                    if (failure.newer_generation > 0) MayRunElsewhere(*job);
-                   ended = jobs::OnFailureReport(job, rank, failure, now);
+                   ended = jobs::OnFailureReport(job, rank, failure, options_.end_timeouts, now);
                    ListsChanged(job);
                  },
              },

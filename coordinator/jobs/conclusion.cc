@@ -43,6 +43,11 @@ bool StopTookEffect(const Job& job) {
   });
 }
 
+// The newest generation's rank says that the last save failed.
+bool IsOfLastSave(const Job& job, const FailureNote& note) {
+  return note.generation == job.generation && note.code == kFinalSaveFailed;
+}
+
 // The job has done all its work.
 void Succeed(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
@@ -85,6 +90,20 @@ std::optional<Failure> OwnFailure(const Job& job) {
   auto failure = RootCause(job.failures);
   if (failure.has_value() && failure->root.generation != job.generation) return std::nullopt;
   return failure;
+}
+
+bool Exits(const Job& job, uint32_t rank) {
+  return job.ranks[rank].finished ||
+         std::any_of(job.failures.begin(), job.failures.end(), [&](const FailureNote& note) {
+           return note.rank == rank && IsOfLastSave(job, note);
+         });
+}
+
+bool EndsByItself(const Job& job) {
+  if (!job.live || job.ending) return false;
+  return All(job, &Rank::finished) ||
+         std::any_of(job.failures.begin(), job.failures.end(),
+                     [&](const FailureNote& note) { return IsOfLastSave(job, note); });
 }
 
 End EndOf(const Job& job) {

@@ -18,6 +18,15 @@ inline constexpr char kFinalSaveFailed[] = "FINAL_SAVE_FAILED";
 // The failure that ended the newest generation; absent if there is none.
 std::optional<Failure> OwnFailure(const Job& job);
 
+// The rank does nothing more and exits by itself: it has finished, or it has reported that the last
+// save of the training failed, which all ranks report.
+bool Exits(const Job& job, uint32_t rank);
+
+// All ranks exit by themselves, or will once they have reported that the last save failed. They are
+// left alone so that each cleans up what it wrote and reports what it knows: rank 0 where the
+// weights are, for example.
+bool EndsByItself(const Job& job);
+
 // How the newest generation ended, or is about to.
 enum class End { kInterrupted, kNodeFault, kFailed };
 End EndOf(const Job& job);

@@ -16,12 +16,15 @@
 namespace muster::jobs {
 namespace {
 
+using testing::ElementsAre;
+using testing::IsEmpty;
+
 TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
   Job job = Running();
   job.checkpoints = {{.step = 40, .path = "/c/40"}};
   for (uint32_t rank : {0, 1}) {
     OnFailureReport(&job, rank, {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"},
-                    At(1));
+                    kTimeouts, At(1));
   }
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kFailed);
@@ -33,6 +36,45 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
       job.state_reason,
       "rank 0 on node 'n0': No space left on device; kept: the checkpoint of step 40 in /c/40");
   EXPECT_EQ(job.restarts, 0);
+}
+
+// Otherwise a rank would be killed that still removes what it wrote, or has not yet said where the
+// weights are.
+TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
+  const ReportedFailure full = {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"};
+  Job job = Running();
+  EXPECT_THAT(OnFailureReport(&job, 1, full, kTimeouts, At(1)), IsEmpty());
+  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state_reason,
+            "rank 1 on node 'n1': No space left on device; waits for the processes to exit");
+  EXPECT_FALSE(TimeIsUp(job, absl::InfiniteFuture()));
+  EXPECT_THAT(OnInterrupted(&job, "drained", At(1)), IsEmpty());
+  EXPECT_THAT(OnLost(&job, 1, {"silent"}, At(1)), IsEmpty());
+  EXPECT_THAT(OnExit(&job, 1, Code(1), kTimeouts, At(1)), IsEmpty());
+  job.exported_path = "/weights";
+  EXPECT_THAT(OnFailureReport(&job, 0, full, kTimeouts, At(2)), IsEmpty());
+  OnExit(&job, 0, Code(1), kTimeouts, At(3));
+  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state_reason,
+            "rank 1 on node 'n1': No space left on device; no checkpoint is kept; the weights are "
+            "in /weights");
+}
+
+TEST(Life, ARankThatHangsAfterAFinalSaveThatFailedIsEnded) {
+  for (const bool restarted : {false, true}) {
+    Job job = Running();
+    OnFailureReport(&job, 1, {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"},
+                    kTimeouts, At(1));
+    OnExit(&job, 1, Code(1), kTimeouts, At(1));
+    if (restarted) {
+      job.end_deadline = absl::InfiniteFuture();  // it is not stored
+      OnLoaded(&job, kTimeouts, At(1));
+    }
+    EXPECT_THAT(OnTick(&job, At(1)), IsEmpty()) << restarted;
+    EXPECT_THAT(OnTick(&job, At(1) + kTimeouts.stop), ElementsAre(0)) << restarted;
+    OnExit(&job, 0, Signal(15), kTimeouts, At(40));
+    EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED") << restarted;
+  }
 }
 
 // Workers of the program before this one finish also where their last save failed.
@@ -105,7 +147,7 @@ Exit Planned(Exit::Why why) {
 TEST(NodeFault, OfAProcessThatWasLostWithItsAgentExplainsWhatTheOthersSaidBefore) {
   Job job = Running(2, 0);
   OnFailureReport(&job, 0, {.reason = "rank 1: connection closed by peer", .consequence = true},
-                  At(1));
+                  kTimeouts, At(1));
   OnExit(&job, 0, Code(1), kTimeouts, At(1));
   // A new agent found what it left; the former one killed it, and is gone.
   Exit lost = Signal(9);
@@ -140,7 +182,7 @@ TEST(PlannedEnd, WhatFollowedFromItIsNoFailureWhicheverComesFirst) {
   for (const bool first : {true, false}) {
     Job job = Running(2, 0);
     if (first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kTimeouts, At(1));
-    OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, At(1));
+    OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, kTimeouts, At(1));
     if (!first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kTimeouts, At(1));
     OnExit(&job, 0, Code(1), kTimeouts, At(2));
     EXPECT_EQ(job.state, State::kRecovering) << first;
@@ -198,7 +240,8 @@ TEST(NodeFault, AWorkerThatEndsBeforeItsFirstMessageIsTheNodesFault) {
 TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
   Job job = Running(1, 0);
   OnFailureReport(&job, 0,
-                  {.reason = "/data is not mounted", .permanent = true, .node_fault = true}, At(1));
+                  {.reason = "/data is not mounted", .permanent = true, .node_fault = true},
+                  kTimeouts, At(1));
   OnExit(&job, 0, Code(1), kTimeouts, At(1));
   EXPECT_EQ(EndOf(job), End::kNodeFault);
   EXPECT_EQ(job.state, State::kRecovering);
@@ -259,7 +302,7 @@ TEST(Budget, WithoutCheckpointsAStepBeyondAllFailuresRefillsIt) {
 TEST(Budget, TheStepAtWhichARankFailedIsTheOneThatItSays) {
   Job job = Running(1, 1);
   job.step = 7;  // Rank 0 was not to tell of the eighth any more.
-  OnFailureReport(&job, 0, {.step = 8, .reason = "boom"}, At(1));
+  OnFailureReport(&job, 0, {.step = 8, .reason = "boom"}, kTimeouts, At(1));
   OnExit(&job, 0, Signal(11), kTimeouts, At(1));
   StartGeneration(&job, Ranks(job), At(2));
   Begin(&job);

@@ -187,7 +187,8 @@ void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& time
   Settle(job, now);
 }
 
-Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now) {
+Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
+                      const EndTimeouts& timeouts, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   const bool found_no_start = failure.newer_generation > 0 || failure.checkpoints_unreadable;
   // The generation has not carried out any of the commands that it received.
@@ -208,7 +209,12 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, a
   if (note.code == kFinalSaveFailed && !OwnFailure(*job).has_value()) {
     AddEvent(job, now, kFinalSaveFailed, note.reason, note.step);
   }
-  return Fail(job, std::move(note), now);
+  const bool last_save = note.code == kFinalSaveFailed;
+  if (!last_save || job->ending) return Fail(job, std::move(note), now);
+  AddNote(&job->failures, std::move(note));
+  job->end_deadline = now + timeouts.stop;
+  Settle(job, now);
+  return {};
 }
 
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
@@ -224,7 +230,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
   if (exit.cause == Exit::Cause::kStartError && exit.start_error == kAgentIsStopping) {
     why = Exit::Why::kAgentStopped;
   }
-  if (job->ranks[rank].finished || (job->ending && why == Exit::Why::kStoppedAsTold)) {
+  if (Exits(*job, rank) || (job->ending && why == Exit::Why::kStoppedAsTold)) {
     Settle(job, now);
     return {};
   }
@@ -241,7 +247,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
 }
 
 Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now) {
-  if (Ignored(*job, rank) || job->ending || job->ranks[rank].finished) return {};
+  if (Ignored(*job, rank) || job->ending || Exits(*job, rank)) return {};
   FailureNote note = NoteFor(*job, rank, FailureKind::kLost, loss.reason);
   note.collectives = loss.collectives;
   note.permanent = loss.permanent;
@@ -251,7 +257,7 @@ Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now) {
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
-  if (!job->ranks[rank].finished) {
+  if (!Exits(*job, rank)) {
     return Fail(job, NoteFor(*job, rank, FailureKind::kNodeFault, reason), now);
   }
   Settle(job, now);
@@ -270,7 +276,7 @@ void OnNodeCutOff(Job* job, const std::string& node, bool cut_off) {
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
-  if (!job->ranks[rank].finished) {
+  if (!Exits(*job, rank)) {
     return Interrupt(job, PlannedEnd(job->ranks[rank].node, Exit::Why::kLeaseOver), now);
   }
   Settle(job, now);
@@ -278,12 +284,12 @@ Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
 }
 
 Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now) {
-  if (!job->live || job->ending || All(*job, &Rank::finished)) return {};
+  if (!job->live || job->ending || EndsByItself(*job)) return {};
   return Interrupt(job, reason, now);
 }
 
 bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended) {
-  if (!job->live || job->ending || job->stop_requested || All(*job, &Rank::finished)) return false;
+  if (!job->live || job->ending || job->stop_requested || EndsByItself(*job)) return false;
   if (!All(*job, &Rank::session_started)) {
     *ended = Interrupt(job, reason, now);
     return false;
@@ -328,7 +334,7 @@ Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now) {
 }
 
 bool TimeIsUp(const Job& job, absl::Time now) {
-  return job.live && !job.ending && !job.stop_requested && !All(job, &Rank::finished) &&
+  return job.live && !job.ending && !job.stop_requested && !EndsByItself(job) &&
          now >= TimeLimitEnd(job);
 }
 
@@ -345,7 +351,7 @@ void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now) {
 }
 
 void OnStopProgress(Job* job, const EndTimeouts& timeouts, absl::Time now) {
-  if (job->live && job->stop_requested && !job->ending && !All(*job, &Rank::finished)) {
+  if (job->live && job->stop_requested && !job->ending && !EndsByItself(*job)) {
     job->end_deadline = now + timeouts.stop;
   }
 }
@@ -375,7 +381,7 @@ void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   if (job->ending) {
     job->end_told = now;
     job->end_deadline = now + kRetell;
-  } else if (job->stop_requested || All(*job, &Rank::finished)) {
+  } else if (job->stop_requested || EndsByItself(*job)) {
     job->end_deadline = now + timeouts.stop;
   }
 }

@@ -38,7 +38,7 @@ namespace muster::jobs {
 
 struct EndTimeouts {
   // How long a stop command may wait to take effect while nothing makes progress, and how long
-  // processes that have finished may take to exit.
+  // processes may take that exit by themselves (EndsByItself in conclusion.h).
   absl::Duration stop = absl::Seconds(30);
   // Between SIGTERM and SIGKILL.
   absl::Duration kill = absl::Seconds(2);
@@ -92,7 +92,9 @@ struct ReportedFailure {
   // The node is at fault: a missing mount, no permission.
   bool node_fault = false;
 };
-Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now);
+// A failed last save ends no process: all ranks report it and exit by themselves (EndsByItself).
+Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
+                      const EndTimeouts& timeouts, absl::Time now);
 
 // Begins the next attempt of a job that FAILED or was CANCELLED: its generations, commands and
 // checkpoints continue, and all its restarts are available again. Has no effect on a job in another

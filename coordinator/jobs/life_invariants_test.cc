@@ -1,10 +1,10 @@
 // What holds of a job's life whatever happens to it, and in whatever order.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <random>
 
+#include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/life_fixture.h"
 
@@ -53,8 +53,11 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           break;
         case 6:
           OnFailureReport(&job, rank,
-                          {.reason = "r", .consequence = pick(2) == 0, .permanent = pick(8) == 0},
-                          At(now));
+                          {.reason = "r",
+                           .consequence = pick(2) == 0,
+                           .permanent = pick(8) == 0,
+                           .code = pick(4) == 0 ? "FINAL_SAVE_FAILED" : ""},
+                          kTimeouts, At(now));
           break;
         case 7:
         case 8:
@@ -72,11 +75,10 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           if (pick(6) == 0) OnStop(&job, kTimeouts, At(now));
           break;
         default: {
-          const bool done = std::all_of(job.ranks.begin(), job.ranks.end(),
-                                        [](const Rank& r) { return r.finished; });
           const bool ended = !OnTick(&job, At(now)).empty();
           // Time alone ends nobody who is at work.
-          ASSERT_TRUE(!ended || before.ending || before.stop_requested || done) << seed;
+          ASSERT_TRUE(!ended || before.ending || before.stop_requested || EndsByItself(before))
+              << seed;
           break;
         }
       }

@@ -52,7 +52,7 @@ TEST(Life, AnExitBeforeTheWorkIsDoneEndsTheGeneration) {
 
 TEST(Life, AGenerationStartsOnlyWhenNobodyOfTheFormerIsLeft) {
   Job job = Running();
-  OnFailureReport(&job, 0, {.reason = "x"}, At(1));
+  OnFailureReport(&job, 0, {.reason = "x"}, kTimeouts, At(1));
   EXPECT_FALSE(job.waiting());
   StartGeneration(&job, Ranks(job), At(1));
   EXPECT_EQ(job.generation, 1);
@@ -64,8 +64,9 @@ TEST(Life, AGenerationStartsOnlyWhenNobodyOfTheFormerIsLeft) {
 
 TEST(Life, APermanentFailureFailsTheJobOnceItsProcessesAreGone) {
   Job job = Running(2, 5);
-  EXPECT_EQ(OnFailureReport(&job, 0, {.reason = "loss is nan", .permanent = true}, At(1)),
-            (Ended{0, 1}));
+  EXPECT_EQ(
+      OnFailureReport(&job, 0, {.reason = "loss is nan", .permanent = true}, kTimeouts, At(1)),
+      (Ended{0, 1}));
   EXPECT_EQ(job.state, State::kRecovering);
   OnExit(&job, 0, Code(1), kTimeouts, At(1));
   OnExit(&job, 1, Signal(15), kTimeouts, At(2));
@@ -77,8 +78,9 @@ TEST(Life, APermanentFailureFailsTheJobOnceItsProcessesAreGone) {
 
 TEST(Life, TheCauseMayBecomeKnownAfterWhatFollowedFromIt) {
   Job job = Running();
-  EXPECT_EQ(OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, At(1)),
-            (Ended{0, 1}));
+  EXPECT_EQ(
+      OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, kTimeouts, At(1)),
+      (Ended{0, 1}));
   // SIGKILL of ours would come two seconds later: this one had another sender.
   OnExit(&job, 1, Signal(9), kTimeouts, At(1.5));
   OnExit(&job, 0, Code(1), kTimeouts, At(3));
@@ -90,7 +92,7 @@ TEST(Life, WhatEndsAsToldIsNoCause) {
   for (const auto& [exit, when] : std::vector<std::pair<Exit, double>>{
            {Signal(15), 1.5}, {Signal(9), 3}, {Code(1), 1.5}, {Code(143), 1.5}}) {
     Job job = Running();
-    OnFailureReport(&job, 0, {.reason = "boom"}, At(1));
+    OnFailureReport(&job, 0, {.reason = "boom"}, kTimeouts, At(1));
     OnExit(&job, 1, exit, kTimeouts, At(when));
     EXPECT_EQ(job.failures.size(), 1) << exit.number;
   }

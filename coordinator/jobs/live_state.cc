@@ -86,8 +86,11 @@ void DescribeLive(Job* job) {
                          : "; ends at its next step and starts again from step 0 on another node");
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
-    if (All(*job, &Rank::finished)) {
-      job->state_reason = "waits for the processes to exit";
+    if (EndsByItself(*job)) {
+      const auto failure = OwnFailure(*job);
+      job->state_reason =
+          absl::StrCat(failure.has_value() ? absl::StrCat(Describe(failure->root), "; ") : "",
+                       "waits for the processes to exit");
     } else {
       job->state_reason = Warning(*job);
       if (job->save_failure.has_value()) job->reason_code = "SAVE_FAILED";
