@@ -43,7 +43,7 @@ def test_a_quote_that_never_ends_is_named_at_its_line(muster):
     lines[at] = 'seed: "7'
     path.write_text("\n".join(lines) + "\n")
     said = validate(muster, path)
-    assert f"{path.name}:{at + 1}" in said or f"line {at + 1}" in said, said
+    assert f"{path.name}:{at + 1}: " in said and "the quote that begins here" in said, said
 
 
 def test_texts_of_a_job_move_no_cursor(muster):
