@@ -37,15 +37,17 @@ absl::Status StatusIn(const std::string& text) {
 
 absl::Status AgreedStatus(const absl::Status& mine, const char* what,
                           comm::Communicator& communicator) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts,
-                   checkpoint::GatherTexts(communicator, TextOf(mine), what, 0));
-  const bool same = std::all_of(texts.begin(), texts.end(),
-                                [&](const std::string& text) { return text == texts.front(); });
-  if (same) return MarkAgreed(StatusIn(texts.front()));
+  const auto texts = checkpoint::GatherTexts(communicator, TextOf(mine), what, 0);
+  if (!texts.ok()) {
+    return mine.ok() ? texts.status() : Annotate(mine, absl::StrCat("rank ", communicator.rank()));
+  }
+  const bool same = std::all_of(texts->begin(), texts->end(),
+                                [&](const std::string& text) { return text == texts->front(); });
+  if (same) return MarkAgreed(StatusIn(texts->front()));
   absl::StatusCode code = mine.code();
   Problems problems;
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    const absl::Status status = StatusIn(texts[rank]);
+  for (size_t rank = 0; rank < texts->size(); ++rank) {
+    const absl::Status status = StatusIn((*texts)[rank]);
     if (status.ok()) continue;
     if (code == absl::StatusCode::kOk) code = status.code();
     problems.Add(absl::StrCat("rank ", rank, ": ", Message(status)));

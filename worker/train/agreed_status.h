@@ -11,7 +11,9 @@ namespace muster::train {
 // message. It is the ranks' error if all have the same one (a file that nobody finds); else it has
 // this rank's code, and says which ranks have which error ("rank 1: ...; rank 3: ..."). A rank that
 // is OK itself has the first rank's error as ErrorOfOthers. IsAgreed is true of it. Payloads are
-// not sent. `what` names the task, for the communicator's errors, which are returned, too.
+// not sent. `what` names the task, for the communicator's errors, which are returned to a rank
+// whose own part is OK. Otherwise the rank keeps its own error: another rank may have learned of it
+// and ended before this one was told.
 absl::Status AgreedStatus(const absl::Status& mine, const char* what,
                           comm::Communicator& communicator);
 

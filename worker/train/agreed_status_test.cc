@@ -46,6 +46,18 @@ TEST(AgreedStatus, WhatMayBeANodesFaultIsTheErrorOfItsRanksAndAConsequenceOnTheO
   }
 }
 
+// Rank 0 ends as soon as it has learned of rank 1's error, before rank 1 was told.
+TEST(AgreedStatus, ARankKeepsItsOwnErrorWhereAnotherRankHasEnded) {
+  const absl::Status own = absl::NotFoundError("x");
+  std::vector<absl::Status> agreed(3);
+  RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+    if (rank == 0) return control.Abort(absl::AbortedError("rank 1: x"));
+    agreed[rank] = AgreedStatus(rank == 1 ? own : absl::OkStatus(), "the test", control);
+  });
+  EXPECT_EQ(agreed[1], absl::NotFoundError("rank 1: x"));
+  EXPECT_EQ(agreed[2].code(), absl::StatusCode::kUnavailable) << "the communicator's error";
+}
+
 TEST(AgreedStatus, DifferentErrorsAreNamedByRank) {
   const auto agreed = Agreed({{}, absl::DataLossError("b"), absl::NotFoundError("c")});
   for (const absl::Status& status : agreed) EXPECT_EQ(status.message(), "rank 1: b; rank 2: c");
