@@ -54,6 +54,38 @@ TEST(Saves, AFailureIsSeenIsAnEventOnceAndSurvivesTheCoordinator) {
   EXPECT_EQ(world.job("job").events[1].number, 2);
 }
 
+TEST(Saves, ARankThatHasSaidThatTheLastOneFailedNeedsNoLeaseAnyMore) {
+  for (const bool restarted : {false, true}) {
+    World world;
+    world.Start("job", 2);
+    PeerStreamId agent = 1;
+    ASSERT_TRUE(world
+                    .Report(11, {.sequence = 2,
+                                 .what = jobs::ReportedFailure{.reason = "full",
+                                                               .permanent = true,
+                                                               .code = "FINAL_SAVE_FAILED"}})
+                    .ok());
+    if (restarted) {
+      world.Restart();
+      AgentHello back = Hello("a", 2);
+      for (uint32_t rank : {0, 1}) back.running.push_back({world.job("job").Worker(rank), 1});
+      ASSERT_TRUE(world.Attach(agent = 2, back).ok());
+      for (uint32_t rank : {0, 1}) {
+        ASSERT_TRUE(world.AttachWorker(20 + rank, world.job("job").Worker(rank)).ok());
+      }
+    }
+    for (int second = 0; second < 25; ++second) {
+      world.cluster().AgentHeard(agent, world.now());
+      EXPECT_TRUE(world.cluster().WorkerBeat(restarted ? 20 : 10, {.step = 1}, world.now()));
+      world.Pass(1);
+    }
+    EXPECT_TRUE(world.Stops().empty()) << restarted;
+    EXPECT_TRUE(world.AttachWorker(31, world.job("job").Worker(1)).ok()) << "it is not given up";
+    world.Pass(6);
+    EXPECT_FALSE(world.Stops().empty()) << "it has 30 s";
+  }
+}
+
 TEST(Exports, TheCurrentRank0IsGrantedAndToldAgainWhereItMayNotHaveHeard) {
   World world;
   world.Start("job", 2);

@@ -49,6 +49,9 @@ TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
             "rank 1 on node 'n1': No space left on device; waits for the processes to exit");
   EXPECT_FALSE(TimeIsUp(job, absl::InfiniteFuture()));
   EXPECT_THAT(OnInterrupted(&job, "drained", At(1)), IsEmpty());
+  Ended ended;
+  EXPECT_FALSE(OnPreempted(&job, "drained", At(1), &ended));
+  EXPECT_THAT(ended, IsEmpty());
   EXPECT_THAT(OnLost(&job, 1, {"silent"}, At(1)), IsEmpty());
   EXPECT_THAT(OnExit(&job, 1, Code(1), kTimeouts, At(1)), IsEmpty());
   job.exported_path = "/weights";
@@ -58,6 +61,43 @@ TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
   EXPECT_EQ(job.state_reason,
             "rank 1 on node 'n1': No space left on device; no checkpoint is kept; the weights are "
             "in /weights");
+}
+
+TEST(Life, ARankMayBeLostWithItsNodeAfterAFinalSaveThatFailed) {
+  const ReportedFailure full = {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"};
+  for (const bool cut_off : {false, true}) {
+    Job job = Running();
+    OnFailureReport(&job, 1, full, kTimeouts, At(1));
+    EXPECT_THAT(cut_off ? OnCutOff(&job, 1, At(1)) : OnGone(&job, 1, "gone", At(1)), IsEmpty());
+    EXPECT_FALSE(job.ending) << cut_off;
+    OnFailureReport(&job, 0, full, kTimeouts, At(2));
+    OnExit(&job, 0, Code(1), kTimeouts, At(2));
+    EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED") << cut_off;
+  }
+}
+
+TEST(Life, ProgressOfAStopGivesNoMoreTimeAfterAFinalSaveThatFailed) {
+  Job job = Running();
+  OnStop(&job, kTimeouts, At(1));
+  OnFailureReport(&job, 1, {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"},
+                  kTimeouts, At(2));
+  OnStopProgress(&job, kTimeouts, At(20));
+  EXPECT_EQ(job.end_deadline, At(2) + kTimeouts.stop);
+}
+
+// The failure of the generation before says nothing of the one that runs now.
+TEST(Life, AFinalSaveThatFailedOnABrokenNodeIsForgottenInTheNextGeneration) {
+  Job job = Running();
+  for (const uint32_t rank : {0, 1}) {
+    OnFailureReport(&job, rank, {.reason = kFull, .code = "FINAL_SAVE_FAILED", .node_fault = true},
+                    kTimeouts, At(1));
+  }
+  for (const uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kTimeouts, At(1));
+  StartGeneration(&job, Ranks(job), At(2));
+  ASSERT_EQ(job.generation, 2);
+  Begin(&job);
+  EXPECT_FALSE(EndsByItself(job));
+  EXPECT_THAT(OnLost(&job, 1, {"silent"}, At(3)), ElementsAre(0, 1));
 }
 
 TEST(Life, ARankThatHangsAfterAFinalSaveThatFailedIsEnded) {
