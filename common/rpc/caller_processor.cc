@@ -37,16 +37,21 @@ absl::StatusOr<Caller> FromCertificate(const grpc::AuthContext& connection) {
 
 }  // namespace
 
-std::shared_ptr<CallerProcessor> CallerProcessor::ForUser(uid_t uid, Authorizer authorize) {
-  return std::shared_ptr<CallerProcessor>(new CallerProcessor(uid, std::move(authorize)));
+std::shared_ptr<CallerProcessor> CallerProcessor::ForUser(uid_t uid, Authorizer authorize,
+                                                          std::shared_ptr<CallLimit> limit) {
+  return std::shared_ptr<CallerProcessor>(
+      new CallerProcessor(uid, std::move(authorize), std::move(limit)));
 }
 
-std::shared_ptr<CallerProcessor> CallerProcessor::ForCertificates(Authorizer authorize) {
-  return std::shared_ptr<CallerProcessor>(new CallerProcessor(std::nullopt, std::move(authorize)));
+std::shared_ptr<CallerProcessor> CallerProcessor::ForCertificates(
+    Authorizer authorize, std::shared_ptr<CallLimit> limit) {
+  return std::shared_ptr<CallerProcessor>(
+      new CallerProcessor(std::nullopt, std::move(authorize), std::move(limit)));
 }
 
-CallerProcessor::CallerProcessor(std::optional<uid_t> uid, Authorizer authorize)
-    : uid_(uid), authorize_(std::move(authorize)) {}
+CallerProcessor::CallerProcessor(std::optional<uid_t> uid, Authorizer authorize,
+                                 std::shared_ptr<CallLimit> limit)
+    : uid_(uid), authorize_(std::move(authorize)), limit_(std::move(limit)) {}
 
 grpc::Status CallerProcessor::Process(const InputMetadata& metadata, grpc::AuthContext* connection,
                                       OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) {
@@ -56,19 +61,21 @@ grpc::Status CallerProcessor::Process(const InputMetadata& metadata, grpc::AuthC
   if (path == metadata.end()) {
     return ToGrpc(absl::InternalError("gRPC does not say which method this call is of"));
   }
-  return ToGrpc(authorize_(IdentifiedCaller(*connection),
-                           std::string(path->second.data(), path->second.size())));
+  const absl::Status allowed = authorize_(IdentifiedCaller(*connection),
+                                          std::string(path->second.data(), path->second.size()));
+  if (!allowed.ok() || limit_ == nullptr) return ToGrpc(allowed);
+  return ToGrpc(limit_->Begins(ConnectionNumber(*connection)));
 }
 
 absl::Status CallerProcessor::IdentifyOnce(grpc::AuthContext* connection) {
   absl::MutexLock lock(&mutex_);
   if (IsIdentified(*connection)) return absl::OkStatus();
-  if (uid_.has_value()) {
-    Identify(Caller{.kind = Caller::Kind::kUser, .uid = *uid_}, connection);
-    return absl::OkStatus();
+  Caller caller{.kind = Caller::Kind::kUser, .uid = uid_.value_or(0)};
+  if (!uid_.has_value()) {
+    ASSIGN_OR_RETURN(caller, FromCertificate(*connection));
   }
-  ASSIGN_OR_RETURN(const Caller caller, FromCertificate(*connection));
   Identify(caller, connection);
+  if (limit_ != nullptr) connection->AddProperty(kConnectionNumber, limit_->NewConnection());
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "common/rpc/call_limit.h"
 #include "common/rpc/caller.h"
 
 namespace muster {
@@ -23,29 +24,33 @@ namespace muster {
 using Authorizer = std::function<absl::Status(const Caller& caller, const std::string& method)>;
 
 // Belongs to the credentials of a listener (ServerCredentials::SetAuthMetadataProcessor). The first
-// call of a connection stores its caller with the connection, where CallerOf finds it.
+// call of a connection stores its caller with the connection, where CallerOf finds it. A call that
+// the caller may make counts for `limit`; null: there is no limit.
 class CallerProcessor : public grpc::AuthMetadataProcessor {
  public:
   // For local credentials (Unix sockets): everybody who connects is this user. Whoever accepts the
   // connections makes sure of that.
-  static std::shared_ptr<CallerProcessor> ForUser(uid_t uid, Authorizer authorize);
+  static std::shared_ptr<CallerProcessor> ForUser(uid_t uid, Authorizer authorize,
+                                                  std::shared_ptr<CallLimit> limit = nullptr);
   // For TLS with certificates of clients, which the handshake has verified. UNAUTHENTICATED: the
   // connection has none, or it has expired (a session that is resumed has no new handshake), or it
   // has no serial number by which it could be revoked.
-  static std::shared_ptr<CallerProcessor> ForCertificates(Authorizer authorize);
+  static std::shared_ptr<CallerProcessor> ForCertificates(
+      Authorizer authorize, std::shared_ptr<CallLimit> limit = nullptr);
 
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
                        OutputMetadata* consumed, OutputMetadata* response) override;
 
  private:
-  CallerProcessor(std::optional<uid_t> uid, Authorizer authorize);
+  CallerProcessor(std::optional<uid_t> uid, Authorizer authorize, std::shared_ptr<CallLimit> limit);
   // Stores the caller with the connection, at its first call.
   absl::Status IdentifyOnce(grpc::AuthContext* connection) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Empty: callers have certificates.
   const std::optional<uid_t> uid_;
   const Authorizer authorize_;
+  const std::shared_ptr<CallLimit> limit_;
   // A connection's properties have no lock of their own, and gRPC may process two of its first
   // calls at once. Each call passes here, so the properties are written before any handler of the
   // connection reads them, and never again.

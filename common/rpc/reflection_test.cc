@@ -21,7 +21,7 @@ namespace {
 // the request is `list_services: ""` (field 7), and of the answer only the names are looked for.
 class ListServices : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit ListServices(const std::string& address) : stub_(OpenChannel(address)) {
+  explicit ListServices(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
     context_.set_deadline(DeadlineAfter(kTestBound));
     const grpc::Slice slice(std::string("\x3a\x00", 2));
     request_ = grpc::ByteBuffer(&slice, 1);
@@ -65,17 +65,24 @@ TEST(Reflection, AServerTellsItsServicesOnlyIfItIsAskedTo) {
   v1::JobService::CallbackService service;
   ServerOptions options = ServerOptions::InsecureLoopback();
   options.reflection = true;
+  options.calls.per_connection = 20;
   auto open = Server::Start(options, {&service});
   ASSERT_TRUE(open.ok()) << open.status();
-  const ListServices of_open((*open)->address());
+  const auto channel = OpenChannel((*open)->address());
+  const ListServices of_open(channel);
   EXPECT_TRUE(of_open.status().ok()) << of_open.status().error_message();
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("muster.v1.JobService"));
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("grpc.health.v1.Health"));
+  // The server notices that it is done with a call.
+  for (int i = 0; i < 3 * options.calls.per_connection; ++i) {
+    const ListServices again(channel);
+    ASSERT_TRUE(again.status().ok()) << i << ": " << again.status().error_message();
+  }
 
   options.reflection = false;
   auto closed = Server::Start(options, {&service});
   ASSERT_TRUE(closed.ok()) << closed.status();
-  EXPECT_EQ(ListServices((*closed)->address()).status().error_code(),
+  EXPECT_EQ(ListServices(OpenChannel((*closed)->address())).status().error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
 }
 

@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/call_limit.h"
 #include "common/rpc/deadline.h"
+#include "common/rpc/plain_credentials.h"
 #include "common/rpc/sockets.h"
 #include "common/rpc/tls.h"
 #include "common/status/status.h"
@@ -28,7 +30,7 @@ constexpr int kMinPingIntervalMs = 10;
 
 // Of what gRPC buffers for all connections together.
 constexpr size_t kMostMemory = 256 << 20;
-// Of one connection at a time.
+// Of one connection at a time. Those that a client has reset are not among them (call_counts.h).
 constexpr int kMostStreams = 1000;
 // A connection without a call is closed after this time; a client opens another one when it calls.
 constexpr absl::Duration kLongestIdle = absl::Minutes(2);
@@ -138,16 +140,19 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     return builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD,
                                                                 std::move(credentials));
   };
+  const auto call_limit = std::make_shared<CallLimit>(options.calls);
+  CallLimit::Install(call_limit, &builder);
   for (const uid_t uid : {geteuid(), uid_t{0}}) {
     auto credentials = grpc::experimental::LocalServerCredentials(UDS);
-    credentials->SetAuthMetadataProcessor(CallerProcessor::ForUser(uid, options.authorize));
+    credentials->SetAuthMetadataProcessor(
+        CallerProcessor::ForUser(uid, options.authorize, call_limit));
     self->local_acceptors_.try_emplace(uid, acceptor(std::move(credentials)));
   }
   // Without a port the files do not matter: the environment may name those of an operator.
   if (tcp && options.insecure) {
-    self->tcp_acceptor_ = acceptor(grpc::InsecureServerCredentials());
+    self->tcp_acceptor_ = acceptor(PlainCredentials(call_limit));
   } else if (tcp) {
-    ASSIGN_OR_RETURN(auto credentials, ServerTls(options.tls, options.authorize));
+    ASSIGN_OR_RETURN(auto credentials, ServerTls(options.tls, options.authorize, call_limit));
     self->tcp_acceptor_ = acceptor(std::move(credentials));
   }
   for (grpc::Service* service : services) builder.RegisterService(service);

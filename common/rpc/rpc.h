@@ -21,6 +21,7 @@
 #include "common/process/fd.h"
 #include "common/rpc/accept_loop.h"
 #include "common/rpc/address.h"
+#include "common/rpc/call_counts.h"
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
 #include "common/rpc/connections.h"
@@ -68,6 +69,7 @@ struct ServerOptions {
   // pings.
   KeepAlive keepalive = {};
   ConnectionLimits limits = {};
+  CallLimits calls = {};
 
   // A free port of this machine, without any protection: for tests.
   static ServerOptions InsecureLoopback() { return {.listen = {"127.0.0.1:0"}, .insecure = true}; }

@@ -73,8 +73,8 @@ std::shared_ptr<tls::CertificateProviderInterface> Watch(const certs::TlsFiles& 
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const certs::TlsFiles& files,
-                                                                   Authorizer authorize) {
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(
+    const certs::TlsFiles& files, Authorizer authorize, std::shared_ptr<CallLimit> limit) {
   RETURN_IF_ERROR(CheckTlsFiles(files, certs::Side::kServer, absl::Now()).status());
   tls::TlsServerCredentialsOptions options(Watch(files));
   options.watch_root_certs();
@@ -84,7 +84,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const certs::
   if (credentials == nullptr) {
     return absl::InternalError(absl::StrCat("gRPC makes no TLS of ", files.certificate));
   }
-  credentials->SetAuthMetadataProcessor(CallerProcessor::ForCertificates(std::move(authorize)));
+  credentials->SetAuthMetadataProcessor(
+      CallerProcessor::ForCertificates(std::move(authorize), std::move(limit)));
   return credentials;
 }
 

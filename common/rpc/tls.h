@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/certs/tls_files.h"
+#include "common/rpc/call_limit.h"
 #include "common/rpc/caller_processor.h"
 
 namespace muster {
@@ -18,9 +19,9 @@ namespace muster {
 inline constexpr unsigned kTlsFilesInterval = 1;  // seconds
 
 // For a listener: TLS 1.2 or newer, clients with a certificate of the CAs in files.ca only, and
-// each call only as `authorize` allows. Errors: those of certs::CheckTlsFiles, at the start.
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const certs::TlsFiles& files,
-                                                                   Authorizer authorize);
+// each call only as `authorize` and `limit` (null: none) allow. Errors: those of certs::CheckTlsFiles, at the start.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(
+    const certs::TlsFiles& files, Authorizer authorize, std::shared_ptr<CallLimit> limit = nullptr);
 
 // For a channel to HOST:PORT: a server whose certificate is of the CAs in files.ca, for HOST, and
 // for a coordinator. A connection to another server fails, and the error of the calls says why.
