@@ -8,23 +8,27 @@ of these:
   silent     open 10,000 connections and say nothing
   one_byte   open 10,000 connections, send one byte each, and say nothing more
   resets     begin 20,000 calls and reset each one at once, over 4 connections
+  resets_more  the same with 200,000 calls over 64 connections
   mutated    send 600 streams of a valid call with some bytes changed, each on its own connection
   requests   send 1 GB of requests that are refused, 15 MB each, over 4 connections
   expanding  send requests of empty sub-messages, as many as are allowed and 1 MB of them, over 4
              connections, without a pause
   handshakes (with --tls) begin TLS without a certificate, over and over, on 4 threads
-With --tls musterd has certificates of `muster certs`, the client and the strangers of `resets`,
-`mutated`, `requests` and `expanding` have one, too, and the others have none.
+With --tls musterd has certificates of `muster certs`; the client and the strangers have one, too,
+except those of `silent`, `one_byte` and `handshakes`.
 
 The figures are the client's latencies and musterd's most resident memory (VmHWM). Targets: the 99th
 percentile of the latencies is at most twice that while the flood goes elsewhere, the memory
-is at most 300 MB, and afterwards musterd answers as before and has no more open files."""
+is at most 300 MB, and afterwards musterd answers as before and has no more open files. With
+--rounds each flood is measured so many times, in turn with the one elsewhere, and the percentiles
+are those of all calls of all rounds."""
 
 import argparse
 import os
 import pathlib
 import random
 import resource
+import select
 import socket
 import ssl
 import subprocess
@@ -46,6 +50,7 @@ from bench.strangers import http2  # noqa: E402
 
 LIST, VALIDATE = "/muster.v1.JobService/ListJobs", "/muster.v1.JobService/ValidateJob"
 SECONDS, PAUSE = 10, 0.002
+MORE_RESETS, MORE_CONNECTIONS = 200_000, 64
 SILENT, RESETS, MUTATED, REQUESTS, REQUEST_BYTES = 10_000, 20_000, 600, 68, 15 << 20
 # ValidateJobRequest.spec.optimizer.groups: as many messages as a request may have, and as many as
 # fit into the largest request.
@@ -137,25 +142,45 @@ def handshakes(address, until):
     run_threads(begin)
 
 
-def resets(address, until):
-    connections = [connect(address) for _ in range(4)]
+def push(connection, data):
+    """Sends it and throws away what comes meanwhile: musterd does not read from who does not."""
+    connection.setblocking(False)
+    while data:
+        readable, writable, _ = select.select([connection], [connection], [], 60)
+        assert readable or writable, "musterd does not read"
+        try:
+            while readable and connection.recv(1 << 16):
+                pass
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
+        try:
+            data = data[connection.send(data) :] if writable else data
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+
+
+def begin_and_reset(address, calls, count):
+    """So many calls, over so many connections in turn."""
+    connections = [connect(address) for _ in range(count)]
     for connection in connections:
-        connection.sendall(http2.hello())
-    for number in range(RESETS // 4):
+        push(connection, http2.hello())
+    for number in range(calls // count):
         stream = 2 * number + 1
         for index, connection in enumerate(connections):
             try:
-                connection.sendall(http2.call(stream, LIST) + http2.reset(stream))
-                connection.setblocking(False)
-                try:
-                    while connection.recv(1 << 16):
-                        pass
-                except (BlockingIOError, ssl.SSLWantReadError):
-                    pass
-                connection.setblocking(True)
+                push(connection, http2.call(stream, LIST) + http2.reset(stream))
             except OSError:  # musterd has closed it
                 connections[index] = connect(address)
-                connections[index].sendall(http2.hello())
+                push(connections[index], http2.hello())
+
+
+def resets(address, until):
+    begin_and_reset(address, RESETS, 4)
+    wait(until)
+
+
+def resets_more(address, until):
+    begin_and_reset(address, MORE_RESETS, MORE_CONNECTIONS)
     wait(until)
 
 
@@ -211,7 +236,16 @@ def wait(until):
 
 FLOODS = {
     function.__name__: function
-    for function in (silent, one_byte, resets, mutated, requests, expanding, handshakes)
+    for function in (
+        silent,
+        one_byte,
+        resets,
+        resets_more,
+        mutated,
+        requests,
+        expanding,
+        handshakes,
+    )
 }
 
 
@@ -267,6 +301,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
     parser.add_argument("--tls", action="store_true", help="with certificates on both sides")
+    parser.add_argument("--rounds", type=int, default=1, help="how often to measure each flood")
     parser.add_argument("--only", nargs="+", choices=FLOODS, help="only these floods")
     parser.add_argument("--files", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--client", help=argparse.SUPPRESS)
@@ -328,8 +363,11 @@ def main():
         quiet = measure(address)
         row("none", quiet, quiet)
         for flood in floods:
-            beside = measure(address, flood, other_address)
-            row(flood, measure(address, flood, address), beside)
+            beside, flooded = [], []
+            for _ in range(arguments.rounds):
+                beside += measure(address, flood, other_address)
+                flooded += measure(address, flood, address)
+            row(flood, flooded, beside)
         row("none", measure(address), quiet)
         raw(address, LIST)
         time.sleep(1)

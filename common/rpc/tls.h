@@ -19,7 +19,8 @@ namespace muster {
 inline constexpr unsigned kTlsFilesInterval = 1;  // seconds
 
 // For a listener: TLS 1.2 or newer, clients with a certificate of the CAs in files.ca only, and
-// each call only as `authorize` and `limit` (null: none) allow. Errors: those of certs::CheckTlsFiles, at the start.
+// each call only as `authorize` and `limit` (null: none) allow. Errors: those of
+// certs::CheckTlsFiles, at the start.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(
     const certs::TlsFiles& files, Authorizer authorize, std::shared_ptr<CallLimit> limit = nullptr);
 
