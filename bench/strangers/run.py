@@ -8,12 +8,12 @@ of these:
   silent     open 10,000 connections and say nothing
   one_byte   open 10,000 connections, send one byte each, and say nothing more
   resets     begin 20,000 calls and reset each one at once, over 4 connections
-  resets_more  the same with 200,000 calls over 64 connections
   mutated    send 600 streams of a valid call with some bytes changed, each on its own connection
   requests   send 1 GB of requests that are refused, 15 MB each, over 4 connections
   expanding  send requests of empty sub-messages, as many as are allowed and 1 MB of them, over 4
              connections, without a pause
   handshakes (with --tls) begin TLS without a certificate, over and over, on 4 threads
+  resets_more  as resets, with 200,000 calls over 64 connections
 With --tls musterd has certificates of `muster certs`; the client and the strangers have one, too,
 except those of `silent`, `one_byte` and `handshakes`.
 
@@ -240,11 +240,11 @@ FLOODS = {
         silent,
         one_byte,
         resets,
-        resets_more,
         mutated,
         requests,
         expanding,
         handshakes,
+        resets_more,
     )
 }
 
