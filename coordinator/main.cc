@@ -177,7 +177,13 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   std::vector<std::string> addresses;
   for (const Address& one : coordinator->addresses()) addresses.push_back(ToString(one));
   spdlog::info("listening on {}, state in {}", absl::StrJoin(addresses, " and "), flags.state);
-  RETURN_IF_ERROR(WriteAddress(flags.state, address));
+  // A full disk does not stop the coordinator.
+  if (const absl::Status written = WriteAddress(flags.state, address); !written.ok()) {
+    spdlog::error(
+        "{}; name this coordinator by its address, because its state directory does not "
+        "lead to it",
+        Message(written));
+  }
   if (!flags.port_file.empty()) {
     RETURN_IF_ERROR(files::WritePrivately(flags.port_file, addresses.back() + "\n"));
   }

@@ -143,7 +143,8 @@ def handshakes(address, until):
 
 
 def push(connection, data):
-    """Sends it and throws away what comes meanwhile: musterd does not read from who does not."""
+    """Sends it and throws away what comes meanwhile: musterd stops reading from a client that does
+    not read its answers."""
     connection.setblocking(False)
     while data:
         readable, writable, _ = select.select([connection], [connection], [], 60)

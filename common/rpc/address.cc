@@ -153,7 +153,13 @@ absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
 }
 
 absl::Status WriteAddress(const std::string& state_directory, const std::string& address) {
-  return files::WritePrivately(files::JoinPath(state_directory, kAddressFile), address + "\n");
+  const std::string path = files::JoinPath(state_directory, kAddressFile);
+  const std::string content = address + "\n";
+  // So that a disk without any room does not matter.
+  if (const auto present = files::ReadFile(path); present.ok() && *present == content) {
+    return absl::OkStatus();
+  }
+  return files::WritePrivately(path, content);
 }
 
 }  // namespace muster

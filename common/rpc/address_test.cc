@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -48,6 +50,14 @@ TEST(FindCoordinator, ReadsTheStateDirectory) {
             absl::StatusCode::kUnavailable);
   ASSERT_TRUE(WriteAddress(state.path(), "unix:/a/socket").ok());
   EXPECT_EQ(*FindCoordinator(state.path()), "unix:/a/socket");
+  // It is written only if it changes: a full disk has no room for that.
+  const auto written = std::filesystem::last_write_time(state.Path("address"));
+  std::filesystem::last_write_time(state.Path("address"), written - std::chrono::hours(1));
+  ASSERT_TRUE(WriteAddress(state.path(), "unix:/a/socket").ok());
+  EXPECT_EQ(std::filesystem::last_write_time(state.Path("address")),
+            written - std::chrono::hours(1));
+  ASSERT_TRUE(WriteAddress(state.path(), "unix:/b/socket").ok());
+  EXPECT_EQ(*FindCoordinator(state.path()), "unix:/b/socket");
   EXPECT_EQ(*FindCoordinator("host:70"), "host:70");
   EXPECT_EQ(FindCoordinator("state").status().code(), absl::StatusCode::kInvalidArgument);
 }

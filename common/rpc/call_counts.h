@@ -1,23 +1,27 @@
 // How many calls of each connection have begun and are not done, and whether one more may begin.
 //
-// HTTP/2 limits the calls that a connection has at a time, but a call that the client resets no
+// HTTP/2 limits the calls that a connection has at a time. But a call that the client resets no
 // longer counts there, although the server still works on it. So a client that begins calls and
 // resets each one at once (rapid reset, CVE-2023-44487) could make a server keep any number of
-// them. These limits count a call until the server is done with it. A client that keeps to the
-// protocol never reaches the limit of one connection.
+// them. These limits count a call until the server is done with it. A client whose calls are
+// neither cancelled nor out of time does not reach the limit of one connection.
 //
-// A call that has begun either runs later, or ends before it runs, which gRPC does not tell. So one
-// that has begun and does not run is forgotten after a while.
+// gRPC runs a call that has begun, or ends it before. It does not tell us of the second case. So a
+// call that has begun and does not run is forgotten after a while. HTTP/2's own limit still holds
+// for it.
 //
 // Pure; one thread.
 #ifndef MUSTER_COMMON_RPC_CALL_COUNTS_H_
 #define MUSTER_COMMON_RPC_CALL_COUNTS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
+#include "common/rpc/connections.h"
 
 namespace muster {
 
@@ -27,7 +31,8 @@ struct CallLimits {
   int per_connection = 1500;
   // Each connection always has room for so many calls: no other connection can use it.
   int own = 8;
-  // Of what all connections have beyond that, together.
+  // Of what all connections over one transport have beyond that, together. So clients over TCP
+  // leave those over Unix sockets their room.
   int shared = 8000;
   // Between one and two such times after it began, a call that does not run is forgotten.
   absl::Duration forgotten_after = absl::Seconds(10);
@@ -35,7 +40,8 @@ struct CallLimits {
 
 class CallCounts {
  public:
-  using Connection = int64_t;
+  // Its number is its own.
+  using Connection = std::pair<Transport, int64_t>;
   enum class Verdict { kAdmitted, kConnectionFull, kAllFull };
 
   explicit CallCounts(const CallLimits& limits) : limits_(limits) {}
@@ -60,11 +66,12 @@ class CallCounts {
   };
 
   int BeyondOwn(const Count& count) const;
+  int& SharedBy(Connection connection) { return shared_[static_cast<size_t>(connection.first)]; }
   void ForgetOld(absl::Time now);
 
   const CallLimits limits_;
   absl::flat_hash_map<Connection, Count> counts_;
-  int shared_ = 0;  // the sum of BeyondOwn
+  std::array<int, 2> shared_ = {};  // of each transport: the sum of BeyondOwn
   absl::Time period_ = absl::InfinitePast();
 };
 

@@ -9,14 +9,22 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/steady/now.h"
 
 namespace muster {
+namespace {
+
+// Before the number of a connection over a Unix socket.
+constexpr char kLocal[] = "local ";
+
+}  // namespace
 
 std::optional<CallCounts::Connection> ConnectionNumber(absl::string_view value) {
-  CallCounts::Connection number;
+  const bool local = absl::ConsumePrefix(&value, kLocal);
+  int64_t number;
   if (!absl::SimpleAtoi(value, &number)) return std::nullopt;
-  return number;
+  return CallCounts::Connection(local ? Transport::kLocal : Transport::kTcp, number);
 }
 
 std::optional<CallCounts::Connection> ConnectionNumber(const grpc::AuthContext& connection) {
@@ -25,9 +33,9 @@ std::optional<CallCounts::Connection> ConnectionNumber(const grpc::AuthContext& 
   return ConnectionNumber(absl::string_view(values.front().data(), values.front().size()));
 }
 
-std::string CallLimit::NewConnection() {
+std::string CallLimit::NewConnection(Transport transport) {
   absl::MutexLock lock(&mutex_);
-  return absl::StrCat(++last_);
+  return absl::StrCat(transport == Transport::kLocal ? kLocal : "", ++last_);
 }
 
 absl::Status CallLimit::Begins(std::optional<CallCounts::Connection> connection) {
@@ -42,7 +50,7 @@ absl::Status CallLimit::Begins(std::optional<CallCounts::Connection> connection)
           "that were cancelled may be among them. Begin fewer calls at a time");
     case CallCounts::Verdict::kAllFull:
       return absl::ResourceExhaustedError(
-          "all connections of this server together have begun too many calls with which it is not "
+          "the connections of this server together have begun too many calls with which it is not "
           "done yet. Begin fewer calls at a time, or try again later");
   }
   return absl::OkStatus();

@@ -1,6 +1,6 @@
 // CallLimits for a gRPC server. A call that is one too many is refused where gRPC reads it, before
-// it takes the memory and time of a call that runs. Only there do the limits hold off a flood: gRPC
-// may read thousands of calls of a connection before it runs the first one.
+// it takes the memory and time of a call that runs. To refuse it later would not help: gRPC may
+// read thousands of calls of a connection before it runs the first one.
 //
 // The processor of a listener's credentials (CallerProcessor, PlainCredentials) gives each
 // connection a number and asks for each call. Interceptors of the server notice when a call runs
@@ -11,6 +11,7 @@
 #include <grpcpp/security/auth_context.h>
 #include <grpcpp/server_builder.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/call_counts.h"
+#include "common/rpc/connections.h"
 
 namespace muster {
 
@@ -31,7 +33,7 @@ class CallLimit {
   static void Install(std::shared_ptr<CallLimit> limit, grpc::ServerBuilder* builder);
 
   // The value of the property kConnectionNumber for a new connection.
-  std::string NewConnection() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string NewConnection(Transport transport) ABSL_LOCKS_EXCLUDED(mutex_);
   // A call of the connection with this number begins. RESOURCE_EXHAUSTED: it must be refused.
   absl::Status Begins(std::optional<CallCounts::Connection> connection) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -41,7 +43,7 @@ class CallLimit {
 
   absl::Mutex mutex_;
   CallCounts counts_ ABSL_GUARDED_BY(mutex_);
-  CallCounts::Connection last_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // The property of a connection that has its number. No property of a handshake begins like this, so

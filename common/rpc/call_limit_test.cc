@@ -14,13 +14,18 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/certs/tls_files.h"
 #include "common/files/temp_dir.h"
 #include "common/process/fd.h"
 #include "common/rpc/call_counts.h"
+#include "common/rpc/caller.h"
+#include "common/rpc/caller_processor.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/rpc.h"
 #include "common/rpc/test_authority.h"
@@ -57,11 +62,14 @@ class Holding final : public v1::AgentService::CallbackService {
   // Whether so many calls have begun, and been cancelled, in time.
   bool AwaitBegun(int calls) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return changed_.Await(mutex_, kTestBound, [&] { return begun_ >= calls; });
+    return changed_.Await(mutex_, kTestBound,
+                          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return begun_ >= calls; });
   }
   bool AwaitCancelled(int calls) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return changed_.Await(mutex_, kTestBound, [&] { return cancelled_ >= calls; });
+    return changed_.Await(mutex_, kTestBound, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return cancelled_ >= calls;
+    });
   }
   // Ends what is held, and returns when gRPC is done with it.
   void Release() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -72,7 +80,9 @@ class Holding final : public v1::AgentService::CallbackService {
     }
     for (Call* call : calls) call->Finish(grpc::Status::OK);
     absl::MutexLock lock(&mutex_);
-    EXPECT_TRUE(changed_.Await(mutex_, kTestBound, [&] { return done_ == begun_; }));
+    EXPECT_TRUE(changed_.Await(mutex_, kTestBound, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return done_ == begun_;
+    }));
   }
 
  private:
@@ -117,7 +127,8 @@ class Attached final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Agen
   // How it ended.
   grpc::Status Await() {
     absl::MutexLock lock(&mutex_);
-    EXPECT_TRUE(changed_.Await(mutex_, 2 * kTestBound, [&] { return done_; }));
+    EXPECT_TRUE(changed_.Await(mutex_, 2 * kTestBound,
+                               [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; }));
     return status_;
   }
   void OnDone(const grpc::Status& status) override {
@@ -142,6 +153,7 @@ class CallLimitTest : public testing::TestWithParam<std::string> {
 
   void Start(const CallLimits& limits) {
     ServerOptions options{.calls = limits};
+    if (authorize_ != nullptr) options.authorize = authorize_;
     if (GetParam() == "unix") options.listen = {absl::StrCat("unix:", folder_.Path("socket"))};
     if (GetParam() != "unix") options.listen = {"127.0.0.1:0"};
     if (GetParam() == "tls") options.tls = authority_.Issue(certs::Role::kCoordinator, "main");
@@ -159,6 +171,8 @@ class CallLimitTest : public testing::TestWithParam<std::string> {
 
   const files::TempDir folder_ = files::TempDir::Short();
   TestAuthority authority_;
+  // Null: everybody may do everything.
+  Authorizer authorize_;
   Holding service_;
   std::unique_ptr<Server> server_;
 };
@@ -203,7 +217,7 @@ TEST_P(CallLimitTest, ConnectionsShareWhatIsBeyondTheirOwnCalls) {
   for (const auto& channel : {first, second}) {
     const grpc::Status refused = Attached(channel).Await();
     EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    EXPECT_THAT(refused.error_message(), HasSubstr("all connections of this server together"));
+    EXPECT_THAT(refused.error_message(), HasSubstr("the connections of this server together"));
   }
   service_.Release();
   for (const auto& call : calls) EXPECT_EQ(call->Await().error_code(), grpc::StatusCode::OK);
@@ -253,7 +267,8 @@ std::string Frame(int type, int flags, uint32_t stream, const std::string& paylo
   return frame + payload;
 }
 
-std::string BeginAndReset(uint32_t stream, const std::string& method) {
+// The headers of a call.
+std::string Begin(uint32_t stream, const std::string& method) {
   std::string headers;
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{":method", "POST"},
@@ -268,47 +283,117 @@ std::string BeginAndReset(uint32_t stream, const std::string& method) {
     headers += static_cast<char>(value.size());
     headers += value;
   }
-  constexpr int kHeaders = 1, kReset = 3, kEndHeaders = 4;
+  constexpr int kHeaders = 1, kEndHeaders = 4;
+  return Frame(kHeaders, kEndHeaders, stream, headers);
+}
+
+std::string BeginAndReset(uint32_t stream, const std::string& method) {
   const std::string cancel = {0, 0, 0, 8};
-  return Frame(kHeaders, kEndHeaders, stream, headers) + Frame(kReset, 0, stream, cancel);
+  return Begin(stream, method) + Frame(/*RST_STREAM*/ 3, 0, stream, cancel);
 }
 
 using RapidReset = CallLimitTest;
 
-TEST_P(RapidReset, NoMoreCallsRunThanTheLimitAllows) {
-  Start({.per_connection = kLimit});
-  const process::Fd connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(server_->addresses()[0].port));
-  const timeval bound = absl::ToTimeval(kTestBound);
-  ASSERT_EQ(setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound)), 0);
-  ASSERT_EQ(connect(connection.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+// A connection on which a test writes HTTP/2 itself.
+class Raw {
+ public:
+  explicit Raw(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    const timeval bound = absl::ToTimeval(kTestBound);
+    EXPECT_EQ(setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound)), 0);
+    EXPECT_EQ(connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(/*SETTINGS*/ 4, 0, 0, ""));
+  }
+  void Send(const std::string& bytes) {
+    EXPECT_EQ(send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  // Reads until this comes and `more` bytes after it. The result is the end of what was read: these
+  // bytes, or the last one of `wanted`. Empty: the connection ends before, or nothing comes.
+  std::string Await(const std::string& wanted, size_t more = 0) {
+    while (true) {
+      const size_t at = answers_.find(wanted);
+      if (at != std::string::npos && answers_.size() >= at + wanted.size() + more) {
+        const size_t end = at + wanted.size() + more;
+        const std::string found =
+            answers_.substr(at + wanted.size() - (more == 0 ? 1 : 0), more == 0 ? 1 : more);
+        answers_.erase(0, end);
+        return found;
+      }
+      char bytes[4096];
+      const ssize_t count = recv(fd_.get(), bytes, sizeof(bytes), 0);
+      if (count <= 0) return "";
+      answers_.append(bytes, static_cast<size_t>(count));
+    }
+  }
+  // The server has read all that was sent. `token`: 8 bytes.
+  bool AwaitRead(const std::string& token) {
+    Send(Frame(/*PING*/ 6, 0, 0, token));
+    return !Await(token).empty();
+  }
 
-  constexpr int kSettings = 4, kPing = 6, kCalls = 20 * kLimit;
-  std::string flood = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");
-  for (int i = 0; i < kCalls; ++i) {
+ private:
+  const process::Fd fd_;
+  std::string answers_;
+};
+
+TEST_P(RapidReset, NoMoreCallsRunThanTheLimitAllows) {
+  Start({.per_connection = kLimit, .forgotten_after = absl::InfiniteDuration()});
+  Raw client(server_->addresses()[0].port);
+  std::string flood;
+  for (int i = 0; i < 20 * kLimit; ++i) {
     flood += BeginAndReset(static_cast<uint32_t>(2 * i + 1), kAttach);
   }
-  const std::string token = "flooded!";
-  flood += Frame(kPing, 0, 0, token);
-  ASSERT_EQ(send(connection.get(), flood.data(), flood.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(flood.size()));
-  // The answer to the ping: gRPC has read all calls.
-  std::string answers;
-  while (answers.find(token) == std::string::npos) {
-    char bytes[4096];
-    const ssize_t count = recv(connection.get(), bytes, sizeof(bytes), 0);
-    ASSERT_GT(count, 0);
-    answers.append(bytes, static_cast<size_t>(count));
-  }
+  client.Send(flood);
+  ASSERT_TRUE(client.AwaitRead("flooded!"));
   ASSERT_TRUE(service_.AwaitBegun(kLimit));
   // Calls run in turn: what gRPC still had to run runs before these.
   for (int i = 0; i < kLimit; ++i) {
     EXPECT_EQ(Call(Connect(), "/nowhere").error_code(), grpc::StatusCode::UNIMPLEMENTED);
   }
   EXPECT_EQ(service_.begun(), kLimit);
+}
+
+// A unary call runs when its message is there. These never have one.
+TEST_P(RapidReset, CallsThatEndBeforeTheyRunDoNotKeepTheConnectionFull) {
+  Start({.per_connection = kLimit, .forgotten_after = absl::ZeroDuration()});
+  Raw client(server_->addresses()[0].port);
+  uint32_t stream = 1;
+  for (int i = 0; i < 3 * kLimit; ++i, stream += 2) {
+    client.Send(BeginAndReset(stream, "/grpc.health.v1.Health/Check"));
+  }
+  ASSERT_TRUE(client.AwaitRead("all read"));
+  const std::string exhausted =
+                        "\x01"
+                        "8",
+                    unimplemented =
+                        "\x02"
+                        "1";  // 12
+  // Some of them may not be done yet.
+  const absl::Time end = absl::Now() + kTestBound;
+  std::string status = exhausted;
+  while (status == exhausted && absl::Now() < end) {
+    client.Send(Begin(stream, "/nowhere"));
+    stream += 2;
+    status = client.Await("grpc-status", 2);
+  }
+  EXPECT_EQ(status, unimplemented);
+}
+
+TEST_P(CallLimitTest, ACallThatTheCallerMayNotMakeDoesNotCount) {
+  if (GetParam() == "insecure") GTEST_SKIP() << "everybody may do everything";
+  authorize_ = [](const Caller&, const std::string& method) {
+    return method == "/nowhere" ? absl::PermissionDeniedError("not you") : absl::OkStatus();
+  };
+  Start({.per_connection = kLimit, .forgotten_after = absl::InfiniteDuration()});
+  const auto channel = Connect();
+  for (int i = 0; i < 3 * kLimit; ++i) {
+    ASSERT_EQ(Call(channel, "/nowhere").error_code(), grpc::StatusCode::PERMISSION_DENIED) << i;
+  }
+  EXPECT_EQ(Call(channel, "/elsewhere").error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 INSTANTIATE_TEST_SUITE_P(OverAPlainPort, RapidReset, testing::Values("insecure"));

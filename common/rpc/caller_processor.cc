@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/certs/certificate.h"
+#include "common/rpc/connections.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 
@@ -75,7 +76,10 @@ absl::Status CallerProcessor::IdentifyOnce(grpc::AuthContext* connection) {
     ASSIGN_OR_RETURN(caller, FromCertificate(*connection));
   }
   Identify(caller, connection);
-  if (limit_ != nullptr) connection->AddProperty(kConnectionNumber, limit_->NewConnection());
+  if (limit_ != nullptr) {
+    const Transport transport = uid_.has_value() ? Transport::kLocal : Transport::kTcp;
+    connection->AddProperty(kConnectionNumber, limit_->NewConnection(transport));
+  }
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <grpcpp/security/auth_metadata_processor.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "common/rpc/connections.h"
 
 namespace muster {
 namespace {
@@ -39,7 +41,7 @@ class Processor {
       absl::MutexLock lock(&mutex_);
       if (!NumberOf(connection).has_value()) {
         grpc_auth_context_add_cstring_property(connection, kConnectionNumber,
-                                               limit_->NewConnection().c_str());
+                                               limit_->NewConnection(Transport::kTcp).c_str());
       }
     }
     return limit_->Begins(NumberOf(connection));
@@ -63,7 +65,10 @@ class Processor {
 class Plain final : public grpc::ServerCredentials {
  public:
   explicit Plain(std::shared_ptr<CallLimit> limit) : limit_(std::move(limit)) {}
-  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
+  // It has one of its own.
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
+    std::abort();
+  }
 
  private:
   int AddPortToServer(const std::string& address, grpc_server* server) override {

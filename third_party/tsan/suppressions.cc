@@ -19,9 +19,6 @@ extern "C" const char* __tsan_default_suppressions() {
          // gRPC hands a session of OpenSSL from thread to thread.
          "called_from_lib:libssl.so\n"
          "called_from_lib:libcrypto.so\n"
-         // The operations of a call run their interceptors in turn; gRPC puts them in order.
-         "race:grpc::internal::InterceptorBatchMethodsImpl\n"
-         "race:grpc::experimental::ServerRpcInfo::RunInterceptor\n"
          // LibTorch comes without instrumentation, too. As a whole library it cannot be left out:
          // its headers unlock in our code what the library has locked. The network puts in order
          // what Gloo sends, which ThreadSanitizer does not see (nor what it reads: gloo_read.cc).
