@@ -53,8 +53,8 @@ bool SocketFits(const std::string& state_directory);
 // of this user, or others may write it.
 absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
                                        const Environment& environment);
-// Lets FindCoordinator find the coordinator. Writes nothing if it does already. Errors: those of the
-// file system.
+// Lets FindCoordinator find the coordinator. Writes nothing if it does already. Errors: those of
+// the file system.
 absl::Status WriteAddress(const std::string& state_directory, const std::string& address);
 
 }  // namespace muster
