@@ -40,7 +40,7 @@ struct CallLimits {
 
 class CallCounts {
  public:
-  // Its number is its own.
+  // No two connections have the same number.
   using Connection = std::pair<Transport, int64_t>;
   enum class Verdict { kAdmitted, kConnectionFull, kAllFull };
 

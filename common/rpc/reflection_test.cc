@@ -11,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/rpc.h"
+#include "common/rpc/test_server.h"
 #include "common/steady/test_bound.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
 
@@ -73,7 +74,10 @@ TEST(Reflection, AServerTellsItsServicesOnlyIfItIsAskedTo) {
   EXPECT_TRUE(of_open.status().ok()) << of_open.status().error_message();
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("muster.v1.JobService"));
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("grpc.health.v1.Health"));
-  // The server notices that it is done with a call.
+  // The server notices that it is done with a call, also of a method that there is not.
+  for (int i = 0; i < 3 * options.calls.per_connection; ++i) {
+    ASSERT_EQ(Call(channel, "/nowhere").error_code(), grpc::StatusCode::UNIMPLEMENTED) << i;
+  }
   for (int i = 0; i < 3 * options.calls.per_connection; ++i) {
     const ListServices again(channel);
     ASSERT_TRUE(again.status().ok()) << i << ": " << again.status().error_message();

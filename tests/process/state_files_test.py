@@ -42,6 +42,16 @@ def test_a_directory_of_an_older_program_is_narrowed_with_its_files(muster):
     muster.stop(daemon)
 
 
+def test_a_musterd_that_cannot_write_its_address_goes_on(muster):
+    """So a full disk does not stop it. Those who are told its address find it."""
+    (muster.state / "address").mkdir(parents=True)
+    muster.state.chmod(0o700)
+    daemon = muster.musterd()
+    assert muster.cli("list").code == 0
+    assert "does not lead to it" in muster.log()
+    muster.stop(daemon)
+
+
 def refused(muster, *more):
     daemon = muster.spawn(
         "musterd", "--listen", "127.0.0.1:0", "--state", muster.state, *more
