@@ -5,9 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")"
 third_party/install.sh
 
-echo "== building"
-bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent \
-  //worker:muster-worker
+# On a terminal bazel shows what it does all the time, elsewhere in one line every 15 s.
+echo "== building: [done / all] steps (minutes the first time, seconds later)"
+bazel build --show_progress --show_progress_rate_limit="$([[ -t 2 ]] && echo 0.2 || echo 15)" \
+  //client/cli:muster //coordinator:musterd //worker/agent:muster-agent //worker:muster-worker
 mkdir -p out/bin out/quickstart
 install -m 755 bazel-bin/client/cli/muster bazel-bin/coordinator/musterd \
   bazel-bin/worker/agent/muster-agent bazel-bin/worker/muster-worker out/bin

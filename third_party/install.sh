@@ -17,7 +17,10 @@ test_packages=(clang iproute2 libclang-rt-14-dev strace)
 [[ "${1:-}" == --tests ]] && packages+=("${test_packages[@]}")
 # Exactly these: the tests' tolerances were measured with them.
 wheels=(torch==2.13.0 numpy)
-test_wheels=(safetensors==0.8.0 transformers==5.23.0 grpcio-tools==1.85.1 pytest==9.2.0)
+test_wheels=(
+  safetensors==0.8.0 transformers==5.23.0 grpcio-tools==1.85.1 pytest==9.2.0 pandas==3.1.1
+  xxhash==4.1.0 mypy
+)
 [[ "${1:-}" == --tests ]] && wheels+=("${test_wheels[@]}")
 
 missing=()

@@ -62,6 +62,7 @@ const std::map<std::string, std::vector<Role>>& AccessTable() {
       {"/muster.v1.JobService/DeleteJob", changes},
       {"/muster.v1.JobService/GetJob", looks},
       {"/muster.v1.JobService/ListJobs", looks},
+      {"/muster.v1.JobService/ParseJob", looks},
       {"/muster.v1.JobService/PauseJob", changes},
       {"/muster.v1.JobService/ResumeJob", changes},
       {"/muster.v1.JobService/RetryJob", changes},

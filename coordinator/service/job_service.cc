@@ -14,6 +14,7 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/metrics_stream.h"
+#include "coordinator/service/parse_job.h"
 #include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/row_stream.h"
@@ -216,6 +217,16 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
     if (!warning.empty()) response->add_warnings(warning);
     reactor->Finish(grpc::Status::OK);
   });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::ParseJob(grpc::CallbackServerContext* context,
+                                               const v1::ParseJobRequest* request,
+                                               v1::ParseJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  auto parsed = service::ParseJob(*request);
+  if (parsed.ok()) *response = *std::move(parsed);
+  reactor->Finish(ToWire(parsed.status()));
   return reactor;
 }
 

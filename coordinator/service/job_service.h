@@ -28,6 +28,7 @@ class JobService final : public Admitting<v1::JobService::CallbackService> {
         timing_(timing) {
     Admits("SubmitJob", &JobService::SubmitJob);
     Admits("ValidateJob", &JobService::ValidateJob);
+    Admits("ParseJob", &JobService::ParseJob);
     Admits("GetJob", &JobService::GetJob);
     Admits("ListJobs", &JobService::ListJobs);
     Admits("WatchJob", &JobService::WatchJob);
@@ -46,6 +47,9 @@ class JobService final : public Admitting<v1::JobService::CallbackService> {
   grpc::ServerUnaryReactor* ValidateJob(grpc::CallbackServerContext* context,
                                         const v1::ValidateJobRequest* request,
                                         v1::ValidateJobResponse* response) override;
+  grpc::ServerUnaryReactor* ParseJob(grpc::CallbackServerContext* context,
+                                     const v1::ParseJobRequest* request,
+                                     v1::ParseJobResponse* response) override;
   grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
                                    const v1::GetJobRequest* request, v1::Job* response) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,

@@ -19,6 +19,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"DOWNLOAD_UNREADABLE", "Look at the disk of the node, then ask for the file again."},
       {"FIELD_TOO_LONG", "Shorten the field."},
       {"FILE_EXPECTED", "Send a FilePiece first."},
+      {"FOLDER_NOT_ABSOLUTE", "Give an absolute path."},
       {"HELLO_INVALID", "Attach again with a Hello that fits."},
       {"HELLO_MISSING", "Attach again and send a Hello at once."},
       {"JOBS_TOO_LARGE", "Delete jobs that have ended."},

@@ -32,6 +32,8 @@ const std::map<std::string, size_t>& LongestByName() {
       {"unfreeze", jobspec::kLongestPattern},
       // A prompt: the context of the model limits it.
       {"text", kLimits.request_bytes},
+      // A job file.
+      {"yaml", kLimits.request_bytes},
   };
   return longest;
 }

@@ -38,6 +38,8 @@ ARROWS = {
         "coordinator/store",
     ],
     "client/api": ["common", "proto"],
+    # The Python package: its modules, and what makes its stubs.
+    "client/python": ["proto"],
     "client/checkpoints": ["common"],
     "client/cli": ["common", "proto", "client/api", "client/checkpoints", "client/cli/terminal"],
     "client/cli/terminal": ["common", "proto"],
@@ -142,6 +144,7 @@ ARROWS = {
     "tests/layering": ["client", "coordinator", "worker"],
     "tests/parity": ["client", "common", "coordinator", "examples", "worker"],
     "tests/process": ["client", "coordinator", "examples", "plugin", "proto", "worker"],
+    "tests/python": ["client", "tests/process"],
     "tests/simulation": ["common", "coordinator", "worker"],
     # The repository's own folder has only pages.
     "": [],

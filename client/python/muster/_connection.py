@@ -1,0 +1,167 @@
+"""The connection to a coordinator, and how calls survive that it breaks."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from muster import errors
+from muster._address import find_coordinator
+from muster._proto.proto.muster.v1 import (
+    cluster_service_pb2_grpc,
+    control_service_pb2_grpc,
+    job_service_pb2_grpc,
+    operation_service_pb2_grpc,
+)
+
+# A coordinator answers in milliseconds; if a call takes this long, the coordinator hangs.
+CALL_TIMEOUT = 30.0
+# Between attempts.
+_PAUSE = 0.2
+_MOST_MESSAGE_BYTES = 16 << 20
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MOST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MOST_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+]
+
+
+def _credentials(certificate: str, key: str, ca: str) -> grpc.ChannelCredentials | None:
+    files = {"certificate": certificate, "key": key, "ca": ca}
+    if not any(files.values()):
+        return None
+    missing = [name for name, path in files.items() if not path]
+    if missing:
+        raise ValueError(
+            "a connection with TLS needs three files: tls_certificate, tls_key and tls_ca; "
+            f"missing: {', '.join('tls_' + name for name in missing)}"
+        )
+    content = {name: pathlib.Path(path).read_bytes() for name, path in files.items()}
+    return grpc.ssl_channel_credentials(content["ca"], content["key"], content["certificate"])
+
+
+class Connection:
+    """Thread-safe. Calls block."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls_certificate: str = "",
+        tls_key: str = "",
+        tls_ca: str = "",
+        retry_for: float = 30.0,
+    ):
+        self.address = find_coordinator(address)
+        self._retry_for = retry_for
+        credentials = None
+        if not self.address.startswith("unix:"):
+            credentials = _credentials(
+                tls_certificate or os.environ.get("MUSTER_TLS_CERTIFICATE", ""),
+                tls_key or os.environ.get("MUSTER_TLS_KEY", ""),
+                tls_ca or os.environ.get("MUSTER_TLS_CA", ""),
+            )
+        if credentials is None:
+            self._channel = grpc.insecure_channel(self.address, options=_OPTIONS)
+        else:
+            self._channel = grpc.secure_channel(self.address, credentials, options=_OPTIONS)
+        self.jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
+        self.control = control_service_pb2_grpc.ControlServiceStub(self._channel)
+        self.operations = operation_service_pb2_grpc.OperationServiceStub(self._channel)
+        self.cluster = cluster_service_pb2_grpc.ClusterServiceStub(self._channel)
+        # A call is repeated only if the coordinator has been there: a wrong address fails at once.
+        self._was_there = False
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def read(self, method: Callable, request: Any, timeout: float = CALL_TIMEOUT) -> Any:
+        """A call that changes nothing. It is repeated while the connection is broken."""
+        return self._repeat(method, request, timeout)
+
+    def change(self, method: Callable, request: Any) -> Any:
+        """A call that changes something. All its repeats have one request id, so that it acts
+        exactly once."""
+        request.request_id = str(uuid.uuid4())
+        return self._repeat(method, request, CALL_TIMEOUT)
+
+    def _repeat(self, method: Callable, request: Any, timeout: float) -> Any:
+        end = None
+        while True:
+            try:
+                answer = method(request, timeout=timeout)
+                self._was_there = True
+                return answer
+            except grpc.RpcError as error:
+                failure = self._failure(error)
+            if not isinstance(failure, errors.Unavailable) or not self._was_there:
+                self._was_there = self._was_there or bool(failure.reason)
+                raise failure
+            end = time.monotonic() + self._retry_for if end is None else end
+            self._pause(end, failure)
+
+    def stream(
+        self,
+        opens: Callable[[float | None], Iterator[Any]],
+        finished: Callable[[], bool],
+        timeout: float | None = None,
+    ) -> Iterator[Any]:
+        """The messages of a stream, which is opened again when the connection breaks or when it
+        ends before it is finished. `opens` gets the time that is left, in seconds, and begins after
+        the messages that it has seen. DeadlineExceeded after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        broken_since = None
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            messages = opens(left)
+            failure: errors.MusterError
+            try:
+                for message in messages:
+                    self._was_there = True
+                    broken_since = None
+                    yield message
+                if finished():
+                    return
+                failure = errors.Unavailable(
+                    f"the coordinator at {self.address} ended the stream before its end",
+                    code="UNAVAILABLE",
+                )
+            except grpc.RpcError as error:
+                failure = self._failure(error)
+            finally:
+                messages.cancel()
+            if not isinstance(failure, errors.Unavailable) or not self._was_there:
+                raise failure
+            broken_since = time.monotonic() if broken_since is None else broken_since
+            end = broken_since + self._retry_for
+            if deadline is not None and deadline < end:
+                end, failure = deadline, errors.DeadlineExceeded(
+                    failure.message, code="DEADLINE_EXCEEDED"
+                )
+            self._pause(end, failure)
+
+    def _failure(self, error: grpc.RpcError) -> errors.MusterError:
+        failure = errors.from_grpc(error, self.address)
+        if isinstance(failure, errors.DeadlineExceeded) and not failure.reason:
+            return errors.Unavailable(
+                f"the coordinator at {self.address} did not answer in time", code="UNAVAILABLE"
+            )
+        return failure
+
+    @staticmethod
+    def _pause(end: float, failure: errors.MusterError) -> None:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise failure
+        time.sleep(min(_PAUSE, left))

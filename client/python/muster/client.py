@@ -1,0 +1,198 @@
+"""The connection to a coordinator."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from muster import errors
+from muster._address import default_address
+from muster._connection import Connection
+from muster._proto.proto.muster.v1 import (
+    cluster_service_pb2,
+    job_pb2,
+    job_service_pb2,
+    operation_pb2,
+)
+from muster._proto.proto.muster.v1.job_spec_pb2 import JobSpec
+from muster.job import Job
+from muster.operation import Operation
+
+# A job file: its path, or its content as a mapping or as a message.
+JobFile = str | os.PathLike[str] | Mapping[str, Any] | JobSpec
+Settings = Mapping[str, Any] | Iterable[str]
+
+
+def _settings(given: Settings | None) -> list[str]:
+    """KEY=VALUE for each; values as JSON, which is YAML."""
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        return [
+            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in given.items()
+        ]
+    return list(given)
+
+
+class Client:
+    """A coordinator. Thread-safe. Calls block; each may raise a MusterError.
+
+    address: "HOST:PORT", "unix:/PATH", or the state directory of a coordinator on this machine.
+        Default: $MUSTER_ADDRESS, else the state directory that `musterd` has by default.
+    tls_certificate, tls_key, tls_ca: paths of files, for a port that needs certificates
+        (`muster certs`). Default: $MUSTER_TLS_CERTIFICATE, $MUSTER_TLS_KEY, $MUSTER_TLS_CA.
+    retry_for: for how many seconds a call is repeated while the connection is broken. A call that
+        changes something acts exactly once, however often it is repeated.
+
+    InvalidArgument, PermissionDenied: the address is wrong, or its directory cannot be read.
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str] | None = None,
+        *,
+        tls_certificate: str = "",
+        tls_key: str = "",
+        tls_ca: str = "",
+        retry_for: float = 30.0,
+    ):
+        self._connection = Connection(
+            default_address() if address is None else os.fspath(address),
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            tls_ca=tls_ca,
+            retry_for=retry_for,
+        )
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    # ---- Jobs ----
+
+    def parse(self, job: JobFile, set: Settings | None = None) -> JobSpec:
+        """The spec that a job file stands for, as `muster submit` reads it; paths are absolute.
+
+        job: the path of a file, or a mapping with the same content. Relative paths in a file are
+            relative to its folder, those in a mapping and in `set` to the current folder.
+        set: {"optimizer.adamw.lr": 1e-4} or ["optimizer.adamw.lr=1e-4"].
+
+        SpecInvalid: what is wrong, each problem with its line."""
+        settings = _settings(set)
+        if isinstance(job, JobSpec):
+            if settings:
+                raise ValueError("set: only for a job file or a mapping, not for a message")
+            return job
+        here = os.getcwd()
+        request = job_service_pb2.ParseJobRequest(settings=settings, settings_folder=here)
+        mapping = isinstance(job, Mapping)
+        if mapping:
+            request.yaml = json.dumps(job)
+            request.base_folder = here
+        else:
+            path = pathlib.Path(job)
+            request.yaml = path.read_text(encoding="utf-8")
+            request.base_folder = str(path.absolute().parent)
+        answer = self._connection.read(self._connection.jobs.ParseJob, request)
+        if answer.problems:
+            problems = errors.problems_of(answer.problems)
+            if mapping:  # it has no lines
+                problems = [dataclasses.replace(problem, line=0) for problem in problems]
+            raise errors.spec_invalid(problems)
+        return answer.spec
+
+    def validate(
+        self, job: JobFile, set: Settings | None = None
+    ) -> job_service_pb2.ValidateJobResponse:
+        """Whether the coordinator would accept the job; nothing is stored. The answer has the job
+        with all defaults (`resolved`) and `warnings`. SpecInvalid: it would not."""
+        spec = self.parse(job, set)
+        request = job_service_pb2.ValidateJobRequest(spec=spec)
+        answer = self._connection.read(self._connection.jobs.ValidateJob, request)
+        if answer.problems:
+            raise errors.spec_invalid(errors.problems_of(answer.problems))
+        return answer
+
+    def submit(self, job: JobFile, id: str = "", set: Settings | None = None) -> Job:
+        """Gives the coordinator a job. `job` and `set` as in parse.
+
+        id: its id, [a-z0-9-]; empty: made from its name.
+        SpecInvalid: the job has problems. AlreadyExists: there is a job with this id."""
+        spec = self.parse(job, set)
+        request = job_service_pb2.SubmitJobRequest(spec=spec, job_id=id)
+        answer = self._connection.change(self._connection.jobs.SubmitJob, request)
+        return Job(self._connection, answer.id)
+
+    def job(self, id: str) -> Job:
+        """The job with this id. NotFound: there is none."""
+        job = Job(self._connection, id)
+        job.get()
+        return job
+
+    def jobs(self, states: Sequence[str] = (), limit: int | None = None) -> list[job_pb2.Job]:
+        """Jobs as they are now, newest first: all, or those in these states ("RUNNING")."""
+        found: list[job_pb2.Job] = []
+        request = job_service_pb2.ListJobsRequest(
+            states=[job_pb2.Job.State.Value(state) for state in states]
+        )
+        while limit is None or len(found) < limit:
+            request.page_size = 100 if limit is None else min(100, limit - len(found))
+            page = self._connection.read(self._connection.jobs.ListJobs, request)
+            found += page.jobs
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                break
+        return found
+
+    def operation(self, name: str) -> Operation:
+        """The operation "JOB/NUMBER". NotFound: there is none."""
+        operation = Operation(self._connection, operation_pb2.Operation(name=name))
+        operation.done()
+        return operation
+
+    # ---- Nodes ----
+
+    def nodes(self) -> list[cluster_service_pb2.Node]:
+        """The nodes, as messages muster.v1.Node (proto/muster/v1/cluster_service.proto)."""
+        request = cluster_service_pb2.ListNodesRequest()
+        return list(self._connection.read(self._connection.cluster.ListNodes, request).nodes)
+
+    def drain(
+        self, node: str, deadline: float | None = None, requested_by: str = ""
+    ) -> cluster_service_pb2.Node:
+        """Gives the node no new work, and ends what runs there at a checkpoint, within `deadline`
+        seconds."""
+        request = cluster_service_pb2.DrainNodeRequest(node=node, requested_by=requested_by)
+        if deadline is not None:
+            request.deadline.FromNanoseconds(int(deadline * 1e9))
+        return self._connection.change(self._connection.cluster.DrainNode, request)
+
+    def cordon(self, node: str, requested_by: str = "") -> cluster_service_pb2.Node:
+        """Gives the node no new work."""
+        request = cluster_service_pb2.CordonNodeRequest(node=node, requested_by=requested_by)
+        return self._connection.change(self._connection.cluster.CordonNode, request)
+
+    def uncordon(self, node: str, requested_by: str = "") -> cluster_service_pb2.Node:
+        """Gives the node work again, after drain or cordon."""
+        request = cluster_service_pb2.UncordonNodeRequest(node=node, requested_by=requested_by)
+        return self._connection.change(self._connection.cluster.UncordonNode, request)
+
+    def forget(self, node: str, requested_by: str = "") -> None:
+        """Tells the coordinator that the processes of a node that is away have ended."""
+        request = cluster_service_pb2.ForgetNodeRequest(node=node, requested_by=requested_by)
+        self._connection.change(self._connection.cluster.ForgetNode, request)
+

@@ -1,0 +1,91 @@
+"""Changes of running jobs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from muster import errors
+from muster._connection import CALL_TIMEOUT, Connection
+from muster._proto.proto.muster.v1 import operation_pb2, operation_service_pb2
+
+# The length of one part of a longer wait: below CALL_TIMEOUT.
+_WAIT_IN_ONE_CALL = 20.0
+
+
+class Operation:
+    """One change of a running job, from the moment at which the coordinator has stored it.
+
+    It is carried out at a step boundary, on all ranks at the same step. `state` is the message
+    muster.v1.Operation (proto/muster/v1/operation.proto) as it was when it was last read.
+    """
+
+    def __init__(self, connection: Connection, state: operation_pb2.Operation):
+        self._connection = connection
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"<muster.Operation {self.name} {self.kind}{' done' if self.state.done else ''}>"
+
+    @property
+    def name(self) -> str:
+        """ "JOB/NUMBER"."""
+        return self.state.name
+
+    @property
+    def kind(self) -> str:
+        """ "SET_TRAINABILITY"."""
+        return operation_pb2.Operation.Kind.Name(self.state.kind)
+
+    @property
+    def applied_at_step(self) -> int | None:
+        """How many optimizer steps were done when it took effect; None: not yet, or never."""
+        return self.state.applied_at_step if self.state.HasField("applied_at_step") else None
+
+    def done(self) -> bool:
+        """Asks whether it has ended, with a result or an error."""
+        if not self.state.done:
+            request = operation_service_pb2.GetOperationRequest(name=self.name)
+            self.state = self._connection.read(self._connection.operations.Get, request)
+        return self.state.done
+
+    def wait(self, timeout: float | None = None) -> Operation:
+        """Waits until it has ended. DeadlineExceeded after `timeout` seconds; it goes on."""
+        end = None if timeout is None else time.monotonic() + timeout
+        request = operation_service_pb2.WaitOperationRequest(name=self.name)
+        while not self.state.done:
+            left = _WAIT_IN_ONE_CALL if end is None else end - time.monotonic()
+            if left <= 0:
+                raise errors.DeadlineExceeded(
+                    f"operation '{self.name}' is not done after {timeout:g} s",
+                    code="DEADLINE_EXCEEDED",
+                )
+            request.timeout.FromNanoseconds(int(min(left, _WAIT_IN_ONE_CALL) * 1e9))
+            self.state = self._connection.read(
+                self._connection.operations.Wait, request, CALL_TIMEOUT
+            )
+        return self
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Waits, and gives what it came to: the message of its kind in OperationResult
+        (proto/muster/v1/operation.proto), None for a kind without one. OperationFailed: it failed
+        or was cancelled. DeadlineExceeded: it is not done after `timeout` seconds."""
+        self.wait(timeout)
+        if self.state.HasField("error"):
+            error = self.state.error
+            raise errors.OperationFailed(
+                f"operation '{self.name}' failed: {error.message}",
+                code=error.code,
+                reason=error.reason,
+                metadata={"operation": self.name, "job": self.state.job},
+            )
+        kind = self.state.result.WhichOneof("kind")
+        return None if kind is None else getattr(self.state.result, kind)
+
+    def cancel(self, requested_by: str = "") -> Operation:
+        """Cancels it if it has not taken effect. FailedPrecondition: it is too late."""
+        request = operation_service_pb2.CancelOperationRequest(
+            name=self.name, requested_by=requested_by
+        )
+        self.state = self._connection.change(self._connection.operations.Cancel, request)
+        return self

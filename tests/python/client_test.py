@@ -1,0 +1,323 @@
+"""muster.Client against a real cluster: each call, and each kind of error."""
+
+import csv
+import io
+import os
+import pathlib
+import signal
+import tempfile
+import uuid
+
+import grpc
+import pytest
+import yaml
+
+from tests.process import harness, jobs
+from tests.python import package  # noqa: F401
+
+import muster as m  # isort: skip
+from muster._proto.proto.muster.v1 import job_service_pb2  # isort: skip
+
+
+@pytest.fixture
+def client(muster):
+    daemon = muster.musterd(local_slots=2)
+    with m.Client(muster.address) as client:
+        harness.eventually(lambda: _nodes(client), "the local agent is there")
+        yield client
+    muster.stop(daemon)
+
+
+def _nodes(client):
+    try:
+        return client.nodes()
+    except m.Unavailable:
+        return []
+
+
+@pytest.fixture
+def endless(muster, client):
+    """A job that runs until it is stopped."""
+    path = jobs.write_job(
+        muster.folder,
+        stages=[{"fit": {"steps": 1000000}}],
+        data={
+            "train": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
+            "validate": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
+        },
+    )
+    job = client.submit(path, id="endless")
+    for state in job.watch(harness.BOUND):
+        if state.step > 0:
+            break
+    yield job
+    if job.state not in ("SUCCEEDED", "FAILED", "CANCELLED"):
+        job.stop()
+        job.wait(harness.BOUND)
+
+
+# ---- A job from its file to its end ----
+
+
+def test_a_job_is_submitted_followed_and_measured(muster, client):
+    path = jobs.write_job(
+        muster.folder,
+        data={
+            "train": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
+            "validate": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
+        },
+        stages=[{"fit": {"steps": 20, "validate_every": 10}}],
+    )
+    job = client.submit(path, id="first", set={"optimizer.adamw.lr": 2e-3})
+    states = list(job.watch(harness.BOUND))
+    assert states[-1].step == 20 and job.state == "SUCCEEDED"
+    assert [state.version for state in states] == sorted({state.version for state in states})
+    assert states[0].spec.optimizer.adamw.lr == 2e-3
+    assert job.wait(harness.BOUND, check=True).id == "first"
+    assert [one.id for one in client.jobs()] == ["first"]
+    assert client.jobs(states=["RUNNING"]) == []
+    assert client.job("first").id == "first"
+    assert any(line.text for line in job.logs())
+
+    table = job.metrics()
+    shown = list(csv.DictReader(io.StringIO(muster.cli("metrics", "first", "-o", "csv").out)))
+    of_steps = [row for row in shown if row["loss"]]
+    assert list(table.index) == list(range(1, 21))
+    assert [float(row["loss"]) for row in of_steps] == pytest.approx(list(table["loss"]), rel=1e-5)
+    assert list(table["validation_loss"].dropna().index) == [10, 20]
+    assert (table["tokens"] == 2 * 2 * 2 * 16).all()
+
+    remains = job.delete()
+    assert remains.exported_path == str(muster.folder / "model.safetensors")
+    assert client.jobs() == []
+
+
+def test_a_mapping_is_the_same_job_as_its_file(muster, client, monkeypatch):
+    path = jobs.write_job(muster.folder)
+    content = yaml.safe_load(path.read_text())
+    monkeypatch.chdir(muster.folder)
+    assert client.parse(content) == client.parse(path)
+    assert client.parse(content, set=["world_size=1"]).world_size == 1
+    assert client.parse(content, set={"world_size": 1}).world_size == 1
+    resolved = client.validate(content).resolved
+    assert resolved.data.train.tokens.path == [str(muster.folder / "train.bin")]
+    assert client.validate(client.parse(content)).resolved == resolved
+
+
+def test_paths_of_a_file_are_relative_to_it_and_those_of_settings_to_the_current_folder(
+    muster, client, monkeypatch
+):
+    path = jobs.write_job(muster.folder)
+    elsewhere = muster.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    spec = client.parse(path, set={"export.path": "weights.safetensors"})
+    assert spec.data.train.tokens.path == [str(muster.folder / "train.bin")]
+    assert spec.export.path == str(elsewhere / "weights.safetensors")
+
+
+# ---- Steering ----
+
+
+def test_a_running_job_is_steered(muster, client, endless):
+    plan = endless.freeze("transformer.wte.*", dry_run=True).result(harness.BOUND)
+    assert list(plan.change.frozen) == ["transformer.wte.weight"] and len(plan.ranks) == 2
+    change = endless.freeze("transformer.wte.*", requested_by="a test")
+    assert change.result(harness.BOUND).version == 2
+    assert change.done() and change.applied_at_step is not None
+    parameters = {one.name: one.trained for one in endless.trainability().parameters}
+    assert not parameters["transformer.wte.weight"] and parameters["transformer.wpe.weight"]
+    assert endless.unfreeze("transformer.wte.*").result(harness.BOUND).version == 3
+    assert endless.refresh().wait(harness.BOUND).state.done
+
+    rate = endless.set_lr(5e-4).result(harness.BOUND)
+    assert rate.learning_rate == 5e-4
+    checkpoint = endless.checkpoint().result(harness.BOUND)
+    assert os.path.isdir(checkpoint.path)
+
+    state = muster.folder / "state.safetensors"
+    gathered = endless.gather_optimizer_state(state, format="safetensors").result(harness.BOUND)
+    assert gathered.path == str(state) and state.stat().st_size == gathered.bytes
+    folder = endless.consolidate(muster.folder / "model", dtype="bfloat16").result(harness.BOUND)
+    assert os.path.isfile(os.path.join(folder.path, folder.files[0]))
+    assert endless.run_stage("validate").result(harness.BOUND).evaluation.loss > 0
+    sample = endless.sample("Hello", max_tokens=4).result(harness.BOUND)
+    assert len(sample.tokens) == 4
+    assert list(endless.sample([1, 2, 3], max_tokens=2).result(harness.BOUND).prompt) == [1, 2, 3]
+
+    endless.pause().wait(harness.BOUND)
+    assert endless.state == "PAUSED"
+    endless.resume().wait(harness.BOUND)
+    operations = endless.operations()
+    assert operations[1].state.requested_by == "a test"
+    assert client.operation(operations[1].name).kind == "SET_TRAINABILITY"
+
+    later = endless.set_lr(1e-4, at_step=900000)
+    assert not later.done()
+    later.cancel()
+    with pytest.raises(m.OperationFailed) as cancelled:
+        later.result(harness.BOUND)
+    assert cancelled.value.code == "CANCELLED"
+
+    endless.stop()
+    assert endless.wait(harness.BOUND).state_reason
+    with pytest.raises(m.JobFailed):
+        endless.wait(harness.BOUND, check=True)
+    assert endless.retry().attempt == 2
+    endless.stop()
+    endless.wait(harness.BOUND)
+
+
+def test_nodes_are_drained_and_come_back(client):
+    (node,) = client.nodes()
+    client.cordon(node.name)
+    client.uncordon(node.name)
+    client.drain(node.name, deadline=30)
+    client.uncordon(node.name)
+    assert client.nodes()[0].name == node.name
+    with pytest.raises(m.FailedPrecondition):
+        client.forget(node.name)  # it is attached
+
+
+# ---- Errors ----
+
+
+def test_a_job_file_with_problems_says_where(muster, client):
+    path = jobs.write_job(muster.folder)
+    path.write_text(path.read_text().replace("heads: 2", "heads: 3") + "colour: red\n")
+    for call in (client.parse, client.submit, client.validate):
+        with pytest.raises(m.SpecInvalid) as refused:
+            call(path)
+        error = refused.value
+        assert (error.code, error.reason) == ("INVALID_ARGUMENT", "JOB_SPEC_INVALID")
+        lines = path.read_text().splitlines()
+        where = {problem.path: lines[problem.line - 1] for problem in error.problems}
+        assert where["colour"] == "colour: red"
+        assert any(path.startswith("model.gpt2") for path in where)
+    with pytest.raises(m.SpecInvalid) as refused:
+        client.submit({"name": "x"})
+    assert refused.value.problems and all(one.line == 0 for one in refused.value.problems)
+    assert client.jobs() == []
+
+
+def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about(
+    muster, client, endless
+):
+    with pytest.raises(m.NotFound) as error:
+        client.job("nobody")
+    assert (error.value.code, error.value.reason) == ("NOT_FOUND", "JOB_NOT_FOUND")
+    assert error.value.metadata["job"] == "nobody" and error.value.metadata["next"]
+    with pytest.raises(m.NotFound):
+        client.operation("endless/99")
+    with pytest.raises(m.NotFound):
+        list(client.job("endless").__class__(client._connection, "nobody").watch())
+    with pytest.raises(m.AlreadyExists) as error:
+        client.submit(muster.folder / "job.yaml", id="endless")
+    assert error.value.reason == "JOB_ALREADY_EXISTS"
+    with pytest.raises(m.FailedPrecondition) as error:
+        endless.delete()
+    assert error.value.reason == "JOB_NOT_ENDED"
+    with pytest.raises(m.InvalidArgument):
+        endless.run_stage("breakfast")
+    with pytest.raises(m.DeadlineExceeded):
+        endless.wait(timeout=0.5)
+    with pytest.raises(TimeoutError):
+        endless.set_lr(1e-4, at_step=900000).result(timeout=0.5)
+    existing = muster.folder / "train.bin"
+    with pytest.raises(m.OperationFailed) as error:
+        endless.gather_optimizer_state(existing).result(harness.BOUND)
+    assert error.value.code and str(existing) in error.value.message
+    for wrong in (
+        lambda: endless.freeze(),
+        lambda: endless.gather_optimizer_state("x", format="pickle"),
+        lambda: client.parse(client.parse(muster.folder / "job.yaml"), set={"seed": 1}),
+    ):
+        with pytest.raises(ValueError):
+            wrong()
+
+
+def test_a_limit_is_an_error_of_its_class(client, endless):
+    request = job_service_pb2.ValidateJobRequest()
+    request.spec.model.mlp.hidden.extend([1] * 1_200_000)
+    with pytest.raises(m.ResourceExhausted) as error:
+        client._connection.read(client._connection.jobs.ValidateJob, request)
+    assert error.value.reason == "REQUEST_TOO_LARGE"
+
+
+def test_where_no_coordinator_answers_a_call_fails_at_once(tmp_path_factory):
+    (folder := pathlib.Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))).rmdir()
+    for address in (f"unix:{folder}/socket", "127.0.0.1:1", str(folder)):
+        with m.Client(address, retry_for=3600) as client, pytest.raises(m.Unavailable) as error:
+            client.jobs()
+        assert "no coordinator answers at" in error.value.message
+        assert error.value.reason == ""
+
+
+def test_a_wrong_address_is_refused_before_any_call(tmp_path):
+    for address, why in (
+        (f"unix:/{'a' * 200}", "has at most 107"),
+        ("unix:socket", "begin with '/'"),
+        *((wrong, "HOST:PORT") for wrong in ("localhost", ":1", "a:b:1", "a:99999", "a:-1")),
+    ):
+        with pytest.raises(m.InvalidArgument) as error:
+            m.Client(address)
+        assert why in error.value.message and address in error.value.message
+    with pytest.raises(ValueError) as error:
+        m.Client("127.0.0.1:1", tls_certificate="a.crt")
+    assert "tls_key, tls_ca" in str(error.value)
+
+
+# ---- A coordinator that comes back ----
+
+
+def test_calls_go_on_when_the_coordinator_is_killed_and_comes_back(muster):
+    """With an agent of its own, so that the job goes on meanwhile."""
+    daemon = muster.musterd()
+    agent = muster.agent("n1", slots=2)
+    path = jobs.write_job(muster.folder, stages=[{"fit": {"steps": 1000000}}])
+    with m.Client(muster.address, retry_for=harness.BOUND) as client:
+        job = client.submit(path, id="endless")
+        seen = []
+        for state in job.watch(harness.BOUND):
+            seen.append(state.version)
+            if state.step > 0 and daemon.poll() is None:
+                harness.kill(daemon.pid, signal.SIGKILL)
+                daemon.wait()
+                successor = muster.musterd()
+                job.stop()  # a call right after
+        assert job.state == "CANCELLED"
+        assert seen == sorted(set(seen))
+        assert [one.kind for one in job.operations()].count("STOP") == 1
+    muster.stop(agent, successor)
+
+
+def test_a_repeated_change_has_one_request_id(client, endless):
+    """The first answer is lost: the call is made again with its id, and acts once."""
+    connection = client._connection
+    ids = []
+
+    def lossy(request, timeout):
+        ids.append(request.request_id)
+        answer = connection.control.SetLearningRate(request, timeout=timeout)
+        if len(ids) < 3:
+            raise _Lost()
+        return answer
+
+    request = m.job.control_service_pb2.SetLearningRateRequest(
+        job_id=endless.id, learning_rate=1e-4
+    )
+    connection.change(lossy, request)
+    assert len(set(ids)) == 1 and len(ids) == 3
+    assert str(uuid.UUID(ids[0])) == ids[0]
+    assert [one.kind for one in endless.operations()] == ["SET_LEARNING_RATE"]
+
+
+class _Lost(grpc.RpcError):
+    def code(self):
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self):
+        return "the answer was lost"
+
+    def trailing_metadata(self):
+        return ()
