@@ -121,6 +121,7 @@ absl::StatusOr<Consolidated> Consolidate(const std::string& directory, const std
                    modelfolder::WriteCompanions({.index = plan.index,
                                                  .config = reader.manifest().config,
                                                  .first_weights = reader.manifest().first_weights,
+                                                 .tokenizer = reader.manifest().tokenizer,
                                                  .dtype = options.dtype},
                                                 folder.temporary()));
   result.files.insert(result.files.end(), companions.files.begin(), companions.files.end());

@@ -6,6 +6,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/images.h"
 #include "client/cli/pack.h"
+#include "client/cli/pack_with_tokenizer.h"
 #include "common/status/status.h"
 
 namespace muster::cli {
@@ -17,29 +18,43 @@ ExitCode Refuse(Console* console, const absl::Status& status) {
   return FailWith(console, Message(status), absl::IsInvalidArgument(status) ? kUsage : kOtherError);
 }
 
+constexpr char kBytes[] = "bytes";
+
 struct DataPackOptions : CommonOptions {
   PackOptions pack;
-  std::string tokenizer;
+  TokenizerOptions tokenizer;
 };
+
+absl::StatusOr<std::vector<PackedFile>> MakeTokens(const DataPackOptions& options,
+                                                   const std::function<bool()>& interrupted) {
+  if (options.tokenizer.tokenizer != kBytes) {
+    return PackWithTokenizer(options.pack, options.tokenizer, interrupted);
+  }
+  if (!options.tokenizer.separator.empty()) {
+    return absl::InvalidArgumentError("--separator: only with a tokenizer's file, not with bytes");
+  }
+  return Pack(options.pack, interrupted);
+}
 
 ExitCode DataPack(Console* console, const DataPackOptions& options) {
   client::Cancellation interrupted;
   const Interrupts::Listener listener(&console->interrupts, [&](int) { interrupted.Cancel(); });
-  const auto packed = Pack(options.pack, [&] { return interrupted.cancelled(); });
+  const auto packed = MakeTokens(options, [&] { return interrupted.cancelled(); });
   if (!packed.ok()) return Refuse(console, packed.status());
   if (IsDocument(options.output)) {
     nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
     for (const PackedFile& file : *packed) {
       json["files"].push_back({{"path", file.path},
                                {"tokens", file.tokens},
-                               {"dtype", "uint16"},
+                               {"dtype", file.dtype},
                                {"unigram_entropy", file.unigram_entropy}});
     }
     console->out << Document(json.dump(2) + "\n", options.output);
   } else {
     for (const PackedFile& file : *packed) {
-      console->out << file.path << ": " << file.tokens << " tokens (uint16), unigram entropy "
-                   << absl::StrFormat("%.4f", file.unigram_entropy) << " nats per token\n";
+      console->out << file.path << ": " << file.tokens << " tokens (" << file.dtype
+                   << "), unigram entropy " << absl::StrFormat("%.4f", file.unigram_entropy)
+                   << " nats per token\n";
     }
   }
   return kDone;
@@ -68,13 +83,26 @@ ExitCode DataImages(Console* console, const DataImagesOptions& options) {
 
 void AddPack(CLI::App* group, Console* console, ExitCode* code) {
   auto options = std::make_shared<DataPackOptions>();
+  if (const std::string python = console->environment("MUSTER_PYTHON"); !python.empty()) {
+    options->tokenizer.python = python;
+  }
   CLI::App* command = group->add_subcommand(
-      "pack", "Make a token file of any files, one after the other: uint16, little endian");
+      "pack",
+      "Make a token file of any files, one after the other: uint16, little endian (uint32 "
+      "for a tokenizer with more than 65536 tokens)");
   command->add_option("INPUT", options->pack.inputs, "Files to read")->required();
-  command->add_option("--tokenizer", options->tokenizer, "bytes: every byte is a token, 0 to 255")
+  command
+      ->add_option("--tokenizer", options->tokenizer.tokenizer,
+                   "bytes: every byte is a token, 0 to 255. Or a tokenizer.json of Hugging Face, "
+                   "for texts in UTF-8; this needs Python with the packages muster and tokenizers")
       ->required()
-      ->check(CLI::IsMember({"bytes"}))
-      ->type_name("bytes");
+      ->check(CLI::IsMember({kBytes}) | CLI::ExistingFile)
+      ->type_name("bytes|FILE");
+  command
+      ->add_option("--separator", options->tokenizer.separator,
+                   "A token of the tokenizer's file that is added after each input, such as "
+                   "<|endoftext|>")
+      ->type_name("TOKEN");
   command->add_option("--out", options->pack.out, "The token file")->required()->type_name("FILE");
   command
       ->add_option("--split", options->pack.split,

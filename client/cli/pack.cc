@@ -41,7 +41,9 @@ class TokenWriter {
   absl::Status MakeDurable() { return file_->MakeDurable(); }
   absl::Status Publish() { return file_->Publish(); }
 
-  PackedFile result() const { return {path_, tokens_, UnigramEntropy()}; }
+  PackedFile result() const {
+    return {.path = path_, .tokens = tokens_, .unigram_entropy = UnigramEntropy()};
+  }
 
  private:
   double UnigramEntropy() const {

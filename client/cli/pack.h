@@ -25,6 +25,7 @@ struct PackOptions {
 struct PackedFile {
   std::string path;
   uint64_t tokens = 0;
+  std::string dtype = "uint16";
   // Entropy of the file's token frequencies in nats per token: the loss of a model that knows only
   // how often each token occurs. Training should reach a lower loss.
   double unigram_entropy = 0;

@@ -70,8 +70,14 @@ absl::StatusOr<bool> Exists(const std::string& path) {
 
 }  // namespace
 
-safetensors::Metadata MetadataOf(const std::string& job_name, const std::string& job_id) {
-  return {{"format", "pt"}, {kJobNameKey, job_name}, {kJobIdKey, job_id}};
+safetensors::Metadata MetadataOf(const std::string& job_name, const std::string& job_id,
+                                 const tokenizer::Source& tokenizer) {
+  safetensors::Metadata metadata = {{"format", "pt"}, {kJobNameKey, job_name}, {kJobIdKey, job_id}};
+  if (tokenizer.known()) {
+    metadata[kTokenizerKey] = tokenizer.path;
+    metadata[kTokenizerHashKey] = tokenizer.hash;
+  }
+  return metadata;
 }
 
 absl::StatusOr<std::string> WriterOf(const std::string& path) {

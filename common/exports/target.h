@@ -10,15 +10,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/safetensors/safetensors.h"
+#include "common/tokenizer/source.h"
 
 namespace muster::exports {
 
 // The information about its writer in the `__metadata__` of an exported file.
 inline constexpr char kJobNameKey[] = "muster_job_name";
 inline constexpr char kJobIdKey[] = "muster_job_id";
+inline constexpr char kTokenizerKey[] = "muster_tokenizer";
+inline constexpr char kTokenizerHashKey[] = "muster_tokenizer_xxh3_128";
 
 // All metadata of an exported file: the writer, and what Hugging Face's readers need.
-safetensors::Metadata MetadataOf(const std::string& job_name, const std::string& job_id);
+// `tokenizer`: what made the training data, if that is known.
+safetensors::Metadata MetadataOf(const std::string& job_name, const std::string& job_id,
+                                 const tokenizer::Source& tokenizer = {});
 
 // The name of the job that wrote the export `path`; empty: there is none, or no job wrote it.
 // Errors: those of reading the file.

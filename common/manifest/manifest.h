@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
 #include "common/manifest/validation_record.h"
+#include "common/tokenizer/source.h"
 #include "common/trainability/trainability.h"
 
 namespace muster::manifest {
@@ -115,6 +116,8 @@ struct Manifest {
   std::string config;
   // The file from which the model's first weights came: an absolute path, or empty.
   std::string first_weights;
+  // What made the tokens on which the model was trained, if it is known.
+  tokenizer::Source tokenizer;
   std::vector<FileRecord> files;
   std::vector<Piece> pieces;
   friend bool operator==(const Manifest&, const Manifest&) = default;

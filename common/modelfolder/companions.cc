@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
 #include "common/modelfolder/config.h"
 #include "common/modelfolder/folder.h"
@@ -10,6 +11,8 @@
 
 namespace muster::modelfolder {
 namespace {
+
+constexpr char kTokenizerName[] = "tokenizer.json";
 
 absl::Status WriteText(const std::string& folder, const std::string& name, const std::string& text,
                        files::Disk& disk, Companions* result) {
@@ -20,6 +23,26 @@ absl::Status WriteText(const std::string& folder, const std::string& name, const
   result->files.push_back(name);
   result->bytes += text.size();
   return absl::OkStatus();
+}
+
+// The tokenizer that made the training data, if its file is still the same.
+absl::Status WriteTokenizer(const tokenizer::Source& tokenizer, const std::string& folder,
+                            files::Disk& disk, Companions* result) {
+  if (!tokenizer.known()) return absl::OkStatus();
+  const auto text = files::ReadFile(tokenizer.path);
+  if (!text.ok()) {
+    result->notes.push_back(absl::StrCat(
+        "there is no tokenizer.json, because the one that made the training data could not be "
+        "read: ",
+        Message(text.status())));
+    return absl::OkStatus();
+  }
+  if (files::HashBytes(text->data(), text->size()) != tokenizer.hash) {
+    result->notes.push_back(absl::StrCat("there is no tokenizer.json, because ", tokenizer.path,
+                                         " has changed since it made the training data"));
+    return absl::OkStatus();
+  }
+  return WriteText(folder, kTokenizerName, *text, disk, result);
 }
 
 }  // namespace
@@ -44,13 +67,18 @@ absl::StatusOr<Companions> WriteCompanions(const CompanionOptions& options,
         "there is no config.json, because the settings of a model that transformers has are not "
         "known");
   }
-  if (!has_source) return result;
+  if (!has_source) {
+    RETURN_IF_ERROR(WriteTokenizer(options.tokenizer, folder, disk, &result));
+    return result;
+  }
   ASSIGN_OR_RETURN(const auto copied, CopyTokenizer(source, folder, disk));
   result.files.insert(result.files.end(), copied.files.begin(), copied.files.end());
   for (const std::string& why : copied.unreadable) {
     result.notes.push_back(absl::StrCat("a file of the tokenizer could not be read: ", why));
   }
-  if (copied.files.empty() && copied.unreadable.empty()) {
+  if (copied.files.empty() && options.tokenizer.known()) {
+    RETURN_IF_ERROR(WriteTokenizer(options.tokenizer, folder, disk, &result));
+  } else if (copied.files.empty() && copied.unreadable.empty()) {
     result.notes.push_back(absl::StrCat("there are no files of a tokenizer, because ", source,
                                         ", from which the first weights came, has none"));
   }

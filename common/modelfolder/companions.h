@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
 #include "common/safetensors/safetensors.h"
+#include "common/tokenizer/source.h"
 
 namespace muster::modelfolder {
 
@@ -19,6 +20,9 @@ struct CompanionOptions {
   // The file from which the model's first weights came; may be empty. The files of the tokenizer
   // are copied from its folder, and FolderConfig uses the config.json there.
   std::string first_weights;
+  // What made the tokens of the training data. Its file is copied if it is still the same and if
+  // the folder of the first weights has no tokenizer.
+  tokenizer::Source tokenizer;
   safetensors::DType dtype = safetensors::DType::kF32;
 };
 

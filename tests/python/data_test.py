@@ -1,14 +1,20 @@
 """muster.data.pack: the tokens are those of the tokenizer, and a job trains on them."""
 
 import json
+import os
+import signal
+import sys
 
+import datasets
 import numpy
 import pytest
+import safetensors
 import tokenizers
+import transformers
 import xxhash
 
-from tests.process import jobs
-from tests.python import package  # noqa: F401
+from tests.process import harness, jobs
+from tests.python import package
 
 import muster as m  # isort: skip
 
@@ -54,7 +60,7 @@ def test_files_and_rows_are_texts_each_with_a_separator_after_it(tmp_path, token
     for number, text in enumerate(TEXTS[:3]):
         paths.append(tmp_path / f"{number}.txt")
         paths[-1].write_text(text)
-    rows = [{"story": text} for text in TEXTS[:3]]
+    rows = datasets.Dataset.from_dict({"story": TEXTS[:3]})
     wanted = expected(tokenizer, TEXTS[:3], after=[0])
     m.data.pack(tokenizer, files=paths, out=tmp_path / "a", separator="<|end|>")
     m.data.pack(
@@ -81,6 +87,10 @@ def test_what_cannot_be_packed_is_refused_and_leaves_nothing(tmp_path, tokenizer
         (ValueError, {"texts": TEXTS, "separator": "<|none|>"}),
         (ValueError, {"texts": TEXTS, "tokenizer": other}),
         (OSError, {"texts": fails()}),
+        (ValueError, {"texts": TEXTS, "split": 0.5}),
+        (ValueError, {"texts": TEXTS, "split": 1.0, "out_rest": out.with_name("rest")}),
+        (ValueError, {"texts": TEXTS, "split": 0.5, "out_rest": out}),
+        (ValueError, {"texts": ["cat"], "split": 0.001, "out_rest": out.with_name("rest")}),
         (FileNotFoundError, {"files": [tmp_path / "missing.txt"]}),
         (FileNotFoundError, {"texts": TEXTS, "tokenizer": tmp_path / "missing.json"}),
     ):
@@ -91,19 +101,162 @@ def test_what_cannot_be_packed_is_refused_and_leaves_nothing(tmp_path, tokenizer
     with pytest.raises(FileExistsError):
         m.data.pack(tokenizer, texts=TEXTS, out=out)
     assert out.read_bytes() == b"mine"
+    with pytest.raises(ValueError, match="both input and output"):
+        m.data.pack(tokenizer, files=[out], out=out, overwrite=True)
+    assert out.read_bytes() == b"mine"
     m.data.pack(tokenizer, texts=TEXTS, out=out, overwrite=True)
     assert out.stat().st_size > 100
 
 
-def test_a_job_trains_on_packed_tokens(muster, tokenizer):
+def test_a_part_of_the_tokens_goes_to_a_second_file(tmp_path, tokenizer):
+    made = m.data.pack(
+        tokenizer, texts=TEXTS, out=tmp_path / "a", split=0.9, out_rest=tmp_path / "b"
+    )
+    wanted = expected(tokenizer, TEXTS)
+    first = int(len(wanted) * 0.9)
+    assert list(numpy.fromfile(tmp_path / "a", "<u2")) == wanted[:first]
+    assert list(numpy.fromfile(tmp_path / "b", "<u2")) == wanted[first:]
+    assert (made.tokens, made.rest.tokens) == (first, len(wanted) - first)
+    share = numpy.unique(wanted[:first], return_counts=True)[1] / first
+    assert made.unigram_entropy == pytest.approx(-(share * numpy.log(share)).sum())
+    assert json.loads((tmp_path / "b.tokenizer.json").read_text())["tokens"] == made.rest.tokens
+
+
+def model_of(made, context=16):
+    sizes = {"vocab_size": made.vocab_size, "context": context, "layers": 1, "heads": 2}
+    return {"gpt2": sizes | {"width": 32}}
+
+
+def tokens_of(name):
+    return {"tokens": {"path": name, "dtype": "uint16"}}
+
+
+def test_a_job_and_what_it_writes_carry_the_tokenizer_along(muster, tokenizer):
     made = m.data.pack(tokenizer, texts=TEXTS, out=muster.folder / "packed.bin")
     path = jobs.write_job(
-        muster.folder,
-        data={"train": {"tokens": {"path": "packed.bin", "dtype": made.dtype}}},
-        model={
-            "gpt2": {
-                "vocab_size": made.vocab_size, "context": 16, "layers": 1, "heads": 2, "width": 32
-            }
-        },
+        muster.folder, data={"train": tokens_of("packed.bin")}, model=model_of(made)
     )
     muster.cli("run", path)
+    source = {"path": str(tokenizer), "xxh3_128": made.tokenizer_xxh3_128}
+    with safetensors.safe_open(muster.folder / "model.safetensors", "numpy") as exported:
+        metadata = exported.metadata()
+    assert metadata["muster_tokenizer"] == source["path"]
+    assert metadata["muster_tokenizer_xxh3_128"] == source["xxh3_128"]
+    (job,) = (muster.folder / "checkpoints").iterdir()
+    checkpoint = list(m.checkpoints.list(job).values())[-1]
+    assert m.checkpoints.open(checkpoint).manifest["tokenizer"] == source
+
+    muster.cli("consolidate", checkpoint, "--out", muster.folder / "folder")
+    loaded = transformers.AutoTokenizer.from_pretrained(muster.folder / "folder")
+    assert loaded(TEXTS[0]).input_ids == expected(tokenizer, TEXTS[:1])
+    tokenizer.write_text(tokenizer.read_text() + " ")
+    said = muster.cli("consolidate", checkpoint, "--out", muster.folder / "later")
+    assert "has changed since it made the training data" in said.out + said.err
+    assert not (muster.folder / "later" / "tokenizer.json").exists()
+
+
+def test_a_running_job_writes_its_tokenizer_into_the_folder_of_the_model(muster, tokenizer):
+    made = m.data.pack(tokenizer, texts=TEXTS, out=muster.folder / "packed.bin")
+    path = jobs.write_job(
+        muster.folder, data={"train": tokens_of("packed.bin")}, model=model_of(made)
+    )
+    daemon = muster.musterd(local_slots=2)
+    with m.Client(muster.address) as client:
+        job = client.submit(path, id="one")
+        job.consolidate(muster.folder / "folder", at_step=5).result(harness.BOUND)
+        job.wait(harness.BOUND, check=True)
+    muster.stop(daemon)
+    assert (muster.folder / "folder" / "tokenizer.json").read_bytes() == tokenizer.read_bytes()
+
+
+def test_a_job_refuses_tokens_that_are_not_what_their_sidecar_says(muster, tokenizer):
+    made = m.data.pack(tokenizer, texts=TEXTS, out=muster.folder / "packed.bin")
+    other = muster.folder / "other.json"
+    other.write_text(tokenizer.read_text() + " ")
+    m.data.pack(other, texts=TEXTS, out=muster.folder / "other.bin")
+    small = dict(model_of(made)["gpt2"], vocab_size=made.vocab_size - 1)
+    wide = {"tokens": {"path": "packed.bin", "dtype": "uint32"}}
+    both = {"train": tokens_of("packed.bin"), "validate": tokens_of("other.bin")}
+    for changes, why in (
+        ({"model": {"gpt2": small}}, f"expected at least {made.vocab_size}"),
+        ({"data": {"train": wide}}, "dtype: expected uint16"),
+        ({"data": both}, "two different tokenizers: data.train"),
+    ):
+        changes = {"data": {"train": tokens_of("packed.bin")}, "model": model_of(made)} | changes
+        refused = muster.cli("run", jobs.write_job(muster.folder, **changes), expect=100)
+        assert why in refused.out + refused.err
+
+
+# ---- The command line ----
+
+
+def of_python(muster, **more):
+    """With the package for the Python of this test."""
+    return {"MUSTER_PYTHON": sys.executable, "PYTHONPATH": str(package.folder())} | more
+
+
+def test_the_command_line_packs_with_a_tokenizer(muster, tokenizer):
+    files = []
+    for number, text in enumerate(TEXTS[:50]):
+        files.append(muster.folder / f"{number}.txt")
+        files[-1].write_text(text)
+    options = ("--tokenizer", tokenizer, "--separator", "<|end|>", "--split", "0.5")
+    outputs = ("--out", "a.bin", "--out-rest", "b.bin")
+    with muster.variables(of_python(muster)):
+        shown = muster.cli("data", "pack", *options, *outputs, *files)
+        document = muster.cli("data", "pack", *options, *outputs, "-o", "json", *files)
+    wanted = expected(tokenizer, TEXTS[:50], after=[0])
+    half = len(wanted) // 2
+    assert list(numpy.fromfile(muster.folder / "a.bin", "<u2")) == wanted[:half]
+    assert list(numpy.fromfile(muster.folder / "b.bin", "<u2")) == wanted[half:]
+    assert f"a.bin: {half} tokens (uint16), unigram entropy " in shown.out
+    assert [one["tokens"] for one in json.loads(document.out)["files"]] == [
+        half,
+        len(wanted) - half,
+    ]
+
+
+def test_the_command_line_says_why_nothing_was_packed(muster, tokenizer):
+    text = muster.folder / "text"
+    text.write_text(TEXTS[0])
+
+    def refused(*more, code, **variables):
+        with muster.variables(of_python(muster, **variables)):
+            arguments = ("--out", "out.bin", text)
+            return muster.cli("data", "pack", *more, *arguments, expect=code).err
+
+    of_file = ("--tokenizer", tokenizer)
+    assert "no token 'nothing'" in refused(*of_file, "--separator", "nothing", code=2)
+    assert "only with a tokenizer's file" in refused(
+        "--tokenizer", "bytes", "--separator", "x", code=2
+    )
+    bad = muster.folder / "bad.json"
+    bad.write_text("{}")
+    assert "is no tokenizer" in refused("--tokenizer", bad, code=2)
+    missing = refused(*of_file, code=1, PYTHONPATH="")
+    assert "pip install 'muster[data]'" in missing
+    assert "No such file" in refused(*of_file, code=1, MUSTER_PYTHON="/nowhere/python")
+    text.write_bytes(b"\xff\xfe")
+    assert "utf-8" in refused(*of_file, code=2)
+    assert not (muster.folder / "out.bin").exists()
+
+
+def test_an_interrupt_ends_packing_and_leaves_nothing(muster, tokenizer):
+    """The input is a pipe into which nothing is written."""
+    pipe = muster.folder / "pipe"
+    os.mkfifo(pipe)
+    command = ("data", "pack", "--tokenizer", tokenizer, "--out", "out.bin", pipe)
+    with muster.variables(of_python(muster)):
+        child = muster.spawn("muster", *command)
+    writer = harness.eventually(lambda: opened(pipe), "the pipe is read")
+    child.send_signal(signal.SIGINT)
+    muster.wait(child, expect=130)
+    os.close(writer)
+    assert [path.name for path in muster.folder.iterdir() if "out.bin" in path.name] == []
+
+
+def opened(pipe):
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None

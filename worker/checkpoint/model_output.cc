@@ -17,6 +17,7 @@
 #include "common/modelfolder/companions.h"
 #include "common/modelfolder/folder.h"
 #include "common/status/status.h"
+#include "common/tokenizer/source.h"
 #include "worker/checkpoint/shard.h"
 
 namespace muster::checkpoint {
@@ -105,6 +106,7 @@ class FolderOutput : public WeightsOutput {
         options_(options),
         config_(records.config),
         first_weights_(records.first_weights),
+        tokenizer_(records.tokenizer),
         contents_(contents) {
     for (const modelfolder::PlannedFile& file : planned_.folder.files) {
       files_.push_back({files::JoinPath(options_.temporary, file.name), file.size});
@@ -123,6 +125,7 @@ class FolderOutput : public WeightsOutput {
     ASSIGN_OR_RETURN(auto companions, modelfolder::WriteCompanions({.index = planned_.folder.index,
                                                                     .config = config_,
                                                                     .first_weights = first_weights_,
+                                                                    .tokenizer = tokenizer_,
                                                                     .dtype = options_.dtype},
                                                                    options_.temporary, disk));
     RETURN_IF_ERROR(
@@ -142,6 +145,7 @@ class FolderOutput : public WeightsOutput {
   const ModelFolderOptions options_;
   const std::string config_;
   const std::string first_weights_;
+  const tokenizer::Source tokenizer_;
   ModelFolderContents* const contents_;
 };
 

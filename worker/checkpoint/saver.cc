@@ -139,7 +139,8 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .optimizer = records.optimizer,
                         .parameters = records.parameters,
                         .config = records.config,
-                        .first_weights = records.first_weights};
+                        .first_weights = records.first_weights,
+                        .tokenizer = records.tokenizer};
     ASSIGN_OR_RETURN(outcome.manifest.pieces, Pieces(state, shards));
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       outcome.manifest.files.push_back({ShardName(static_cast<int64_t>(rank)), parts[rank]->size,

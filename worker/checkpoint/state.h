@@ -15,6 +15,7 @@
 #include "c10/core/ScalarType.h"
 #include "common/layout/placement.h"
 #include "common/manifest/manifest.h"
+#include "common/tokenizer/source.h"
 
 namespace muster::checkpoint {
 
@@ -79,6 +80,7 @@ struct ModelRecords {
   std::vector<manifest::ParameterRecord> parameters;
   std::string config;
   std::string first_weights;
+  tokenizer::Source tokenizer;
 };
 
 // An item that this rank holds whole.

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/tokenizer/source.h"
 #include "worker/data/part.h"
 #include "worker/models/batch.h"
 
@@ -38,6 +39,9 @@ class Dataset {
 
   // Zeros with the shapes and types of a batch of this many samples, which is above 0.
   virtual Batch Blank(int64_t samples) const = 0;
+
+  // What made the tokens, if that is known.
+  virtual tokenizer::Source tokenizer() const { return {}; }
 };
 
 // Whether a data set may have no sample.

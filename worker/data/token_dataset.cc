@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
+#include "common/tokenizer/sidecar.h"
 #include "worker/data/file_offsets.h"
 #include "worker/data/max_token.h"
 
@@ -33,12 +34,14 @@ class TokenDataset : public Dataset {
                        8 * sizeof(Token), " tokens), found ", file.size()));
     }
     const size_t tokens = file.size() / sizeof(Token);
+    RETURN_IF_ERROR(CheckOrigin(path, static_cast<int64_t>(tokens)));
     offsets_.Append(tokens == 0 ? 0 : static_cast<int64_t>(tokens - 1) / context_);
     tokens_.Append(static_cast<int64_t>(tokens));
     files_.push_back(std::move(file));
     return absl::OkStatus();
   }
 
+  tokenizer::Source tokenizer() const override { return tokenizer_; }
   int64_t total_tokens() const { return tokens_.size(); }
   int64_t size() const override { return offsets_.size(); }
 
@@ -92,8 +95,22 @@ class TokenDataset : public Dataset {
         " (index ", at, ") is beyond the model's vocabulary of ", vocab_size_));
   }
 
+  absl::Status CheckOrigin(const std::string& path, int64_t tokens) {
+    ASSIGN_OR_RETURN(const auto sidecar, tokenizer::ReadSidecar(path));
+    if (!sidecar.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(tokenizer::CheckSidecar(*sidecar, path, absl::StrCat("uint", 8 * sizeof(Token)),
+                                            tokens, vocab_size_));
+    if (!tokenizer_.known()) {
+      tokenizer_ = sidecar->tokenizer;
+      tokenized_ = path;
+    }
+    return tokenizer::CheckSameTokenizer(tokenizer_, tokenized_, sidecar->tokenizer, path);
+  }
+
   const int64_t context_;
   const int64_t vocab_size_;
+  tokenizer::Source tokenizer_;
+  std::string tokenized_;  // the first file with a sidecar
   std::vector<files::MappedFile> files_;
   FileOffsets offsets_;  // of samples
   FileOffsets tokens_;

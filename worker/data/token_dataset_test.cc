@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
@@ -182,6 +183,41 @@ TEST_F(TokenDatasetTest, TheIgnoredTargetIsAnOrdinaryTokenWithinTheVocabulary) {
   ignoring.ignored = 1003;  // beyond it, it could not be an input
   EXPECT_THAT(ErrorOf({Counting("b", 8, 1000)}, TokenType::kUint16, ignoring),
               HasSubstr("token 1000"));
+}
+
+std::string Sidecar(const std::string& hash, int tokens) {
+  return absl::StrCat(R"({"format": "muster-tokens", "tokens": )", tokens,
+                      R"(, "dtype": "uint16", "vocab_size": 1000,
+                      "tokenizer": {"path": "/t/)",
+                      hash, R"(.json", "xxh3_128": ")", hash, R"("}})");
+}
+
+TEST_F(TokenDatasetTest, TheSidecarOfAFileSaysWhichTokenizerMadeIt) {
+  const std::string plain = Counting("plain", 8, 0);
+  const std::string made = Counting("made", 8, 0);
+  ASSERT_TRUE(files::WriteAtomically(made + ".tokenizer.json", Sidecar("0a", 8)).ok());
+  const auto unknown = OpenTokens({plain}, TokenType::kUint16, kSpec);
+  ASSERT_TRUE(unknown.ok()) << unknown.status();
+  EXPECT_FALSE((*unknown)->tokenizer().known());
+  const auto known = OpenTokens({plain, made}, TokenType::kUint16, kSpec);
+  ASSERT_TRUE(known.ok()) << known.status();
+  EXPECT_EQ((*known)->tokenizer(), (tokenizer::Source{"/t/0a.json", "0a"}));
+}
+
+TEST_F(TokenDatasetTest, WhatTheSidecarDoesNotDescribeIsRefused) {
+  const std::string a = Counting("a", 8, 0);
+  const std::string b = Counting("b", 8, 0);
+  ASSERT_TRUE(files::WriteAtomically(a + ".tokenizer.json", Sidecar("0a", 8)).ok());
+  EXPECT_THAT(ErrorOf({a}, TokenType::kUint32), HasSubstr("dtype: expected uint16"));
+  InputSpec small = kSpec;
+  small.vocab_size = 999;
+  EXPECT_THAT(ErrorOf({a}, TokenType::kUint16, small), HasSubstr("expected at least 1000"));
+  ASSERT_TRUE(files::WriteAtomically(b + ".tokenizer.json", Sidecar("0b", 8)).ok());
+  EXPECT_THAT(ErrorOf({a, b}), HasSubstr("two different tokenizers"));
+  ASSERT_TRUE(files::WriteAtomically(a + ".tokenizer.json", Sidecar("0a", 9)).ok());
+  EXPECT_THAT(ErrorOf({a}), HasSubstr("number of tokens: expected 9"));
+  ASSERT_TRUE(files::WriteAtomically(a + ".tokenizer.json", "{}").ok());
+  EXPECT_THAT(ErrorOf({a}), HasSubstr("does not describe a file of tokens"));
 }
 
 }  // namespace

@@ -132,12 +132,13 @@ absl::Status Gathering::Export(const ExportConfig& config) {
   task.output = [config, job = parts_.identity.job](const std::string& temporary,
                                                     const checkpoint::State& state,
                                                     const checkpoint::ModelRecords& records) {
-    return checkpoint::WeightsFileOutput({.path = config.path,
-                                          .temporary = temporary,
-                                          .overwrite = config.overwrite,
-                                          .job_name = config.job_name,
-                                          .metadata = exports::MetadataOf(config.job_name, job)},
-                                         state, records);
+    return checkpoint::WeightsFileOutput(
+        {.path = config.path,
+         .temporary = temporary,
+         .overwrite = config.overwrite,
+         .job_name = config.job_name,
+         .metadata = exports::MetadataOf(config.job_name, job, records.tokenizer)},
+        state, records);
   };
   task.told = [reports = parts_.reports, path = config.path,
                step = parts_.session_state->step](const absl::StatusOr<Written>& written) {

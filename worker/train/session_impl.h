@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
+#include "common/tokenizer/source.h"
 #include "worker/checkpoint/load_weights.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/flight/recorded_communicator.h"
@@ -74,6 +75,8 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status CheckWeights();
   absl::Status OpenTrainData();
   absl::Status OpenEvaluationData();
+  // INVALID_ARGUMENT: the job's sets were made with two tokenizers.
+  absl::Status FindTokenizer();
   // Compares the sizes of the data sets that all ranks share.
   absl::Status AgreeOnData();
   absl::Status MakeSampler();
@@ -300,6 +303,8 @@ class SessionImpl : public Session, private CommandEffects {
   std::optional<Saving> saving_;
   // Where the weights of the checkpoint came from with which this session starts.
   std::string first_weights_;
+  // What made the tokens of the job's data, or of the checkpoint with which this session starts.
+  tokenizer::Source tokenizer_;
   std::optional<Gathering> gathering_;  // only in jobs that train
 
   CommandSchedule schedule_;

@@ -15,6 +15,7 @@
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/lines.h"
 #include "common/status/status.h"
+#include "common/tokenizer/sidecar.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/load_weights.h"
 #include "worker/device/peak_flops.h"
@@ -95,9 +96,10 @@ absl::Status SessionImpl::Build() {
   RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(job_.spec), parts_.control));
   RETURN_IF_ERROR(background_.CountRanksOfNode());
   if (job_.weights_export.has_value()) {
-    export_.emplace(WeightsExport::Parts{
-        identity_, *job_.weights_export, parts_.control, communicators(), parts_.export_gate,
-        parts_.lease, &attempts_, &session_state_, &reports_, jobspec::InputFiles(job_.spec)});
+    export_.emplace(WeightsExport::Parts{identity_, *job_.weights_export, parts_.control,
+                                         communicators(), parts_.export_gate, parts_.lease,
+                                         &attempts_, &session_state_, &reports_,
+                                         jobspec::InputFiles(job_.spec), &tokenizer_});
     RETURN_IF_ERROR(export_->Prepare());
   }
   RETURN_IF_ERROR(BuildModel());
@@ -105,6 +107,7 @@ absl::Status SessionImpl::Build() {
   RETURN_IF_ERROR(OpenEvaluationData());
   const bool fits = AnyFit(job_.stages);
   if (fits) RETURN_IF_ERROR(OpenTrainData());
+  RETURN_IF_ERROR(FindTokenizer());
   RETURN_IF_ERROR(AgreeOnData());
   if (fits) RETURN_IF_ERROR(MakeSampler());
   RETURN_IF_ERROR(PlanSteps());
@@ -231,6 +234,27 @@ absl::Status SessionImpl::OpenEvaluationData() {
   RETURN_IF_ERROR(open("data.test", job_.test, emptiness(), data::Labels::kNeeded, &test_data_));
   return open("data.predict", job_.predict, data::Emptiness::kAllowed, data::Labels::kIgnored,
               &predict_data_);
+}
+
+absl::Status SessionImpl::FindTokenizer() {
+  struct Set {
+    const char* name;
+    const data::Dataset* dataset;
+  };
+  const auto of = [](const std::optional<RankData>& data) {
+    return data.has_value() ? data->dataset.get() : nullptr;
+  };
+  std::string found;
+  for (const Set& set :
+       {Set{"data.train", of(train_data_)}, Set{"data.validate", of(validate_data_)},
+        Set{"data.test", of(test_data_)}, Set{"data.predict", of(predict_data_)}}) {
+    if (set.dataset == nullptr || !set.dataset->tokenizer().known()) continue;
+    RETURN_IF_ERROR(
+        tokenizer::CheckSameTokenizer(tokenizer_, found, set.dataset->tokenizer(), set.name));
+    if (!tokenizer_.known()) found = set.name;
+    if (!tokenizer_.known()) tokenizer_ = set.dataset->tokenizer();
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Training>> SessionImpl::MakeTraining() {
@@ -373,6 +397,7 @@ absl::StatusOr<checkpoint::ModelRecords> SessionImpl::Records(
                                            trains() ? trained_->in_force() : none,
                                            trains() ? training_->HasState() : none));
   if (records.first_weights.empty()) records.first_weights = first_weights_;
+  records.tokenizer = tokenizer_;
   return records;
 }
 

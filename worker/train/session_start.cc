@@ -55,6 +55,7 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
 absl::StatusOr<checkpoint::State> SessionImpl::StateFromOther(const manifest::Manifest& manifest) {
   const StartConfig::What what = job_.start->what;
   first_weights_ = manifest.first_weights;
+  if (!tokenizer_.known()) tokenizer_ = manifest.tokenizer;
   if (what != StartConfig::What::kWeights && trains()) {
     ASSIGN_OR_RETURN(const checkpoint::ModelRecords own, Records(State()));
     RETURN_IF_ERROR(SameOptimizers(manifest, own));
@@ -110,6 +111,7 @@ Mask SessionImpl::FrozenOf(const std::set<std::string>& names) const {
 
 absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest& manifest) {
   first_weights_ = manifest.first_weights;
+  if (!tokenizer_.known()) tokenizer_ = manifest.tokenizer;
   if (!trains()) return State();
   const int64_t world_size = parts_.control->world_size();
   if (!train_data_->own_sizes.empty() && manifest.world_size != world_size) {

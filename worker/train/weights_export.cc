@@ -110,7 +110,7 @@ absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
       return communication;
     };
     const safetensors::Metadata metadata =
-        exports::MetadataOf(parts_.config.job_name, parts_.identity.job);
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job, *parts_.tokenizer);
     files = checkpoint::WriteWeights(Temporary(), model.Parameters(), model.Buffers(), metadata,
                                      before_read);
     RETURN_IF_ERROR(communication);

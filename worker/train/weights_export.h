@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/exports/target.h"
+#include "common/tokenizer/source.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/model.h"
 #include "worker/parallel/communicators.h"
@@ -38,6 +39,7 @@ class WeightsExport {
     const SessionState* session_state;
     const SessionReports* reports;
     exports::Inputs inputs = {};  // files that are never replaced
+    const tokenizer::Source* tokenizer;
   };
   explicit WeightsExport(Parts parts) : parts_(std::move(parts)) {}
 

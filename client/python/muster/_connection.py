@@ -86,17 +86,17 @@ class Connection:
     def close(self) -> None:
         self._channel.close()
 
-    def read(self, method: Callable, request: Any, timeout: float = CALL_TIMEOUT) -> Any:
+    def read(self, method: Callable[..., Any], request: Any, timeout: float = CALL_TIMEOUT) -> Any:
         """A call that changes nothing. It is repeated while the connection is broken."""
         return self._repeat(method, request, timeout)
 
-    def change(self, method: Callable, request: Any) -> Any:
+    def change(self, method: Callable[..., Any], request: Any) -> Any:
         """A call that changes something. All its repeats have one request id, so that it acts
         exactly once."""
         request.request_id = str(uuid.uuid4())
         return self._repeat(method, request, CALL_TIMEOUT)
 
-    def _repeat(self, method: Callable, request: Any, timeout: float) -> Any:
+    def _repeat(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:
         end = None
         while True:
             try:
@@ -113,7 +113,7 @@ class Connection:
 
     def stream(
         self,
-        opens: Callable[[float | None], Iterator[Any]],
+        opens: Callable[[float | None], Any],
         finished: Callable[[], bool],
         timeout: float | None = None,
     ) -> Iterator[Any]:

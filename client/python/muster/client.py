@@ -79,7 +79,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- Jobs ----
@@ -99,8 +99,7 @@ class Client:
             return job
         here = os.getcwd()
         request = job_service_pb2.ParseJobRequest(settings=settings, settings_folder=here)
-        mapping = isinstance(job, Mapping)
-        if mapping:
+        if isinstance(job, Mapping):
             request.yaml = json.dumps(job)
             request.base_folder = here
         else:
@@ -110,7 +109,7 @@ class Client:
         answer = self._connection.read(self._connection.jobs.ParseJob, request)
         if answer.problems:
             problems = errors.problems_of(answer.problems)
-            if mapping:  # it has no lines
+            if isinstance(job, Mapping):  # it has no lines
                 problems = [dataclasses.replace(problem, line=0) for problem in problems]
             raise errors.spec_invalid(problems)
         return answer.spec
@@ -146,9 +145,7 @@ class Client:
     def jobs(self, states: Sequence[str] = (), limit: int | None = None) -> list[job_pb2.Job]:
         """Jobs as they are now, newest first: all, or those in these states ("RUNNING")."""
         found: list[job_pb2.Job] = []
-        request = job_service_pb2.ListJobsRequest(
-            states=[job_pb2.Job.State.Value(state) for state in states]
-        )
+        request = job_service_pb2.ListJobsRequest(states=list(states))
         while limit is None or len(found) < limit:
             request.page_size = 100 if limit is None else min(100, limit - len(found))
             page = self._connection.read(self._connection.jobs.ListJobs, request)

@@ -10,13 +10,15 @@ made. Needs the package `tokenizers`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy
 import xxhash
@@ -41,6 +43,11 @@ class Packed:
     vocab_size: int
     # The 128-bit XXH3 hash of the tokenizer's file.
     tokenizer_xxh3_128: str
+    # The entropy of how often each token occurs, in nats per token: the loss of a model that knows
+    # nothing else.
+    unigram_entropy: float
+    # With `split`: the file of the other tokens.
+    rest: Packed | None = None
 
 
 def pack(
@@ -52,6 +59,8 @@ def pack(
     dataset: Any = None,
     column: str = "text",
     separator: str | None = None,
+    split: float | None = None,
+    out_rest: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Packed:
     """Makes a file of tokens from texts, which are tokenized one by one and laid end to end.
@@ -61,16 +70,29 @@ def pack(
         text. dataset: a datasets.Dataset, of which each row's `column` is a text.
     out: the file. It is complete, or it is not there.
     separator: a token that is added after each text, such as "<|endoftext|>".
-    overwrite: replace `out` if it exists.
+    split, out_rest: only this part of the tokens, such as 0.9; the others go to `out_rest`.
+    overwrite: replace files that exist.
 
-    ValueError: a wrong argument, or no text has a token. FileExistsError: `out` exists."""
+    ValueError: a wrong argument, or a file without any token. FileExistsError: a file exists."""
     sources = {"texts": texts, "files": files, "dataset": dataset}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
         raise ValueError(f"give one of texts, files and dataset; found {given or 'none'}")
-    out = pathlib.Path(out)
-    if out.exists() and not overwrite:
-        raise FileExistsError(f"{out} exists; overwrite=True replaces it")
+    if (split is None) != (out_rest is None):
+        raise ValueError("split and out_rest belong together; found one of them")
+    if split is not None and not 0 < split < 1:
+        raise ValueError(f"split: expected a number above 0 and below 1, found {split}")
+    targets = [pathlib.Path(path) for path in (out, out_rest) if path is not None]
+    if len({os.path.realpath(path) for path in targets}) != len(targets):
+        raise ValueError(f"out and out_rest are both {out}")
+    files = None if files is None else list(files)
+    for source in files or ():
+        for path in targets:
+            if path.exists() and path.samefile(source):
+                raise ValueError(f"{path} is both input and output")
+    for path in targets:
+        if path.exists() and not overwrite:
+            raise FileExistsError(f"{path} exists; overwrite=True replaces it")
     content = pathlib.Path(tokenizer).read_bytes()
     model = _load(tokenizer, content)
     vocab_size = model.get_vocab_size(with_added_tokens=True)
@@ -86,40 +108,72 @@ def pack(
     elif dataset is not None:
         texts = (row[column] for row in dataset)
 
-    count = 0
-    with _Replacing(out) as file:
-        for batch in _batches(texts):
+    with contextlib.ExitStack() as stack:
+        staged = [stack.enter_context(_Staged(path)) for path in targets]
+        for batch in _batches(texts or ()):
             for encoded in model.encode_batch(batch, add_special_tokens=False):
-                tokens = numpy.array(encoded.ids + after, dtype)
-                file.write(tokens.tobytes())
-                count += len(tokens)
-        if count == 0:
-            raise ValueError("the texts have no token")
-    packed = Packed(
-        path=out,
-        tokens=count,
-        dtype={2: "uint16", 4: "uint32"}[dtype.itemsize],
-        vocab_size=vocab_size,
-        tokenizer_xxh3_128=xxhash.xxh3_128_hexdigest(content),
-    )
-    with _Replacing(out.with_name(out.name + ".tokenizer.json")) as file:
-        file.write(
-            json.dumps(
-                {
-                    "format": "muster-tokens",
-                    "tokens": packed.tokens,
-                    "dtype": packed.dtype,
-                    "vocab_size": packed.vocab_size,
-                    "tokenizer": {
-                        "path": os.path.abspath(tokenizer),
-                        "xxh3_128": packed.tokenizer_xxh3_128,
-                    },
-                },
-                indent=1,
-            ).encode()
-            + b"\n"
-        )
-    return packed
+                staged[0].file.write(numpy.array(encoded.ids + after, dtype).tobytes())
+        if split is not None:
+            tokens = staged[0].file.tell() // dtype.itemsize
+            _move_tail(staged[0].file, int(tokens * split) * dtype.itemsize, staged[1].file)
+        made = [
+            Packed(
+                path=one.path,
+                tokens=one.file.tell() // dtype.itemsize,
+                dtype={2: "uint16", 4: "uint32"}[dtype.itemsize],
+                vocab_size=vocab_size,
+                tokenizer_xxh3_128=xxhash.xxh3_128_hexdigest(content),
+                unigram_entropy=_entropy(one.file, dtype, vocab_size),
+            )
+            for one in staged
+        ]
+        for packed in made:
+            if packed.tokens == 0:
+                raise ValueError(f"{packed.path} would have no token")
+        for one in staged:
+            one.sync()
+        for one, packed in zip(staged, made, strict=True):
+            # An older description must not stand beside the new tokens.
+            sidecar = one.path.with_name(one.path.name + ".tokenizer.json")
+            sidecar.unlink(missing_ok=True)
+            one.publish()
+            with _Staged(sidecar) as description:
+                description.file.write(_describe(packed, tokenizer))
+                description.sync()
+                description.publish()
+    return dataclasses.replace(made[0], rest=made[1] if len(made) > 1 else None)
+
+
+def _describe(packed: Packed, tokenizer: str | os.PathLike[str]) -> bytes:
+    """The sidecar (common/tokenizer/sidecar.h)."""
+    description = {
+        "format": "muster-tokens",
+        "tokens": packed.tokens,
+        "dtype": packed.dtype,
+        "vocab_size": packed.vocab_size,
+        "tokenizer": {
+            "path": os.path.abspath(tokenizer),
+            "xxh3_128": packed.tokenizer_xxh3_128,
+        },
+    }
+    return json.dumps(description, indent=1).encode() + b"\n"
+
+
+def _move_tail(source: IO[bytes], begin: int, target: IO[bytes]) -> None:
+    source.seek(begin)
+    shutil.copyfileobj(source, target)
+    source.seek(begin)
+    source.truncate()
+
+
+def _entropy(file: IO[bytes], dtype: numpy.dtype, vocab_size: int) -> float:
+    """Leaves the file's position at its end."""
+    counts = numpy.zeros(vocab_size, numpy.int64)
+    file.seek(0)
+    while chunk := file.read(1 << 22):
+        counts += numpy.bincount(numpy.frombuffer(chunk, dtype), minlength=vocab_size)
+    share = counts[counts > 0] / max(1, counts.sum())
+    return float(-(share * numpy.log(share)).sum())
 
 
 def _load(path: str | os.PathLike[str], content: bytes) -> tokenizers.Tokenizer:
@@ -146,25 +200,32 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-class _Replacing:
-    """A file that takes its place only when all of it is on the disk."""
+class _Staged:
+    """A file under another name, which is removed unless it is published."""
 
     def __init__(self, path: pathlib.Path):
-        self._path = path
+        self.path = path
+        self.file: IO[bytes]
 
-    def __enter__(self):
-        self._file = tempfile.NamedTemporaryFile(
-            dir=self._path.parent, prefix=f".{self._path.name}.", suffix=".tmp", delete=False
+    def __enter__(self) -> _Staged:
+        handle, self._name = tempfile.mkstemp(
+            dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".tmp"
         )
-        return self._file
+        self.file = os.fdopen(handle, "w+b")
+        return self
 
-    def __exit__(self, kind, *_) -> None:
-        try:
-            if kind is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                os.chmod(self._file.name, 0o644)
-                os.replace(self._file.name, self._path)
-        finally:
-            self._file.close()
-            pathlib.Path(self._file.name).unlink(missing_ok=True)
+    def sync(self) -> None:
+        """Its content is on the disk."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def publish(self) -> None:
+        """It gets its name, with the mode of a new file."""
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(self._name, 0o666 & ~mask)
+        os.replace(self._name, self.path)
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+        pathlib.Path(self._name).unlink(missing_ok=True)

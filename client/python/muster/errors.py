@@ -7,7 +7,8 @@ such as JOB_NOT_FOUND (docs/errors.md), with the things that it is about in `met
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -62,7 +63,7 @@ class Problem:
 class SpecInvalid(InvalidArgument):
     """A job file has problems. Nothing was stored."""
 
-    def __init__(self, message: str, problems: Sequence[Problem], **more):
+    def __init__(self, message: str, problems: Sequence[Problem], **more: Any):
         super().__init__(message, **more)
         self.problems = list(problems)
 
@@ -136,11 +137,11 @@ _CLASSES: dict[str, type[MusterError]] = {
 }
 
 
-def problems_of(messages) -> list[Problem]:
+def problems_of(messages: Iterable[error_pb2.SpecProblem]) -> list[Problem]:
     return [Problem(one.path, one.message, one.line, one.source) for one in messages]
 
 
-def spec_invalid(problems: Sequence[Problem], **more) -> SpecInvalid:
+def spec_invalid(problems: Sequence[Problem], **more: Any) -> SpecInvalid:
     """The error for these problems, at least one."""
     count = len(problems)
     head = "the job has a problem" if count == 1 else f"the job has {count} problems"
@@ -155,7 +156,8 @@ def from_grpc(error: grpc.RpcError, address: str) -> MusterError:
     message = error.details() or code
     info = error_pb2.ErrorInfo()
     problems = error_pb2.SpecProblems()
-    for key, value in error.trailing_metadata() or ():
+    trailing: Any = error.trailing_metadata() or ()
+    for key, value in trailing:
         if key != _DETAILS:
             continue
         try:
@@ -168,7 +170,7 @@ def from_grpc(error: grpc.RpcError, address: str) -> MusterError:
                     problems = error_pb2.SpecProblems.FromString(detail.value)
         except DecodeError:
             pass  # code and message stay
-    about = {"code": code, "reason": info.reason, "metadata": dict(info.metadata)}
+    about: dict[str, Any] = {"code": code, "reason": info.reason, "metadata": dict(info.metadata)}
     if problems.problems:
         return spec_invalid(problems_of(problems.problems), **about)
     if code == "UNAVAILABLE" and not info.reason:

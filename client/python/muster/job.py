@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster import _metrics, errors
 from muster._connection import Connection
@@ -22,6 +22,8 @@ from muster.operation import Operation
 if TYPE_CHECKING:
     import pandas
 
+_Value = TypeVar("_Value")
+
 _ENDED = (job_pb2.Job.SUCCEEDED, job_pb2.Job.FAILED, job_pb2.Job.CANCELLED)
 _FORMATS = {
     "torch": operation_pb2.OptimizerStateFile.TORCH,
@@ -38,7 +40,7 @@ _DTYPES = {
 }
 
 
-def _one_of(what: str, value: str, allowed: dict[str, int]) -> int:
+def _one_of(what: str, value: str, allowed: Mapping[str, _Value]) -> _Value:
     if value not in allowed:
         raise ValueError(f"{what}: found {value!r}; expected one of {', '.join(allowed)}")
     return allowed[value]
@@ -168,15 +170,26 @@ class Job:
 
     # ---- Steering ----
 
-    def freeze(self, *patterns: str, **options) -> Operation:
+    def freeze(
+        self,
+        *patterns: str,
+        dry_run: bool = False,
+        at_step: int | None = None,
+        requested_by: str = "",
+    ) -> Operation:
         """Stops training the parameters whose names fit one of the patterns ("*" any text, "?" any
-        character). `dry_run=True`: only reports what would change. Options: at_step,
-        requested_by."""
-        return self._set_trainability("freeze", patterns, **options)
+        character). `dry_run`: only reports what would change."""
+        return self._set_trainability("freeze", patterns, dry_run, at_step, requested_by)
 
-    def unfreeze(self, *patterns: str, **options) -> Operation:
+    def unfreeze(
+        self,
+        *patterns: str,
+        dry_run: bool = False,
+        at_step: int | None = None,
+        requested_by: str = "",
+    ) -> Operation:
         """The reverse of freeze."""
-        return self._set_trainability("unfreeze", patterns, **options)
+        return self._set_trainability("unfreeze", patterns, dry_run, at_step, requested_by)
 
     def refresh(self, requested_by: str = "") -> Operation:
         """Takes over flags that the model's own code has changed."""
@@ -329,9 +342,9 @@ class Job:
         self,
         what: str,
         patterns: Sequence[str],
-        dry_run: bool = False,
-        at_step: int | None = None,
-        requested_by: str = "",
+        dry_run: bool,
+        at_step: int | None,
+        requested_by: str,
     ) -> Operation:
         if not patterns:
             raise ValueError(f"{what} needs a pattern of parameters' names, such as '*.bias'")
@@ -342,5 +355,5 @@ class Job:
             request.rules.append(job_spec_pb2.TrainableRule(**{what: pattern}))
         return self._steer(self._connection.control.SetTrainability, request)
 
-    def _steer(self, method, request) -> Operation:
+    def _steer(self, method: Any, request: Any) -> Operation:
         return Operation(self._connection, self._connection.change(method, request))

@@ -1,0 +1,39 @@
+// The file NAME.tokenizer.json beside a file of tokens, which says with which tokenizer the tokens
+// were made (docs/data.md). A file of tokens need not have one.
+#ifndef MUSTER_COMMON_TOKENIZER_SIDECAR_H_
+#define MUSTER_COMMON_TOKENIZER_SIDECAR_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/tokenizer/source.h"
+
+namespace muster::tokenizer {
+
+struct Sidecar {
+  Source tokenizer;
+  int64_t tokens = 0;
+  std::string dtype;       // "uint16" or "uint32"
+  int64_t vocab_size = 0;  // all tokens are below it
+};
+
+// Of the tokens in the file `path`; nothing if there is none. INVALID_ARGUMENT: it is malformed.
+// Others: those of reading a file.
+absl::StatusOr<std::optional<Sidecar>> ReadSidecar(const std::string& path);
+
+// INVALID_ARGUMENT: the file `path`, read as tokens of the type `dtype` for a model with this
+// vocabulary, is not what its sidecar describes.
+absl::Status CheckSidecar(const Sidecar& sidecar, const std::string& path, const std::string& dtype,
+                          int64_t tokens, int64_t vocab_size);
+
+// INVALID_ARGUMENT: both are known, and they are different tokenizers. `one` and `other`: what was
+// made with them, for the message.
+absl::Status CheckSameTokenizer(const Source& a, const std::string& one, const Source& b,
+                                const std::string& other);
+
+}  // namespace muster::tokenizer
+
+#endif  // MUSTER_COMMON_TOKENIZER_SIDECAR_H_
