@@ -20,6 +20,7 @@
 #include "common/rpc/sockets.h"
 #include "common/rpc/tls.h"
 #include "common/status/status.h"
+#include "common/version/version.h"
 
 namespace muster {
 namespace {
@@ -71,6 +72,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const KeepAlive& keepalive,
                                            std::shared_ptr<grpc::ChannelCredentials> credentials) {
   grpc::ChannelArguments arguments;
+  arguments.SetUserAgentPrefix(std::string("muster/") + Version());
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Millis(keepalive.time));

@@ -5,6 +5,7 @@
 // - One that would become too many objects: RESOURCE_EXHAUSTED TOO_MANY_PARTS (parts.h).
 // - One that is no message of its type: INVALID_ARGUMENT REQUEST_UNREADABLE.
 // - One with a field beyond its limits: CheckRequest.
+// - A call of a client whose version is too far from this program's: client_version.h.
 //
 // gRPC knows methods by their handlers; a service that derives from Admitting replaces those of its
 // generated base by handlers that get bytes. Streams of agents and workers are not concerned
@@ -27,6 +28,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
+#include "common/version/version.h"
+#include "coordinator/service/client_version.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -92,7 +95,7 @@ class Admitting : public Base {
             grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
             Response* response) -> grpc::ServerUnaryReactor* {
           auto* messages = static_cast<Messages*>(context->GetRpcAllocatorState());
-          absl::Status refused = authorize_(CallerOf(*context), path);
+          absl::Status refused = Check(*context, path);
           if (refused.ok()) refused = messages->Admit();
           if (!refused.ok()) {
             auto* reactor = context->DefaultReactor();
@@ -120,7 +123,7 @@ class Admitting : public Base {
                 grpc::CallbackServerContext* context,
                 const grpc::ByteBuffer* bytes) -> grpc::ServerWriteReactor<Response>* {
               Request request;
-              absl::Status refused = authorize_(CallerOf(*context), path);
+              absl::Status refused = Check(*context, path);
               if (refused.ok()) refused = Admit(*bytes, &request);
               if (!refused.ok()) return new RefusedStream<Response>(refused);
               return (service->*method)(context, &request);
@@ -128,6 +131,13 @@ class Admitting : public Base {
   }
 
  private:
+  // Whether this caller may make the call, and its program fits this one.
+  absl::Status Check(const grpc::CallbackServerContext& context, const std::string& path) const {
+    absl::Status refused = authorize_(CallerOf(context), path);
+    const auto agent = context.client_metadata().find("user-agent");
+    if (!refused.ok() || agent == context.client_metadata().end()) return refused;
+    return CheckClientVersion(std::string(agent->second.data(), agent->second.size()), Version());
+  }
   // Each file has one service, which has its requests.
   template <typename Request>
   static int IndexOf(const char* name) {

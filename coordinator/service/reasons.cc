@@ -11,6 +11,8 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"CANNOT_GENERATE", "Only jobs whose model is gpt2 or llama continue prompts."},
       {"CERTIFICATE_REVOKED", "Ask whoever issues certificates for a new one."},
       {"CLIENT_GONE", "Nothing: the client ended the call."},
+      {"CLIENT_TOO_NEW", "Update the coordinator, or use an older client."},
+      {"CLIENT_TOO_OLD", "Update the client."},
       {"COMMANDS_TOO_LARGE", "Send smaller requests, or continue in a new job (start)."},
       {"COORDINATOR_STOPPING", "Try again with the same request id when it runs again."},
       {"DEADLINE_INVALID", "Give a deadline above zero and within the limit."},

@@ -145,8 +145,32 @@ def musterd_last(mixed):
     mixed.world.await_step(40)
 
 
+@case("the command line of the older version under the newer programs")
+def old_client(mixed):
+    with_client_of(mixed, daemon=NEW, client=OLD)
+
+
+@case("the command line of the newer version under the older programs")
+def new_client(mixed):
+    with_client_of(mixed, daemon=OLD, client=NEW)
+
+
+def with_client_of(mixed, daemon, client):
+    mixed.musterd(daemon)
+    mixed.muster.programs = client
+    submit(mixed)
+    for node in ("node-1", "node-2"):
+        mixed.agent(node, daemon)
+    mixed.world.await_step(30)
+    mixed.muster.programs = client
+    for command in ("get", "ranks", "operations", "trainability", "metrics", "logs"):
+        mixed.muster.cli(command, "job")
+    mixed.muster.cli("nodes")
+    mixed.muster.programs = daemon
+
+
 def submit(mixed):
-    # The command line of musterd's own version.
+    """By the command line of the folder that was used last."""
     mixed.acknowledged = mixed.run.submit()
 
 

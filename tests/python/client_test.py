@@ -16,7 +16,7 @@ from tests.process import harness, jobs
 from tests.python import package  # noqa: F401
 
 import muster as m  # isort: skip
-from muster._proto.proto.muster.v1 import job_service_pb2  # isort: skip
+from muster._proto.proto.muster.v1 import job_service_pb2, job_service_pb2_grpc  # isort: skip
 
 
 @pytest.fixture
@@ -41,6 +41,10 @@ def endless(muster, client):
     path = jobs.write_job(
         muster.folder,
         stages=[{"fit": {"steps": 1000000}}],
+        model={
+            "gpt2": {"vocab_size": 256, "context": 16, "layers": 1, "heads": 2, "width": 32},
+            "tokenizer": "bytes",
+        },
         data={
             "train": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
             "validate": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
@@ -131,7 +135,7 @@ def test_a_running_job_is_steered(muster, client, endless):
     assert endless.refresh().wait(harness.BOUND).state.done
 
     rate = endless.set_lr(5e-4).result(harness.BOUND)
-    assert rate.learning_rate == 5e-4
+    assert rate.next_step == pytest.approx(5e-4)
     checkpoint = endless.checkpoint().result(harness.BOUND)
     assert os.path.isdir(checkpoint.path)
 
@@ -265,6 +269,18 @@ def test_a_wrong_address_is_refused_before_any_call(tmp_path):
     with pytest.raises(ValueError) as error:
         m.Client("127.0.0.1:1", tls_certificate="a.crt")
     assert "tls_key, tls_ca" in str(error.value)
+
+
+def test_a_client_of_a_later_version_is_refused_by_name(client):
+    options = [("grpc.primary_user_agent", "muster/99.0.0")]
+    with grpc.insecure_channel(client.address, options=options) as channel:
+        stub = job_service_pb2_grpc.JobServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as error:
+            stub.ListJobs(job_service_pb2.ListJobsRequest(), timeout=harness.BOUND)
+    refused = m.errors.from_grpc(error.value, client.address)
+    assert (type(refused), refused.reason) == (m.FailedPrecondition, "CLIENT_TOO_NEW")
+    assert refused.metadata["client"] == "99.0.0"
+    assert refused.metadata["coordinator"] == m.__version__
 
 
 # ---- A coordinator that comes back ----

@@ -25,7 +25,7 @@ TEXTS = [f"the cat sat on mat number {number} and thought of {number * 7}" for n
 def tokenizer(tmp_path):
     """A tokenizer.json of 300 tokens and a separator."""
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.train_from_iterator(
         TEXTS, tokenizers.trainers.BpeTrainer(vocab_size=300, special_tokens=["<|end|>"])
     )

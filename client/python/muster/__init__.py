@@ -13,6 +13,7 @@ that fail raise a subclass of `MusterError` (muster/errors.py).
 """
 
 from muster import checkpoints, data
+from muster._version import VERSION as __version__
 from muster.client import Client
 from muster.errors import (
     AlreadyExists,
@@ -55,6 +56,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "__version__",
     "checkpoints",
     "data",
 ]

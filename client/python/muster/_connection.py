@@ -13,6 +13,7 @@ import grpc
 
 from muster import errors
 from muster._address import find_coordinator
+from muster._version import VERSION
 from muster._proto.proto.muster.v1 import (
     cluster_service_pb2_grpc,
     control_service_pb2_grpc,
@@ -31,6 +32,7 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.primary_user_agent", f"muster/{VERSION}"),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),

@@ -1,0 +1,12 @@
+// The version of this program, from common/version/version.bzl.
+#ifndef MUSTER_COMMON_VERSION_VERSION_H_
+#define MUSTER_COMMON_VERSION_VERSION_H_
+
+namespace muster {
+
+// "0.2.0".
+const char* Version();
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_VERSION_VERSION_H_
