@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "common/log/log.h"
 #include "common/rpc/access.h"
 #include "common/rpc/address.h"
+#include "common/rpc/call_times.h"
 #include "common/rpc/connections.h"
 #include "common/rpc/reflection.h"
 #include "common/slots/most_slots.h"
@@ -32,6 +34,10 @@
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/secrets.h"
 #include "coordinator/store/sqlite_store.h"
+#include "coordinator/store/store.h"
+#include "coordinator/store/timed_store.h"
+#include "coordinator/web/latencies.h"
+#include "coordinator/web/watched.h"
 
 namespace muster {
 namespace {
@@ -46,6 +52,10 @@ struct Flags {
   std::string state;
   std::vector<std::string> listen;
   std::string port_file;
+  // Empty: nobody watches.
+  std::string http;
+  std::string http_port_file;
+  bool http_insecure = false;
   // The file with the serial numbers of certificates that count no more.
   std::string revoked;
   std::string agent;
@@ -123,6 +133,22 @@ absl::Status WithAdvice(const absl::Status& error) {
                                           "(docs/store.md, Backup and restore), then start again"));
 }
 
+absl::StatusOr<std::unique_ptr<web::Watched>> StartWatched(const Flags& flags,
+                                                           const web::Latencies* latencies) {
+  web::WatchedOptions options{.address = flags.http,
+                              .insecure = flags.http_insecure,
+                              .state_directory = flags.state,
+                              .latencies = latencies};
+  options.patience = std::max(options.patience, flags.coordinator.timing.lease);
+  ASSIGN_OR_RETURN(auto watched, web::Watched::Start(options));
+  const std::string address = ToString(watched->address());
+  spdlog::info("metrics and health over HTTP on {}", address);
+  if (!flags.http_port_file.empty()) {
+    RETURN_IF_ERROR(files::WritePrivately(flags.http_port_file, address + "\n"));
+  }
+  return watched;
+}
+
 absl::Status Run(Flags flags, const sigset_t& signals) {
   ASSIGN_OR_RETURN(flags.coordinator.timing.lease,
                    ParseDurationFlag("--lease", flags.lease, absl::Seconds(1), absl::Hours(1)));
@@ -139,6 +165,21 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   flags.state = std::filesystem::absolute(flags.state).lexically_normal().string();
   const auto store = store::SqliteStore::Open(flags.state, flags.store);
   if (!store.ok()) return WithAdvice(store.status());
+  web::Latencies latencies;
+  store::TimedStore timed_store(
+      store->get(), [&latencies](store::TimedStore::Access access, absl::Duration duration) {
+        latencies.StoreAccessed(access, duration);
+      });
+  // What watches is ended before it.
+  std::unique_ptr<service::Coordinator> coordinator;
+  std::unique_ptr<web::Watched> watched;
+  if (!flags.http.empty()) {
+    ASSIGN_OR_RETURN(watched, StartWatched(flags, &latencies));
+    flags.coordinator.observed = true;
+    flags.coordinator.server.on_call_ended = [&latencies](const EndedCall& call) {
+      latencies.CallEnded(call);
+    };
+  }
   absl::Status damaged;
   flags.coordinator.on_failure = [&damaged](const absl::Status& why) {
     spdlog::error("{}; ending", Message(why));
@@ -171,9 +212,11 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
     return Authorize(caller, method, *denied);
   };
   flags.coordinator.server.limits = ConnectionLimits::For(RaiseOpenFiles());
-  auto started = service::Coordinator::Start(flags.coordinator, store->get());
+  store::Store* used = flags.http.empty() ? store->get() : static_cast<store::Store*>(&timed_store);
+  auto started = service::Coordinator::Start(flags.coordinator, used);
   if (!started.ok()) return WithAdvice(started.status());
-  std::unique_ptr<service::Coordinator> coordinator = *std::move(started);
+  coordinator = *std::move(started);
+  if (watched != nullptr) watched->Watch(coordinator.get());
   std::vector<std::string> addresses;
   for (const Address& one : coordinator->addresses()) addresses.push_back(ToString(one));
   spdlog::info("listening on {}, state in {}", absl::StrJoin(addresses, " and "), flags.state);
@@ -198,7 +241,9 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("stopping");
+  if (watched != nullptr) watched->Stopping();
   if (agent != nullptr) EmptyLocalNode(*coordinator, drain_timeout, signals);
+  watched.reset();
   coordinator.reset();
   agent.reset();
   if (!damaged.ok()) return WithAdvice(absl::DataLossError(Message(damaged)));
@@ -259,6 +304,19 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file,
                  "Write the last address to this file once the coordinator listens");
+  app.add_option("--http", flags.http,
+                 "Also answer programs that watch musterd over HTTP on HOST:PORT (port 0 chooses a "
+                 "free one) or on unix:/PATH: /metrics for Prometheus, /healthz and /readyz")
+      ->type_name("ADDRESS");
+  app.add_option("--http-port-file", flags.http_port_file,
+                 "Write the address of --http to this file once musterd answers there")
+      ->type_name("FILE")
+      ->needs("--http");
+  app.add_flag(
+         "--http-insecure", flags.http_insecure,
+         "Let --http listen on an address that other hosts reach: whoever reaches it can read "
+         "the names, states and measurements of all jobs and nodes")
+      ->needs("--http");
   flags.coordinator.server.tls = muster::TlsFilesOf(muster::GetEnvironment);
   muster::AddTlsOptions(&app, &flags.coordinator.server.tls);
   app.add_option("--tls-revoked", flags.revoked,

@@ -7,13 +7,15 @@ set -euo pipefail
 
 packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib g++ git
-  libabsl-dev libcli11-dev libgloo-dev libgmock-dev libgrpc++-dev libgtest-dev libprotobuf-dev
-  libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev mold
-  nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc python3 python3-venv zlib1g-dev
+  libabsl-dev libcli11-dev libcpp-httplib-dev libgloo-dev libgmock-dev libgrpc++-dev libgtest-dev
+  libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev mold
+  nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc python3
+  python3-venv zlib1g-dev
 )
 # What the fault suite cuts networks and delays system calls with; what checks guarded members, and
-# fuzzes readers.
-test_packages=(clang iproute2 libclang-rt-14-dev strace)
+# fuzzes readers; what scrapes metrics. (Where systemd runs, Debian's package starts a Prometheus of
+# its own on port 9090, which the tests do not use.)
+test_packages=(clang iproute2 libclang-rt-14-dev prometheus strace)
 [[ "${1:-}" == --tests ]] && packages+=("${test_packages[@]}")
 # Exactly these: the tests' tolerances were measured with them.
 wheels=(torch==2.13.0 numpy)

@@ -2,7 +2,6 @@
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/interceptor.h>
-#include <grpcpp/support/server_interceptor.h>
 
 #include <utility>
 #include <vector>
@@ -103,10 +102,9 @@ class CallLimit::RunningCalls final : public grpc::experimental::ServerIntercept
   const std::shared_ptr<CallLimit> limit_;
 };
 
-void CallLimit::Install(std::shared_ptr<CallLimit> limit, grpc::ServerBuilder* builder) {
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
-  factories.push_back(std::make_unique<RunningCalls>(std::move(limit)));
-  builder->experimental().SetInterceptorCreators(std::move(factories));
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CallLimit::Interceptors(
+    std::shared_ptr<CallLimit> limit) {
+  return std::make_unique<RunningCalls>(std::move(limit));
 }
 
 }  // namespace muster

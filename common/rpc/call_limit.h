@@ -9,7 +9,7 @@
 #define MUSTER_COMMON_RPC_CALL_LIMIT_H_
 
 #include <grpcpp/security/auth_context.h>
-#include <grpcpp/server_builder.h>
+#include <grpcpp/support/server_interceptor.h>
 
 #include <cstdint>
 #include <memory>
@@ -29,8 +29,9 @@ class CallLimit {
  public:
   explicit CallLimit(const CallLimits& limits) : counts_(limits) {}
 
-  // Makes a server tell `limit` which calls run.
-  static void Install(std::shared_ptr<CallLimit> limit, grpc::ServerBuilder* builder);
+  // Makes the interceptors by which a server tells `limit` which calls run.
+  static std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Interceptors(
+      std::shared_ptr<CallLimit> limit);
 
   // The value of the property kConnectionNumber for a new connection.
   std::string NewConnection(Transport transport) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -143,7 +143,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                                 std::move(credentials));
   };
   const auto call_limit = std::make_shared<CallLimit>(options.calls);
-  CallLimit::Install(call_limit, &builder);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(CallLimit::Interceptors(call_limit));
+  if (options.on_call_ended) interceptors.push_back(TimeCalls(options.on_call_ended));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (const uid_t uid : {geteuid(), uid_t{0}}) {
     auto credentials = grpc::experimental::LocalServerCredentials(UDS);
     credentials->SetAuthMetadataProcessor(

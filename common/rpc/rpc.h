@@ -22,6 +22,7 @@
 #include "common/rpc/accept_loop.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call_counts.h"
+#include "common/rpc/call_times.h"
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
 #include "common/rpc/connections.h"
@@ -70,6 +71,9 @@ struct ServerOptions {
   KeepAlive keepalive = {};
   ConnectionLimits limits = {};
   CallLimits calls = {};
+  // Told of each call with one request and one answer that has ended (call_times.h). Null: nobody
+  // is told, and no time is spent on it.
+  OnCallEnded on_call_ended = nullptr;
 
   // A free port of this machine, without any protection: for tests.
   static ServerOptions InsecureLoopback() { return {.listen = {"127.0.0.1:0"}, .insecure = true}; }

@@ -115,6 +115,33 @@ struct Limits {
 // The limits of every coordinator; tests may use others.
 inline constexpr Limits kLimits{};
 
+// Of what programs that watch musterd ask for over HTTP (`musterd --http`).
+struct HttpLimits {
+  // Connections whose request is not complete, and for how long they may be open.
+  size_t requests = 64;
+  int request_seconds = 5;
+  // Of the first line and all headers.
+  size_t request_bytes = 8192;
+  // Connections over which a response is being sent, and for how long they may be open.
+  size_t responses = 32;
+  int response_seconds = 10;
+};
+inline constexpr HttpLimits kHttpLimits{};
+
+// What is told of a cluster to programs that watch it. The rest is only counted.
+struct ObservedLimits {
+  // Jobs with values of their own: those that have processes come first, then those that wait.
+  size_t jobs = 1000;
+  // Ranks with values of their own, over all jobs.
+  size_t ranks = 4096;
+  // Nodes with values of their own.
+  size_t nodes = 1000;
+  // Jobs that have ended, and for how long they are told.
+  size_t ended_jobs = 100;
+  int ended_seconds = 3600;
+};
+inline constexpr ObservedLimits kObservedLimits{};
+
 }  // namespace muster
 
 #endif  // MUSTER_COORDINATOR_LIMITS_LIMITS_H_

@@ -8,25 +8,11 @@
 #include "common/slots/gpu_slot.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
+#include "coordinator/service/states.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {
-
-v1::Node::State NodeState(const cluster::Cluster::NodeView& view, bool attached) {
-  using View = cluster::Cluster::NodeView;
-  switch (view.what) {
-    case View::kDraining:
-      return v1::Node::DRAINING;
-    case View::kCordoned:
-      return v1::Node::CORDONED;
-    case View::kLeftOut:
-      return v1::Node::LEFT_OUT;
-    case View::kOpen:
-      break;
-  }
-  return attached ? v1::Node::ATTACHED : v1::Node::DETACHED;
-}
 
 struct Offered {
   jobs::Slots slots;
@@ -42,7 +28,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   v1::Node node;
   node.set_name(agent.node);
   const cluster::Cluster::NodeView view = cluster.View(agent.node);
-  node.set_state(NodeState(view, agent.attached()));
+  node.set_state(StateOf(view, agent.attached()));
   // A reason says why jobs are not placed on a node, or why it is doubted: it does not apply to a
   // detached node.
   if (node.state() != v1::Node::DETACHED) node.set_state_reason(view.reason);
@@ -79,7 +65,7 @@ void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node
   }
   const cluster::Cluster::NodeView view = cluster.View(name);
   node->set_name(name);
-  node->set_state(NodeState(view, false));
+  node->set_state(StateOf(view, false));
   if (node->state() != v1::Node::DETACHED) node->set_state_reason(view.reason);
 }
 

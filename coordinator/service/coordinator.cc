@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/ids/ids.h"
@@ -17,6 +18,8 @@
 #include "common/rpc/caller_processor.h"
 #include "common/status/status.h"
 #include "common/steady/condition.h"
+#include "common/steady/now.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/control_service.h"
 #include "coordinator/service/engine.h"
@@ -55,16 +58,29 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   engine.cluster.new_incarnation = NewUuid;
   engine.clock = SteadyClock();
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->CarryOut(effect); };
-  engine.on_failure = options.on_failure;
-  engine.on_wake = [raw = self.get()](absl::Time now) { raw->LookAfterStreams(now); };
+  engine.on_failure = [raw = self.get(), told = options.on_failure](const absl::Status& why) {
+    raw->health_.SetReady(why);
+    raw->failed_ = true;
+    told(why);
+  };
+  engine.on_wake = [raw = self.get()](absl::Time now) {
+    raw->health_.Woke(SteadyNow());
+    raw->LookAfterStreams(now);
+  };
   engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
-    raw->well_ = !trouble.has_value();
+    raw->trouble_ = trouble;
     raw->SayHealth();
     if (trouble.has_value()) raw->sessions_.EndUnanswered(RefusalOf(*trouble));
   };
+  self->health_.Woke(SteadyNow());
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
   self->engine_->Post([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); },
                       nullptr);
+  if (options.observed) {
+    self->engine_->Aside([raw = self.get()](const cluster::Cluster& cluster, absl::Time) {
+      raw->CountAllJobs(cluster);
+    });
+  }
   const Authorizer& authorize = options.server.authorize;
   self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_,
                                                     &self->steps_, options.timing, authorize);
@@ -110,8 +126,41 @@ void Coordinator::SayHealth() {
   // trouble.
   for (const char* service : {"muster.v1.JobService", "muster.v1.ControlService",
                               "muster.v1.OperationService", "muster.v1.ClusterService"}) {
-    server_->SetServing(service, well_);
+    server_->SetServing(service, !trouble_.has_value());
   }
+  if (!failed_) {
+    health_.SetReady(trouble_.has_value() ? absl::UnavailableError(absl::StrCat(
+                                                "the store cannot be written: ", trouble_->message,
+                                                "; running jobs continue"))
+                                          : absl::OkStatus());
+  }
+}
+
+void Coordinator::CountAllJobs(const cluster::Cluster& cluster) {
+  census_.emplace(kObservedLimits.ended_jobs);
+  for (const auto& [number, id] : cluster.submitted()) census_->Saw(*cluster.Find(id));
+}
+
+absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
+  struct Answer {
+    absl::Notification known;
+    Observation observation;
+  };
+  // If nobody waits any more, it is given up with the last of the two that hold it.
+  const auto answer = std::make_shared<Answer>();
+  // This works even while the store is in trouble.
+  engine_->Aside([this, answer](const cluster::Cluster& cluster, absl::Time now) {
+    if (census_.has_value()) {
+      answer->observation = service::Observe(cluster, *census_, kObservedLimits, now);
+    }
+    answer->observation.store_writable = !engine_->trouble().has_value();
+    answer->known.Notify();
+  });
+  if (!answer->known.WaitForNotificationWithTimeout(timeout)) {
+    return absl::UnavailableError(
+        absl::StrCat("the coordinator has not answered for ", absl::FormatDuration(timeout)));
+  }
+  return std::move(answer->observation);
 }
 
 Coordinator::~Coordinator() {
@@ -197,8 +246,9 @@ void Coordinator::Send(cluster::PeerStreamId id, const Order& order) {
 void Coordinator::TellChange(const std::string& job) {
   jobs_.Poke(job);
   CheckDrained();
-  // The streams that follow the job's logs and steps end with the job.
   const jobs::Job* found = engine_->cluster().Find(job);
+  if (census_.has_value() && found != nullptr) census_->Saw(*found);
+  // The streams that follow the job's logs and steps end with the job.
   if (found == nullptr || !found->terminal()) return;
   logs_.Poke(job);
   steps_.Poke(job);
@@ -206,6 +256,7 @@ void Coordinator::TellChange(const std::string& job) {
 
 void Coordinator::TellDeletion(const std::string& job) {
   for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->JobDeleted(job);
+  if (census_.has_value()) census_->Deleted(job);
 }
 
 }  // namespace muster::service

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -16,11 +18,14 @@
 #include "coordinator/cluster/effect.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/timing.h"
+#include "coordinator/service/census.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/control_service.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
+#include "coordinator/service/health.h"
 #include "coordinator/service/job_service.h"
+#include "coordinator/service/observation.h"
 #include "coordinator/service/operation_service.h"
 #include "coordinator/service/peer_services.h"
 #include "coordinator/service/secrets.h"
@@ -38,6 +43,8 @@ struct CoordinatorOptions {
   // The store's data is damaged, and the coordinator answers only UNAVAILABLE from now on: the
   // process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
+  // Whether Observe may be called: then the coordinator counts its jobs by state all the time.
+  bool observed = false;
 };
 
 // Thread-safe.
@@ -62,6 +69,11 @@ class Coordinator {
   // Tells the processes that are left on the drained node to end now.
   void InterruptDrained();
 
+  // For programs that watch musterd, with options.observed. UNAVAILABLE: what changes the
+  // coordinator's state did not answer in time.
+  absl::StatusOr<Observation> Observe(absl::Duration timeout);
+  const Health& health() const { return health_; }
+
   // In the order of ServerOptions::listen.
   const std::vector<Address>& addresses() const { return server_->addresses(); }
 
@@ -80,6 +92,7 @@ class Coordinator {
   void CheckDrained();
   void SayDrained();
   void SayHealth();
+  void CountAllJobs(const cluster::Cluster& cluster);
 
   // ---- Of the engine's thread.
   Secrets secrets_;
@@ -90,8 +103,12 @@ class Coordinator {
   std::string draining_;
   // When the callers of all streams were last seen to be allowed to use them.
   absl::Time permits_seen_ = absl::InfinitePast();
-  // Whether the store can be written.
-  bool well_ = true;
+  // Absent: the store works.
+  std::optional<StoreTrouble> trouble_;
+  // Its data are damaged.
+  bool failed_ = false;
+  // Absent: nobody asks for it.
+  std::optional<Census> census_;
   // Whether server_ is set and listens.
   bool listens_ = false;
 
@@ -99,6 +116,7 @@ class Coordinator {
   SteadyCondition drained_changed_;
   bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
 
+  Health health_;
   PeerStreamIds ids_;
   Transfers transfers_;
   std::unique_ptr<Engine> engine_;

@@ -49,6 +49,9 @@ class CoordinatorTest : public testing::Test {
     return store;
   }
 
+  // A test may want other options.
+  virtual void Configure(CoordinatorOptions*) {}
+
   void StartCoordinator() {
     auto store = store::SqliteStore::Open(dir_.path());
     ASSERT_TRUE(store.ok()) << store.status();
@@ -57,6 +60,7 @@ class CoordinatorTest : public testing::Test {
     // Longer than any test, so that no lease ends by itself.
     options.timing.lease = absl::Minutes(10);
     options.timing.startup = absl::Minutes(10);
+    Configure(&options);
     auto coordinator = Coordinator::Start(options, store_.get());
     ASSERT_TRUE(coordinator.ok()) << coordinator.status();
     coordinator_ = std::move(*coordinator);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/slots/gpu_slot.h"
 #include "coordinator/jobs/failure.h"
+#include "coordinator/service/states.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -13,13 +14,6 @@ namespace {
 
 // The newest entries of a job's long lists that its snapshot has.
 constexpr size_t kShownChanges = 16;
-
-v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker* worker) {
-  if (rank.exited || worker == nullptr) return v1::RankStatus::EXITED;
-  if (worker->attached()) return v1::RankStatus::ATTACHED;
-  return worker->lease_end == absl::InfiniteFuture() ? v1::RankStatus::STARTING
-                                                     : v1::RankStatus::DETACHED;
-}
 
 void SetDevice(const jobs::Job& job, const jobs::Rank& rank, const cluster::Cluster& cluster,
                v1::RankStatus* out) {
@@ -42,9 +36,9 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
   status->set_node(rank.node);
   status->set_pid(rank.pid);
   SetDevice(job, rank, cluster, status);
-  status->set_state(RankState(rank, worker));
+  status->set_state(StateOf(rank, worker));
   status->set_step(rank.step);
-  if (rank.session_started && !rank.finished && !rank.exited) {
+  if (Trains(rank)) {
     if (rank.joined_since > 0) {
       status->set_joined_since_step(rank.joined_since);
       out->set_joined_ranks(out->joined_ranks() + 1);
@@ -115,7 +109,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_stage(job.stage);
   out.set_step(job.step);
   out.set_total_steps(jobs::TotalSteps(job));
-  SetMetrics(&out, job, cluster);
+  SetMetrics(&out, job, cluster.NewestSteps(job.id));
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {
     const std::string warning = cluster.TooBigFor(job.plan.world_size, job.plan.device);

@@ -127,12 +127,13 @@ absl::StatusOr<v1::StepMetrics> TestToWire(const store::MetricsRow& row) {
   return Read(row, Kind::kTest, "the test after step");
 }
 
-void SetMetrics(v1::Job* out, const jobs::Job& job, const cluster::Cluster& cluster) {
-  SetNewestStep(out, job.newest_step);
-  SetNewestValidation(out, job.newest_validation);
-  SetNewestTest(out, job.newest_test);
-  out->set_skipped_steps(job.skipped_steps);
-  SetThroughput(out, cluster.NewestSteps(job.id));
+void SetMetrics(v1::Job* out, const jobs::JobProgress& progress,
+                const std::deque<std::string>& newest_steps) {
+  SetNewestStep(out, progress.newest_step);
+  SetNewestValidation(out, progress.newest_validation);
+  SetNewestTest(out, progress.newest_test);
+  out->set_skipped_steps(progress.skipped_steps);
+  SetThroughput(out, newest_steps);
 }
 
 }  // namespace muster::service

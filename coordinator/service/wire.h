@@ -5,6 +5,7 @@
 
 #include <grpcpp/support/status.h>
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,7 +71,9 @@ struct OperationId {
 // INVALID_ARGUMENT OPERATION_NAME_INVALID.
 absl::StatusOr<OperationId> ParseOperationName(const std::string& name);
 // Sets the job's newest measurements, and its throughput over the last steps.
-void SetMetrics(v1::Job* out, const jobs::Job& job, const cluster::Cluster& cluster);
+// `newest_steps`: as of cluster::Cluster::NewestSteps.
+void SetMetrics(v1::Job* out, const jobs::JobProgress& progress,
+                const std::deque<std::string>& newest_steps);
 // A job as it is now, with the state of its ranks.
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
 

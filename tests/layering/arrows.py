@@ -10,8 +10,16 @@ ARROWS = {
     "examples": ["plugin"],
     # The pages, and what the reference of the job file is made from.
     "docs": ["proto"],
+    # What an operator gives to Prometheus and Grafana.
+    "deploy/monitoring": [],
     # The program, which brings the parts together.
-    "coordinator": ["common", "coordinator/launch", "coordinator/service", "coordinator/store"],
+    "coordinator": [
+        "common",
+        "coordinator/launch",
+        "coordinator/service",
+        "coordinator/store",
+        "coordinator/web",
+    ],
     "coordinator/commands": [],
     "coordinator/membership": [],
     "coordinator/metrics": [],
@@ -35,6 +43,15 @@ ARROWS = {
         "coordinator/jobs",
         "coordinator/limits",
         "coordinator/membership",
+        "coordinator/store",
+    ],
+    # What programs that watch musterd get over HTTP.
+    "coordinator/web": [
+        "common",
+        "proto",
+        "coordinator/jobs",
+        "coordinator/limits",
+        "coordinator/service",
         "coordinator/store",
     ],
     "client/api": ["common", "proto"],
@@ -143,7 +160,16 @@ ARROWS = {
     "tests/gpu": ["common", "tests/parity", "tests/process", "worker"],
     "tests/layering": ["client", "coordinator", "worker"],
     "tests/parity": ["client", "common", "coordinator", "examples", "worker"],
-    "tests/process": ["client", "coordinator", "examples", "plugin", "proto", "worker"],
+    "tests/process": [
+        "client",
+        "coordinator",
+        "deploy/monitoring",
+        "docs",
+        "examples",
+        "plugin",
+        "proto",
+        "worker",
+    ],
     "tests/python": ["client", "tests/process"],
     "tests/simulation": ["common", "coordinator", "worker"],
     # The repository's own folder has only pages.

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.process import api, harness, jobs, paced_job
+from tests.process import api, harness, jobs, paced_job, prometheus
 
 # More than any machine takes while this test lasts: it stops the job itself.
 STEPS = 1_000_000
@@ -62,7 +62,12 @@ def write(muster, name, **changes):
 
 
 def test_a_full_disk_disturbs_no_training(muster, disk):
-    musterd = muster.musterd(local_slots=2)
+    watched = muster.folder / "http-port"
+    musterd = muster.musterd(
+        local_slots=2, more=["--http", "127.0.0.1:0", "--http-port-file", watched]
+    )
+    pages = watched.read_text().strip()
+    assert prometheus.get(pages, "/readyz") == (200, "ok\n")
     job = paced_job.write_job(
         muster.folder,
         PACE_MS,
@@ -84,6 +89,13 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     )
     told = muster.cli("nodes")
     assert "full" in told.err, told.err
+    status, said = prometheus.get(pages, "/readyz")
+    assert status == 503 and "the store cannot be written" in said and "full" in said, said
+    assert prometheus.get(pages, "/healthz")[0] == 200
+    harness.eventually(
+        lambda: "\nmuster_store_writable 0\n" in prometheus.get(pages, "/metrics")[1],
+        "the metrics say so",
+    )
     # Changes are refused at once, with the reason; requests that free space are not.
     refused = muster.cli("set-lr", "job", "0.001", "--retry-for", "0s", expect=None)
     assert refused.code != 0 and "store cannot be written" in refused.err, refused
@@ -97,13 +109,18 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     # this.
     harness.kill(musterd.pid)
     musterd.wait()
-    musterd = muster.musterd(local_slots=2)
+    musterd = muster.musterd(local_slots=2, more=["--http", pages])
     disk.fill()
+    # It listens, and yet it is not ready.
+    harness.eventually(
+        lambda: "cannot be written" in prometheus.get(pages, "/readyz")[1], "/readyz says so"
+    )
     threading.Event().wait(long)
     assert musterd.poll() is None, muster.log()
 
     disk.free()
     harness.eventually(lambda: not trouble(muster), "`muster nodes` says that all is well")
+    harness.eventually(lambda: prometheus.get(pages, "/readyz")[0] == 200, "musterd is ready")
     muster.cli("stop", "job")
     done = muster.cli("wait", "job", "-o", "json", expect=None).json()
     assert done["state"] == "CANCELLED", done

@@ -26,6 +26,7 @@
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "common/version/version.h"
 #include "worker/agent/coordinator_stream.h"
 #include "worker/agent/download_sender.h"
 #include "worker/agent/downloads_folder.h"
@@ -42,7 +43,6 @@
 namespace muster::agent {
 namespace {
 
-constexpr char kVersion[] = "0.2.0";
 // The version of AgentService; that of the coordinator may differ by one.
 constexpr uint32_t kProtocol = 3;
 
@@ -258,7 +258,7 @@ class Agent::Loop {
     hello.set_slots(options_.core.slots);
     for (const Gpu& gpu : options_.gpus) *hello.add_gpus() = ToWire(gpu);
     hello.set_host(options_.host);
-    hello.set_version(kVersion);
+    hello.set_version(Version());
     hello.set_agent_id(identity_->id());
     hello.set_protocol(kProtocol);
     outbox_.Push(std::move(message));
