@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/exports/folder.h"
 #include "common/exports/target.h"
 #include "common/files/files.h"
 #include "common/jobspec/fields.h"
@@ -48,6 +49,10 @@ void AddOutputs(const v1::JobSpec& spec, jobspec::ProblemList* problems) {
     const absl::Status status = exports::CheckTarget(spec.export_().path(), spec.name(),
                                                      spec.export_().overwrite(), inputs);
     if (absl::IsFailedPrecondition(status)) problems->Add("export.path", Message(status));
+  }
+  if (const std::string& folder = spec.metrics().tensorboard(); !folder.empty()) {
+    const absl::Status status = exports::CheckFolder(folder);
+    if (!status.ok()) problems->Add("metrics.tensorboard", Message(status));
   }
   for (int i = 0; i < spec.stages_size(); ++i) {
     if (!spec.stages(i).has_predict()) continue;

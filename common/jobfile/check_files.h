@@ -10,7 +10,8 @@ namespace muster::jobfile {
 
 // Where the job may not write a file, as seen from this machine, each by its field's path: the
 // export or the output of a stage `predict` would replace a file of another writer, or something
-// that is never replaced (common/exports/target.h). Nothing is added for what is not known here.
+// that is never replaced (common/exports/target.h), or a folder for files cannot be one
+// (common/exports/folder.h). Nothing is added for what is not known here.
 v1::SpecProblems CheckOutputs(const v1::JobSpec& spec);
 
 // Each input file (FieldRule.INPUT_PATH) that is missing, unreadable, empty or not a regular file,

@@ -82,6 +82,21 @@ TEST(CheckFiles, NamesAnOutputThatIsNeverReplaced) {
   EXPECT_THAT(problems.problems(1).message(), HasSubstr("is a folder"));
 }
 
+TEST(CheckFiles, NamesAFolderForTensorboardThatIsAFile) {
+  files::TempDir folder;
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("file"), "x").ok());
+  v1::JobSpec spec;
+  for (const char* name : {"file", "file/logs"}) {
+    spec.mutable_metrics()->set_tensorboard(folder.Path(name));
+    const v1::SpecProblems problems = CheckOutputs(spec);
+    ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+    EXPECT_EQ(problems.problems(0).path(), "metrics.tensorboard");
+    EXPECT_THAT(problems.problems(0).message(), HasSubstr("file is a file; choose another"));
+  }
+  spec.mutable_metrics()->set_tensorboard(folder.Path("logs"));
+  EXPECT_EQ(CheckOutputs(spec).problems_size(), 0);
+}
+
 TEST(CheckFiles, NamesAPredictionThatWouldReplaceAFile) {
   files::TempDir folder;
   ASSERT_TRUE(files::WriteAtomically(folder.Path("p.npy"), "x").ok());

@@ -266,6 +266,32 @@ INSTANTIATE_TEST_SUITE_P(
                s->mutable_profile()->add_steps(0);
              },
              "profile.steps[0]", "found 0; allowed: 1 or more"},
+        Case{"NoTensorboardFolder", [](auto* s) { s->mutable_metrics(); }, "metrics.tensorboard",
+             "is missing"},
+        Case{"TensorboardIsTheFolderOfCheckpoints",
+             [](auto* s) {
+               s->mutable_checkpoint()->set_directory("/c/d");
+               s->mutable_metrics()->set_tensorboard("/c/./d/");
+             },
+             "metrics.tensorboard", "found /c/./d/, which is checkpoint.directory (/c/d)"},
+        Case{"TensorboardAmongCheckpoints",
+             [](auto* s) {
+               s->mutable_checkpoint()->set_directory("/c/d");
+               s->mutable_metrics()->set_tensorboard("/c/d/logs");
+             },
+             "metrics.tensorboard", "which lies in checkpoint.directory (/c/d); allowed: "},
+        Case{"TensorboardInTheWeights",
+             [](auto* s) {
+               s->mutable_model()->set_weights("/w.safetensors");
+               s->mutable_metrics()->set_tensorboard("/w.safetensors/logs");
+             },
+             "metrics.tensorboard", "but /w.safetensors is model.weights; allowed: "},
+        Case{"TensorboardIsTheExport",
+             [](auto* s) {
+               s->mutable_export_()->set_path("/e");
+               s->mutable_metrics()->set_tensorboard("/e");
+             },
+             "export.path", "which is metrics.tensorboard, too"},
         Case{"NoRule", [](auto* s) { s->mutable_trainable()->add_rules(); }, "trainable.rules[0]",
              "one of: freeze, unfreeze"},
         Case{"EmptyRule", [](auto* s) { s->mutable_trainable()->add_rules()->set_unfreeze(""); },

@@ -12,6 +12,8 @@ namespace muster::jobspec {
 namespace {
 
 constexpr char kExport[] = "export.path";
+constexpr char kTensorboard[] = "metrics.tensorboard";
+constexpr char kCheckpoints[] = "checkpoint.directory";
 
 // The name that a path has, however it is written.
 std::string Normal(const std::string& path) {
@@ -38,6 +40,35 @@ void Output(const v1::JobSpec& spec, const std::string& path, const std::string&
   });
 }
 
+bool LiesIn(const std::string& path, const std::string& folder) {
+  const std::string relative =
+      std::filesystem::path(Normal(path + "/")).lexically_relative(Normal(folder + "/")).string();
+  return !relative.empty() && relative != ".." && !absl::StartsWith(relative, "../");
+}
+
+// The folder may be that of other outputs, but nothing that the job reads or writes as a file, and
+// nothing may lie among checkpoints.
+void Tensorboard(const v1::JobSpec& spec, ProblemList* problems) {
+  const std::string& folder = spec.metrics().tensorboard();
+  if (folder.empty()) return;
+  const std::string& checkpoints = spec.checkpoint().directory();
+  if (!checkpoints.empty() && LiesIn(folder, checkpoints)) {
+    problems->Add(
+        kTensorboard,
+        absl::StrCat("found ", folder, ", which ",
+                     Normal(folder + "/") == Normal(checkpoints + "/") ? "is " : "lies in ",
+                     kCheckpoints, " (", checkpoints, "); allowed: a folder outside of it"));
+  }
+  ForEachValue(spec, [&](const FieldValue& value) {
+    const bool folders = value.path == kTensorboard || value.path == kCheckpoints ||
+                         value.path == "profile.directory";
+    if (folders || IsOutputFile(value.path) || !IsPath(*value.field)) return;
+    if (!LiesIn(folder, value.String()) || value.String().empty()) return;
+    problems->Add(kTensorboard, absl::StrCat("found ", folder, ", but ", value.String(), " is ",
+                                             value.path, "; allowed: a folder of its own"));
+  });
+}
+
 }  // namespace
 
 void ValidateOutputs(const v1::JobSpec& spec, ProblemList* problems) {
@@ -47,6 +78,7 @@ void ValidateOutputs(const v1::JobSpec& spec, ProblemList* problems) {
            problems);
   }
   Output(spec, kExport, spec.export_().path(), problems);
+  Tensorboard(spec, problems);
 }
 
 }  // namespace muster::jobspec

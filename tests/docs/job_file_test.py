@@ -116,6 +116,7 @@ JOBS = {
     "PredictStage": GPT2 | GENERATE,
     "GenerateSpec": GPT2 | GENERATE,
     "EmaSpec": {"ema": {}},
+    "MetricsSpec": {"metrics": {"tensorboard": "logs"}},
     "EvaluationSpec": {"evaluation": {}},
     "CheckpointSpec": {"checkpoint": {"directory": "out"}},
     "ExportSpec": {"export": {"path": "out/model.safetensors"}},

@@ -125,6 +125,8 @@ ARROWS = {
         "worker/checkpoint",
         "worker/trace",
     ],
+    # What a session reports, as files.
+    "worker/tensorboard": ["common", "proto", "worker/train"],
     "worker/control": [
         "common",
         "proto",
@@ -136,6 +138,7 @@ ARROWS = {
         "worker/memory",
         "worker/optim",
         "worker/parallel",
+        "worker/tensorboard",
         "worker/trace",
     ],
     "worker/agent": ["common", "proto"],
@@ -207,5 +210,6 @@ NEVER = {
     "worker/models": [GRPC],
     "worker/optim": [GRPC],
     "worker/parallel": [GRPC],
+    "worker/tensorboard": [GRPC, TORCH],
     "worker/train": [GRPC],
 }

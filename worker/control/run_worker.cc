@@ -32,6 +32,8 @@
 #include "worker/memory/counting_allocator.h"
 #include "worker/memory/device_memory.h"
 #include "worker/memory/resident.h"
+#include "worker/tensorboard/folder.h"
+#include "worker/tensorboard/sink.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/session.h"
 
@@ -134,6 +136,19 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Work
   if (communicators.parameters != nullptr) communicators.parameters->Abort(end.error);
 }
 
+// How long a job that is done waits for TensorBoard's event files, and one that failed.
+constexpr absl::Duration kLongestEventFiles = absl::Seconds(10);
+constexpr absl::Duration kEventFilesAfterFailure = absl::Milliseconds(500);
+
+absl::Status PrepareTensorboard(const std::string& directory, const train::Identity& identity,
+                                const std::string& node) {
+  const absl::Status prepared = tensorboard::Prepare(directory, identity.job);
+  if (absl::IsFailedPrecondition(prepared)) {
+    return Annotate(prepared, absl::StrCat("metrics.tensorboard: rank 0 on node ", node));
+  }
+  return absl::OkStatus();  // what may pass by itself
+}
+
 WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
                 const Communicators& communicators, checkpoint::Remover& remover,
                 SessionHeartbeat& heartbeat, const std::string& downloads) {
@@ -157,6 +172,30 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
                              if (!surplus.empty()) remover.Remove(surplus);
                            }});
   const StreamLease lease(&stream);
+  std::optional<tensorboard::Sink> tensorboard;
+  if (const std::string& directory = job.spec.metrics().tensorboard();
+      identity.rank == 0 && !directory.empty()) {
+    // Later ones do not end because of it: it may be a file system that has vanished for a moment.
+    if (identity.generation == 1) {
+      WorkerEnd end{.error = PrepareTensorboard(directory, identity, stream.welcome().node()),
+                    .kind = train::FailureKind::kPermanent};
+      if (!end.error.ok()) {
+        LeaveOthers(stream, communicators, end);
+        return end;
+      }
+    }
+    tensorboard.emplace(
+        tensorboard::Sink::Options{
+            .directory = directory,
+            .job = identity.job,
+            .generation = identity.generation,
+            .ranks = stream.welcome().spec().world_size(),
+            .node = stream.welcome().node(),
+            .start = job.start.has_value() ? job.start->checkpoint : std::string(),
+            .commands = &commands,
+            .lease = &lease},
+        &events);
+  }
   train::SessionParts parts{.control = communicators.control.get(),
                             .gradients = communicators.gradients.get(),
                             .parameters = communicators.parameters != nullptr
@@ -166,6 +205,7 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};
+  if (tensorboard.has_value()) parts.events = &*tensorboard;
   parts.flight = heartbeat.flight();
   parts.writing = heartbeat.writing();
   parts.lease = &lease;
@@ -191,7 +231,10 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
                        .step = static_cast<int64_t>(stream.welcome().stages_done_step())};
   const auto session = train::Session::Create(identity, job, parts);
   const absl::StatusOr<train::SessionEnd> end = session.ok() ? (*session)->Run() : session.status();
-  if (end.ok()) return {.end = *end};
+  if (end.ok()) {
+    if (tensorboard.has_value()) tensorboard->Finish(kLongestEventFiles);
+    return {.end = *end};
+  }
   const auto phase = session.ok() ? train::Phase::kRun : train::Phase::kCreate;
   WorkerEnd failed{.end = {.step = events.step()},
                    .error = end.status(),
@@ -199,6 +242,7 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   // The session must still exist here: its destructor would wait for operations in which the other
   // ranks may not take part.
   LeaveOthers(stream, communicators, failed);
+  if (tensorboard.has_value()) tensorboard->Finish(kEventFilesAfterFailure);
   return failed;
 }
 

@@ -1,0 +1,74 @@
+// Passes the events of a session on, and writes what they measure to TensorBoard's event files
+// (docs/tensorboard.md). One rank of a job has it: the one that reports the job's events.
+#ifndef MUSTER_WORKER_TENSORBOARD_SINK_H_
+#define MUSTER_WORKER_TENSORBOARD_SINK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "worker/tensorboard/event_log.h"
+#include "worker/train/outside.h"
+
+namespace muster::tensorboard {
+
+// Threading: thread-safe. Trouble with the files is reported as a train::Notice, and is never an
+// error.
+class Sink : public train::EventSink {
+ public:
+  struct Options {
+    std::string directory;  // metrics.tensorboard
+    std::string job;
+    int64_t generation = 0;
+    int64_t ranks = 0;
+    std::string node;  // of this rank
+    // The checkpoint of another job with which this one begins; empty: none.
+    std::string start;
+    const train::CommandSource* commands = nullptr;
+    const train::LeaseHolder* lease = nullptr;  // null: there is no lease
+    files::Disk* disk = &files::Disk::Real();
+  };
+  // Everything outlives the sink.
+  Sink(Options options, train::EventSink* next);
+
+  void Report(const train::Event& event) override;
+  void Progress(int64_t step, const char* stage, const char* doing) override {
+    next_->Progress(step, stage, doing);
+  }
+  // Also syncs the files, because a later session that starts from the checkpoint that is about to
+  // count does not write the steps before it again.
+  void Settle(absl::Duration timeout) override;
+
+  // The session is over. Waits, at most `timeout`, until the files have everything, and reports
+  // what may be missing.
+  void Finish(absl::Duration timeout);
+
+ private:
+  void Write(const train::Event& event);
+  void Mark(const char* tag, int64_t step, std::string text);
+  void Started(const train::SessionStarted& started);
+  void Applied(const train::CommandApplied& applied);
+  void Finished(const train::CommandFinished& finished);
+  void Tell(const char* reason, const std::string& message);
+
+  const Options options_;
+  train::EventSink* const next_;
+  absl::Mutex mutex_;
+  // Absent: the session has not started.
+  std::optional<int64_t> began_at_ ABSL_GUARDED_BY(mutex_);
+  // The step of the newest entry.
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of commands that have taken effect and not ended: the step.
+  std::map<int64_t, int64_t> running_ ABSL_GUARDED_BY(mutex_);
+  EventLog log_;  // last: its thread uses the other members
+};
+
+}  // namespace muster::tensorboard
+
+#endif  // MUSTER_WORKER_TENSORBOARD_SINK_H_
