@@ -30,6 +30,7 @@
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "common/version/version.h"
 #include "coordinator/launch/local_agent.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/secrets.h"
@@ -257,6 +258,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
 int main(int argc, char** argv) {
   CLI::App app("Coordinates training jobs: accepts them, places them on agents, tracks every rank.",
                "musterd");
+  app.set_version_flag("--version", std::string("musterd ") + muster::Version());
   muster::Flags flags;
   flags.agent = muster::DefaultAgent();
   flags.state = muster::DefaultStateDirectory(muster::GetEnvironment);

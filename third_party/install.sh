@@ -13,9 +13,10 @@ packages=(
   python3-venv zlib1g-dev
 )
 # What the fault suite cuts networks and delays system calls with; what checks guarded members, and
-# fuzzes readers; what scrapes metrics. (Where systemd runs, Debian's package starts a Prometheus of
-# its own on port 9090, which the tests do not use.)
-test_packages=(clang iproute2 libclang-rt-14-dev prometheus strace)
+# fuzzes readers; what makes Debian packages, and the roots in which they are tried; what scrapes
+# metrics. (Where systemd runs, Debian's package starts a Prometheus of its own on port 9090, which
+# the tests do not use.)
+test_packages=(clang debootstrap dpkg-dev iproute2 libclang-rt-14-dev prometheus strace)
 [[ "${1:-}" == --tests ]] && packages+=("${test_packages[@]}")
 # Exactly these: the tests' tolerances were measured with them.
 wheels=(torch==2.13.0 numpy)

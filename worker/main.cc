@@ -26,6 +26,7 @@
 #include "common/secret/secret.h"
 #include "common/spool/spool.h"
 #include "common/status/status.h"
+#include "common/version/version.h"
 #include "worker/control/model_communicator.h"
 #include "worker/control/run_worker.h"
 #include "worker/memory/counting_allocator.h"
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
       "One rank of a Muster job; started by muster-agent. With --devices alone it prints what it "
       "is "
       "built for, \"cpu\" or \"cpu cuda\", and ends.");
+  app.set_version_flag("--version", std::string("muster-worker ") + muster::Version());
   app.add_option("--coordinator", options.coordinator, "address of musterd")->required();
   app.add_option("--job", options.identity.job, "job id")->required();
   app.add_option("--generation", options.identity.generation)->required();

@@ -6,6 +6,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "common/jobfile/near_name.h"
+#include "common/version/version.h"
 
 namespace muster::cli {
 namespace {
@@ -107,6 +108,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
       "deletes them.",
       "muster");
   app.require_subcommand(1);
+  app.set_version_flag("--version", absl::StrCat("muster ", Version()));
   AddRun(&app, console, &code);
   AddSubmit(&app, console, &code);
   AddValidate(&app, console, &code);
@@ -142,6 +144,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
   AddCheckpoints(&app, console, &code);
   AddCerts(&app, console, &code);
   AddData(&app, console, &code);
+  AddVersion(&app, console, &code);
   // Last, so that the commands do not inherit it.
   app.footer(kFooter);
   if (arguments.empty()) {

@@ -142,8 +142,22 @@ ARROWS = {
         "worker/trace",
     ],
     "worker/agent": ["common", "proto"],
+    "worker/launcher": ["common"],
     # The program, which brings the parts together.
     "worker": ["common", "worker/control", "worker/memory"],
+    # What is installed: it uses everything, and nothing but tests uses it.
+    "deploy": [
+        "client/cli",
+        "client/python",
+        "common",
+        "coordinator",
+        "docs",
+        "proto",
+        "worker",
+        "worker/agent",
+        "worker/launcher",
+        "",
+    ],
     # Measurements of parts and of programs.
     "bench": ["common", "plugin", "worker/layout", "worker/train"],
     # Who tests a whole program has its file; who tests parts across programs has their targets.
@@ -162,6 +176,7 @@ ARROWS = {
     "tests/fuzz": ["common", "worker"],
     "tests/gpu": ["common", "tests/parity", "tests/process", "worker"],
     "tests/layering": ["client", "coordinator", "worker"],
+    "tests/package": ["common", "deploy"],
     "tests/parity": ["client", "common", "coordinator", "examples", "worker"],
     "tests/process": [
         "client",
@@ -203,6 +218,7 @@ NEVER = {
     "tests/simulation": [GRPC, SQLITE, TORCH],
     "worker": [SQLITE],
     "worker/agent": [TORCH],
+    "worker/launcher": [GRPC, TORCH],
     "worker/checkpoint": [GRPC],
     "worker/comm": [GRPC],
     "worker/data": [GRPC],

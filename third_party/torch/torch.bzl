@@ -16,6 +16,15 @@ def _from_python(ctx, python):
     ])
     return result.stdout.strip() if result.return_code == 0 else None
 
+def _minor_version(ctx, root):
+    """"2.13", from the header that says it in PyTorch's wheel and in the archive for C++."""
+    found = {}
+    for line in ctx.read(root + "/include/torch/headeronly/version.h").splitlines():
+        words = line.split(" ")
+        if len(words) == 3 and words[0] == "#define":
+            found[words[1]] = words[2]
+    return "%s.%s" % (found["TORCH_VERSION_MAJOR"], found["TORCH_VERSION_MINOR"])
+
 def _torch_repository_impl(ctx):
     tried = []
     cuda = ctx.os.environ.get("MUSTER_CUDA") == "1"
@@ -44,6 +53,9 @@ def _torch_repository_impl(ctx):
     for header in ["Context", "DeviceGuard", "TensorUtils", "TracerMode"]:
         ctx.symlink(Label("//third_party/torch:lean/ATen/%s.h" % header), "lean/ATen/%s.h" % header)
     ctx.symlink(root + "/lib", "lib")
+
+    # The minor version, to which a program that is built against it is bound.
+    ctx.file("version.bzl", "TORCH_VERSION = \"%s\"\n" % _minor_version(ctx, root))
 
     # The libtorch.so of 2.11 for CUDA has functions of std::filesystem, for which others are
     # missing: a program that takes remove_all from there crashes. So the program finds those of

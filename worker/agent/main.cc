@@ -22,6 +22,7 @@
 #include "common/rpc/address.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
+#include "common/version/version.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/gpus.h"
 #include "worker/agent/identity.h"
@@ -128,6 +129,7 @@ absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
 int main(int argc, char** argv) {
   CLI::App app("Offers this host's slots to a Muster coordinator and runs its workers.",
                "muster-agent");
+  app.set_version_flag("--version", std::string("muster-agent ") + muster::Version());
   muster::agent::AgentOptions options;
   options.node = HostName();
   options.worker = DefaultWorker();

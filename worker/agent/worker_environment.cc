@@ -14,6 +14,8 @@ namespace {
 // docs/agent.md lists them.
 constexpr const char* kForWorkers[] = {
     "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_*", "LD_LIBRARY_PATH",
+    // Where an installed worker finds LibTorch.
+    "LIBTORCH",
     // Computing and communication.
     "CUDA_*", "CUBLAS_*", "CUDNN_*", "NVIDIA_*", "NCCL_*", "GLOO_*", "OMP_*", "GOMP_*", "KMP_*",
     "MKL_*", "TORCH_*", "PYTORCH_*",

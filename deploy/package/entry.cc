@@ -1,0 +1,52 @@
+// What `pip install` puts on PATH as muster, musterd, muster-agent and muster-worker: it becomes
+// the program of the same name of the package `muster` that was installed with it, without starting
+// Python. pip does not tell where the package lies, so the usual places are looked at.
+#include <glob.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace {
+
+// From the folder of this file; in a virtual environment, /usr/local and ~/.local the first two
+// lead to the package, in Debian's Python the third, with `pip install --target` the last.
+constexpr const char* kPlaces[] = {
+    "../lib/python3*/site-packages", "../lib64/python3*/site-packages",
+    "../lib/python3*/dist-packages", "../local/lib/python3*/dist-packages", ".."};
+
+// The first file that fits a pattern; empty if there is none.
+std::string First(const std::string& pattern) {
+  glob_t found;
+  const bool any = glob(pattern.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc > 0;
+  const std::string first = any ? found.gl_pathv[0] : "";
+  globfree(&found);
+  return first;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  char path[PATH_MAX] = {};
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  const std::string self(path, length > 0 ? length : 0);
+  const size_t slash = self.rfind('/');
+  const std::string folder = self.substr(0, slash + 1);
+  const std::string name = self.substr(slash + 1);
+  for (const char* place : kPlaces) {
+    const std::string program = First(folder + place + "/muster/bin/" + name);
+    if (program.empty()) continue;
+    execv(program.c_str(), argv);
+    fprintf(stderr, "%s: %s cannot be started: %s\n", name.c_str(), program.c_str(),
+            strerror(errno));
+    return 1;
+  }
+  fprintf(stderr,
+          "%s: the package muster is not in the Python environment of %s; install it again with "
+          "pip\n",
+          name.c_str(), folder.c_str());
+  return 1;
+}

@@ -1,0 +1,16 @@
+"""The folder that the wheel and the tarball install, with everything that its programs bring
+along."""
+
+import licences
+import shared_libraries
+from contents import File
+
+LICENCES = "licences-of-libraries.txt"
+
+
+def complete(contents):
+    """Adds lib/muster/*.so. Returns the text of the licences."""
+    libraries = shared_libraries.brought_along(contents)
+    for name, content in libraries.items():
+        contents[f"lib/muster/{name}"] = File(content)
+    return licences.text(libraries)

@@ -1,0 +1,247 @@
+"""What is in the packages. tests/package/clean_root.py installs them and trains with them."""
+
+import base64
+import contextlib
+import csv
+import email
+import hashlib
+import io
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+
+from tests.bazel import runfile
+
+PROGRAMS = ["muster", "muster-agent", "muster-worker", "musterd"]
+# What every Linux has that fits the wheel's platform tag (PEP 600).
+SYSTEM = {
+    "ld-linux-x86-64.so.2",
+    "libc.so.6",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libstdc++.so.6",
+}
+LIBTORCH = {"libtorch.so", "libtorch_cpu.so", "libc10.so"}
+GLIBC = (2, 36)
+
+
+def version():
+    text = runfile("common/version/version.bzl").read_text()
+    (found,) = re.findall(r'^VERSION = "(.*)"$', text, re.MULTILINE)
+    return found
+
+
+def packages(*patterns):
+    folder = runfile("common/version/version.bzl").parents[2] / "deploy/package"
+    return [path for pattern in patterns for path in folder.glob(pattern)]
+
+
+def package(pattern):
+    (found,) = packages(pattern)
+    return found
+
+
+def run(*command, **more):
+    return subprocess.run(command, capture_output=True, text=True, check=True, **more).stdout
+
+
+def unpacked(pattern, folder):
+    """The files of a package as they are installed: path -> path on the disk."""
+    path = package(pattern)
+    if path.suffix == ".deb":
+        run("dpkg-deb", "--extract", path, folder)
+    elif path.suffix == ".whl":
+        run(sys.executable, "-m", "zipfile", "-e", path, folder)
+    else:
+        run("tar", "xzf", path, "-C", folder)
+    return {str(one.relative_to(folder)): one for one in folder.rglob("*") if one.is_file()}
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def dynamic(path, tag):
+    told = run("readelf", "-dW", path)
+    return re.findall(rf"\({tag}\).*\[(.*)\]", told)
+
+
+KINDS = {
+    "wheel": "*.whl",
+    "tarball": "*.tar.gz",
+    "deb_muster": "muster_*.deb",
+    "deb_muster-agent": "muster-agent_*.deb",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_version_is_the_one_of_the_source(kind):
+    assert version() in package(KINDS[kind]).name
+
+
+@pytest.mark.parametrize("kind", ["wheel", "tarball"])
+def test_programs_need_only_what_every_linux_has_and_what_is_beside_them(kind, tmp_path):
+    files = unpacked(KINDS[kind], tmp_path)
+    programs = {path: one for path, one in files.items() if is_elf(one)}
+    brought = {pathlib.Path(path).name for path in files if "/lib/muster/" in path}
+    # muster-worker-cpu, and four programs; the wheel has four more for PATH.
+    assert len([path for path in programs if ".so" not in path]) == (9 if kind == "wheel" else 5)
+    for path, one in programs.items():
+        allowed = SYSTEM | brought | (LIBTORCH if path.endswith("muster-worker-cpu") else set())
+        assert set(dynamic(one, "NEEDED")) <= allowed, path
+        for symbol in re.findall(r"GLIBC_([0-9]+)\.([0-9]+)", run("readelf", "-VW", one)):
+            assert tuple(map(int, symbol)) <= GLIBC, path
+
+
+@pytest.mark.parametrize("kind", ["wheel", "tarball"])
+def test_run_paths_are_relative_and_lead_to_libtorch(kind, tmp_path):
+    files = unpacked(KINDS[kind], tmp_path)
+    for path, one in files.items():
+        if not is_elf(one):
+            continue
+        entries = [entry for line in dynamic(one, "RUNPATH") for entry in line.split(":")]
+        assert all(entry.startswith("$ORIGIN") for entry in entries), f"{path}: {entries}"
+        if path.endswith("/lib/muster/muster-worker-cpu"):
+            folders = {
+                (one.parent / entry.replace("$ORIGIN", ".")).resolve() for entry in entries
+            }
+            beside = one.parents[3] / "torch/lib"
+            assert {beside.resolve(), (one.parent / "torch/lib").resolve()} <= folders
+
+
+def test_the_worker_of_the_debian_package_takes_libtorch_from_a_place_of_the_system(tmp_path):
+    files = unpacked("muster-agent_*.deb", tmp_path)
+    worker = files["usr/lib/muster/muster-worker-cpu"]
+    assert dynamic(worker, "RUNPATH") == ["/usr/lib/muster/torch/lib"]
+    others = {path: one for path, one in files.items() if is_elf(one) and one != worker}
+    assert len(others) == 2
+    assert not any(dynamic(one, "RUNPATH") for one in others.values())
+
+
+@pytest.mark.parametrize("pattern", ["muster_*.deb", "muster-agent_*.deb"])
+def test_debian_packages_depend_on_what_their_programs_need(pattern, tmp_path):
+    files = unpacked(pattern, tmp_path)
+    depends = run("dpkg-deb", "--field", package(pattern), "Depends")
+    needed = {name for one in files.values() if is_elf(one) for name in dynamic(one, "NEEDED")}
+    for library in sorted(needed - LIBTORCH - {"ld-linux-x86-64.so.2"}):
+        owner = re.match("[^:,]+", run("dpkg-query", "--search", f"*/x86_64-linux-gnu/{library}"))[0]
+        assert re.search(rf"(^|, ){re.escape(owner)}( |,|$)", depends), f"{library}: {owner}"
+    settings = [f"/{path}" for path in files if path.startswith("etc/")]
+    control = tmp_path / "control"
+    run("dpkg-deb", "--control", package(pattern), control)
+    assert (control / "conffiles").read_text().split() == settings
+    for script in ("postinst", "postrm", "prerm"):
+        run("sh", "-n", control / script)
+        assert (control / script).stat().st_mode & 0o777 == 0o755
+
+
+def test_services_start_what_the_packages_install(tmp_path):
+    for pattern, service in [("muster_*.deb", "musterd"), ("muster-agent_*.deb", "muster-agent")]:
+        folder = tmp_path / service
+        folder.mkdir()
+        files = unpacked(pattern, folder)
+        unit = files[f"lib/systemd/system/{service}.service"].read_text()
+        (program,) = re.findall(r"^ExecStart=/(\S+)", unit, re.MULTILINE)
+        assert is_elf(files[program])
+        (settings,) = re.findall(r"^EnvironmentFile=-/(\S+)", unit, re.MULTILINE)
+        (variable,) = re.findall(r"^ExecStart=.*\$(\w+)$", unit, re.MULTILINE)
+        assert re.search(rf"^{variable}=", files[settings].read_text(), re.MULTILINE)
+
+
+def test_the_wheel_says_what_it_is():
+    with zipfile.ZipFile(package("*.whl")) as wheel:
+        names = wheel.namelist()
+        info = f"muster-{version()}.dist-info"
+        metadata = email.message_from_bytes(wheel.read(f"{info}/METADATA"))
+        assert (metadata["Name"], metadata["Version"]) == ("muster", version())
+        required = {re.match("[a-z]+", one)[0]: one for one in metadata.get_all("Requires-Dist")}
+        assert set(required) == {
+            "grpcio",
+            "numpy",
+            "pandas",
+            "protobuf",
+            "tokenizers",
+            "torch",
+            "xxhash",
+        }
+        stub = wheel.read("muster/_proto/proto/muster/v1/job_service_pb2_grpc.py").decode()
+        (made_for,) = re.findall("GRPC_GENERATED_VERSION = '(.*)'", stub)
+        assert required["grpcio"] == f"grpcio>={made_for}"
+        record = list(csv.reader(io.StringIO(wheel.read(f"{info}/RECORD").decode())))
+        assert sorted(row[0] for row in record) == sorted(names)
+        for name, digest, size in record:
+            if name.endswith("/RECORD"):
+                continue
+            content = wheel.read(name)
+            found = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+            assert (digest, int(size)) == (f"sha256={found.rstrip('=')}", len(content))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_file_has_the_time_of_the_version(kind, tmp_path):
+    text = runfile("common/version/version.bzl").read_text()
+    (epoch,) = map(int, re.findall(r"^SOURCE_DATE_EPOCH = (\d+)$", text, re.MULTILINE))
+    path = package(KINDS[kind])
+    if kind == "wheel":
+        with zipfile.ZipFile(path) as wheel:
+            times = {entry.date_time for entry in wheel.infolist()}
+            assert len(times) == 1
+            return
+    stream = path.open("rb")
+    if kind.startswith("deb"):
+        stream = io.BytesIO(
+            subprocess.run(
+                ["dpkg-deb", "--fsys-tarfile", path], capture_output=True, check=True
+            ).stdout
+        )
+    with contextlib.closing(stream), tarfile.open(fileobj=stream) as archive:
+        members = archive.getmembers()
+    assert {(member.mtime, member.uid, member.gid) for member in members} == {(epoch, 0, 0)}
+
+
+def test_the_programs_of_the_wheel_start_from_path(tmp_path):
+    run(
+        sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-compile",
+        "--target", tmp_path, package("*.whl"),
+    )  # fmt: skip
+    for program in PROGRAMS:
+        path = tmp_path / "bin" / program
+        assert is_elf(path)
+        if program == "muster":
+            assert run(path, "version") == f"muster {version()}\n"
+        if program != "muster-worker":
+            assert run(path, "--version") == f"{program} {version()}\n"
+
+
+def test_a_worker_without_libtorch_says_what_to_do(tmp_path):
+    files = unpacked("*.tar.gz", tmp_path)
+    (worker,) = [one for path, one in files.items() if path.endswith("/bin/muster-worker")]
+    told = subprocess.run(
+        [worker, "--devices"],
+        env={"PATH": "/nonexistent", "LIBTORCH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert re.match(
+        r"muster-worker: there is no LibTorch in \$LIBTORCH, /nonexistent; .* needs LibTorch \d.*"
+        r"pip install 'torch==",
+        told.stderr,
+    )
+
+
+def test_a_worker_with_libtorch_becomes_the_one_that_is_built_for_it(tmp_path):
+    import torch
+
+    files = unpacked("*.tar.gz", tmp_path)
+    (worker,) = [one for path, one in files.items() if path.endswith("/bin/muster-worker")]
+    found = {"PATH": "/usr/bin", "LIBTORCH": str(pathlib.Path(torch.__file__).parent)}
+    assert run(worker, "--devices", env=found) == "cpu\n"
+    assert run(worker, "--version", env=found) == f"muster-worker {version()}\n"

@@ -1,0 +1,85 @@
+#include "worker/launcher/libtorch.h"
+
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/files/files.h"
+
+namespace muster::launcher {
+namespace {
+
+bool Has(const std::string& folder, const std::string& file) {
+  std::error_code error;
+  return std::filesystem::exists(files::JoinPath(folder, file), error);
+}
+
+// "2.13.0+cpu"; empty if the folder does not say. PyTorch's package has version.py, the archive for
+// C++ has build-version.
+std::string VersionIn(const std::string& folder) {
+  if (const auto text = files::ReadFile(files::JoinPath(folder, "version.py")); text.ok()) {
+    for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+      if (!absl::StartsWith(line, "__version__ = ")) continue;
+      const std::vector<std::string> parts = absl::StrSplit(line, absl::ByAnyChar("'\""));
+      if (parts.size() > 1) return parts[1];
+    }
+  }
+  const auto text = files::ReadFile(files::JoinPath(folder, "build-version"));
+  return text.ok() ? text->substr(0, text->find('\n')) : "";
+}
+
+std::string WhatToDo(const Search& search) {
+  return absl::StrCat("install it with `pip install 'torch==", search.version,
+                      ".*'`, or set LIBTORCH to a folder that has lib/libtorch_cpu.so of this "
+                      "version (docs/install.md)");
+}
+
+}  // namespace
+
+absl::StatusOr<LibTorch> FindLibTorch(const Search& search) {
+  const std::string installed = std::filesystem::path(search.programs).parent_path().string();
+  std::vector<std::string> asked, other;
+  // Whether the search is over, because `folder` has what is needed.
+  const auto fits = [&](const std::string& folder, const std::string& name) {
+    if (folder.empty() || !Has(folder, "lib/libtorch_cpu.so")) {
+      asked.push_back(name);
+      return false;
+    }
+    const std::string version = VersionIn(folder);
+    if (version.empty() || absl::StartsWith(version, search.version + ".")) return true;
+    other.push_back(absl::StrCat(version, " in ", folder));
+    return false;
+  };
+  const auto found = [](const std::string& folder, bool elsewhere) {
+    return LibTorch{.folder = folder,
+                    .cuda = Has(folder, "lib/libtorch_cuda.so"),
+                    .elsewhere = elsewhere};
+  };
+  if (!search.libtorch.empty()) {
+    if (fits(search.libtorch, absl::StrCat("$LIBTORCH, ", search.libtorch))) {
+      return found(search.libtorch, true);
+    }
+  } else {
+    const std::string own = files::JoinPath(installed, "lib/muster/torch");
+    const std::string beside =
+        files::JoinPath(std::filesystem::path(installed).parent_path().string(), "torch");
+    for (const std::string& folder : {own, beside}) {
+      if (fits(folder, folder)) return found(folder, false);
+    }
+    const std::string of_python = search.ask_python();
+    if (fits(of_python, "the packages of python3")) return found(of_python, true);
+  }
+  if (!other.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this muster-worker needs LibTorch ", search.version, "; found ",
+                     absl::StrJoin(other, " and "), "; ", WhatToDo(search)));
+  }
+  return absl::NotFoundError(absl::StrCat("there is no LibTorch in ", absl::StrJoin(asked, ", "),
+                                          "; this muster-worker needs LibTorch ", search.version,
+                                          ": ", WhatToDo(search)));
+}
+
+}  // namespace muster::launcher

@@ -1,0 +1,43 @@
+// Where an installed worker finds LibTorch, and whether it is the one that it was built against. A
+// program works only with the minor version of LibTorch that it was built against, because
+// LibTorch's C++ interface changes between them.
+#ifndef MUSTER_WORKER_LAUNCHER_LIBTORCH_H_
+#define MUSTER_WORKER_LAUNCHER_LIBTORCH_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace muster::launcher {
+
+struct LibTorch {
+  // The folder that has lib/libtorch_cpu.so.
+  std::string folder;
+  // Whether it is built for CUDA.
+  bool cuda = false;
+  // Whether it lies in a place that the worker's own RUNPATH does not name.
+  bool elsewhere = false;
+};
+
+struct Search {
+  // The minor version that is needed: "2.13".
+  std::string version;
+  // The folder of the programs, which is "bin" in the folder that was installed.
+  std::string programs;
+  // $LIBTORCH; may be empty.
+  std::string libtorch;
+  // The folder of the package torch of `python3`, or nothing if it has none. Is asked last.
+  std::function<std::string()> ask_python;
+};
+
+// In this order: $LIBTORCH (if it is set, no other place counts), lib/muster/torch of the installed
+// folder, the folder `torch` beside the installed folder (Python packages lie there), the torch of
+// `python3`.
+// NOT_FOUND: none of these places has a LibTorch. FAILED_PRECONDITION: those that were found have
+// another version. The message names the places and says what to do.
+absl::StatusOr<LibTorch> FindLibTorch(const Search& search);
+
+}  // namespace muster::launcher
+
+#endif  // MUSTER_WORKER_LAUNCHER_LIBTORCH_H_

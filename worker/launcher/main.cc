@@ -1,0 +1,73 @@
+// muster-worker as packages install it: finds LibTorch, and becomes the worker that is built for
+// it, muster-worker-cuda or muster-worker-cpu in lib/muster. It does not link LibTorch itself, so
+// it can say what is missing where the dynamic loader would only name a file.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "common/status/status.h"
+#include "worker/launcher/libtorch.h"
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr char kAskPython[] =
+    "exec 2>/dev/null; exec python3 -c \"import importlib.util as u; "
+    "print(u.find_spec('torch').submodule_search_locations[0])\"";
+
+std::string FirstLineOf(const char* command) {
+  char line[4096] = {};
+  FILE* output = popen(command, "r");
+  if (output == nullptr) return "";
+  const bool any = fgets(line, sizeof(line), output) != nullptr;
+  pclose(output);
+  return any ? std::string(line, strcspn(line, "\n")) : "";
+}
+
+std::string GetEnvironment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+int Refuse(const std::string& why) {
+  std::cerr << "muster-worker: " << why << std::endl;
+  return kFailed;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  std::error_code error;
+  const std::filesystem::path programs =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const auto torch = muster::launcher::FindLibTorch({
+      .version = MUSTER_TORCH_VERSION,
+      .programs = programs.string(),
+      .libtorch = GetEnvironment("LIBTORCH"),
+      .ask_python = [] { return FirstLineOf(kAskPython); },
+  });
+  if (!torch.ok()) return Refuse(muster::Message(torch.status()));
+
+  const std::filesystem::path folder = programs.parent_path() / "lib" / "muster";
+  const std::filesystem::path cpu = folder / "muster-worker-cpu";
+  const std::filesystem::path cuda = folder / "muster-worker-cuda";
+  const bool has_cuda = std::filesystem::exists(cuda, error);
+  if (has_cuda && !torch->cuda && !std::filesystem::exists(cpu, error)) {
+    return Refuse("this package is for GPUs; the LibTorch in " + torch->folder +
+                  " is built for the CPU only (docs/gpu.md)");
+  }
+  const std::string worker = has_cuda && torch->cuda ? cuda : cpu;
+  if (torch->elsewhere) {
+    const std::string more = GetEnvironment("LD_LIBRARY_PATH");
+    const std::string path = torch->folder + "/lib" + (more.empty() ? "" : ":" + more);
+    setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+  }
+  execv(worker.c_str(), argv);
+  return Refuse(worker + " cannot be started: " + strerror(errno));
+}
