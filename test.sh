@@ -9,8 +9,9 @@
 #                     ThreadSanitizer those that tests/asan.txt and tests/tsan.txt name. CI runs
 #                     this, so nothing lands without it.
 #   ./test.sh --long [arguments of tests/faults/long.py]
-#                     many seeds of faults and simulated schedules, and the sanitizers over code
-#                     that includes LibTorch, about 9 minutes of them; again: goes on with what is
+#                     many seeds of faults and simulated schedules, the sanitizers over code that
+#                     includes LibTorch, and the packages installed in a Debian without
+#                     compiler, about 9 minutes of them; again: goes on with what is
 #                     left (tests/faults/results/long.tsv says what has passed).
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -35,14 +36,19 @@ if [[ "${1:-}" == --long ]]; then
   shift
   third_party/install.sh --packages && third_party/install.sh --tests || exit 1
   bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent \
-    //worker:muster-worker //tests/process:paced.so //tests/simulation:simulate || exit 1
+    //worker:muster-worker //tests/process:paced.so //tests/simulation:simulate \
+    //deploy/package:wheel //deploy/package:tarball //deploy/package:deb_muster \
+    //deploy/package:deb_muster-agent || exit 1
   programs="$(mktemp -d)"
   trap 'rm -rf "$programs"' EXIT
   # A copy: a build in the meantime changes nothing.
   cp bazel-bin/{client/cli/muster,coordinator/musterd} \
     bazel-bin/worker/{agent/muster-agent,muster-worker} \
     bazel-bin/tests/{process/paced.so,simulation/simulate} "$programs" || exit 1
+  mkdir "$programs/packages"
+  cp bazel-bin/deploy/package/*.{whl,tar.gz,deb} "$programs/packages" || exit 1
   "$HOME/.cache/muster/venv/bin/python" -m tests.faults.long --programs "$programs" \
+    --packages "$programs/packages" \
     --plugin "$programs/paced.so" --simulate "$programs/simulate" \
     --output-base "$(bazel info output_base)" \
     --version "$(git describe --always --dirty 2> /dev/null || echo unknown)" "$@"

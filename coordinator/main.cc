@@ -39,11 +39,13 @@
 #include "coordinator/store/timed_store.h"
 #include "coordinator/web/latencies.h"
 #include "coordinator/web/watched.h"
+#include "coordinator/webhook/settings.h"
 
 namespace muster {
 namespace {
 
 constexpr int kUsageError = 2;
+constexpr char kUserAgent[] = "muster/0.2.0";
 // For the workers of the local agent to end, once they are told to at last.
 constexpr absl::Duration kInterruptTimeout = absl::Seconds(5);
 // While something moves on the local node its deadline is put off, by so much.
@@ -66,6 +68,7 @@ struct Flags {
   uint32_t local_slots = 0;
   std::vector<std::string> plugins;
   std::vector<std::string> pass_env;
+  webhook::Flags webhook;
   store::StoreOptions store;
   service::CoordinatorOptions coordinator;
 };
@@ -161,6 +164,12 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
                                      absl::Hours(24)));
   if (flags.state.empty()) {
     return absl::InvalidArgumentError("--state is needed: neither XDG_STATE_HOME nor HOME is set");
+  }
+  ASSIGN_OR_RETURN(flags.coordinator.webhooks, webhook::ReadSettings(flags.webhook, kUserAgent));
+  if (!flags.webhook.urls.empty() && flags.webhook.secret_file.empty()) {
+    spdlog::warn(
+        "webhooks are not signed, so their receivers cannot tell who has sent a message: "
+        "--webhook-secret names the file with a secret");
   }
   // Its address must not depend on the current folder.
   flags.state = std::filesystem::absolute(flags.state).lexically_normal().string();
@@ -304,6 +313,18 @@ int main(int argc, char** argv) {
                  "thinned out")
       ->check(CLI::Range(muster::metrics::kMinKept, uint64_t{1} << 30))
       ->capture_default_str();
+  app.add_option("--webhook", flags.webhook.urls,
+                 "Post every change of a job's state to this http or https URL, as JSON "
+                 "(docs/webhook.md); may be given several times")
+      ->type_name("URL")
+      ->allow_extra_args(false);
+  app.add_option("--webhook-secret", flags.webhook.secret_file,
+                 "The file with the secret that signs these messages; only the user of musterd may "
+                 "be able to read it")
+      ->type_name("FILE");
+  app.add_option("--webhook-ca", flags.webhook.ca_file,
+                 "The certificates (PEM) that are trusted for https URLs instead of the system's")
+      ->type_name("FILE");
   app.add_option("--port-file", flags.port_file,
                  "Write the last address to this file once the coordinator listens");
   app.add_option("--http", flags.http,

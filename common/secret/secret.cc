@@ -25,13 +25,7 @@ std::string Random(size_t bytes) {
   return result;
 }
 
-std::string Mac(std::string_view key, const std::vector<std::string_view>& parts) {
-  std::string text;
-  for (const std::string_view part : parts) {
-    const uint64_t size = part.size();
-    for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(size >> shift);
-    text += part;
-  }
+std::string Hmac(std::string_view key, std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> mac;
   unsigned int size = 0;
   const auto* given =
@@ -39,6 +33,16 @@ std::string Mac(std::string_view key, const std::vector<std::string_view>& parts
            reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(), &size);
   if (given == nullptr) std::abort();
   return {reinterpret_cast<const char*>(mac.data()), size};
+}
+
+std::string Mac(std::string_view key, const std::vector<std::string_view>& parts) {
+  std::string text;
+  for (const std::string_view part : parts) {
+    const uint64_t size = part.size();
+    for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(size >> shift);
+    text += part;
+  }
+  return Hmac(key, text);
 }
 
 bool Equal(std::string_view a, std::string_view b) {

@@ -20,7 +20,10 @@ inline constexpr char kWorkerVariable[] = "MUSTER_WORKER_SECRET";
 // From the kernel.
 std::string Random(size_t bytes = kBytes);
 
-// HMAC-SHA-256 (RFC 2104) of the parts, each with its length in front, so that no two lists of
+// HMAC-SHA-256 (RFC 2104). 32 bytes.
+std::string Hmac(std::string_view key, std::string_view text);
+
+// Hmac of the parts, each with its length in front, so that no two lists of
 // parts give the same text. 32 bytes.
 std::string Mac(std::string_view key, const std::vector<std::string_view>& parts);
 

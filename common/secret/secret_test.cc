@@ -16,6 +16,12 @@ TEST(Mac, IsHmacSha256OfThePartsWithTheirLengths) {
             "c42c903dca2fb2913c40c161a338ae3d3d7bf4b286b9736c86e2ede811bed424");
 }
 
+// RFC 4231, test case 2.
+TEST(Hmac, IsHmacSha256) {
+  EXPECT_EQ(ToHex(Hmac("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
 TEST(Mac, TellsApartPartsOfTheSameText) {
   EXPECT_NE(Mac("key", {"ab", "c"}), Mac("key", {"a", "bc"}));
   EXPECT_NE(Mac("key", {"abc"}), Mac("key", {"abc", ""}));

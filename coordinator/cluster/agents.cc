@@ -120,7 +120,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   }
   effects_.push_back(Say{absl::StrCat("node '", hello.node, "' is attached: ", offers)});
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
-  NodeFound(hello.node);
+  NodeFound(hello.node, now);
   store::NodeMarkRow mark = MarkOf(hello.node);
   auto& known = mark.incarnations;
   const bool newest = !known.empty() && known.back() == hello.incarnation;
@@ -242,7 +242,7 @@ void Cluster::WorkerStarted(PeerStreamId session, const RunningWorker& worker, a
   if (rank == nullptr || rank->pid == worker.pid) return;
   rank->pid = worker.pid;
   dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
-  Changed(FindJob(worker.worker.job));
+  Changed(FindJob(worker.worker.job), now);
 }
 
 void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::Time now) {

@@ -373,6 +373,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   rows_.erase(job_id);
   newest_steps_.erase(job_id);
   said_.erase(job_id);
+  outbox_.Forget(job_id);
   judged_.erase(job_id);
   // A later job with the same id must not inherit any of these.
   strangers_.erase(job_id);

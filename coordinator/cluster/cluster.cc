@@ -30,7 +30,8 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     : options_(options),
       membership_(options.timing),
       last_tick_(now),
-      awaited_until_(now + options.timing.Grant()) {
+      awaited_until_(now + options.timing.Grant()),
+      outbox_(options.webhooks, image.deliveries) {
   for (const store::NodeRow& row : image.nodes) {
     awaited_.insert(row.node);
     membership_.ExpectAgent(
@@ -50,6 +51,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     jobs::Job& job = jobs_[stored.id] = stored;
     rows_.emplace(stored.id, store::JobRows(stored));
     spec_bytes_ += stored.spec.size();
+    outbox_.Know(stored);
     jobs::OnLoaded(&job, options_.end_timeouts, now);
     if (!job.live) judged_[job.id] = job.generation;
     submitted_[job.number] = job.id;
@@ -110,7 +112,8 @@ std::map<std::string, std::vector<uint32_t>> Cluster::RanksOn(const std::string&
 
 // ---- Consequences.
 
-void Cluster::Changed(jobs::Job* job) {
+void Cluster::Changed(jobs::Job* job, absl::Time now) {
+  outbox_.Observe(*job, now);
   ++job->version;
   if (job->terminal()) {
     job->version_ceiling = job->version;
@@ -144,7 +147,7 @@ void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Tim
     if (job->commands.EndAll(jobs::Name(job->state), stopped, now)) ListsChanged(job);
   }
   if (!job->live || job->ending) newest_steps_.erase(job->id);
-  Changed(job);
+  Changed(job, now);
   const auto said = said_.find(job->id);
   if (said == said_.end() || said->second != job->state) {
     said_[job->id] = job->state;
@@ -197,7 +200,7 @@ void Cluster::Detached(PeerStreamId session, absl::Time now) {
   worker_sessions_.erase(worker);
   older_workers_.erase(session);
   if (!membership_.WorkerDetached(id, session, now)) return;
-  if (jobs::Job* job = FindJob(id.job)) Changed(job);
+  if (jobs::Job* job = FindJob(id.job)) Changed(job, now);
 }
 
 // ---- Slots.
@@ -329,7 +332,7 @@ void Cluster::Schedule(jobs::Device device, absl::Time now) {
     if (job.state == jobs::State::kRecovering) reason = absl::StrCat("to start again: ", reason);
     if (job.state_reason == reason) continue;
     job.state_reason = reason;
-    Changed(&job);
+    Changed(&job, now);
     effects_.push_back(Say{Sentence(job)});
   }
 }
@@ -360,12 +363,16 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
     SendToNode(r.node, StartOf(*job, rank));
   }
   ListsChanged(job);
-  Changed(job);
+  Changed(job, now);
   said_[job->id] = job->state;
   effects_.push_back(Say{Sentence(*job)});
 }
 
 // ---- What came of it.
+
+void Cluster::Settled(const std::vector<uint64_t>& numbers) {
+  for (const uint64_t number : numbers) outbox_.Settle(number);
+}
 
 store::Batch Cluster::TakeBatch() {
   for (const auto& [id, what] : dirty_) {
@@ -383,6 +390,14 @@ store::Batch Cluster::TakeBatch() {
     effects_.push_back(JobChanged{id});
   }
   dirty_.clear();
+  webhook::Outbox::Changes outbox = outbox_.TakeChanges();
+  batch_.deliveries = std::move(outbox.added);
+  batch_.removed_deliveries = std::move(outbox.removed);
+  for (store::DeliveryRow& message : outbox.send) effects_.push_back(Deliver{std::move(message)});
+  for (const auto& [receiver, number] : outbox.withdrawn) {
+    effects_.push_back(Withdraw{receiver, number});
+  }
+  for (std::string& text : outbox.say) effects_.push_back(Say{std::move(text)});
   if (options_.planted_fault == PlantedFault::kLatePersist) std::swap(batch_, late_batch_);
   return std::exchange(batch_, {});
 }

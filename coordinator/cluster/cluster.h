@@ -32,6 +32,7 @@
 #include "coordinator/membership/membership.h"
 #include "coordinator/store/job_rows.h"
 #include "coordinator/store/store.h"
+#include "coordinator/webhook/outbox.h"
 
 namespace muster::cluster {
 
@@ -56,6 +57,7 @@ struct Options {
   Limits limits;
   // Makes a unique name for a process. Random in programs, counted in tests.
   std::function<std::string()> new_incarnation;
+  webhook::OutboxOptions webhooks;
   // Only tests set it.
   PlantedFault planted_fault = PlantedFault::kNone;
 };
@@ -164,6 +166,9 @@ class Cluster {
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
   void Detached(PeerStreamId session, absl::Time now);
 
+  // Receivers of webhooks have accepted these messages (Deliver), or they were given up.
+  void Settled(const std::vector<uint64_t>& numbers);
+
   // Time passed. To be called several times per lease.
   void Tick(absl::Time now);
   // Whether silent agents and workers are given up. It is on at first. It must be off while the
@@ -232,7 +237,7 @@ class Cluster {
   // Remembers the nodes of the job's newest generation.
   void Placed(const jobs::Job& job);
   // A change that watchers see.
-  void Changed(jobs::Job* job);
+  void Changed(jobs::Job* job, absl::Time now);
   void RaiseCeiling(jobs::Job* job);
   // A change of anything in its lists.
   void ListsChanged(jobs::Job* job);
@@ -318,7 +323,7 @@ class Cluster {
   // `when_cut_off: continue`.
   void NodeLost(const membership::Agent& agent, absl::Time now);
   // It is back.
-  void NodeFound(const std::string& node);
+  void NodeFound(const std::string& node, absl::Time now);
   void EndSessionsOf(const std::string& node, const std::string& why,
                      const std::function<bool(const std::string& job)>& continues, absl::Time now);
   // With ranks there that may have processes.
@@ -432,6 +437,7 @@ class Cluster {
   std::map<std::string, store::JobRows> rows_;
   // The last state that was written to the daemon's log.
   std::map<std::string, jobs::State> said_;
+  webhook::Outbox outbox_;
   store::Batch batch_;
   // Of PlantedFault::kLatePersist.
   store::Batch late_batch_;

@@ -67,12 +67,12 @@ void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
   }
 }
 
-void Cluster::NodeFound(const std::string& node) {
+void Cluster::NodeFound(const std::string& node, absl::Time now) {
   for (const auto& [number, id] : open_) {
     jobs::Job* job = FindJob(id);
     if (!job->cut_off.contains(node)) continue;
     jobs::OnNodeCutOff(job, node, false);
-    Changed(job);
+    Changed(job, now);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "coordinator/membership/membership.h"
 #include "coordinator/membership/timing.h"
 #include "coordinator/membership/worker_id.h"
+#include "coordinator/store/store.h"
 
 namespace muster::cluster {
 
@@ -138,8 +139,17 @@ struct LogsChanged {
 struct Say {
   std::string text;
 };
+// A message for the receiver of a webhook.
+struct Deliver {
+  store::DeliveryRow message;
+};
+// This message is not to be sent any more.
+struct Withdraw {
+  std::string receiver;
+  uint64_t number = 0;
+};
 using Effect = std::variant<SendToAgent, SendToWorker, CloseStream, JobChanged, JobDeleted,
-                            StepsChanged, LogsChanged, Say>;
+                            StepsChanged, LogsChanged, Say, Deliver, Withdraw>;
 
 }  // namespace muster::cluster
 

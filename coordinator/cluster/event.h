@@ -120,8 +120,8 @@ struct SlotQuarantine {
 // the optimizer's state to a file, and begin with that of a file, with another job's checkpoint or
 // with a part of a weights file. From version 5 on they write a file for a client to their agent's
 // folder. From version 6 on they know stages that test, and that count in epochs, and they evaluate
-// and sample on request.
-inline constexpr uint32_t kWorkerProtocol = 6;
+// and sample on request. From version 7 on they write event files for TensorBoard.
+inline constexpr uint32_t kWorkerProtocol = 7;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From this version on workers use WorkerWelcome.from_scratch and start_from.
 inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
@@ -129,6 +129,7 @@ inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
 inline constexpr uint32_t kWorkerProtocolOfOptimizerState = 4;
 inline constexpr uint32_t kWorkerProtocolOfDownloads = 5;
 inline constexpr uint32_t kWorkerProtocolOfStages = 6;
+inline constexpr uint32_t kWorkerProtocolOfEventFiles = 7;
 
 struct WorkerHello {
   WorkerId worker;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
@@ -20,10 +21,14 @@ namespace {
 // workers attach, report, finish, die; agents break off, come back, restart; the coordinator is
 // restarted; time passes. Whatever happens: a slot runs at most one process that counts, a rank has
 // one owner, terminal states never reopen, generations only grow, what is deleted had ended and
-// never comes back, and at the end, left in peace, every job ends.
+// never comes back, the messages of a webhook tell every change of a state, and at the end, left in
+// peace, every job ends.
 class Simulation {
  public:
-  explicit Simulation(uint32_t seed) : random_(seed) {}
+  explicit Simulation(uint32_t seed) : random_(seed) {
+    world_.webhooks = {"http://a/"};
+    world_.Restart();
+  }
 
   void Run() {
     for (int event = 0; event < 250; ++event) {
@@ -34,6 +39,7 @@ class Simulation {
       if (testing::Test::HasFatalFailure()) return;
     }
     Peace();
+    CheckMessages();
   }
 
  private:
@@ -239,6 +245,24 @@ class Simulation {
         ASSERT_TRUE(used.insert({rank.node, rank.slot}).second) << "a slot is used twice";
         ASSERT_LT(rank.slot, 2);
       }
+    }
+  }
+
+  // The stored messages about each job lead from its submission to its present state.
+  void CheckMessages() {
+    std::map<std::string, std::string> states;
+    const store::Image image = *world_.store().Load();
+    for (const store::DeliveryRow& message : image.deliveries) {
+      const bool is_new = absl::StrContains(message.body, "\"former_state\":null");
+      std::string& state = states[message.job_id];
+      const std::string former = absl::StrCat("\"former_state\":\"", state, "\"");
+      ASSERT_TRUE(is_new ? state.empty() : absl::StrContains(message.body, former)) << message.body;
+      const std::string key = "\"state\":\"";
+      const size_t begin = message.body.find(key) + key.size();
+      state = message.body.substr(begin, message.body.find('"', begin) - begin);
+    }
+    for (const auto& [number, id] : world_.cluster().submitted()) {
+      ASSERT_EQ(states[id], jobs::Name(world_.job(id).state)) << id;
     }
   }
 

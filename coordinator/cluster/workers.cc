@@ -98,7 +98,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
       ApplyJobChange(job, ended, now);
     }
   }
-  Changed(job);
+  Changed(job, now);
   // A worker that attaches for the first time since this musterd started has received its commands
   // from the musterd before it. If the database was restored, commands that were given since then
   // may have the same numbers, so only those known at the start count.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/store/memory_store.h"
+#include "coordinator/webhook/url.h"
 
 namespace muster::cluster {
 
@@ -29,6 +30,10 @@ class World {
     Options options;
     options.timing.lease = absl::Seconds(10);
     options.limits = limits;
+    for (const std::string& url : webhooks) {
+      options.webhooks.receivers.push_back(*webhook::ParseUrl(url));
+    }
+    options.webhooks.new_id = [this] { return absl::StrCat("d", ++deliveries_); };
     options.new_incarnation = [this] { return absl::StrCat("i", ++incarnations_); };
     store::Image image = *store_.Load();
     if (tamper) tamper(image);
@@ -153,6 +158,8 @@ class World {
 
   // The limits of the coordinator after the next Restart().
   Limits limits;
+  // The URLs of webhooks after the next Restart().
+  std::vector<std::string> webhooks;
   // Changes what a restarted coordinator loads from the store.
   std::function<void(store::Image&)> tamper;
   double seconds = 0;
@@ -169,6 +176,7 @@ class World {
 
   store::MemoryStore store_;
   int incarnations_ = 0;
+  int deliveries_ = 0;
   std::unique_ptr<Cluster> cluster_;
 };
 

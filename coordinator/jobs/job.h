@@ -53,8 +53,10 @@ struct Plan {
   // membership::ProgressLimits, where the job says so itself.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
+  // The job file's. Not stored, because it follows from the spec.
+  std::string name;
   // The directory in which the job's own folder for checkpoints lies; empty: it writes none. Not
-  // stored, because it follows from the spec.
+  // stored, either.
   std::string checkpoint_directory;
   // The oldest worker protocol that knows all settings of the job; 0: any. Not stored either.
   uint32_t worker_protocol = 0;

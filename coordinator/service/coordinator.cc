@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -56,7 +57,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   engine.cluster.timing = options.timing;
   engine.cluster.end_timeouts = options.end_timeouts;
   engine.cluster.new_incarnation = NewUuid;
-  engine.clock = SteadyClock();
+  engine.cluster.webhooks = {.receivers = options.webhooks.receivers, .new_id = NewUuid};
+  const auto clock = SteadyClock();
+  engine.clock = clock;
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->CarryOut(effect); };
   engine.on_failure = [raw = self.get(), told = options.on_failure](const absl::Status& why) {
     raw->health_.SetReady(why);
@@ -81,6 +84,17 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
       raw->CountAllJobs(cluster);
     });
   }
+  self->webhooks_ = std::make_unique<webhook::Senders>(
+      options.webhooks, clock, [raw = self.get()](const std::vector<uint64_t>& numbers) {
+        raw->engine_->Post([numbers](cluster::Cluster& cluster,
+                                     absl::Time) { cluster.Settled(numbers); },
+                           nullptr);
+      });
+  self->engine_->Aside([raw = self.get()](cluster::Cluster&, absl::Time) {
+    raw->delivers_ = true;
+    for (const store::DeliveryRow& message : raw->undelivered_) raw->webhooks_->Add(message);
+    raw->undelivered_.clear();
+  });
   const Authorizer& authorize = options.server.authorize;
   self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_,
                                                     &self->steps_, options.timing, authorize);
@@ -164,6 +178,8 @@ absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
 }
 
 Coordinator::~Coordinator() {
+  // What is not accepted yet is stored, and sent after the next start.
+  if (webhooks_ != nullptr) webhooks_->Stop();
   if (server_ != nullptr) {
     engine_->Aside([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); });
     // This runs after everything that was posted before, or at once if the store is in trouble.
@@ -234,6 +250,10 @@ void Coordinator::CarryOut(const cluster::Effect& effect) {
                  [this](const cluster::StepsChanged& changed) { steps_.Poke(changed.job); },
                  [this](const cluster::LogsChanged& changed) { logs_.Poke(changed.job); },
                  [](const cluster::Say& say) { spdlog::info("{}", say.text); },
+                 [this](const cluster::Deliver& deliver) { Deliver(deliver.message); },
+                 [this](const cluster::Withdraw& withdraw) {
+                   if (delivers_) webhooks_->Withdraw(withdraw.receiver, withdraw.number);
+                 },
              },
              effect);
 }
@@ -241,6 +261,14 @@ void Coordinator::CarryOut(const cluster::Effect& effect) {
 template <typename Order>
 void Coordinator::Send(cluster::PeerStreamId id, const Order& order) {
   if (PeerStream* stream = sessions_.Find(id)) stream->Send(order);
+}
+
+void Coordinator::Deliver(const store::DeliveryRow& message) {
+  if (delivers_) {
+    webhooks_->Add(message);
+  } else {
+    undelivered_.push_back(message);
+  }
 }
 
 void Coordinator::TellChange(const std::string& job) {

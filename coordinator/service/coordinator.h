@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -31,6 +32,8 @@
 #include "coordinator/service/secrets.h"
 #include "coordinator/service/transfers.h"
 #include "coordinator/store/store.h"
+#include "coordinator/webhook/senders.h"
+#include "coordinator/webhook/settings.h"
 
 namespace muster::service {
 
@@ -40,6 +43,7 @@ struct CoordinatorOptions {
   Secrets secrets;
   membership::Timing timing;
   jobs::EndTimeouts end_timeouts;
+  webhook::Settings webhooks;
   // The store's data is damaged, and the coordinator answers only UNAVAILABLE from now on: the
   // process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
@@ -84,6 +88,7 @@ class Coordinator {
   // Sends the order to the peer, unless its stream has ended.
   template <typename Order>
   void Send(cluster::PeerStreamId id, const Order& order);
+  void Deliver(const store::DeliveryRow& message);
   // To the streams that follow the job.
   void TellChange(const std::string& job);
   void TellDeletion(const std::string& job);
@@ -111,6 +116,9 @@ class Coordinator {
   std::optional<Census> census_;
   // Whether server_ is set and listens.
   bool listens_ = false;
+  // Whether webhooks_ is set, and the messages that came before.
+  bool delivers_ = false;
+  std::vector<store::DeliveryRow> undelivered_;
 
   absl::Mutex drained_mutex_;
   SteadyCondition drained_changed_;
@@ -119,6 +127,8 @@ class Coordinator {
   Health health_;
   PeerStreamIds ids_;
   Transfers transfers_;
+  // It gives engine_ what it has done, and is stopped before it.
+  std::unique_ptr<webhook::Senders> webhooks_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<JobService> job_service_;
   std::unique_ptr<ControlService> control_service_;

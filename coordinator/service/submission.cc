@@ -153,6 +153,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
                    .startup = jobspec::DurationOf(spec.watchdog().startup()),
+                   .name = spec.name(),
                    .checkpoint_directory = spec.checkpoint().directory(),
                    .worker_protocol = WorkerProtocolOf(spec),
                    .time_limit =

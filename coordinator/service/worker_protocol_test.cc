@@ -73,5 +73,13 @@ TEST(WorkerProtocolOf, AnOrderThatOlderWorkersShuffleOtherwiseNeedsAWorkerThatKn
   EXPECT_EQ(WorkerProtocolOf(spec), 6u);
 }
 
+TEST(WorkerProtocolOf, EventFilesNeedAWorkerThatWritesThem) {
+  v1::JobSpec spec;
+  spec.set_world_size(1);
+  EXPECT_EQ(WorkerProtocolOf(spec), 0u);
+  spec.mutable_metrics()->set_tensorboard("/events");
+  EXPECT_EQ(WorkerProtocolOf(spec), 7u);
+}
+
 }  // namespace
 }  // namespace muster::service

@@ -86,6 +86,8 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const NodeMarkRow& row : batch.node_marks) node_marks_[row.node] = row;
   for (const std::string& node : batch.removed_node_marks) node_marks_.erase(node);
   for (const RequestRow& row : batch.requests) requests_[row.request_id] = row;
+  for (const uint64_t number : batch.removed_deliveries) deliveries_.erase(number);
+  for (const DeliveryRow& row : batch.deliveries) deliveries_[row.number] = row;
   for (const MetricsRow& row : batch.steps) WriteStep(row);
   for (const MetricsRow& row : batch.validations) WritePass(row, &validations_[row.job_id]);
   for (const MetricsRow& row : batch.tests) WritePass(row, &tests_[row.job_id]);
@@ -157,6 +159,7 @@ absl::StatusOr<Image> MemoryStore::Load() {
   for (const auto& [node, row] : nodes_) image.nodes.push_back(row);
   for (const auto& [node, row] : node_marks_) image.node_marks.push_back(row);
   for (const auto& [id, row] : requests_) image.requests.push_back(row);
+  for (const auto& [number, row] : deliveries_) image.deliveries.push_back(row);
   image.last_number = last_number_;
   return image;
 }

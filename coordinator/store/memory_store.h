@@ -61,6 +61,7 @@ class MemoryStore : public Store {
   std::map<std::string, NodeRow> nodes_;
   std::map<std::string, NodeMarkRow> node_marks_;
   std::map<std::string, RequestRow> requests_;
+  std::map<uint64_t, DeliveryRow> deliveries_;
   uint64_t last_number_ = 0;
   // By job, then by step.
   std::map<std::string, std::map<uint64_t, MetricsRow>> steps_;

@@ -331,6 +331,17 @@ ALTER TABLE checkpoints ADD COLUMN best INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE commands ADD COLUMN requester TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN submitter TEXT NOT NULL DEFAULT '';
 )sql",
+    // ---- 19: messages that the receivers of webhooks have not accepted yet.
+    R"sql(
+CREATE TABLE deliveries (
+  number INTEGER PRIMARY KEY,
+  receiver TEXT NOT NULL,
+  id TEXT NOT NULL,
+  job_id TEXT NOT NULL,
+  create_time INTEGER,
+  body BLOB NOT NULL
+) STRICT;
+)sql",
 };
 
 // A file of a newer version is refused.

@@ -30,6 +30,11 @@ absl::StatusOr<Image> SqliteStore::Load() {
   auto requests = Select<RequestsTable>("ORDER BY request_id");
   while (requests.Next()) image.requests.push_back(std::get<RequestRow>(requests.row()));
   RETURN_IF_ERROR(Annotate(requests.status(), path_));
+  auto deliveries = Select<DeliveriesTable>("ORDER BY number");
+  while (deliveries.Next()) {
+    image.deliveries.push_back(std::get<DeliveryRow>(std::move(deliveries.row())));
+  }
+  RETURN_IF_ERROR(Annotate(deliveries.status(), path_));
   Statement counters(db_, &statements_, "SELECT value FROM counters WHERE name = 'last_number'");
   if (counters.Next()) image.last_number = std::max(image.last_number, counters.Uint());
   RETURN_IF_ERROR(Annotate(counters.status(), path_));

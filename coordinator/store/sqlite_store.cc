@@ -140,6 +140,10 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
     RETURN_IF_ERROR(
         Statement(db_, &statements_, "DELETE FROM requests WHERE request_id = ?").Bind(id).Run());
   }
+  for (const uint64_t number : batch.removed_deliveries) {
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "DELETE FROM deliveries WHERE number = ?").Bind(number).Run());
+  }
   if (batch.last_number == 0) return absl::OkStatus();
   return Statement(db_, &statements_, "REPLACE INTO counters VALUES ('last_number', ?)")
       .Bind(batch.last_number)
@@ -189,6 +193,7 @@ absl::Status SqliteStore::Write(const Batch& batch) {
             .Bind(row.event.number - jobs::kKeptEvents)
             .Run());
   }
+  for (const DeliveryRow& row : batch.deliveries) RETURN_IF_ERROR(PutRow<DeliveriesTable>(row));
   return absl::OkStatus();
 }
 

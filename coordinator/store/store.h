@@ -99,6 +99,22 @@ struct EventRow {
   bool operator==(const EventRow&) const = default;
 };
 
+// A message about a job that a webhook's receiver has not accepted yet (docs/webhook.md).
+struct DeliveryRow {
+  // Grows with each delivery while any is stored.
+  uint64_t number = 0;
+  // The URL of the receiver.
+  std::string receiver;
+  // By which the receiver recognises a repeat.
+  std::string id;
+  std::string job_id;
+  absl::Time create_time = absl::InfinitePast();
+  // What is posted. Bytes.
+  std::string body;
+
+  bool operator==(const DeliveryRow&) const = default;
+};
+
 // A checkpoint that counts, or (`dropped`) the path of one whose files are to be removed.
 struct CheckpointRow {
   jobs::Checkpoint checkpoint;
@@ -153,7 +169,7 @@ struct Batch {
   // These are written after node_marks.
   std::vector<std::string> removed_node_marks;
   std::vector<NodeMarkRow> node_marks;
-  // All their rows are removed, except their requests.
+  // All their rows are removed, except their requests and deliveries.
   std::vector<std::string> removed_jobs;
   // If jobs are removed: the highest number given to a job so far. 0: unchanged.
   uint64_t last_number = 0;
@@ -171,12 +187,15 @@ struct Batch {
   std::vector<LogRow> logs;
   // In the order of their numbers.
   std::vector<EventRow> events;
+  // These are written after the removals.
+  std::vector<DeliveryRow> deliveries;
+  std::vector<uint64_t> removed_deliveries;
 
   bool empty() const {
     return jobs.empty() && nodes.empty() && removed_nodes.empty() && node_marks.empty() &&
            removed_node_marks.empty() && removed_jobs.empty() && requests.empty() &&
            removed_requests.empty() && steps.empty() && validations.empty() && tests.empty() &&
-           logs.empty() && events.empty();
+           logs.empty() && events.empty() && deliveries.empty() && removed_deliveries.empty();
   }
 };
 
@@ -187,6 +206,8 @@ struct Image {
   std::vector<NodeRow> nodes;
   std::vector<NodeMarkRow> node_marks;
   std::vector<RequestRow> requests;
+  // By number.
+  std::vector<DeliveryRow> deliveries;
   // The highest number that any job ever had, including removed jobs.
   uint64_t last_number = 0;
 };

@@ -76,6 +76,26 @@ TEST_P(StoreTest, ChangedRowsAreReplacedAndRemovedRowsAreDeleted) {
   ExpectSame(Load().jobs[0], job);
 }
 
+TEST_P(StoreTest, DeliveriesComeByNumberAndStayUntilTheyAreRemoved) {
+  const DeliveryRow first = {.number = 9,
+                             .receiver = "http://a/",
+                             .id = "d-1",
+                             .job_id = "a",
+                             .create_time = absl::FromUnixMicros(1234567890123456),
+                             .body = std::string("\0{}", 3)};
+  DeliveryRow second = first;
+  second.number = 10;
+  second.receiver = "http://b/";
+  ASSERT_TRUE(
+      store().Commit({.jobs = {NewRows(FullJob("a", 1))}, .deliveries = {second, first}}).ok());
+  kind->Reopen();
+  EXPECT_EQ(Load().deliveries, (std::vector<DeliveryRow>{first, second}));
+  // Also without their job.
+  ASSERT_TRUE(store().Commit({.removed_jobs = {"a"}, .removed_deliveries = {9, 99}}).ok());
+  kind->Reopen();
+  EXPECT_EQ(Load().deliveries, std::vector<DeliveryRow>{second});
+}
+
 TEST_P(StoreTest, NodesAndRequestsAreUpsertedAndNodesRemoved) {
   const NodeRow n1{"n1", "i1", "h", 2}, n2{"n2", "i2", "h", 1};
   ASSERT_TRUE(store().Commit({.nodes = {n1, n2}, .requests = {{"r1", "f", "a"}}}).ok());

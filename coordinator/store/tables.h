@@ -253,6 +253,20 @@ struct EventsTable {
   }
 };
 
+struct DeliveriesTable {
+  static constexpr char kName[] = "deliveries";
+  using Row = std::tuple<DeliveryRow>;
+  template <typename Visitor, typename Delivery>
+  static void Columns(Visitor& column, Delivery& row) {
+    column("number", row.number);
+    column("receiver", row.receiver);
+    column("id", row.id);
+    column("job_id", row.job_id);
+    column("create_time", row.create_time);
+    column("body", Blob{row.body});
+  }
+};
+
 struct LogsTable {
   static constexpr char kName[] = "logs";
   using Row = std::tuple<LogRow>;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -39,6 +40,9 @@ int main(int, char** argv) {
   for (const char* place : kPlaces) {
     const std::string program = First(folder + place + "/muster/bin/" + name);
     if (program.empty()) continue;
+    // `muster data pack --tokenizer FILE` finds its Python package there.
+    const std::string python = folder + "python3";
+    if (access(python.c_str(), X_OK) == 0) setenv("MUSTER_PYTHON", python.c_str(), 0);
     execv(program.c_str(), argv);
     fprintf(stderr, "%s: %s cannot be started: %s\n", name.c_str(), program.c_str(),
             strerror(errno));

@@ -1,4 +1,4 @@
-"""Makes the tarball: `tarball.py --out FILE --name muster-0.2.0 --epoch SECONDS --file ...`.
+"""Makes the tarball: `tarball.py --out FILE --name muster-0.3.0 --epoch SECONDS --file ...`.
 The same files give the same bytes."""
 
 import argparse

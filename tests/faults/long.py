@@ -2,15 +2,17 @@
 
     python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20]
         [--minutes 9] [--results FILE] [--simulate PROGRAM] [--schedules 100000]
-        [--output-base FOLDER]
+        [--output-base FOLDER] [--packages FOLDER]
 
 Each (kind, seed, strategy) that passed is a line of the results file and is not run again; one that
 failed is run again the next time, and its line is replaced. Simulated schedules (tests/simulation)
 are the kind "simulated", in pieces; the seed is the first one of the piece. With --output-base, the
 kinds "asan" and "tsan" are the tests that tests/asan_long.txt and tests/tsan_long.txt name, one by
 one: the strategy is the test's label. The kind "fuzz" is five minutes of each target of tests/fuzz,
-and "fuzz_planted" shows that each finds a planted bug: the strategy is the target. Ends with 0 once
-all have passed, with 3 while some are left, with 1 where one has failed."""
+and "fuzz_planted" shows that each finds a planted bug: the strategy is the target. With --packages,
+the kind "packages" installs what is in this folder in a Debian without compiler, trains, and
+removes it (tests/package/clean_root.py): the strategy is what is installed. It needs root. Ends
+with 0 once all have passed, with 3 while some are left, with 1 where one has failed."""
 
 import argparse
 import atexit
@@ -40,6 +42,8 @@ MANY = (
 SANITIZERS = ("asan", "tsan")
 FUZZED = {"fuzz": [], "fuzz_planted": ["--planted"]}
 FUZZ = HERE.parent / "fuzz/fuzz.py"
+PACKAGES = "packages"
+INSTALLED = ("debs", "tarball", "wheel")
 # Simulated schedules that are played together, about a minute of them.
 PIECE = 5000
 
@@ -75,6 +79,16 @@ def fuzzed(kind, target):
     """tests/fuzz/fuzz.py of one target, to its end."""
     return subprocess.run(
         [sys.executable, FUZZ, *FUZZED[kind], target], capture_output=True, text=True, check=False
+    )
+
+
+def installed(packages, strategy):
+    """tests/package/clean_root.py of one way to install, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.package.clean_root", packages, strategy],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -155,6 +169,7 @@ def main():
     parser.add_argument("--simulate", help="the program tests/simulation:simulate")
     parser.add_argument("--schedules", type=int, default=100000, help="simulated ones")
     parser.add_argument("--output-base", help="Bazel's, beside which the sanitizers have theirs")
+    parser.add_argument("--packages", help="the folder with the packages of //deploy/package")
     parser.add_argument("--version", default="?", help="what is tested, for the results")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results/long.tsv")
     arguments = parser.parse_args()
@@ -165,9 +180,9 @@ def main():
     end = time.monotonic() + 60 * arguments.minutes
     results = Results(arguments.results)
     sanitizers = SANITIZERS if arguments.output_base else ()
-    kinds = (
-        arguments.kinds.split(",") if arguments.kinds else [*plans.KINDS, *sanitizers, *FUZZED]
-    )
+    packages = [PACKAGES] if arguments.packages and os.geteuid() == 0 else []
+    everything = [*plans.KINDS, *sanitizers, *FUZZED, *packages]
+    kinds = arguments.kinds.split(",") if arguments.kinds else everything
     cases = []
     for kind in kinds:
         if kind in SANITIZERS:
@@ -175,6 +190,9 @@ def main():
             continue
         if kind in FUZZED:
             cases += [(kind, "0", target) for target in fuzz_targets()]
+            continue
+        if kind == PACKAGES:
+            cases += [(kind, "0", strategy) for strategy in INSTALLED]
             continue
         seeds = arguments.seeds if kind in MANY else max(1, arguments.seeds // 4)
         cases += [
@@ -208,9 +226,11 @@ def main():
             print(f"{verdict} {kind} {seed} {seconds:.1f} s: {told[:2000]}", flush=True)
             failed += verdict == "FAILED"
             continue
-        if kind in SANITIZERS or kind in FUZZED:
+        if kind in SANITIZERS or kind in FUZZED or kind == PACKAGES:
             begun = time.monotonic()
-            if kind in FUZZED:
+            if kind == PACKAGES:
+                played = installed(arguments.packages, strategy)
+            elif kind in FUZZED:
                 played = fuzzed(kind, strategy)
             else:
                 played = sanitized(arguments.output_base, kind, strategy)

@@ -19,6 +19,7 @@ ARROWS = {
         "coordinator/service",
         "coordinator/store",
         "coordinator/web",
+        "coordinator/webhook",
     ],
     "coordinator/commands": [],
     "coordinator/membership": [],
@@ -28,6 +29,7 @@ ARROWS = {
     "coordinator/jobs": ["common", "coordinator/commands", "coordinator/membership"],
     # Messages are stored as they are; the migration reads and writes them.
     "coordinator/store": ["common", "proto", "coordinator/jobs", "coordinator/metrics"],
+    "coordinator/webhook": ["common", "coordinator/jobs", "coordinator/store"],
     "coordinator/cluster": [
         "common",
         "coordinator/commands",
@@ -35,6 +37,7 @@ ARROWS = {
         "coordinator/limits",
         "coordinator/membership",
         "coordinator/store",
+        "coordinator/webhook",
     ],
     "coordinator/service": [
         "common",
@@ -44,6 +47,7 @@ ARROWS = {
         "coordinator/limits",
         "coordinator/membership",
         "coordinator/store",
+        "coordinator/webhook",
     ],
     # What programs that watch musterd get over HTTP.
     "coordinator/web": [

@@ -1,5 +1,6 @@
 """TensorBoard's event files, as TensorBoard's own reader has them, and what they should be."""
 
+import numpy as np
 from tensorboard.backend.event_processing import plugin_event_accumulator as accumulator
 from tensorboard.util import tensor_util
 
@@ -9,7 +10,7 @@ def files(folder):
 
 
 def read(folder):
-    """By tag: (step, value) in the order of the reader. Numbers are floats; texts are str."""
+    """By tag: (step, value) in the order of the reader. Numbers are float64; texts are str."""
     # 0: the reader keeps all values, where TensorBoard itself shows a sample of them.
     reader = accumulator.EventAccumulator(
         str(folder), size_guidance={accumulator.TENSORS: 0}
@@ -18,9 +19,13 @@ def read(folder):
     for tag in reader.Tags()[accumulator.TENSORS]:
         for event in reader.Tensors(tag):
             value = tensor_util.make_ndarray(event.tensor_proto).item()
-            values.setdefault(tag, []).append(
-                (event.step, value.decode() if isinstance(value, bytes) else value)
-            )
+            if isinstance(value, bytes):
+                value = value.decode()
+            else:
+                # What TensorBoard shows is the nearest float32.
+                shown, (value,) = value, event.tensor_proto.double_val
+                assert np.float32(shown) == np.float32(value), (tag, event.step)
+            values.setdefault(tag, []).append((event.step, value))
     return values
 
 

@@ -70,26 +70,27 @@ void CommandsSimulation::ConnectAgent() {
 }
 
 void CommandsSimulation::Obey(const cluster::Effect& effect) {
-  std::visit(Overloaded{
-                 [this](const cluster::SendToAgent& send) {
-                   if (send.session == agent_session_) Obey(send.order);
-                 },
-                 [this](const cluster::SendToWorker& send) {
-                   for (Rank& rank : ranks_) {
-                     if (rank.session == send.session) rank.coming.push_back(send.order);
-                   }
-                 },
-                 [this](const cluster::CloseStream& close) {
-                   for (Rank& rank : ranks_) {
-                     if (rank.session == close.session) Disconnect(rank);
-                   }
-                 },
-                 [this](const cluster::Say& say) { Tell("musterd: ", say.text); },
-                 // Nothing: no client follows the job.
-                 [](const OneOf<cluster::JobChanged, cluster::JobDeleted, cluster::StepsChanged,
-                                cluster::LogsChanged> auto&) {},
-             },
-             effect);
+  std::visit(
+      Overloaded{
+          [this](const cluster::SendToAgent& send) {
+            if (send.session == agent_session_) Obey(send.order);
+          },
+          [this](const cluster::SendToWorker& send) {
+            for (Rank& rank : ranks_) {
+              if (rank.session == send.session) rank.coming.push_back(send.order);
+            }
+          },
+          [this](const cluster::CloseStream& close) {
+            for (Rank& rank : ranks_) {
+              if (rank.session == close.session) Disconnect(rank);
+            }
+          },
+          [this](const cluster::Say& say) { Tell("musterd: ", say.text); },
+          // Nothing: no client follows the job, and there are no webhooks.
+          [](const OneOf<cluster::JobChanged, cluster::JobDeleted, cluster::StepsChanged,
+                         cluster::LogsChanged, cluster::Deliver, cluster::Withdraw> auto&) {},
+      },
+      effect);
 }
 
 void CommandsSimulation::Obey(const cluster::AgentOrder& order) {

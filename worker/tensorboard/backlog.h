@@ -62,8 +62,9 @@ class Backlog {
   // What is not durable in the current file may be lost.
   void FileFailed() { written_ = durable_; }
 
-  // The number of the newest entry, and the number up to which all are durable.
+  // The number of the newest entry, and the numbers up to which all are written, and durable.
   uint64_t newest() const { return next_ - 1; }
+  uint64_t written() const { return written_; }
   uint64_t durable() const { return durable_; }
   int64_t newest_step() const { return newest_step_; }
   // Bytes that are written and not durable.

@@ -23,7 +23,8 @@ void Set(Summary::Value* value, const Entry& entry) {
   if (const auto* number = std::get_if<double>(&entry.value)) {
     value->mutable_metadata()->mutable_plugin_data()->set_plugin_name("scalars");
     value->mutable_metadata()->set_data_class(Metadata::DATA_CLASS_SCALAR);
-    value->mutable_tensor()->set_dtype(Tensor::DT_DOUBLE);
+    value->mutable_tensor()->set_dtype(Tensor::DT_FLOAT);
+    value->mutable_tensor()->add_float_val(static_cast<float>(*number));
     value->mutable_tensor()->add_double_val(*number);
   } else {
     value->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");

@@ -215,8 +215,8 @@ absl::Status EventLog::Writer::Write() {
   {
     absl::MutexLock lock(&mutex_);
     backlog_.Written(batch.through);
-    const bool sync =
-        wanted_ > backlog_.durable() || troubled_ || backlog_.unsynced() >= kSyncBytes;
+    const bool asked = wanted_ > backlog_.durable() && backlog_.written() >= wanted_;
+    const bool sync = asked || troubled_ || backlog_.unsynced() >= kSyncBytes;
     if (!sync) return absl::OkStatus();
   }
   RETURN_IF_ERROR(file_->Sync());

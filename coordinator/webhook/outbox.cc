@@ -1,0 +1,94 @@
+#include "coordinator/webhook/outbox.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/webhook/body.h"
+
+namespace muster::webhook {
+
+Outbox::Outbox(OutboxOptions options, const std::vector<store::DeliveryRow>& stored)
+    : options_(std::move(options)) {
+  size_t of_others = 0;
+  for (const store::DeliveryRow& row : stored) {
+    newest_ = std::max(newest_, row.number);
+    const bool wanted =
+        std::any_of(options_.receivers.begin(), options_.receivers.end(),
+                    [&](const Url& receiver) { return receiver.text == row.receiver; });
+    if (!wanted) {
+      ++of_others;
+      changes_.removed.push_back(row.number);
+      continue;
+    }
+    Add(row);
+    changes_.send.push_back(row);
+  }
+  if (of_others > 0) {
+    changes_.say.push_back(absl::StrCat("webhook: dropped ", of_others,
+                                        " messages for receivers that no --webhook names any more; "
+                                        "they were not accepted in time"));
+  }
+}
+
+void Outbox::Know(const jobs::Job& job) {
+  if (!options_.receivers.empty()) known_[job.id] = job.state;
+}
+
+void Outbox::Observe(const jobs::Job& job, absl::Time now) {
+  if (options_.receivers.empty()) return;
+  const auto known = known_.find(job.id);
+  const bool is_new = known == known_.end();
+  if (!is_new && known->second == job.state) return;
+  const std::string id = options_.new_id();
+  const std::string body =
+      BodyOf(id, job, is_new ? std::nullopt : std::optional(known->second), now);
+  known_[job.id] = job.state;
+  for (const Url& receiver : options_.receivers) {
+    const store::DeliveryRow row = {.number = ++newest_,
+                                    .receiver = receiver.text,
+                                    .id = id,
+                                    .job_id = job.id,
+                                    .create_time = now,
+                                    .body = body};
+    Add(row);
+    changes_.added.push_back(row);
+    changes_.send.push_back(row);
+    DropOldest(receiver);
+  }
+}
+
+void Outbox::Add(const store::DeliveryRow& row) {
+  pending_[row.number] = {row.receiver, row.job_id};
+  of_receiver_[row.receiver].insert(row.number);
+}
+
+void Outbox::DropOldest(const Url& receiver) {
+  std::set<uint64_t>& numbers = of_receiver_[receiver.text];
+  if (numbers.size() <= options_.most_pending) return;
+  const uint64_t oldest = *numbers.begin();
+  changes_.say.push_back(
+      absl::StrCat("webhook ", Shown(receiver), ": ", options_.most_pending,
+                   " messages wait to be accepted; dropped the oldest one, about job '",
+                   pending_[oldest].job_id, "'"));
+  changes_.withdrawn.push_back({receiver.text, oldest});
+  Settle(oldest);
+}
+
+void Outbox::Forget(const std::string& job_id) { known_.erase(job_id); }
+
+void Outbox::Settle(uint64_t number) {
+  const auto pending = pending_.find(number);
+  if (pending == pending_.end()) return;
+  of_receiver_[pending->second.receiver].erase(number);
+  pending_.erase(pending);
+  const auto is_it = [number](const store::DeliveryRow& row) { return row.number == number; };
+  std::erase_if(changes_.send, is_it);
+  // It is not stored yet.
+  if (std::erase_if(changes_.added, is_it) == 0) changes_.removed.push_back(number);
+}
+
+Outbox::Changes Outbox::TakeChanges() { return std::exchange(changes_, {}); }
+
+}  // namespace muster::webhook

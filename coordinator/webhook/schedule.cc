@@ -1,0 +1,119 @@
+#include "coordinator/webhook/schedule.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::webhook {
+
+void Schedule::Add(store::DeliveryRow message) {
+  lines_[message.job_id].messages.push_back(std::move(message));
+}
+
+void Schedule::Withdraw(uint64_t number) {
+  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
+    const size_t removed = std::erase_if(
+        line->second.messages,
+        [number](const store::DeliveryRow& message) { return message.number == number; });
+    if (removed == 0) continue;
+    if (line->second.messages.empty()) lines_.erase(line);
+    return;
+  }
+}
+
+const store::DeliveryRow* Schedule::Due(absl::Time now) const {
+  if (now < wait_.until) return nullptr;
+  const store::DeliveryRow* oldest = nullptr;
+  for (const auto& [job, line] : lines_) {
+    if (now < line.wait.until) continue;
+    const store::DeliveryRow& first = line.messages.front();
+    if (oldest == nullptr || first.number < oldest->number) oldest = &first;
+  }
+  return oldest;
+}
+
+absl::Time Schedule::NextDue() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [job, line] : lines_) next = std::min(next, line.wait.until);
+  return std::max(next, wait_.until);
+}
+
+Schedule::Result Schedule::Take(const store::DeliveryRow& message, const Answer& answer,
+                                absl::Time now, double jitter) {
+  const Meaning meaning = MeaningOf(answer);
+  const bool fails = meaning == Meaning::kMessageFailed || meaning == Meaning::kReceiverFailed;
+  const std::string why = meaning == Meaning::kAccepted ? "" : Describe(answer);
+  const std::string before = std::exchange(trouble_, fails ? why : "");
+  absl::Duration wait;
+  if (meaning == Meaning::kReceiverFailed) {
+    wait = PutOff(&wait_, answer, now, jitter);
+  } else {
+    wait_ = {};
+  }
+  const auto line = lines_.find(message.job_id);
+  if (line == lines_.end() || line->second.messages.front().number != message.number) return {};
+  if (meaning == Meaning::kMessageFailed) wait = PutOff(&line->second.wait, answer, now, jitter);
+  const std::string what =
+      absl::StrCat("message ", message.id, " about job '", message.job_id, "'");
+  if (!fails) {
+    Remove(line);
+    const bool refused = meaning == Meaning::kRefused;
+    return {.settled = {message.number},
+            .say = refused          ? absl::StrCat(why, "; ", what, " is given up")
+                   : before.empty() ? ""
+                                    : "accepts messages again"};
+  }
+  if (now - message.create_time >= retries_.give_up_after) {
+    Result result = {.settled = RemoveOld(now)};
+    const size_t more = result.settled.size() - 1;
+    result.say = absl::StrCat(why, "; ", what, more > 0 ? absl::StrCat(" and ", more, " more") : "",
+                              more > 0 ? " are" : " is", " given up after ",
+                              absl::FormatDuration(retries_.give_up_after));
+    return result;
+  }
+  if (why == before) return {};
+  return {.say = absl::StrCat(why, "; ", what, " is sent again in ",
+                              absl::FormatDuration(absl::Trunc(wait, absl::Milliseconds(1))))};
+}
+
+std::vector<uint64_t> Schedule::RemoveOld(absl::Time now) {
+  std::vector<uint64_t> removed;
+  for (auto line = lines_.begin(); line != lines_.end();) {
+    std::deque<store::DeliveryRow>& messages = line->second.messages;
+    while (!messages.empty() && now - messages.front().create_time >= retries_.give_up_after) {
+      removed.push_back(messages.front().number);
+      messages.pop_front();
+    }
+    line = messages.empty() ? lines_.erase(line) : std::next(line);
+  }
+  return removed;
+}
+
+absl::Duration Schedule::PutOff(Wait* wait, const Answer& answer, absl::Time now,
+                                double jitter) const {
+  absl::Duration next = retries_.first;
+  for (uint32_t i = 0; i < wait->failures && next < retries_.longest; ++i) next *= 2;
+  next = std::min(next, retries_.longest) * (0.5 + jitter / 2);
+  if (answer.retry_after.has_value()) {
+    next = std::max(next, std::min(*answer.retry_after, retries_.longest_asked_for));
+  }
+  ++wait->failures;
+  wait->until = now + next;
+  return next;
+}
+
+void Schedule::Remove(std::map<std::string, Line>::iterator line) {
+  line->second.wait = {};
+  line->second.messages.pop_front();
+  if (line->second.messages.empty()) lines_.erase(line);
+}
+
+size_t Schedule::size() const {
+  size_t size = 0;
+  for (const auto& [job, line] : lines_) size += line.messages.size();
+  return size;
+}
+
+}  // namespace muster::webhook

@@ -1,0 +1,67 @@
+#include "coordinator/webhook/sender.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+namespace muster::webhook {
+
+Sender::Sender(SenderOptions options, std::unique_ptr<Poster> poster)
+    : options_(std::move(options)),
+      poster_(std::move(poster)),
+      schedule_(options_.retries),
+      thread_([this] { Loop(); }) {}
+
+Sender::~Sender() { Stop(); }
+
+void Sender::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.Changed();
+  }
+  poster_->Abort();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Sender::Add(const store::DeliveryRow& message) {
+  absl::MutexLock lock(&mutex_);
+  if (stopping_) return;
+  schedule_.Add(message);
+  changed_.Changed();
+}
+
+void Sender::Withdraw(uint64_t number) {
+  absl::MutexLock lock(&mutex_);
+  schedule_.Withdraw(number);
+}
+
+std::optional<store::DeliveryRow> Sender::AwaitDue() {
+  absl::MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const absl::Time now = options_.clock();
+    if (const store::DeliveryRow* due = schedule_.Due(now); due != nullptr) return *due;
+    const absl::Time next = schedule_.NextDue();
+    changed_.Await(mutex_, next - now, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || schedule_.NextDue() < next;
+    });
+  }
+  return std::nullopt;
+}
+
+void Sender::Loop() {
+  while (const std::optional<store::DeliveryRow> message = AwaitDue()) {
+    const Answer answer = poster_->Post(*message);
+    Schedule::Result result;
+    {
+      absl::MutexLock lock(&mutex_);
+      // What Stop() broke off says nothing about the receiver.
+      if (stopping_ && answer.status == 0) return;
+      result = schedule_.Take(*message, answer, options_.clock(), options_.random());
+    }
+    if (!result.say.empty()) spdlog::warn("webhook {}: {}", options_.receiver, result.say);
+    if (!result.settled.empty()) options_.settled(result.settled);
+  }
+}
+
+}  // namespace muster::webhook

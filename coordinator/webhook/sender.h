@@ -1,0 +1,67 @@
+// Sends the messages for one receiver, one at a time, on a thread of its own: a receiver that is
+// slow or down delays nothing but its own messages.
+#ifndef MUSTER_COORDINATOR_WEBHOOK_SENDER_H_
+#define MUSTER_COORDINATOR_WEBHOOK_SENDER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/steady/condition.h"
+#include "coordinator/store/store.h"
+#include "coordinator/webhook/poster.h"
+#include "coordinator/webhook/schedule.h"
+
+namespace muster::webhook {
+
+struct SenderOptions {
+  // In messages of the daemon's log.
+  std::string receiver;
+  Retries retries;
+  // Never goes back; that of the messages' create_time.
+  std::function<absl::Time()> clock;
+  // In [0, 1).
+  std::function<double()> random;
+  // These messages need not be sent any more. Called on the sender's thread, without a lock.
+  std::function<void(const std::vector<uint64_t>& numbers)> settled;
+};
+
+// Thread-safe.
+class Sender {
+ public:
+  Sender(SenderOptions options, std::unique_ptr<Poster> poster);
+  // Stops.
+  ~Sender();
+
+  // Numbers grow from call to call. Ignored after Stop().
+  void Add(const store::DeliveryRow& message);
+  void Withdraw(uint64_t number);
+  // Ends the thread at once, also while it waits for an answer. Idempotent; one call at a time.
+  void Stop();
+
+ private:
+  void Loop();
+  // The next message that is due; absent: the sender stops.
+  std::optional<store::DeliveryRow> AwaitDue();
+
+  const SenderOptions options_;
+  const std::unique_ptr<Poster> poster_;
+
+  absl::Mutex mutex_;
+  SteadyCondition changed_;
+  Schedule schedule_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::thread thread_;
+};
+
+}  // namespace muster::webhook
+
+#endif  // MUSTER_COORDINATOR_WEBHOOK_SENDER_H_

@@ -1,0 +1,76 @@
+#include "coordinator/webhook/settings.h"
+
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/status.h"
+#include "coordinator/webhook/secret_file.h"
+
+namespace muster::webhook {
+namespace {
+
+constexpr char kUrlFlag[] = "--webhook";
+constexpr char kSecretFlag[] = "--webhook-secret";
+constexpr char kCaFlag[] = "--webhook-ca";
+
+absl::Status Wrong(const char* flag, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+}
+
+// That the file has certificates that OpenSSL can use.
+absl::Status CheckCertificates(const std::string& path) {
+  RETURN_IF_ERROR(files::ReadFile(path).status());
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  if (SSL_CTX_load_verify_locations(context.get(), path.c_str(), nullptr) == 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected certificates in PEM format, found something else"));
+}
+
+}  // namespace
+
+absl::StatusOr<Settings> ReadSettings(const Flags& flags, const std::string& user_agent) {
+  Settings settings = {.ca_file = flags.ca_file, .user_agent = user_agent};
+  if (flags.urls.size() > kMostReceivers) {
+    return Wrong(kUrlFlag, absl::StrCat("expected at most ", kMostReceivers, " of them, found ",
+                                        flags.urls.size()));
+  }
+  for (const std::string& text : flags.urls) {
+    auto url = ParseUrl(text);
+    if (!url.ok()) return Annotate(url.status(), kUrlFlag);
+    const auto is_it = [&](const Url& other) { return other.text == url->text; };
+    if (std::any_of(settings.receivers.begin(), settings.receivers.end(), is_it)) {
+      return Wrong(kUrlFlag,
+                   absl::StrCat("expected different URLs, found one twice, of ", Shown(*url)));
+    }
+    settings.receivers.push_back(*std::move(url));
+  }
+  const auto tls = [](const Url& url) { return url.tls; };
+  const bool any_tls = std::any_of(settings.receivers.begin(), settings.receivers.end(), tls);
+  if (settings.receivers.empty() && !flags.secret_file.empty()) {
+    return Wrong(kSecretFlag, "expected also --webhook URL, found none");
+  }
+  if (!any_tls && !flags.ca_file.empty()) {
+    return Wrong(kCaFlag, "expected also --webhook with an https URL, found none");
+  }
+  if (!flags.secret_file.empty()) {
+    auto secret = ReadSecret(flags.secret_file);
+    if (!secret.ok()) return Annotate(secret.status(), kSecretFlag);
+    settings.secret = *std::move(secret);
+  }
+  if (!flags.ca_file.empty()) {
+    const absl::Status certificates = CheckCertificates(flags.ca_file);
+    if (!certificates.ok()) return Annotate(certificates, kCaFlag);
+  }
+  return settings;
+}
+
+}  // namespace muster::webhook
