@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 third_party/install.sh
 
 # On a terminal bazel shows what it does all the time, elsewhere in one line every 15 s.
-echo "== building: [done / all] steps (minutes the first time, seconds later)"
+echo "== building: [done / all] steps (about 10 minutes on 2 cores the first time, then seconds)"
 bazel build --show_progress --show_progress_rate_limit="$([[ -t 2 ]] && echo 0.2 || echo 15)" \
   //client/cli:muster //coordinator:musterd //worker/agent:muster-agent //worker:muster-worker
 mkdir -p out/bin out/quickstart

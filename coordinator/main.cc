@@ -45,7 +45,6 @@ namespace muster {
 namespace {
 
 constexpr int kUsageError = 2;
-constexpr char kUserAgent[] = "muster/0.2.0";
 // For the workers of the local agent to end, once they are told to at last.
 constexpr absl::Duration kInterruptTimeout = absl::Seconds(5);
 // While something moves on the local node its deadline is put off, by so much.
@@ -165,7 +164,8 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   if (flags.state.empty()) {
     return absl::InvalidArgumentError("--state is needed: neither XDG_STATE_HOME nor HOME is set");
   }
-  ASSIGN_OR_RETURN(flags.coordinator.webhooks, webhook::ReadSettings(flags.webhook, kUserAgent));
+  ASSIGN_OR_RETURN(flags.coordinator.webhooks,
+                   webhook::ReadSettings(flags.webhook, absl::StrCat("muster/", Version())));
   if (!flags.webhook.urls.empty() && flags.webhook.secret_file.empty()) {
     spdlog::warn(
         "webhooks are not signed, so their receivers cannot tell who has sent a message: "

@@ -27,7 +27,7 @@ struct NodeOptions : CommonOptions {
   std::optional<absl::Duration> deadline;
 };
 
-using Change = std::function<absl::StatusOr<v1::Node>(
+using NodeChange = std::function<absl::StatusOr<v1::Node>(
     client::MusterClient& client, const NodeOptions& options, const client::SteerOptions& steer)>;
 
 // `last` as it is now. One that is not listed any more runs nothing.
@@ -76,7 +76,7 @@ void WarnOfLostWork(Console* console, const v1::Node& node) {
   }
 }
 
-ExitCode ChangeNode(Console* console, const NodeOptions& options, const Change& change) {
+ExitCode ChangeNode(Console* console, const NodeOptions& options, const NodeChange& change) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
   auto node =
@@ -103,7 +103,7 @@ ExitCode ChangeNode(Console* console, const NodeOptions& options, const Change& 
 }
 
 void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
-         const std::string& help, bool drains, const Change& change) {
+         const std::string& help, bool drains, const NodeChange& change) {
   auto options = std::make_shared<NodeOptions>();
   CLI::App* command = app->add_subcommand(name, help);
   command->add_option("NODE", options->node, "The node's name, as in `muster nodes`")->required();

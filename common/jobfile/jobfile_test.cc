@@ -149,7 +149,7 @@ seed:
       "stages, checkpoint, export, restart, loss, on_nan, loss_scale, priority, "
       "activation_checkpointing, "
       "profile, trainable, uneven_inputs, time_limit, when_cut_off, watchdog, threads, "
-      "collectives, start, ema, evaluation\n"
+      "collectives, start, ema, evaluation, metrics\n"
       "job.yaml:4: model.gpt2.vocab_size: found '-1', which does not fit; allowed: " +
           u32 +
           "\n"

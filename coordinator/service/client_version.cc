@@ -29,12 +29,9 @@ std::optional<MinorVersion> Parse(absl::string_view version) {
   return parsed;
 }
 
-absl::Status TooFarApart(const char* reason, const char* which, const std::string& client,
-                         const std::string& own) {
-  return Refuse(absl::StatusCode::kFailedPrecondition, reason,
-                absl::StrCat("the client has version ", client, " and the coordinator has version ",
-                             own, "; they may be one minor version apart: update ", which),
-                {{"client", client}, {"coordinator", own}});
+std::string TooFarApart(const std::string& client, const std::string& own) {
+  return absl::StrCat("the client has version ", client, " and the coordinator has version ", own,
+                      "; they may be one minor version apart: update ");
 }
 
 }  // namespace
@@ -49,11 +46,14 @@ absl::Status CheckClientVersion(const std::string& user_agent, const std::string
   const auto older = [](const MinorVersion& a, const MinorVersion& b) {
     return a.major < b.major || (a.major == b.major && a.minor + 1 < b.minor);
   };
+  const About about = {{"client", version}, {"coordinator", own}};
   if (older(*client, *coordinator)) {
-    return TooFarApart("CLIENT_TOO_OLD", "the client", version, own);
+    return Refuse(absl::StatusCode::kFailedPrecondition, "CLIENT_TOO_OLD",
+                  TooFarApart(version, own) + "the client", about);
   }
   if (older(*coordinator, *client)) {
-    return TooFarApart("CLIENT_TOO_NEW", "the coordinator", version, own);
+    return Refuse(absl::StatusCode::kFailedPrecondition, "CLIENT_TOO_NEW",
+                  TooFarApart(version, own) + "the coordinator", about);
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "common/rpc/deadline.h"
@@ -51,29 +52,28 @@ TEST(ClientVersion, ProgramsThatSayNoVersionAreServed) {
 
 class ClientVersionOverTheWire : public CoordinatorTest {
  protected:
-  grpc::Status List(const std::string& prefix) {
+  // Of a client whose header user-agent begins with `prefix`.
+  std::unique_ptr<v1::JobService::Stub> Client(const std::string& prefix) {
     grpc::ChannelArguments arguments;
     arguments.SetUserAgentPrefix(prefix);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto stub = v1::JobService::NewStub(
+    return v1::JobService::NewStub(
         grpc::CreateCustomChannel(address(), grpc::InsecureChannelCredentials(), arguments));
+  }
+  grpc::Status List(const std::string& prefix) {
     grpc::ClientContext context;
     context.set_deadline(DeadlineAfter(kTestBound));
     v1::ListJobsResponse response;
-    return stub->ListJobs(&context, {}, &response);
+    return Client(prefix)->ListJobs(&context, {}, &response);
   }
   grpc::StatusCode Watch(const std::string& prefix) {
-    grpc::ChannelArguments arguments;
-    arguments.SetUserAgentPrefix(prefix);
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto stub = v1::JobService::NewStub(
-        grpc::CreateCustomChannel(address(), grpc::InsecureChannelCredentials(), arguments));
     grpc::ClientContext context;
     context.set_deadline(DeadlineAfter(kTestBound));
     v1::WatchJobRequest request;
     request.set_job_id("nobody");
     v1::Job job;
-    const auto reader = stub->WatchJob(&context, request);
+    const auto client = Client(prefix);
+    const auto reader = client->WatchJob(&context, request);
     while (reader->Read(&job)) {
     }
     return reader->Finish().error_code();

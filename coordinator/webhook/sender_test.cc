@@ -20,6 +20,9 @@ namespace {
 
 using testing::ElementsAre;
 
+// Longer than a test may take.
+constexpr absl::Duration kEver = absl::Hours(1);
+
 // What a server and a sender have done.
 class Record {
  public:
@@ -59,7 +62,9 @@ class SenderTest : public testing::Test {
               settled_.Add(std::move(names));
             }};
     return std::make_unique<Sender>(
-        std::move(options), std::make_unique<HttpPoster>(HttpPosterOptions{.url = *ParseUrl(url)}));
+        std::move(options),
+        std::make_unique<HttpPoster>(HttpPosterOptions{
+            .url = *ParseUrl(url), .connect_wait = kEver, .answer_wait = kEver, .limit = kEver}));
   }
   static store::DeliveryRow Message(uint64_t number, const std::string& job) {
     return {.number = number,

@@ -75,6 +75,9 @@ def _packaged_program_impl(ctx):
         ))
     flags = ["-Wl,-s", "-Wl,--build-id=sha1"]
     flags += ["-Wl,-rpath," + path for path in ctx.attr.run_path]
+    if ctx.attr.shared:
+        # As RPATH, which the libraries that those libraries need are looked for in, too.
+        flags.append("-Wl,--disable-new-dtags")
     if ctx.attr.linkage == "archives":
         flags += [_linked("-l" + name, True, ctx.attr.shared) for name in _MORE]
     linked = cc_common.link(
@@ -105,7 +108,9 @@ packaged_program = rule(
         ),
         "shared": attr.string_list(
             doc = "With \"archives\": libraries that are shared all the same, without \"lib\". " +
-                  "A package brings them along.",
+                  "A package brings them along, with what they need. If one of them needs a " +
+                  "library that is also linked from its archive (OpenSSL), name that one, too: " +
+                  "a process must not have two of it.",
         ),
         "run_path": attr.string_list(
             doc = "Where the loader looks for shared libraries first.",

@@ -192,7 +192,7 @@ ARROWS = {
         "proto",
         "worker",
     ],
-    "tests/python": ["client", "tests/process"],
+    "tests/python": ["client", "proto", "tests/process"],
     "tests/simulation": ["common", "coordinator", "worker"],
     # The repository's own folder has only pages.
     "": [],

@@ -73,7 +73,7 @@ class Sources:
     def __init__(self, targets, text=lambda name: (workspace() / name).read_text()):
         self.targets = targets
         self.text = text
-        # Header or source file -> the targets that have it in srcs or hdrs.
+        # Header or source file -> the targets that have it in srcs, hdrs or textual_hdrs.
         self.owners = collections.defaultdict(list)
         generated = set()
         folders = {""}
@@ -81,7 +81,7 @@ class Sources:
             generated |= {path_of(label) for label in target.labels("outs")}
             if not target.rule.startswith("cc_"):
                 continue
-            for label in target.labels("srcs", "hdrs"):
+            for label in target.labels("srcs", "hdrs", "textual_hdrs"):
                 if path_of(label).endswith(SOURCES):
                     self.owners[path_of(label)].append(target)
             for folder in target.attributes.get("includes") or []:
@@ -113,7 +113,7 @@ class Sources:
                 yield Include(file, include.line, header)
 
     def files_of(self, target):
-        labels = target.labels("srcs", "hdrs")
+        labels = target.labels("srcs", "hdrs", "textual_hdrs")
         return [path for path in map(path_of, labels) if path.endswith(SOURCES)]
 
     def headers_of(self, target):
@@ -171,7 +171,10 @@ class Sources:
         """(target, dep) where the dep has headers and no file of the target includes any."""
         for target in self.compiled():
             files = self.files_of(target)
-            if not files or self.generated.intersection(files):
+            # What generated code includes is not known; what //third_party/together makes includes
+            # the target's own files only.
+            generated = self.generated.intersection(files)
+            if not files or any(file.endswith(HEADERS) for file in generated):
                 continue
             included = {include.header for file in files for include in self.includes(file)}
             for dep in target.labels("deps"):

@@ -28,7 +28,11 @@ def start(muster, *more, http="127.0.0.1:0", local_slots=None):
     daemon = muster.musterd(
         local_slots=local_slots, more=["--http", http, "--http-port-file", port_file, *more]
     )
-    return daemon, port_file.read_text().strip()
+    address = port_file.read_text().strip()
+    # Through the loopback address, also if it listens on all.
+    pages = address.replace("0.0.0.0", "127.0.0.1")
+    harness.eventually(lambda: prometheus.get(pages, "/readyz")[0] == 200, "musterd is ready")
+    return daemon, address
 
 
 def promtool(*arguments, stdin=""):

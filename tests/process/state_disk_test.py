@@ -67,7 +67,8 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
         local_slots=2, more=["--http", "127.0.0.1:0", "--http-port-file", watched]
     )
     pages = watched.read_text().strip()
-    assert prometheus.get(pages, "/readyz") == (200, "ok\n")
+    ready = (200, "ok\n")
+    harness.eventually(lambda: prometheus.get(pages, "/readyz") == ready, "musterd is ready")
     job = paced_job.write_job(
         muster.folder,
         PACE_MS,

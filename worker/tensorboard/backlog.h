@@ -51,7 +51,7 @@ class Backlog {
   };
   // To the current file; empty if it has all.
   Batch Next() const;
-  // To a new file.
+  // To a new file: also what may be lost in the current one.
   Batch ForNewFile() const;
   // The current file has all.
   bool complete() const { return written_ == newest() && !rewrite_from_.has_value(); }
@@ -59,8 +59,6 @@ class Backlog {
   void Written(uint64_t through);
   // All that is written is durable.
   void Synced();
-  // What is not durable in the current file may be lost.
-  void FileFailed() { written_ = durable_; }
 
   // The number of the newest entry, and the numbers up to which all are written, and durable.
   uint64_t newest() const { return next_ - 1; }

@@ -83,7 +83,6 @@ TEST(Backlog, WritesAgainWhatIsNotDurableAfterAFailure) {
   backlog.Add(Number(2, "loss", 2));
   WriteAll(backlog);
   backlog.Add(Number(3, "loss", 3));
-  backlog.FileFailed();
   const auto batch = backlog.ForNewFile();
   EXPECT_EQ(batch.start, 2);
   EXPECT_THAT(StepsOf(batch), ElementsAre(2, 3));
@@ -95,7 +94,6 @@ TEST(Backlog, WritesTheWholeStepAgainIfAPartOfItIsDurable) {
   WriteAll(backlog);
   backlog.Synced();
   backlog.Add(Number(5, "validation", 2));
-  backlog.FileFailed();
   const auto batch = backlog.ForNewFile();
   EXPECT_EQ(batch.start, 5);
   EXPECT_THAT(batch.entries, ElementsAre(Number(5, "loss", 1), Number(5, "validation", 2)));
@@ -107,7 +105,6 @@ TEST(Backlog, DoesNotStartBeforeStepsThatItHasForgotten) {
   WriteAll(backlog);
   backlog.Synced();
   backlog.Add(Text(50, "a late mark"));
-  backlog.FileFailed();
   const auto batch = backlog.ForNewFile();
   EXPECT_THAT(StepsOf(batch), ElementsAre(96, 97, 98, 99, 100, 50));
   EXPECT_EQ(batch.start, 96);

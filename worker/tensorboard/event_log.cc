@@ -277,7 +277,6 @@ void EventLog::Writer::Failed(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     open_ = false;
-    backlog_.FileFailed();
     retry_at_ = SteadyNow() + options_.retry;
     first = !std::exchange(troubled_, true);
     changed_.Changed();

@@ -32,6 +32,8 @@ constexpr uint64_t kLayer = 2 * 2 * kWidth + (kWidth + 1) * 3 * kWidth + (kWidth
 constexpr uint64_t kParameterBytes =
     4 * ((kVocabulary + kContext) * kWidth + kLayers * kLayer + 2 * kWidth);
 constexpr uint64_t kParameters = 2 + 12 * kLayers + 2;
+// Inputs and targets of 3 samples, int64.
+constexpr uint64_t kBatchBytes = 2 * 3 * kContext * 8;
 
 // Open files and threads of this process.
 std::pair<int64_t, int64_t> FilesAndThreads() {
@@ -293,8 +295,8 @@ TEST_P(StrategyMemoryTest, TwentyCyclesLeaveWhatTheFirstOneLeft) {
             << "cycle " << cycle << ", purpose " << static_cast<int>(purpose);
       }
       if (world_size == 1) {
-        EXPECT_EQ(now.usage.of(Purpose::kActivations).bytes,
-                  first.usage.of(Purpose::kActivations).bytes);
+        // The batch of the next step may have been read ahead.
+        EXPECT_LE(now.usage.of(Purpose::kActivations).bytes, kBatchBytes) << "cycle " << cycle;
         EXPECT_EQ(now.usage.of(Purpose::kOther).bytes, first.usage.of(Purpose::kOther).bytes);
         EXPECT_EQ(now.files_and_threads, first.files_and_threads) << "cycle " << cycle;
       }

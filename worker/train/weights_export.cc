@@ -110,7 +110,8 @@ absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
       return communication;
     };
     const safetensors::Metadata metadata =
-        exports::MetadataOf(parts_.config.job_name, parts_.identity.job, *parts_.tokenizer);
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job,
+                            parts_.tokenizer == nullptr ? tokenizer::Source() : *parts_.tokenizer);
     files = checkpoint::WriteWeights(Temporary(), model.Parameters(), model.Buffers(), metadata,
                                      before_read);
     RETURN_IF_ERROR(communication);

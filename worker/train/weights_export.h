@@ -39,7 +39,8 @@ class WeightsExport {
     const SessionState* session_state;
     const SessionReports* reports;
     exports::Inputs inputs = {};  // files that are never replaced
-    const tokenizer::Source* tokenizer;
+    // What made the training data; null: it is not known.
+    const tokenizer::Source* tokenizer = nullptr;
   };
   explicit WeightsExport(Parts parts) : parts_(std::move(parts)) {}
 

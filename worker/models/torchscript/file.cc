@@ -27,14 +27,6 @@ using File = std::shared_ptr<const files::MappedFile>;
 
 constexpr char kWhy[] = "the values of this tensor are not read from the TorchScript file yet";
 
-// One past the last element that the tensor reads, from the beginning of its storage.
-int64_t EndOf(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return tensor.storage_offset();
-  int64_t last = tensor.storage_offset();
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return last + 1;
-}
-
 // Copies `bytes` bytes of the file to the begin of the tensor.
 void Read(const files::MappedFile& file, uint64_t offset, int64_t bytes, const at::Tensor& to) {
   if (const absl::Status status = file.CheckNotShrunk(); !status.ok()) {
@@ -128,6 +120,13 @@ absl::StatusOr<Module> Load(
 }
 
 }  // namespace
+
+int64_t EndOf(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return tensor.storage_offset();
+  int64_t last = tensor.storage_offset();
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return last + 1;
+}
 
 void FileStorages::Take(const c10::Storage& storage, uint64_t offset) {
   const auto bytes = static_cast<int64_t>(storage.nbytes());

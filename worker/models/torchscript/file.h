@@ -60,6 +60,9 @@ absl::StatusOr<LoadedFile> LoadWhole(const std::string& path);
 // also for modules whose loading reads their tensors; those LoadWhole may load.
 absl::StatusOr<LoadedFile> LoadWithoutMemory(const std::string& path);
 
+// One past the last element that the tensor reads, from the beginning of its storage.
+int64_t EndOf(const at::Tensor& tensor);
+
 }  // namespace muster::models
 
 #endif  // MUSTER_WORKER_MODELS_TORCHSCRIPT_FILE_H_

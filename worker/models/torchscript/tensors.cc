@@ -21,13 +21,6 @@ Place PlaceOf(const at::Tensor& tensor) {
           tensor.strides().vec()};
 }
 
-// One past the last element that the tensor reads, from the beginning of its storage.
-int64_t EndOf(const at::Tensor& tensor) {
-  int64_t last = tensor.storage_offset();
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return last + 1;
-}
-
 bool Overlap(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() > 0 && b.numel() > 0 &&
          a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() &&
