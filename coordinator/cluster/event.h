@@ -79,8 +79,9 @@ struct RunningWorker {
 
 // The newest agent protocol that this program speaks; it also accepts the versions before and the
 // next one. From version 2 on heartbeats are acknowledged. From version 3 on agents have a folder
-// for files that clients fetch, and send these.
-inline constexpr uint32_t kAgentProtocol = 3;
+// for files that clients fetch, and send these. Version 4 came with workers of protocol 7, which
+// must not share a job with older ones.
+inline constexpr uint32_t kAgentProtocol = 4;
 inline constexpr uint32_t kAgentProtocolOfDownloads = 3;
 
 // No database is so old that it lacks more generations of a job. Without a limit one false number
