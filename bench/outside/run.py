@@ -131,8 +131,9 @@ def show(case, arms, rounds, scrapes, received):
     _, low, high = ratio(again, off, 1)
     if not (low <= 1 <= high and 0.98 <= low and high <= 1.02 and len(on.blocks_used) >= 15):
         print("\n**No resolution, no claim**: off against off is not within 2% of 1.")
-    same = on.losses()[:100] == off.losses()[:100]
-    print(f"\nLosses of the first 100 steps are {'the same' if same else 'different: **void**'}.")
+    count = min(100, len(on.losses()), len(off.losses()))
+    same = on.losses()[:count] == off.losses()[:count]
+    print(f"\nLosses of the first {count} steps are {'the same' if same else 'different: **void**'}.")
 
 
 def measure(case, arguments, programs):
