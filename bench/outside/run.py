@@ -133,7 +133,8 @@ def show(case, arms, rounds, scrapes, received):
         print("\n**No resolution, no claim**: off against off is not within 2% of 1.")
     count = min(100, len(on.losses()), len(off.losses()))
     same = on.losses()[:count] == off.losses()[:count]
-    print(f"\nLosses of the first {count} steps are {'the same' if same else 'different: **void**'}.")
+    verdict = "the same" if same else "different: **void**"
+    print(f"\nLosses of the first {count} steps are {verdict}.")
 
 
 def measure(case, arguments, programs):
