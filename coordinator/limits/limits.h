@@ -46,6 +46,11 @@ struct Limits {
   size_t text_bytes = 4095;
   // Of the lists of a request.
   int list_elements = 4096;
+  // ParseJob: reading the text takes up to 5 us a byte, and each setting goes through the
+  // text's mappings once more.
+  size_t job_text_bytes = 128 << 10;
+  size_t job_settings_bytes = 16 << 10;
+  size_t job_settings_times_text_bytes = 1 << 20;
 
   // Kept in memory and in the store until a day after their job is deleted.
   size_t request_ids = 1000000;

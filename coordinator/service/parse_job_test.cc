@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/jobfile.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::service {
@@ -100,6 +101,24 @@ TEST(ParseJob, PathsOfSettingsMayBeRelativeToAnotherFolder) {
   const auto answer = ParseJob(request);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->spec().data().train().idx().images(0), "/tmp/bob/mine");
+}
+
+TEST(ParseJob, SettingsThatWouldTakeLongAreRefusedBeforeTheyAreRead) {
+  constexpr Limits kLimits;
+  v1::ParseJobRequest request = Request(kGood);
+  const std::string half(kLimits.job_settings_bytes / 2 - 5, ' ');
+  request.add_settings("seed=" + half);
+  request.add_settings("seed=" + half);
+  EXPECT_NE(RefusalReason(ParseJob(request).status()), "FIELD_TOO_LONG");
+  request.add_settings("x");
+  EXPECT_EQ(RefusalReason(ParseJob(request).status()), "FIELD_TOO_LONG");
+
+  request = Request(absl::StrCat(kGood, "# ", std::string(60000, 'x'), "\n"));
+  const size_t most = kLimits.job_settings_times_text_bytes / request.yaml().size();
+  for (size_t i = 0; i < most; ++i) request.add_settings("seed=1");
+  EXPECT_NE(RefusalReason(ParseJob(request).status()), "FIELD_TOO_LONG");
+  request.add_settings("seed=1");
+  EXPECT_EQ(RefusalReason(ParseJob(request).status()), "FIELD_TOO_LONG");
 }
 
 TEST(ParseJob, AFolderThatIsNotAbsoluteIsRefused) {

@@ -33,7 +33,7 @@ const std::map<std::string, size_t>& LongestByName() {
       // A prompt: the context of the model limits it.
       {"text", kLimits.request_bytes},
       // A job file.
-      {"yaml", kLimits.request_bytes},
+      {"yaml", kLimits.job_text_bytes},
   };
   return longest;
 }
