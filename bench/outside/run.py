@@ -2,8 +2,9 @@
 """What it costs to measure Muster from outside: `bench/outside/run.py` builds, measures and prints
 the table. One job trains with all of it on (`--http`, scraped once a second; `metrics:
 {tensorboard}`; `--webhook`, whose receiver accepts everything), one with all of it off, and one
-more with all of it off. CPU seconds count of the workers, the agent and musterd. The method stands
-in bench/harness.py; bench/README.md says why."""
+more with all of it off. Each block has new processes, because two processes of one program differ
+by more than what is measured here. CPU seconds of the workers, the agent and musterd count.
+bench/README.md says why."""
 
 import argparse
 import contextlib
@@ -14,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,6 +30,8 @@ from bench.interval import interval  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
 SCRAPE_SECONDS = 1.0
+# Name, and whether all of it is on.
+ARMS = [("everything on", True), ("everything off", False), ("off, again", False)]
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
@@ -84,7 +88,19 @@ class Scraper:
         self._thread.join()
 
 
-def start(name, everything, case, inputs, folder, programs, hook):
+class Figures:
+    """Of one arm: what its blocks came to, in the order of the rounds."""
+
+    def __init__(self, name):
+        self.name = name
+        self.measured = []  # (seconds per step, CPU seconds per step)
+        self.foreign = []  # cores that other processes used
+        self.shortest = None  # the losses of the block that had the fewest steps
+
+
+@contextlib.contextmanager
+def training(everything, case, inputs, folder, programs, hook):
+    """A job on new processes, past its warm-up: yields (harness.Muster, scraper or None)."""
     job = case.job(inputs, steps=10_000_000)
     more = ()
     if everything:
@@ -94,9 +110,42 @@ def start(name, everything, case, inputs, folder, programs, hook):
         more += ("--webhook", f"http://127.0.0.1:{hook.server_address[1]}/")
     own = cluster.install(lambda path: programs / pathlib.Path(path).name, folder / "bin")
     started = cluster.Cluster(own, folder, slots=WORLD_SIZE, lease="1h", more=more)
-    arm = harness.Muster(name, job, started, lambda: children(started.pid))
-    arm.scraper = Scraper((folder / "http").read_text().strip()) if everything else None
-    return arm
+    arm = harness.Muster(case.name, job, started, lambda: children(started.pid))
+    scraper = None
+    try:
+        scraper = Scraper((folder / "http").read_text().strip()) if everything else None
+        while arm.steps_done() < harness.WARM_UP_STEPS:
+            time.sleep(0.05)
+        yield arm, scraper
+    finally:
+        if scraper is not None:
+            scraper.close()
+        arm.close()
+
+
+def measure_block(figures, everything, case, inputs, programs, hook, seconds):
+    """Adds one block to `figures`. Returns the number of scrapes."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-block-") as name:
+        folder = pathlib.Path(name)
+        with training(everything, case, inputs, folder, programs, hook) as (arm, scraper):
+            before = arm.steps_done()
+            cpu, machine, start = arm.cpu(), harness.machine_cpu_seconds(), time.monotonic()
+            time.sleep(seconds)
+            cpu, wall = arm.cpu() - cpu, time.monotonic() - start
+            machine = harness.machine_cpu_seconds() - machine
+            after = arm.steps_done()
+            # Not the first and the last one, which are partly outside of the block.
+            mean = statistics.fmean(arm.step_seconds()[before + 1 : after - 1])
+            figures.measured.append((mean, cpu * mean / wall))
+            figures.foreign.append(max(0.0, machine - cpu) / wall)
+            losses = arm.losses()
+            if figures.shortest is None or len(losses) < len(figures.shortest):
+                figures.shortest = losses
+            if scraper is None:
+                return 0
+            assert scraper.failed is None, scraper.failed
+            assert list((folder / "tensorboard").rglob("events.*"))
+            return scraper.scrapes
 
 
 def children(pid):
@@ -117,60 +166,62 @@ def show(case, arms, rounds, scrapes, received):
     print("| | ms per step | CPU s per step | CPU, ratio to off (95%) | time, ratio to off (95%) |")
     print("|---|---|---|---|---|")
     for arm in arms:
-        time, cpu = (statistics.median(one[index] for one in arm.measured) for index in (0, 1))
+        time_, cpu = (statistics.median(one[index] for one in arm.measured) for index in (0, 1))
         shown = ["1", "1"]
         if arm is not off:
             shown = ["%.4f (%.4f to %.4f)" % ratio(arm, off, index) for index in (1, 0)]
-        print(f"| {arm.name} | {1e3 * time:.2f} | {cpu:.5f} | {shown[0]} | {shown[1]} |")
-    foreign = [block.foreign / block.wall for arm in arms for block in arm.blocks_used]
+        print(f"| {arm.name} | {1e3 * time_:.2f} | {cpu:.5f} | {shown[0]} | {shown[1]} |")
+    foreign = [cores for arm in arms for cores in arm.foreign]
     print(
-        f"\n{len(on.blocks_used)} quiet rounds of {rounds}; other processes used "
+        f"\n{len(on.measured)} quiet rounds of {rounds}; other processes used "
         f"{statistics.median(foreign):.2f} cores in their median block, {max(foreign):.2f} in the "
         f"worst. {scrapes} scrapes, {received} messages of the webhook."
     )
     _, low, high = ratio(again, off, 1)
-    if not (low <= 1 <= high and 0.98 <= low and high <= 1.02 and len(on.blocks_used) >= 15):
+    if not (low <= 1 <= high and 0.98 <= low and high <= 1.02 and len(on.measured) >= 15):
         print("\n**No resolution, no claim**: off against off is not within 2% of 1.")
-    count = min(100, len(on.losses()), len(off.losses()))
-    same = on.losses()[:count] == off.losses()[:count]
+    count = min(len(arm.shortest) for arm in arms)
+    same = all(arm.shortest[:count] == off.shortest[:count] for arm in arms)
     verdict = "the same" if same else "different: **void**"
     print(f"\nLosses of the first {count} steps are {verdict}.")
 
 
 def measure(case, arguments, programs):
+    """Rounds until `--rounds` of them were quiet, at most twice as many."""
+    arms = [Figures(name) for name, _ in ARMS]
+    scrapes = rounds = 0
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name, receiver() as hook:
-        folder = pathlib.Path(name)
-        inputs = folder / "inputs"
-        inputs.mkdir()
+        inputs = pathlib.Path(name)
         case.write(inputs)
-        arms = []
-        try:
-            for number, (arm, everything) in enumerate(
-                [("everything on", True), ("everything off", False), ("off, again", False)]
-            ):
-                beside = folder / str(number)
-                beside.mkdir()
-                details = (everything, case, inputs, beside, programs, hook)
-                harness.start(case.name, arms, start, arm, *details)
-            rounds = harness.run_rounds(case.name, arms, arguments.rounds, arguments.block)
-            if rounds is not None:
-                scraper = arms[0].scraper
-                assert scraper.failed is None, scraper.failed
-                events = list((folder / "0" / "tensorboard").rglob("events.*"))
-                assert scraper.scrapes and hook.received and events
-                show(case, arms, rounds, scraper.scrapes, hook.received)
-        finally:
-            for arm in arms:
-                if arm.scraper is not None:
-                    arm.scraper.close()
-                arm.close()
+        while len(arms[0].measured) < arguments.rounds and rounds < 2 * arguments.rounds:
+            rounds += 1
+            order = list(zip(arms, ARMS))[:: 1 if rounds % 2 else -1]
+            for figures, (_, everything) in order:
+                details = (everything, case, inputs, programs, hook, arguments.block)
+                scrapes += measure_block(figures, *details)
+            foreign = max(figures.foreign[-1] for figures in arms)
+            if foreign > harness.FOREIGN_CORES:
+                for figures in arms:
+                    figures.measured.pop()
+                    figures.foreign.pop()
+            print(
+                f"{case.name}: {len(arms[0].measured)} of {arguments.rounds} rounds; others used "
+                f"{foreign:.2f} cores; "
+                + ", ".join(f"{arm.measured[-1][1]:.4f}" for arm in arms if arm.measured),
+                file=sys.stderr,
+            )
+        if len(arms[0].measured) < 2:
+            print(f"\n### {case.name}\n\nnever quiet: nothing was measured", flush=True)
+            return
+        assert scrapes and hook.received
+        show(case, arms, rounds, scrapes, hook.received)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=["gpt-4x256"])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--block", type=float, default=3.0, help="seconds")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--block", type=float, default=6.0, help="seconds")
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
     arguments = parser.parse_args()
     with harness.programs_of(arguments.programs) as programs:
