@@ -12,6 +12,7 @@
 #include "client/cli/staged_file.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
+#include "common/tokenizer/sidecar.h"
 
 namespace muster::cli {
 namespace {
@@ -39,7 +40,17 @@ class TokenWriter {
   }
 
   absl::Status MakeDurable() { return file_->MakeDurable(); }
-  absl::Status Publish() { return file_->Publish(); }
+  absl::Status Publish() {
+    // What was there was perhaps made with a tokenizer; these tokens were not.
+    std::error_code error;
+    std::filesystem::remove(tokenizer::SidecarPath(path_), error);
+    if (error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot remove ", tokenizer::SidecarPath(path_),
+                       ", which describes the tokens that were there: ", error.message()));
+    }
+    return file_->Publish();
+  }
 
   PackedFile result() const {
     return {.path = path_, .tokens = tokens_, .unigram_entropy = UnigramEntropy()};
@@ -77,7 +88,8 @@ absl::Status Check(const PackOptions& options) {
   std::error_code ignored;
   for (const std::string& out : {options.out, options.out_rest}) {
     for (const std::string& input : options.inputs) {
-      if (std::filesystem::equivalent(out, input, ignored)) {
+      if (std::filesystem::equivalent(out, input, ignored) ||
+          std::filesystem::equivalent(tokenizer::SidecarPath(out), input, ignored)) {
         return absl::InvalidArgumentError(absl::StrCat(out, " is both input and output"));
       }
     }

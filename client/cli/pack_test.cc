@@ -53,6 +53,22 @@ TEST_F(PackTest, EveryByteIsATokenAndFilesFollowOneAnother) {
   EXPECT_EQ((*packed)[0].tokens, 4);
 }
 
+TEST_F(PackTest, TokensThatAreReplacedTakeTheirSidecarAlong) {
+  Write("out", "older");
+  Write("out.tokenizer.json", "{}");
+  const auto packed = Pack({.inputs = {Write("a", "hi")}, .out = folder_.Path("out")}, kNever);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ(Read("out"), Tokens("hi"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("out.tokenizer.json")));
+}
+
+TEST_F(PackTest, ASidecarThatWouldBeRemovedIsNoInput) {
+  const std::string input = Write("out.tokenizer.json", "{}");
+  const auto packed = Pack({.inputs = {input}, .out = folder_.Path("out")}, kNever);
+  EXPECT_EQ(packed.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Read("out.tokenizer.json"), "{}");
+}
+
 TEST_F(PackTest, WhatIsNoRegularFileIsNotReplaced) {
   ASSERT_EQ(mkfifo(folder_.Path("pipe").c_str(), 0600), 0);
   std::filesystem::create_symlink("elsewhere", folder_.Path("link"));

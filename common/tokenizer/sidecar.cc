@@ -14,8 +14,10 @@ constexpr char kFormat[] = "muster-tokens";
 
 }  // namespace
 
+std::string SidecarPath(const std::string& path) { return path + kSuffix; }
+
 absl::StatusOr<std::optional<Sidecar>> ReadSidecar(const std::string& path) {
-  const std::string name = path + kSuffix;
+  const std::string name = SidecarPath(path);
   const auto text = files::ReadFile(name);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   RETURN_IF_ERROR(text.status());

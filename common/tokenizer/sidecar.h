@@ -20,6 +20,9 @@ struct Sidecar {
   int64_t vocab_size = 0;  // all tokens are below it
 };
 
+// Of the sidecar of the file `path`.
+std::string SidecarPath(const std::string& path);
+
 // Of the tokens in the file `path`; nothing if there is none. INVALID_ARGUMENT: it is malformed.
 // Others: those of reading a file.
 absl::StatusOr<std::optional<Sidecar>> ReadSidecar(const std::string& path);
