@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
 #include "worker/train/failure.h"
 #include "worker/train/session_fixture.h"
@@ -173,6 +175,47 @@ TEST_F(SharedDataTest, AFileThatOneRankDoesNotHaveEndsAllRanks) {
       EXPECT_THAT(std::string(end.status().message()),
                   HasSubstr(validate ? "rank 1: data.validate: " : "rank 1: data.train: "));
     }
+  }
+}
+
+class OwnTokenizersTest : public SharedDataTest {
+ protected:
+  // A job of two ranks with a file each; `hashes`: of the tokenizers that made them, "" without
+  // sidecar.
+  Job JobWith(const std::vector<std::string>& hashes) {
+    TokenFiles own{.per_rank = true};
+    for (const std::string& hash : hashes) {
+      const std::string name = absl::StrCat("own", own.paths.size(), ".bin");
+      WriteTokens(name, 1300);
+      own.paths.push_back(folder_ / name);
+      std::filesystem::remove(folder_ / (name + ".tokenizer.json"));
+      if (hash.empty()) continue;
+      std::ofstream(folder_ / (name + ".tokenizer.json"))
+          << R"({"format": "muster-tokens", "tokens": 1300, "dtype": "uint16", "vocab_size": 29,)"
+          << R"( "tokenizer": {"path": "/t/)" << hash << R"(.json", "xxh3_128": ")" << hash
+          << "\"}}";
+    }
+    Job job = SmallJob();
+    job.train = own;
+    return job;
+  }
+};
+
+TEST_F(OwnTokenizersTest, FilesOfTwoRanksFromTwoTokenizersEndAllRanks) {
+  const auto result = RunSessions(JobWith({"0a", "0b"}), 2);
+  for (const auto& end : result->ends) {
+    EXPECT_EQ(end.status().code(), absl::StatusCode::kInvalidArgument) << end.status();
+    EXPECT_THAT(std::string(end.status().message()),
+                HasSubstr("data.train of rank 0 with /t/0a.json (XXH3 0a), data.train of rank 1 "
+                          "with /t/0b.json (XXH3 0b)"));
+  }
+}
+
+TEST_F(OwnTokenizersTest, ARankWhoseFileHasNoSidecarTakesTheOthersTokenizer) {
+  for (const std::vector<std::string>& hashes :
+       std::vector<std::vector<std::string>>{{"0a", "0a"}, {"", "0a"}, {"0a", ""}}) {
+    const auto result = RunSessions(JobWith(hashes), 2);
+    for (const auto& end : result->ends) EXPECT_TRUE(end.ok()) << end.status();
   }
 }
 

@@ -75,8 +75,11 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status CheckWeights();
   absl::Status OpenTrainData();
   absl::Status OpenEvaluationData();
-  // INVALID_ARGUMENT: the job's sets were made with two tokenizers.
+  // INVALID_ARGUMENT: the job's sets, or the files of two ranks, were made with two tokenizers.
   absl::Status FindTokenizer();
+  // Where each rank has files of its own, some may have no sidecar: all ranks take the tokenizer of
+  // the first rank that knows one. `name`: the set from which this rank knows its own. Collective.
+  absl::Status AgreeOnTokenizer(const std::string& name);
   // Compares the sizes of the data sets that all ranks share.
   absl::Status AgreeOnData();
   absl::Status MakeSampler();

@@ -10,6 +10,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/jobspec/inputs.h"
 #include "common/jobspec/jobspec.h"
@@ -254,6 +256,27 @@ absl::Status SessionImpl::FindTokenizer() {
     if (!tokenizer_.known()) found = set.name;
     if (!tokenizer_.known()) tokenizer_ = set.dataset->tokenizer();
   }
+  return AgreeOnTokenizer(found);
+}
+
+absl::Status SessionImpl::AgreeOnTokenizer(const std::string& name) {
+  const std::string mine =
+      tokenizer_.known() ? absl::StrJoin({name, tokenizer_.hash, tokenizer_.path}, "\n") : "";
+  ASSIGN_OR_RETURN(const auto texts,
+                   checkpoint::GatherTexts(*parts_.control, mine, "the tokenizers", 0));
+  tokenizer::Source first;
+  std::string first_name;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty()) continue;
+    const std::vector<std::string> parts = absl::StrSplit(texts[rank], absl::MaxSplits('\n', 2));
+    const tokenizer::Source source{.path = parts[2], .hash = parts[1]};
+    const std::string its_name = absl::StrCat(parts[0], " of rank ", rank);
+    RETURN_IF_ERROR(tokenizer::CheckSameTokenizer(first, first_name, source, its_name));
+    if (first.known()) continue;
+    first = source;
+    first_name = its_name;
+  }
+  tokenizer_ = first;
   return absl::OkStatus();
 }
 
