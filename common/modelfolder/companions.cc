@@ -76,9 +76,9 @@ absl::StatusOr<Companions> WriteCompanions(const CompanionOptions& options,
   for (const std::string& why : copied.unreadable) {
     result.notes.push_back(absl::StrCat("a file of the tokenizer could not be read: ", why));
   }
-  if (copied.files.empty() && options.tokenizer.known()) {
+  if (!copied.has_tokenizer && options.tokenizer.known()) {
     RETURN_IF_ERROR(WriteTokenizer(options.tokenizer, folder, disk, &result));
-  } else if (copied.files.empty() && copied.unreadable.empty()) {
+  } else if (!copied.has_tokenizer && copied.unreadable.empty()) {
     result.notes.push_back(absl::StrCat("there are no files of a tokenizer, because ", source,
                                         ", from which the first weights came, has none"));
   }

@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kGenerationConfig[] = "generation_config.json";
 constexpr const char* kTokenizerFiles[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -34,7 +35,7 @@ constexpr const char* kTokenizerFiles[] = {
     "spiece.model",
     "chat_template.jinja",
     "chat_template.json",
-    "generation_config.json",
+    kGenerationConfig,
 };
 
 bool IsTokenizerFile(const std::string& name) {
@@ -123,6 +124,7 @@ absl::StatusOr<CopiedTokenizer> CopyTokenizer(const std::string& from, const std
     if (error) return files::ErrnoStatus(error.value(), "copy " + source + " to", target);
     RETURN_IF_ERROR(SyncFile(target, disk));
     copied.files.push_back(name);
+    copied.has_tokenizer |= name != kGenerationConfig;
   }
   return copied;
 }

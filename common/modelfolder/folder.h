@@ -35,6 +35,7 @@ absl::Status PlaceFolder(const std::string& temporary, const std::string& path, 
 struct CopiedTokenizer {
   std::vector<std::string> files;
   std::vector<std::string> unreadable;  // "<name>: <why>"
+  bool has_tokenizer = false;           // not only settings of the generation of text
 };
 // Copies the files of the tokenizer and of the generation of text that `from` has, and syncs them.
 // The folder may be missing. What cannot be read there is no error.
