@@ -3,6 +3,7 @@
 #define MUSTER_COMMON_JOBSPEC_PROBLEM_LIST_H_
 
 #include <cstdint>
+#include <cstdio>
 #include <set>
 #include <string>
 
@@ -12,6 +13,38 @@ namespace muster::jobspec {
 
 // Further problems are only counted.
 inline constexpr int kMostProblems = 100;
+
+// Says that there are `count` more, for which no problem stands.
+inline v1::SpecProblem MoreProblems(uint64_t count) {
+  v1::SpecProblem problem;
+  problem.set_message("and " + std::to_string(count) + " more problems");
+  return problem;
+}
+
+// How many more `problem` says there are; 0 if it is none of MoreProblems.
+inline uint64_t CountOfMore(const v1::SpecProblem& problem) {
+  unsigned long long count = 0;
+  if (!problem.path().empty()) return 0;
+  return std::sscanf(problem.message().c_str(), "and %llu more problems", &count) == 1 ? count : 0;
+}
+
+// Of several lists: what is beyond kMostProblems, and what the lists have only counted, becomes one
+// last problem.
+inline void LimitProblems(v1::SpecProblems* problems) {
+  v1::SpecProblems kept;
+  uint64_t more = 0;
+  for (const v1::SpecProblem& problem : problems->problems()) {
+    if (const uint64_t counted = CountOfMore(problem); counted > 0) {
+      more += counted;
+    } else if (kept.problems_size() < kMostProblems) {
+      *kept.add_problems() = problem;
+    } else {
+      ++more;
+    }
+  }
+  if (more > 0) *kept.add_problems() = MoreProblems(more);
+  problems->Swap(&kept);
+}
 
 // Not thread-safe.
 class ProblemList {
@@ -33,8 +66,7 @@ class ProblemList {
  private:
   void CountOneMore() {
     if (++more_ == 1) problems_.add_problems();
-    problems_.mutable_problems(kMostProblems)
-        ->set_message("and " + std::to_string(more_) + " more problems");
+    *problems_.mutable_problems(kMostProblems) = MoreProblems(more_);
   }
 
   v1::SpecProblems problems_;

@@ -66,16 +66,10 @@ absl::StatusOr<v1::ParseJobResponse> ParseJob(const v1::ParseJobRequest& request
     response.mutable_lines()->insert(file->lines.begin(), file->lines.end());
     return response;
   }
-  const v1::SpecProblems problems = Problems(file.status());
+  v1::SpecProblems problems = Problems(file.status());
   if (problems.problems().empty()) return file.status();
-  const int most = jobspec::kMostProblems;
-  for (const v1::SpecProblem& problem : problems.problems()) {
-    if (response.problems_size() == most) break;
-    *response.add_problems() = problem;
-  }
-  if (const int more = problems.problems_size() - most; more > 0) {
-    response.add_problems()->set_message(absl::StrCat("and ", more, " more problems"));
-  }
+  jobspec::LimitProblems(&problems);
+  response.mutable_problems()->Swap(problems.mutable_problems());
   return response;
 }
 

@@ -7,7 +7,8 @@
 
 namespace muster::service {
 
-// The answer has what is wrong with the text. INVALID_ARGUMENT FOLDER_NOT_ABSOLUTE. Pure.
+// The answer has what is wrong with the text. INVALID_ARGUMENT: FOLDER_NOT_ABSOLUTE;
+// FIELD_TOO_LONG, because the settings would take too long (docs/limits.md). Pure.
 absl::StatusOr<v1::ParseJobResponse> ParseJob(const v1::ParseJobRequest& request);
 
 }  // namespace muster::service

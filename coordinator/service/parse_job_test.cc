@@ -90,8 +90,19 @@ TEST(ParseJob, AtMostAHundredProblemsAreTold) {
   const auto answer = ParseJob(Request(text));
   ASSERT_TRUE(answer.ok()) << answer.status();
   ASSERT_EQ(answer->problems_size(), 101);
-  EXPECT_THAT(answer->problems(100).message(), HasSubstr("more problems"));
+  EXPECT_EQ(answer->problems(100).message(), "and 150 more problems");
   EXPECT_EQ(answer->problems(100).path(), "");
+}
+
+TEST(ParseJob, ProblemsOfSettingsAndOfTheTextAreCountedTogether) {
+  std::string text = kGood;
+  for (int i = 0; i < 150; ++i) absl::StrAppend(&text, "nonsense", i, ": 1\n");
+  v1::ParseJobRequest request = Request(text);
+  request.add_settings("colour=red");
+  const auto answer = ParseJob(request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  ASSERT_EQ(answer->problems_size(), 101);
+  EXPECT_EQ(answer->problems(100).message(), "and 51 more problems");
 }
 
 TEST(ParseJob, PathsOfSettingsMayBeRelativeToAnotherFolder) {
