@@ -108,6 +108,40 @@ def test_what_cannot_be_packed_is_refused_and_leaves_nothing(tmp_path, tokenizer
     assert out.stat().st_size > 100
 
 
+def test_no_input_and_nothing_that_is_no_regular_file_is_replaced(tmp_path, tokenizer):
+    text = tmp_path / "text"
+    text.write_text(TEXTS[0])
+    tokens = tmp_path / "tokens"
+    (tmp_path / "tokens.tokenizer.json").write_bytes(tokenizer.read_bytes())
+    (tmp_path / "hard").hardlink_to(text)
+    (tmp_path / "link").symlink_to(text)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "beside.tokenizer.json").symlink_to(tmp_path / "nothing")
+    before = {path: path.lstat() for path in tmp_path.iterdir()}
+    both, not_regular = "is both input and output", "is no regular file, and is not replaced"
+    for error, why, out, options in (
+        (ValueError, both, tokenizer, {}),
+        (ValueError, both, tokens, {"tokenizer": tmp_path / "tokens.tokenizer.json"}),
+        (ValueError, both, tokens, {"files": [text, tmp_path / "tokens.tokenizer.json"]}),
+        (ValueError, both, tmp_path / "hard", {}),
+        (ValueError, both, tmp_path / "link", {}),
+        (ValueError, both, tokens, {"split": 0.5, "out_rest": text}),
+        (ValueError, "same file", tokens, {"split": 0.5, "out_rest": f"{tokens}.tokenizer.json"}),
+        (FileExistsError, not_regular, tmp_path / "dangling", {}),
+        (FileExistsError, not_regular, tmp_path / "folder", {}),
+        (FileExistsError, not_regular, tmp_path / "pipe", {}),
+        (FileExistsError, not_regular, tmp_path / "beside", {}),
+        (FileExistsError, not_regular, "/dev/null", {}),
+        (FileExistsError, "overwrite=True", tokens, {"overwrite": False}),
+    ):
+        given = {"tokenizer": tokenizer, "files": [text], "overwrite": True} | options
+        with pytest.raises(error, match=why):
+            m.data.pack(**given, out=out)
+        assert {path: path.lstat() for path in tmp_path.iterdir()} == before, out
+
+
 def test_a_part_of_the_tokens_goes_to_a_second_file(tmp_path, tokenizer):
     made = m.data.pack(
         tokenizer, texts=TEXTS, out=tmp_path / "a", split=0.9, out_rest=tmp_path / "b"
@@ -239,6 +273,11 @@ def test_the_command_line_says_why_nothing_was_packed(muster, tokenizer):
     text.write_bytes(b"\xff\xfe")
     assert "utf-8" in refused(*of_file, code=2)
     assert not (muster.folder / "out.bin").exists()
+    (muster.folder / "out.bin").symlink_to(text)
+    assert "is both input and output" in refused(*of_file, code=2)
+    (muster.folder / "out.bin").unlink()
+    (muster.folder / "out.bin").symlink_to("nothing")
+    assert "is no regular file, and is not replaced" in refused(*of_file, code=1)
 
 
 def test_an_interrupt_ends_packing_and_leaves_nothing(muster, tokenizer):

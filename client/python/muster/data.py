@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
@@ -83,16 +84,8 @@ def pack(
     if split is not None and not 0 < split < 1:
         raise ValueError(f"split: expected a number above 0 and below 1, found {split}")
     targets = [pathlib.Path(path) for path in (out, out_rest) if path is not None]
-    if len({os.path.realpath(path) for path in targets}) != len(targets):
-        raise ValueError(f"out and out_rest are both {out}")
     files = None if files is None else list(files)
-    for source in files or ():
-        for path in targets:
-            if path.exists() and path.samefile(source):
-                raise ValueError(f"{path} is both input and output")
-    for path in targets:
-        if path.exists() and not overwrite:
-            raise FileExistsError(f"{path} exists; overwrite=True replaces it")
+    _check_targets(targets, [tokenizer, *(files or ())], overwrite)
     content = pathlib.Path(tokenizer).read_bytes()
     model = _load(tokenizer, content)
     vocab_size = model.get_vocab_size(with_added_tokens=True)
@@ -134,7 +127,7 @@ def pack(
             one.sync()
         for one, packed in zip(staged, made, strict=True):
             # An older description must not stand beside the new tokens.
-            sidecar = one.path.with_name(one.path.name + ".tokenizer.json")
+            sidecar = _sidecar(one.path)
             sidecar.unlink(missing_ok=True)
             one.publish()
             with _Staged(sidecar) as description:
@@ -142,6 +135,34 @@ def pack(
                 description.sync()
                 description.publish()
     return dataclasses.replace(made[0], rest=made[1] if len(made) > 1 else None)
+
+
+def _sidecar(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(path.name + ".tokenizer.json")
+
+
+def _check_targets(
+    targets: list[pathlib.Path], inputs: list[str | os.PathLike[str]], overwrite: bool
+) -> None:
+    """Whether these files and their descriptions may be written."""
+    written = [path for target in targets for path in (target, _sidecar(target))]
+    places: dict[str, pathlib.Path] = {}
+    for path in written:
+        other = places.setdefault(os.path.realpath(path), path)
+        if other is not path:
+            raise ValueError(f"{other} and {path} would be the same file; give another name")
+    existing = [path for path in written if os.path.lexists(path)]
+    for path in existing:
+        for source in inputs:
+            if os.path.exists(path) and os.path.samefile(path, source):
+                raise ValueError(f"{path} is both input and output")
+    for path in existing:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise FileExistsError(
+                f"{path} is no regular file, and is not replaced; give another name"
+            )
+        if not overwrite:
+            raise FileExistsError(f"{path} exists; overwrite=True replaces it")
 
 
 def _describe(packed: Packed, tokenizer: str | os.PathLike[str]) -> bytes:
