@@ -142,6 +142,39 @@ def test_no_input_and_nothing_that_is_no_regular_file_is_replaced(tmp_path, toke
         assert {path: path.lstat() for path in tmp_path.iterdir()} == before, out
 
 
+def test_truncation_and_padding_of_the_tokenizer_do_not_apply(tmp_path, tokenizer):
+    model = tokenizers.Tokenizer.from_file(str(tokenizer))
+    model.enable_truncation(4)
+    model.enable_padding(length=8, pad_id=0, pad_token="<|end|>")
+    limited = tmp_path / "limited.json"
+    model.save(str(limited))
+    assert len(model.encode(TEXTS[0]).ids) == 8
+    m.data.pack(limited, texts=TEXTS, out=tmp_path / "out")
+    assert list(numpy.fromfile(tmp_path / "out", "<u2")) == expected(tokenizer, TEXTS)
+
+
+def test_a_file_is_tokenized_as_it_is_and_must_be_utf8(tmp_path, tokenizer):
+    path = tmp_path / "text"
+    path.write_bytes(b"a\r\n\xc3\xa9\ra\n")
+    tokens = characters(tmp_path, {"\r": 0, "\n": 1, "a": 2, "\u00e9": 3})
+    m.data.pack(tokens, files=[path], out=tmp_path / "ends")
+    assert list(numpy.fromfile(tmp_path / "ends", "<u2")) == [2, 0, 1, 3, 0, 2, 1]
+    path.write_bytes(b"the cat \xff sat")
+    with pytest.raises(ValueError, match=f"{path} is no text in UTF-8: found 0xff at byte 8 "):
+        m.data.pack(tokenizer, files=[path], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def characters(folder, vocabulary):
+    """The path of a tokenizer whose tokens are these characters."""
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<none>"))
+    each = tokenizers.Regex(r"[\s\S]")
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Split(each, "isolated")
+    path = folder / "characters.json"
+    model.save(str(path))
+    return path
+
+
 def test_a_part_of_the_tokens_goes_to_a_second_file(tmp_path, tokenizer):
     made = m.data.pack(
         tokenizer, texts=TEXTS, out=tmp_path / "a", split=0.9, out_rest=tmp_path / "b"
@@ -271,7 +304,7 @@ def test_the_command_line_says_why_nothing_was_packed(muster, tokenizer):
     assert "pip install 'muster[data]'" in missing
     assert "No such file" in refused(*of_file, code=1, MUSTER_PYTHON="/nowhere/python")
     text.write_bytes(b"\xff\xfe")
-    assert "utf-8" in refused(*of_file, code=2)
+    assert "no text in UTF-8: found 0xff at byte 0" in refused(*of_file, code=2)
     assert not (muster.folder / "out.bin").exists()
     (muster.folder / "out.bin").symlink_to(text)
     assert "is both input and output" in refused(*of_file, code=2)

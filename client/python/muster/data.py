@@ -97,7 +97,7 @@ def pack(
         after = [number]
     dtype = numpy.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
     if files is not None:
-        texts = (pathlib.Path(path).read_text(encoding="utf-8") for path in files)
+        texts = map(_text_of, files)
     elif dataset is not None:
         texts = (row[column] for row in dataset)
 
@@ -165,6 +165,18 @@ def _check_targets(
             raise FileExistsError(f"{path} exists; overwrite=True replaces it")
 
 
+def _text_of(path: str | os.PathLike[str]) -> str:
+    """Exactly what the file holds: line ends are not translated."""
+    content = pathlib.Path(path).read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{os.fspath(path)} is no text in UTF-8: found 0x{content[error.start]:02x} at byte "
+            f"{error.start} ({error.reason})"
+        ) from error
+
+
 def _describe(packed: Packed, tokenizer: str | os.PathLike[str]) -> bytes:
     """The sidecar (common/tokenizer/sidecar.h)."""
     description = {
@@ -205,9 +217,13 @@ def _load(path: str | os.PathLike[str], content: bytes) -> tokenizers.Tokenizer:
             "muster.data.pack needs the package tokenizers (`pip install tokenizers`)"
         ) from error
     try:
-        return tokenizers.Tokenizer.from_str(content.decode())
+        model = tokenizers.Tokenizer.from_str(content.decode())
     except Exception as error:  # the package raises plain Exceptions
         raise ValueError(f"{os.fspath(path)} is no tokenizer of the package tokenizers: {error}")
+    # They are for models that read one text at a time. Here they would lose tokens or add some.
+    model.no_truncation()
+    model.no_padding()
+    return model
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
