@@ -175,6 +175,21 @@ def characters(folder, vocabulary):
     return path
 
 
+@pytest.mark.parametrize(
+    "highest, dtype", [(9, "uint16"), (65535, "uint16"), (65536, "uint32"), (70000, "uint32")]
+)
+def test_the_highest_id_decides_about_the_vocabulary_and_the_type(tmp_path, highest, dtype):
+    """The tokenizer has three tokens, with gaps between their ids."""
+    tokenizer = characters(tmp_path, {"a": 0, "b": 5, "c": highest})
+    made = m.data.pack(tokenizer, texts=["abc", "ca"], out=tmp_path / "out")
+    assert (made.vocab_size, made.dtype) == (highest + 1, dtype)
+    assert list(numpy.fromfile(tmp_path / "out", dtype)) == [0, 5, highest, highest, 0]
+    said = json.loads((tmp_path / "out.tokenizer.json").read_text())
+    assert (said["vocab_size"], said["dtype"]) == (highest + 1, dtype)
+    share = numpy.array([2, 1, 2]) / 5
+    assert made.unigram_entropy == pytest.approx(-(share * numpy.log(share)).sum())
+
+
 def test_a_part_of_the_tokens_goes_to_a_second_file(tmp_path, tokenizer):
     made = m.data.pack(
         tokenizer, texts=TEXTS, out=tmp_path / "a", split=0.9, out_rest=tmp_path / "b"

@@ -88,7 +88,8 @@ def pack(
     _check_targets(targets, [tokenizer, *(files or ())], overwrite)
     content = pathlib.Path(tokenizer).read_bytes()
     model = _load(tokenizer, content)
-    vocab_size = model.get_vocab_size(with_added_tokens=True)
+    # Not the number of tokens: there may be ids that no token has.
+    vocab_size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
     after: list[int] = []
     if separator is not None:
         number = model.token_to_id(separator)
