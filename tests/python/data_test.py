@@ -17,6 +17,7 @@ from tests.process import harness, jobs
 from tests.python import package
 
 import muster as m  # isort: skip
+from muster import _pack_command  # isort: skip
 
 TEXTS = [f"the cat sat on mat number {number} and thought of {number * 7}" for number in range(200)]
 
@@ -326,6 +327,31 @@ def test_the_command_line_says_why_nothing_was_packed(muster, tokenizer):
     (muster.folder / "out.bin").unlink()
     (muster.folder / "out.bin").symlink_to("nothing")
     assert "is no regular file, and is not replaced" in refused(*of_file, code=1)
+
+
+class Panic(BaseException):
+    """As of a package that is written in Rust."""
+
+
+@pytest.mark.parametrize(
+    "error, kind, text",
+    [
+        (ImportError("no such package"), "package", "no such package"),
+        (ValueError("wrong"), "argument", "wrong"),
+        (FileExistsError("it exists"), "file", "it exists"),
+        (RuntimeError("index out of range"), "other", "RuntimeError: index out of range"),
+        (Panic("unreachable"), "other", "Panic: unreachable"),
+        (ValueError("a\udcff is both"), "argument", "a? is both"),
+    ],
+)
+def test_each_error_of_packing_is_told_to_its_caller(monkeypatch, capfdbinary, error, kind, text):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(_pack_command.data, "pack", fails)
+    monkeypatch.setattr(sys, "argv", ["pack", "--tokenizer", "t", "--out", "o", "input"])
+    assert _pack_command.main() == 1
+    assert json.loads(capfdbinary.readouterr().out) == {"error": text, "kind": kind}
 
 
 def test_an_interrupt_ends_packing_and_leaves_nothing(muster, tokenizer):
