@@ -7,6 +7,7 @@ import sys
 
 import datasets
 import numpy
+import pandas
 import pytest
 import safetensors
 import tokenizers
@@ -189,6 +190,30 @@ def test_the_highest_id_decides_about_the_vocabulary_and_the_type(tmp_path, high
     assert (said["vocab_size"], said["dtype"]) == (highest + 1, dtype)
     share = numpy.array([2, 1, 2]) / 5
     assert made.unigram_entropy == pytest.approx(-(share * numpy.log(share)).sum())
+
+
+def test_arrays_and_columns_are_texts(tmp_path, tokenizer):
+    for number, texts in enumerate((numpy.array(TEXTS), pandas.Series(TEXTS))):
+        m.data.pack(tokenizer, texts=texts, out=tmp_path / str(number))
+        assert list(numpy.fromfile(tmp_path / str(number), "<u2")) == expected(tokenizer, TEXTS)
+    with pytest.raises(ValueError, match="expected strings, found nan"):
+        m.data.pack(tokenizer, texts=[TEXTS[0], float("nan")], out=tmp_path / "out")
+
+
+def test_few_large_texts_are_in_memory_at_a_time():
+    read = 0
+
+    def texts():
+        nonlocal read
+        for _ in range(40):
+            read += 1
+            yield "x" * (1 << 20)
+
+    done = 0
+    for batch in m.data._batches(texts()):
+        done += len(batch)
+        assert read == done and len(batch) <= 16
+    assert done == 40
 
 
 def test_a_part_of_the_tokens_goes_to_a_second_file(tmp_path, tokenizer):

@@ -27,8 +27,9 @@ import xxhash
 if TYPE_CHECKING:
     import tokenizers
 
-# Texts that are tokenized at a time.
-_BATCH = 1000
+# What is tokenized at a time: at most so many texts, and no further text after so many characters.
+_BATCH_TEXTS = 1000
+_BATCH_CHARACTERS = 16 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,12 @@ def pack(
     split, out_rest: only this part of the tokens, such as 0.9; the others go to `out_rest`.
     overwrite: replace files that exist.
 
-    ValueError: a wrong argument, or a file without any token. FileExistsError: a file exists."""
+    Each single text must fit into memory, together with its tokens. Limits for the length of a
+    text and padding that the tokenizer's file may have do not apply.
+
+    ValueError: a wrong argument, a file that is not UTF-8, or a result without any token.
+    FileExistsError: a file, or the description beside it, exists, or is no regular file (which is
+    never replaced)."""
     sources = {"texts": texts, "files": files, "dataset": dataset}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
@@ -104,7 +110,7 @@ def pack(
 
     with contextlib.ExitStack() as stack:
         staged = [stack.enter_context(_Staged(path)) for path in targets]
-        for batch in _batches(texts or ()):
+        for batch in _batches(() if texts is None else texts):
             for encoded in model.encode_batch(batch, add_special_tokens=False):
                 staged[0].file.write(numpy.array(encoded.ids + after, dtype).tobytes())
         if split is not None:
@@ -229,11 +235,15 @@ def _load(path: str | os.PathLike[str], content: bytes) -> tokenizers.Tokenizer:
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     batch: list[str] = []
+    characters = 0
     for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"texts: expected strings, found {text!r}")
         batch.append(text)
-        if len(batch) == _BATCH:
+        characters += len(text)
+        if len(batch) == _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
             yield batch
-            batch = []
+            batch, characters = [], 0
     if batch:
         yield batch
 
