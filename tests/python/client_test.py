@@ -223,9 +223,9 @@ def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about
     assert error.value.reason == "JOB_NOT_ENDED"
     with pytest.raises(m.InvalidArgument):
         endless.run_stage("breakfast")
-    with pytest.raises(m.DeadlineExceeded):
+    with pytest.raises(m.DeadlineExceeded, match="job 'endless' has not ended after 0.5 s"):
         endless.wait(timeout=0.5)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"operation 'endless/\d+' is not done after 0.5 s"):
         endless.set_lr(1e-4, at_step=900000).result(timeout=0.5)
     existing = muster.folder / "train.bin"
     with pytest.raises(m.OperationFailed) as error:
@@ -326,6 +326,25 @@ def test_a_repeated_change_has_one_request_id(client, endless):
     assert len(set(ids)) == 1 and len(ids) == 3
     assert str(uuid.UUID(ids[0])) == ids[0]
     assert [one.kind for one in endless.operations()] == ["SET_LEARNING_RATE"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_wait_keeps_its_time_where_the_coordinator_is_gone_or_hangs(muster, number):
+    daemon = muster.musterd()
+    path = jobs.write_job(muster.folder)
+    try:
+        with m.Client(muster.address, retry_for=20) as client:
+            job = client.submit(path, id="waiting")
+            operation = job.checkpoint(at_step=10)
+            harness.kill(daemon.pid, number)
+            with pytest.raises(m.DeadlineExceeded, match="job 'waiting' has not ended after 0.5 s"):
+                job.wait(timeout=0.5)
+            for wait in (operation.wait, operation.result):
+                with pytest.raises(m.DeadlineExceeded, match="'waiting/1' is not done after 0.5 s"):
+                    wait(timeout=0.5)
+    finally:
+        harness.kill(daemon.pid, signal.SIGKILL)
+        daemon.wait()
 
 
 class _Lost(grpc.RpcError):
