@@ -307,25 +307,27 @@ def test_calls_go_on_when_the_coordinator_is_killed_and_comes_back(muster):
     muster.stop(agent, successor)
 
 
-def test_a_repeated_change_has_one_request_id(client, endless):
-    """The first answer is lost: the call is made again with its id, and acts once."""
-    connection = client._connection
-    ids = []
+def test_a_repeated_change_has_one_request_id(muster, client, endless):
+    """The first answers are lost: the call is made again with its id, and acts once. So is the
+    first call of a client."""
+    with m.Client(muster.address) as another:
+        for connection in (client._connection, another._connection):
+            ids = []
 
-    def lossy(request, timeout):
-        ids.append(request.request_id)
-        answer = connection.control.SetLearningRate(request, timeout=timeout)
-        if len(ids) < 3:
-            raise _Lost()
-        return answer
+            def lossy(request, timeout, connection=connection, ids=ids):
+                ids.append(request.request_id)
+                answer = connection.control.SetLearningRate(request, timeout=timeout)
+                if len(ids) < 3:
+                    raise _Lost()
+                return answer
 
-    request = m.job.control_service_pb2.SetLearningRateRequest(
-        job_id=endless.id, learning_rate=1e-4
-    )
-    connection.change(lossy, request)
-    assert len(set(ids)) == 1 and len(ids) == 3
-    assert str(uuid.UUID(ids[0])) == ids[0]
-    assert [one.kind for one in endless.operations()] == ["SET_LEARNING_RATE"]
+            request = m.job.control_service_pb2.SetLearningRateRequest(
+                job_id=endless.id, learning_rate=1e-4
+            )
+            connection.change(lossy, request)
+            assert len(set(ids)) == 1 and len(ids) == 3
+            assert str(uuid.UUID(ids[0])) == ids[0]
+    assert [one.kind for one in endless.operations()] == ["SET_LEARNING_RATE"] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

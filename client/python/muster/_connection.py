@@ -27,6 +27,8 @@ from muster._proto.proto.muster.v1 import (
 CALL_TIMEOUT = 30.0
 # Between attempts.
 _PAUSE = 0.2
+# The codes of a call that nobody has answered.
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _MOST_MESSAGE_BYTES = 16 << 20
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MOST_MESSAGE_BYTES),
@@ -102,7 +104,8 @@ class Connection:
         self.control = control_service_pb2_grpc.ControlServiceStub(self._channel)
         self.operations = operation_service_pb2_grpc.OperationServiceStub(self._channel)
         self.cluster = cluster_service_pb2_grpc.ClusterServiceStub(self._channel)
-        # A call is repeated only if the coordinator has been there: a wrong address fails at once.
+        # Whether a coordinator has been there. A call is repeated only then: a wrong address fails
+        # at once.
         self._was_there = False
 
     def close(self) -> None:
@@ -122,6 +125,7 @@ class Connection:
         return self._repeat(method, request, None)
 
     def _repeat(self, method: Callable[..., Any], request: Any, deadline: float | None) -> Any:
+        self._look(deadline)
         end = None
         while True:
             left = _left(deadline, CALL_TIMEOUT)
@@ -137,10 +141,22 @@ class Connection:
             except grpc.RpcError as error:
                 failure = self._failure(error)
             if not isinstance(failure, errors.Unavailable) or not self._was_there:
-                self._was_there = self._was_there or bool(failure.reason)
                 raise failure
             end = time.monotonic() + self._retry_for if end is None else end
             self._pause(end, deadline, failure)
+
+    def _look(self, deadline: float | None) -> None:
+        """Before the first call: whether a coordinator is there. Only then may a call without an
+        answer have reached it, and is repeated. (client/api/client.cc asks for the state of the
+        channel. Here that takes a thread of gRPC, which can keep a program from ending.)"""
+        if self._was_there:
+            return
+        check = self._channel.unary_unary("/grpc.health.v1.Health/Check")
+        try:
+            check(b"", timeout=_left(deadline, CALL_TIMEOUT))
+            self._was_there = True
+        except grpc.RpcError as error:
+            self._was_there = error.code() not in _NO_ANSWER
 
     def stream(
         self,
@@ -152,6 +168,7 @@ class Connection:
         ends before it is finished. `opens` gets the time that is left, in seconds, and begins after
         the messages that it has seen. DeadlineExceeded after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        self._look(deadline)
         broken_since = None
         while True:
             messages = opens(None if deadline is None else _left(deadline))
