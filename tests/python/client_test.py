@@ -120,6 +120,21 @@ def test_paths_of_a_file_are_relative_to_it_and_those_of_settings_to_the_current
     assert spec.export.path == str(elsewhere / "weights.safetensors")
 
 
+def test_values_of_a_mapping_stay_what_they_are(muster, client, monkeypatch):
+    monkeypatch.chdir(muster.folder)
+    path = jobs.write_job(muster.folder)
+    for text in ("/out/run #3/w", "*.bin", "a: b", "1e3", "yes", "null", '"', "\N{GRINNING FACE}"):
+        spec = client.parse(path, set={"export.path": text})
+        assert spec.export.path == os.path.join(muster.folder, text)
+    content = yaml.safe_load(path.read_text()) | {"export": {"path": "/\N{GRINNING FACE}"}}
+    assert client.parse(content).export.path == "/\N{GRINNING FACE}"
+    spec = client.parse(path, set={"trainable.rules": [{"freeze": "*.bias"}]})
+    assert spec.trainable.rules[0].freeze == "*.bias"
+    # A list has YAML, as the command line.
+    spec = client.parse(path, set=["export.path='a' # a comment"])
+    assert spec.export.path == str(muster.folder / "a")
+
+
 # ---- Steering ----
 
 
@@ -235,6 +250,7 @@ def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about
         lambda: endless.freeze(),
         lambda: endless.gather_optimizer_state("x", format="pickle"),
         lambda: client.parse(client.parse(muster.folder / "job.yaml"), set={"seed": 1}),
+        lambda: client.parse(muster.folder / "job.yaml", set="seed=1"),
     ):
         with pytest.raises(ValueError):
             wrong()

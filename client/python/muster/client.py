@@ -27,15 +27,21 @@ JobFile = str | os.PathLike[str] | Mapping[str, Any] | JobSpec
 Settings = Mapping[str, Any] | Iterable[str]
 
 
+def _json(value: Any) -> str:
+    """As JSON, which is YAML. YAML has no pairs of escapes for one character, as JSON has."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _settings(given: Settings | None) -> list[str]:
-    """KEY=VALUE for each; values as JSON, which is YAML."""
+    """KEY=VALUE for each. Values of a mapping stay what they are: a string is in quotes."""
     if given is None:
         return []
+    if isinstance(given, str):
+        raise ValueError(
+            f"set: found the string {given!r}; expected a mapping or a list of 'KEY=VALUE'"
+        )
     if isinstance(given, Mapping):
-        return [
-            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in given.items()
-        ]
+        return [f"{key}={_json(value)}" for key, value in given.items()]
     return list(given)
 
 
@@ -89,7 +95,8 @@ class Client:
 
         job: the path of a file, or a mapping with the same content. Relative paths in a file are
             relative to its folder, those in a mapping and in `set` to the current folder.
-        set: {"optimizer.adamw.lr": 1e-4} or ["optimizer.adamw.lr=1e-4"].
+        set: {"optimizer.adamw.lr": 1e-4} or ["optimizer.adamw.lr=1e-4"]. In a mapping a string is
+            this string; in a list each value is YAML.
 
         SpecInvalid: what is wrong, each problem with its line."""
         settings = _settings(set)
@@ -100,7 +107,7 @@ class Client:
         here = os.getcwd()
         request = job_service_pb2.ParseJobRequest(settings=settings, settings_folder=here)
         if isinstance(job, Mapping):
-            request.yaml = json.dumps(job)
+            request.yaml = _json(job)
             request.base_folder = here
         else:
             path = pathlib.Path(job)
