@@ -219,6 +219,49 @@ def test_a_job_file_with_problems_says_where(muster, client):
     assert client.jobs() == []
 
 
+def test_a_problem_that_only_the_coordinator_finds_has_its_place(muster, client):
+    """`no_progress` must be three leases of the coordinator; the job of `start` must be there."""
+    path = jobs.write_job(
+        muster.folder, watchdog={"no_progress": "8s"}, start={"checkpoint": "nobody"}
+    )
+    lines = path.read_text().splitlines()
+    short = lines.index("  no_progress: 8s") + 1
+    for call in (client.validate, client.submit):
+        with pytest.raises(m.SpecInvalid) as refused:
+            call(path)
+        (problem,) = refused.value.problems
+        assert (problem.path, problem.line, problem.source) == ("watchdog.no_progress", short, "")
+        assert f"line {short}: watchdog.no_progress: " in str(refused.value)
+        for settings in ({"watchdog.no_progress": "7s"}, {"watchdog": {"no_progress": "7s"}}):
+            with pytest.raises(m.SpecInvalid) as refused:
+                call(path, set=settings)
+            (problem,) = refused.value.problems
+            assert (problem.line, problem.source) == (0, f"--set {next(iter(settings))}")
+        with pytest.raises(m.SpecInvalid) as refused:
+            call(yaml.safe_load(path.read_text()))
+        assert [problem.line for problem in refused.value.problems] == [0]
+    with pytest.raises(m.SpecInvalid) as refused:
+        client.submit(path, set={"watchdog.no_progress": "60s"})
+    (problem,) = refused.value.problems
+    assert lines[problem.line - 1] == "  checkpoint: nobody"
+    assert refused.value.reason == "JOB_SPEC_INVALID" and refused.value.metadata["next"]
+
+
+def test_a_problem_without_a_line_of_its_own_has_that_of_the_nearest_enclosing_field():
+    parsed = m.client._Parsed(m.client.JobSpec(), {"a": 1, "a.b": 7, "a.b[0]": 8}, {"c": "--set c"})
+    for path, place in (
+        ("a.b[1].d", (7, "")),
+        ("a.b[0].d", (8, "")),
+        ("a.x", (1, "")),
+        ("a?3", (1, "")),
+        ("ab", (0, "")),
+        ("", (0, "")),
+        ("c.d[1]", (0, "--set c")),
+    ):
+        placed = parsed.placed(m.errors.Problem(path, "is wrong", 0, ""))
+        assert (placed.line, placed.source) == place, path
+
+
 def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about(
     muster, client, endless
 ):

@@ -45,6 +45,28 @@ def _settings(given: Settings | None) -> list[str]:
     return list(given)
 
 
+@dataclasses.dataclass
+class _Parsed:
+    """A job, and where its fields were given, by path."""
+
+    spec: JobSpec
+    # From 1; none of a mapping or a message.
+    lines: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # "--set world_size".
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def placed(self, problem: errors.Problem) -> errors.Problem:
+        """With the place of its field or of the nearest enclosing one (common/jobfile/jobfile.h:
+        AddPlaces)."""
+        at = problem.path.partition("?")[0]  # "a?3": a key of `a` that is no name
+        source, line = problem.source, problem.line
+        while at:
+            source = source or self.sources.get(at, "")
+            line = line or self.lines.get(at, 0)
+            at = at[: max(at.rfind("."), at.rfind("["), 0)]
+        return dataclasses.replace(problem, source=source, line=0 if source else line)
+
+
 class Client:
     """A coordinator. Thread-safe. Calls block; each may raise a MusterError.
 
@@ -99,11 +121,14 @@ class Client:
             this string; in a list each value is YAML.
 
         SpecInvalid: what is wrong, each problem with its line."""
+        return self._parse(job, set).spec
+
+    def _parse(self, job: JobFile, set: Settings | None) -> _Parsed:
         settings = _settings(set)
         if isinstance(job, JobSpec):
             if settings:
                 raise ValueError("set: only for a job file or a mapping, not for a message")
-            return job
+            return _Parsed(job)
         here = os.getcwd()
         request = job_service_pb2.ParseJobRequest(settings=settings, settings_folder=here)
         if isinstance(job, Mapping):
@@ -119,18 +144,24 @@ class Client:
             if isinstance(job, Mapping):  # it has no lines
                 problems = [dataclasses.replace(problem, line=0) for problem in problems]
             raise errors.spec_invalid(problems)
-        return answer.spec
+        keys = [setting.partition("=")[0] for setting in settings]
+        return _Parsed(
+            answer.spec,
+            {} if isinstance(job, Mapping) else answer.lines,
+            {key: f"--set {key}" for key in keys},
+        )
 
     def validate(
         self, job: JobFile, set: Settings | None = None
     ) -> job_service_pb2.ValidateJobResponse:
         """Whether the coordinator would accept the job; nothing is stored. The answer has the job
         with all defaults (`resolved`) and `warnings`. SpecInvalid: it would not."""
-        spec = self.parse(job, set)
-        request = job_service_pb2.ValidateJobRequest(spec=spec)
+        parsed = self._parse(job, set)
+        request = job_service_pb2.ValidateJobRequest(spec=parsed.spec)
         answer = self._connection.read(self._connection.jobs.ValidateJob, request)
         if answer.problems:
-            raise errors.spec_invalid(errors.problems_of(answer.problems))
+            problems = errors.problems_of(answer.problems)
+            raise errors.spec_invalid([parsed.placed(problem) for problem in problems])
         return answer
 
     def submit(self, job: JobFile, id: str = "", set: Settings | None = None) -> Job:
@@ -138,9 +169,14 @@ class Client:
 
         id: its id, [a-z0-9-]; empty: made from its name.
         SpecInvalid: the job has problems. AlreadyExists: there is a job with this id."""
-        spec = self.parse(job, set)
-        request = job_service_pb2.SubmitJobRequest(spec=spec, job_id=id)
-        answer = self._connection.change(self._connection.jobs.SubmitJob, request)
+        parsed = self._parse(job, set)
+        request = job_service_pb2.SubmitJobRequest(spec=parsed.spec, job_id=id)
+        try:
+            answer = self._connection.change(self._connection.jobs.SubmitJob, request)
+        except errors.SpecInvalid as error:
+            problems = [parsed.placed(problem) for problem in error.problems]
+            about = {"code": error.code, "reason": error.reason, "metadata": error.metadata}
+            raise errors.spec_invalid(problems, **about) from None
         return Job(self._connection, answer.id)
 
     def job(self, id: str) -> Job:
