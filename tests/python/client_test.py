@@ -262,6 +262,15 @@ def test_a_problem_without_a_line_of_its_own_has_that_of_the_nearest_enclosing_f
         assert (placed.line, placed.source) == place, path
 
 
+def test_a_job_file_that_is_no_text_says_where(muster, client):
+    path = muster.folder / "job.yaml"
+    path.write_bytes(b"name: a\nseed: \xe9\n")
+    with pytest.raises(m.SpecInvalid) as refused:
+        client.parse(path)
+    (problem,) = refused.value.problems
+    assert (problem.line, problem.message) == (2, "holds bytes that are not UTF-8 text")
+
+
 def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about(
     muster, client, endless
 ):

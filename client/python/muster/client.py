@@ -45,6 +45,16 @@ def _settings(given: Settings | None) -> list[str]:
     return list(given)
 
 
+def _text_of(path: pathlib.Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = 1 + content.count(b"\n", 0, error.start)
+        problem = errors.Problem("", "holds bytes that are not UTF-8 text", line, "")
+        raise errors.spec_invalid([problem]) from error
+
+
 @dataclasses.dataclass
 class _Parsed:
     """A job, and where its fields were given, by path."""
@@ -136,7 +146,7 @@ class Client:
             request.base_folder = here
         else:
             path = pathlib.Path(job)
-            request.yaml = path.read_text(encoding="utf-8")
+            request.yaml = _text_of(path)
             request.base_folder = str(path.absolute().parent)
         answer = self._connection.read(self._connection.jobs.ParseJob, request)
         if answer.problems:
