@@ -1,9 +1,11 @@
 """muster.Client against a real cluster: each call, and each kind of error."""
 
+import copy
 import csv
 import io
 import os
 import pathlib
+import pickle
 import signal
 import tempfile
 import uuid
@@ -269,6 +271,18 @@ def test_a_job_file_that_is_no_text_says_where(muster, client):
         client.parse(path)
     (problem,) = refused.value.problems
     assert (problem.line, problem.message) == (2, "holds bytes that are not UTF-8 text")
+
+
+def test_errors_survive_pickling():
+    problems = [m.errors.Problem("seed", "is wrong", 3, "")]
+    about = {"code": "INTERNAL", "reason": "A_REASON", "metadata": {"job": "a"}}
+    for error in (
+        m.errors.spec_invalid(problems),
+        *(of("what", **about) for of in m.errors._CLASSES.values()),
+    ):
+        for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(copied) is type(error) and str(copied) == str(error)
+            assert vars(copied) == vars(error)
 
 
 def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about(
