@@ -18,7 +18,12 @@ from tests.process import harness, jobs
 from tests.python import package  # noqa: F401
 
 import muster as m  # isort: skip
-from muster._proto.proto.muster.v1 import job_service_pb2, job_service_pb2_grpc  # isort: skip
+from muster._proto.proto.muster.v1 import (  # isort: skip
+    job_pb2,
+    job_service_pb2,
+    job_service_pb2_grpc,
+    operation_pb2,
+)
 
 
 @pytest.fixture
@@ -283,6 +288,16 @@ def test_errors_survive_pickling():
         for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
             assert type(copied) is type(error) and str(copied) == str(error)
             assert vars(copied) == vars(error)
+
+
+def test_names_that_only_a_newer_coordinator_knows_are_numbers(monkeypatch):
+    assert m.Operation(None, operation_pb2.Operation(kind=99)).kind == "99"
+    monkeypatch.setattr(m.Job, "get", lambda _: job_pb2.Job(state=77))
+    assert m.Job(None, "one").state == "77"
+    last = job_pb2.Job(state=job_pb2.Job.FAILED)
+    monkeypatch.setattr(m.Job, "watch", lambda *_: iter([last]))
+    with pytest.raises(m.JobFailed, match="is FAILED"):
+        m.Job(None, "one").wait(check=True)
 
 
 def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about(

@@ -18,7 +18,7 @@ from muster._proto.proto.muster.v1 import (
     operation_pb2,
     operation_service_pb2,
 )
-from muster.operation import Operation
+from muster.operation import Operation, name_of
 
 if TYPE_CHECKING:
     import pandas
@@ -72,7 +72,7 @@ class Job:
     @property
     def state(self) -> str:
         """The state as it is now: "RUNNING"."""
-        return job_pb2.Job.State.Name(self.get().state)
+        return name_of(job_pb2.Job.State, self.get().state)
 
     def watch(self, timeout: float | None = None) -> Iterator[job_pb2.Job]:
         """The job as it is now, and again after each change, until it has ended. Changes in quick
@@ -100,7 +100,7 @@ class Job:
         ended after `timeout` seconds. JobFailed: only with `check`, if it did not SUCCEED."""
         last = collections.deque(self.watch(timeout), maxlen=1).pop()
         if check and last.state != job_pb2.Job.SUCCEEDED:
-            name = job_pb2.Job.State.Name(last.state)
+            name = name_of(job_pb2.Job.State, last.state)
             raise errors.JobFailed(
                 f"job '{self.id}' is {name}: {last.state_reason}",
                 code="ABORTED",

@@ -15,6 +15,13 @@ _WAIT_IN_ONE_CALL = 20.0
 _SHORTEST_WAIT = 0.001
 
 
+def name_of(enum: Any, number: int) -> str:
+    """The name of a value of an enum of the protos; the number as text if this package does not
+    know it, because the coordinator is newer."""
+    value = enum.DESCRIPTOR.values_by_number.get(number)
+    return str(number) if value is None else value.name
+
+
 class Operation:
     """One change of a running job, from the moment at which the coordinator has stored it.
 
@@ -37,7 +44,7 @@ class Operation:
     @property
     def kind(self) -> str:
         """ "SET_TRAINABILITY"."""
-        return operation_pb2.Operation.Kind.Name(self.state.kind)
+        return name_of(operation_pb2.Operation.Kind, self.state.kind)
 
     @property
     def applied_at_step(self) -> int | None:
