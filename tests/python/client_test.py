@@ -196,11 +196,16 @@ def test_a_running_job_is_steered(muster, client, endless):
 
 def test_nodes_are_drained_and_come_back(client):
     (node,) = client.nodes()
-    client.cordon(node.name)
-    client.uncordon(node.name)
-    client.drain(node.name, deadline=30)
-    client.uncordon(node.name)
-    assert client.nodes()[0].name == node.name
+    for call, state in (
+        (client.cordon, "CORDONED"),
+        (client.uncordon, "ATTACHED"),
+        (lambda name: client.drain(name, deadline=30), "DRAINING"),
+        (client.uncordon, "ATTACHED"),
+    ):
+        answer = call(node.name)
+        (found,) = client.nodes()
+        for one in (answer, found):
+            assert (one.name, one.State.Name(one.state)) == (node.name, state)
     with pytest.raises(m.FailedPrecondition):
         client.forget(node.name)  # it is attached
 
