@@ -1,9 +1,11 @@
 """muster.Client against a real cluster: each call, and each kind of error."""
 
+import copy
 import csv
 import io
 import os
 import pathlib
+import pickle
 import signal
 import tempfile
 import uuid
@@ -16,7 +18,12 @@ from tests.process import harness, jobs
 from tests.python import package  # noqa: F401
 
 import muster as m  # isort: skip
-from muster._proto.proto.muster.v1 import job_service_pb2, job_service_pb2_grpc  # isort: skip
+from muster._proto.proto.muster.v1 import (  # isort: skip
+    job_pb2,
+    job_service_pb2,
+    job_service_pb2_grpc,
+    operation_pb2,
+)
 
 
 @pytest.fixture
@@ -120,6 +127,21 @@ def test_paths_of_a_file_are_relative_to_it_and_those_of_settings_to_the_current
     assert spec.export.path == str(elsewhere / "weights.safetensors")
 
 
+def test_values_of_a_mapping_stay_what_they_are(muster, client, monkeypatch):
+    monkeypatch.chdir(muster.folder)
+    path = jobs.write_job(muster.folder)
+    for text in ("/out/run #3/w", "*.bin", "a: b", "1e3", "yes", "null", '"', "\N{GRINNING FACE}"):
+        spec = client.parse(path, set={"export.path": text})
+        assert spec.export.path == os.path.join(muster.folder, text)
+    content = yaml.safe_load(path.read_text()) | {"export": {"path": "/\N{GRINNING FACE}"}}
+    assert client.parse(content).export.path == "/\N{GRINNING FACE}"
+    spec = client.parse(path, set={"trainable.rules": [{"freeze": "*.bias"}]})
+    assert spec.trainable.rules[0].freeze == "*.bias"
+    # A list has YAML, as the command line.
+    spec = client.parse(path, set=["export.path='a' # a comment"])
+    assert spec.export.path == str(muster.folder / "a")
+
+
 # ---- Steering ----
 
 
@@ -174,11 +196,16 @@ def test_a_running_job_is_steered(muster, client, endless):
 
 def test_nodes_are_drained_and_come_back(client):
     (node,) = client.nodes()
-    client.cordon(node.name)
-    client.uncordon(node.name)
-    client.drain(node.name, deadline=30)
-    client.uncordon(node.name)
-    assert client.nodes()[0].name == node.name
+    for call, state in (
+        (client.cordon, "CORDONED"),
+        (client.uncordon, "ATTACHED"),
+        (lambda name: client.drain(name, deadline=30), "DRAINING"),
+        (client.uncordon, "ATTACHED"),
+    ):
+        answer = call(node.name)
+        (found,) = client.nodes()
+        for one in (answer, found):
+            assert (one.name, one.State.Name(one.state)) == (node.name, state)
     with pytest.raises(m.FailedPrecondition):
         client.forget(node.name)  # it is attached
 
@@ -204,6 +231,80 @@ def test_a_job_file_with_problems_says_where(muster, client):
     assert client.jobs() == []
 
 
+def test_a_problem_that_only_the_coordinator_finds_has_its_place(muster, client):
+    """`no_progress` must be three leases of the coordinator; the job of `start` must be there."""
+    path = jobs.write_job(
+        muster.folder, watchdog={"no_progress": "8s"}, start={"checkpoint": "nobody"}
+    )
+    lines = path.read_text().splitlines()
+    short = lines.index("  no_progress: 8s") + 1
+    for call in (client.validate, client.submit):
+        with pytest.raises(m.SpecInvalid) as refused:
+            call(path)
+        (problem,) = refused.value.problems
+        assert (problem.path, problem.line, problem.source) == ("watchdog.no_progress", short, "")
+        assert f"line {short}: watchdog.no_progress: " in str(refused.value)
+        for settings in ({"watchdog.no_progress": "7s"}, {"watchdog": {"no_progress": "7s"}}):
+            with pytest.raises(m.SpecInvalid) as refused:
+                call(path, set=settings)
+            (problem,) = refused.value.problems
+            assert (problem.line, problem.source) == (0, f"--set {next(iter(settings))}")
+        with pytest.raises(m.SpecInvalid) as refused:
+            call(yaml.safe_load(path.read_text()))
+        assert [problem.line for problem in refused.value.problems] == [0]
+    with pytest.raises(m.SpecInvalid) as refused:
+        client.submit(path, set={"watchdog.no_progress": "60s"})
+    (problem,) = refused.value.problems
+    assert lines[problem.line - 1] == "  checkpoint: nobody"
+    assert refused.value.reason == "JOB_SPEC_INVALID" and refused.value.metadata["next"]
+
+
+def test_a_problem_without_a_line_of_its_own_has_that_of_the_nearest_enclosing_field():
+    parsed = m.client._Parsed(m.client.JobSpec(), {"a": 1, "a.b": 7, "a.b[0]": 8}, {"c": "--set c"})
+    for path, place in (
+        ("a.b[1].d", (7, "")),
+        ("a.b[0].d", (8, "")),
+        ("a.x", (1, "")),
+        ("a?3", (1, "")),
+        ("ab", (0, "")),
+        ("", (0, "")),
+        ("c.d[1]", (0, "--set c")),
+    ):
+        placed = parsed.placed(m.errors.Problem(path, "is wrong", 0, ""))
+        assert (placed.line, placed.source) == place, path
+
+
+def test_a_job_file_that_is_no_text_says_where(muster, client):
+    path = muster.folder / "job.yaml"
+    path.write_bytes(b"name: a\nseed: \xe9\n")
+    with pytest.raises(m.SpecInvalid) as refused:
+        client.parse(path)
+    (problem,) = refused.value.problems
+    assert (problem.line, problem.message) == (2, "holds bytes that are not UTF-8 text")
+
+
+def test_errors_survive_pickling():
+    problems = [m.errors.Problem("seed", "is wrong", 3, "")]
+    about = {"code": "INTERNAL", "reason": "A_REASON", "metadata": {"job": "a"}}
+    for error in (
+        m.errors.spec_invalid(problems),
+        *(of("what", **about) for of in m.errors._CLASSES.values()),
+    ):
+        for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(copied) is type(error) and str(copied) == str(error)
+            assert vars(copied) == vars(error)
+
+
+def test_names_that_only_a_newer_coordinator_knows_are_numbers(monkeypatch):
+    assert m.Operation(None, operation_pb2.Operation(kind=99)).kind == "99"
+    monkeypatch.setattr(m.Job, "get", lambda _: job_pb2.Job(state=77))
+    assert m.Job(None, "one").state == "77"
+    last = job_pb2.Job(state=job_pb2.Job.FAILED)
+    monkeypatch.setattr(m.Job, "watch", lambda *_: iter([last]))
+    with pytest.raises(m.JobFailed, match="is FAILED"):
+        m.Job(None, "one").wait(check=True)
+
+
 def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about(
     muster, client, endless
 ):
@@ -223,9 +324,9 @@ def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about
     assert error.value.reason == "JOB_NOT_ENDED"
     with pytest.raises(m.InvalidArgument):
         endless.run_stage("breakfast")
-    with pytest.raises(m.DeadlineExceeded):
+    with pytest.raises(m.DeadlineExceeded, match="job 'endless' has not ended after 0.5 s"):
         endless.wait(timeout=0.5)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"operation 'endless/\d+' is not done after 0.5 s"):
         endless.set_lr(1e-4, at_step=900000).result(timeout=0.5)
     existing = muster.folder / "train.bin"
     with pytest.raises(m.OperationFailed) as error:
@@ -235,6 +336,7 @@ def test_errors_of_the_coordinator_have_a_class_a_reason_and_what_they_are_about
         lambda: endless.freeze(),
         lambda: endless.gather_optimizer_state("x", format="pickle"),
         lambda: client.parse(client.parse(muster.folder / "job.yaml"), set={"seed": 1}),
+        lambda: client.parse(muster.folder / "job.yaml", set="seed=1"),
     ):
         with pytest.raises(ValueError):
             wrong()
@@ -307,25 +409,46 @@ def test_calls_go_on_when_the_coordinator_is_killed_and_comes_back(muster):
     muster.stop(agent, successor)
 
 
-def test_a_repeated_change_has_one_request_id(client, endless):
-    """The first answer is lost: the call is made again with its id, and acts once."""
-    connection = client._connection
-    ids = []
+def test_a_repeated_change_has_one_request_id(muster, client, endless):
+    """The first answers are lost: the call is made again with its id, and acts once. So is the
+    first call of a client."""
+    with m.Client(muster.address) as another:
+        for connection in (client._connection, another._connection):
+            ids = []
 
-    def lossy(request, timeout):
-        ids.append(request.request_id)
-        answer = connection.control.SetLearningRate(request, timeout=timeout)
-        if len(ids) < 3:
-            raise _Lost()
-        return answer
+            def lossy(request, timeout, connection=connection, ids=ids):
+                ids.append(request.request_id)
+                answer = connection.control.SetLearningRate(request, timeout=timeout)
+                if len(ids) < 3:
+                    raise _Lost()
+                return answer
 
-    request = m.job.control_service_pb2.SetLearningRateRequest(
-        job_id=endless.id, learning_rate=1e-4
-    )
-    connection.change(lossy, request)
-    assert len(set(ids)) == 1 and len(ids) == 3
-    assert str(uuid.UUID(ids[0])) == ids[0]
-    assert [one.kind for one in endless.operations()] == ["SET_LEARNING_RATE"]
+            request = m.job.control_service_pb2.SetLearningRateRequest(
+                job_id=endless.id, learning_rate=1e-4
+            )
+            connection.change(lossy, request)
+            assert len(set(ids)) == 1 and len(ids) == 3
+            assert str(uuid.UUID(ids[0])) == ids[0]
+    assert [one.kind for one in endless.operations()] == ["SET_LEARNING_RATE"] * 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_wait_keeps_its_time_where_the_coordinator_is_gone_or_hangs(muster, number):
+    daemon = muster.musterd()
+    path = jobs.write_job(muster.folder)
+    try:
+        with m.Client(muster.address, retry_for=20) as client:
+            job = client.submit(path, id="waiting")
+            operation = job.checkpoint(at_step=10)
+            harness.kill(daemon.pid, number)
+            with pytest.raises(m.DeadlineExceeded, match="job 'waiting' has not ended after 0.5 s"):
+                job.wait(timeout=0.5)
+            for wait in (operation.wait, operation.result):
+                with pytest.raises(m.DeadlineExceeded, match="'waiting/1' is not done after 0.5 s"):
+                    wait(timeout=0.5)
+    finally:
+        harness.kill(daemon.pid, signal.SIGKILL)
+        daemon.wait()
 
 
 class _Lost(grpc.RpcError):

@@ -7,6 +7,7 @@ import sys
 
 import datasets
 import numpy
+import pandas
 import pytest
 import safetensors
 import tokenizers
@@ -17,6 +18,7 @@ from tests.process import harness, jobs
 from tests.python import package
 
 import muster as m  # isort: skip
+from muster import _pack_command  # isort: skip
 
 TEXTS = [f"the cat sat on mat number {number} and thought of {number * 7}" for number in range(200)]
 
@@ -106,6 +108,112 @@ def test_what_cannot_be_packed_is_refused_and_leaves_nothing(tmp_path, tokenizer
     assert out.read_bytes() == b"mine"
     m.data.pack(tokenizer, texts=TEXTS, out=out, overwrite=True)
     assert out.stat().st_size > 100
+
+
+def test_no_input_and_nothing_that_is_no_regular_file_is_replaced(tmp_path, tokenizer):
+    text = tmp_path / "text"
+    text.write_text(TEXTS[0])
+    tokens = tmp_path / "tokens"
+    (tmp_path / "tokens.tokenizer.json").write_bytes(tokenizer.read_bytes())
+    (tmp_path / "hard").hardlink_to(text)
+    (tmp_path / "link").symlink_to(text)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "beside.tokenizer.json").symlink_to(tmp_path / "nothing")
+    before = {path: path.lstat() for path in tmp_path.iterdir()}
+    both, not_regular = "is both input and output", "is no regular file, and is not replaced"
+    for error, why, out, options in (
+        (ValueError, both, tokenizer, {}),
+        (ValueError, both, tokens, {"tokenizer": tmp_path / "tokens.tokenizer.json"}),
+        (ValueError, both, tokens, {"files": [text, tmp_path / "tokens.tokenizer.json"]}),
+        (ValueError, both, tmp_path / "hard", {}),
+        (ValueError, both, tmp_path / "link", {}),
+        (ValueError, both, tokens, {"split": 0.5, "out_rest": text}),
+        (ValueError, "same file", tokens, {"split": 0.5, "out_rest": f"{tokens}.tokenizer.json"}),
+        (FileExistsError, not_regular, tmp_path / "dangling", {}),
+        (FileExistsError, not_regular, tmp_path / "folder", {}),
+        (FileExistsError, not_regular, tmp_path / "pipe", {}),
+        (FileExistsError, not_regular, tmp_path / "beside", {}),
+        (FileExistsError, not_regular, "/dev/null", {}),
+        (FileExistsError, "overwrite=True", tokens, {"overwrite": False}),
+    ):
+        given = {"tokenizer": tokenizer, "files": [text], "overwrite": True} | options
+        with pytest.raises(error, match=why):
+            m.data.pack(**given, out=out)
+        assert {path: path.lstat() for path in tmp_path.iterdir()} == before, out
+
+
+def test_truncation_and_padding_of_the_tokenizer_do_not_apply(tmp_path, tokenizer):
+    model = tokenizers.Tokenizer.from_file(str(tokenizer))
+    model.enable_truncation(4)
+    model.enable_padding(length=8, pad_id=0, pad_token="<|end|>")
+    limited = tmp_path / "limited.json"
+    model.save(str(limited))
+    assert len(model.encode(TEXTS[0]).ids) == 8
+    m.data.pack(limited, texts=TEXTS, out=tmp_path / "out")
+    assert list(numpy.fromfile(tmp_path / "out", "<u2")) == expected(tokenizer, TEXTS)
+
+
+def test_a_file_is_tokenized_as_it_is_and_must_be_utf8(tmp_path, tokenizer):
+    path = tmp_path / "text"
+    path.write_bytes(b"a\r\n\xc3\xa9\ra\n")
+    tokens = characters(tmp_path, {"\r": 0, "\n": 1, "a": 2, "\u00e9": 3})
+    m.data.pack(tokens, files=[path], out=tmp_path / "ends")
+    assert list(numpy.fromfile(tmp_path / "ends", "<u2")) == [2, 0, 1, 3, 0, 2, 1]
+    path.write_bytes(b"the cat \xff sat")
+    with pytest.raises(ValueError, match=f"{path} is no text in UTF-8: found 0xff at byte 8 "):
+        m.data.pack(tokenizer, files=[path], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def characters(folder, vocabulary):
+    """The path of a tokenizer whose tokens are these characters."""
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<none>"))
+    each = tokenizers.Regex(r"[\s\S]")
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Split(each, "isolated")
+    path = folder / "characters.json"
+    model.save(str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    "highest, dtype", [(9, "uint16"), (65535, "uint16"), (65536, "uint32"), (70000, "uint32")]
+)
+def test_the_highest_id_decides_about_the_vocabulary_and_the_type(tmp_path, highest, dtype):
+    """The tokenizer has three tokens, with gaps between their ids."""
+    tokenizer = characters(tmp_path, {"a": 0, "b": 5, "c": highest})
+    made = m.data.pack(tokenizer, texts=["abc", "ca"], out=tmp_path / "out")
+    assert (made.vocab_size, made.dtype) == (highest + 1, dtype)
+    assert list(numpy.fromfile(tmp_path / "out", dtype)) == [0, 5, highest, highest, 0]
+    said = json.loads((tmp_path / "out.tokenizer.json").read_text())
+    assert (said["vocab_size"], said["dtype"]) == (highest + 1, dtype)
+    share = numpy.array([2, 1, 2]) / 5
+    assert made.unigram_entropy == pytest.approx(-(share * numpy.log(share)).sum())
+
+
+def test_arrays_and_columns_are_texts(tmp_path, tokenizer):
+    for number, texts in enumerate((numpy.array(TEXTS), pandas.Series(TEXTS))):
+        m.data.pack(tokenizer, texts=texts, out=tmp_path / str(number))
+        assert list(numpy.fromfile(tmp_path / str(number), "<u2")) == expected(tokenizer, TEXTS)
+    with pytest.raises(ValueError, match="expected strings, found nan"):
+        m.data.pack(tokenizer, texts=[TEXTS[0], float("nan")], out=tmp_path / "out")
+
+
+def test_few_large_texts_are_in_memory_at_a_time():
+    read = 0
+
+    def texts():
+        nonlocal read
+        for _ in range(40):
+            read += 1
+            yield "x" * (1 << 20)
+
+    done = 0
+    for batch in m.data._batches(texts()):
+        done += len(batch)
+        assert read == done and len(batch) <= 16
+    assert done == 40
 
 
 def test_a_part_of_the_tokens_goes_to_a_second_file(tmp_path, tokenizer):
@@ -237,8 +345,38 @@ def test_the_command_line_says_why_nothing_was_packed(muster, tokenizer):
     assert "pip install 'muster[data]'" in missing
     assert "No such file" in refused(*of_file, code=1, MUSTER_PYTHON="/nowhere/python")
     text.write_bytes(b"\xff\xfe")
-    assert "utf-8" in refused(*of_file, code=2)
+    assert "no text in UTF-8: found 0xff at byte 0" in refused(*of_file, code=2)
     assert not (muster.folder / "out.bin").exists()
+    (muster.folder / "out.bin").symlink_to(text)
+    assert "is both input and output" in refused(*of_file, code=2)
+    (muster.folder / "out.bin").unlink()
+    (muster.folder / "out.bin").symlink_to("nothing")
+    assert "is no regular file, and is not replaced" in refused(*of_file, code=1)
+
+
+class Panic(BaseException):
+    """As of a package that is written in Rust."""
+
+
+@pytest.mark.parametrize(
+    "error, kind, text",
+    [
+        (ImportError("no such package"), "package", "no such package"),
+        (ValueError("wrong"), "argument", "wrong"),
+        (FileExistsError("it exists"), "file", "it exists"),
+        (RuntimeError("index out of range"), "other", "RuntimeError: index out of range"),
+        (Panic("unreachable"), "other", "Panic: unreachable"),
+        (ValueError("a\udcff is both"), "argument", "a? is both"),
+    ],
+)
+def test_each_error_of_packing_is_told_to_its_caller(monkeypatch, capfdbinary, error, kind, text):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(_pack_command.data, "pack", fails)
+    monkeypatch.setattr(sys, "argv", ["pack", "--tokenizer", "t", "--out", "o", "input"])
+    assert _pack_command.main() == 1
+    assert json.loads(capfdbinary.readouterr().out) == {"error": text, "kind": kind}
 
 
 def test_an_interrupt_ends_packing_and_leaves_nothing(muster, tokenizer):

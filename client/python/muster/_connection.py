@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import pathlib
 import time
@@ -25,6 +27,8 @@ from muster._proto.proto.muster.v1 import (
 CALL_TIMEOUT = 30.0
 # Between attempts.
 _PAUSE = 0.2
+# The codes of a call that nobody has answered.
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _MOST_MESSAGE_BYTES = 16 << 20
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MOST_MESSAGE_BYTES),
@@ -36,7 +40,26 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
 ]
+
+
+@contextlib.contextmanager
+def within(timeout: float | None, unfinished: str) -> Iterator[None]:
+    """For a wait of `timeout` seconds: DeadlineExceeded says what has not happened in this time."""
+    try:
+        yield
+    except errors.DeadlineExceeded as error:
+        if timeout is None or error.reason:
+            raise
+        raise errors.DeadlineExceeded(
+            f"{unfinished} after {timeout:g} s", code=error.code
+        ) from error
+
+
+def _left(end: float | None, most: float = math.inf) -> float:
+    """The seconds until `end` of time.monotonic(), not below 0, and at most `most`."""
+    return most if end is None else min(most, max(0.0, end - time.monotonic()))
 
 
 def _credentials(certificate: str, key: str, ca: str) -> grpc.ChannelCredentials | None:
@@ -82,36 +105,59 @@ class Connection:
         self.control = control_service_pb2_grpc.ControlServiceStub(self._channel)
         self.operations = operation_service_pb2_grpc.OperationServiceStub(self._channel)
         self.cluster = cluster_service_pb2_grpc.ClusterServiceStub(self._channel)
-        # A call is repeated only if the coordinator has been there: a wrong address fails at once.
+        # Whether a coordinator has been there. A call is repeated only then: a wrong address fails
+        # at once.
         self._was_there = False
 
     def close(self) -> None:
         self._channel.close()
 
-    def read(self, method: Callable[..., Any], request: Any, timeout: float = CALL_TIMEOUT) -> Any:
-        """A call that changes nothing. It is repeated while the connection is broken."""
-        return self._repeat(method, request, timeout)
+    def read(
+        self, method: Callable[..., Any], request: Any, deadline: float | None = None
+    ) -> Any:
+        """A call that changes nothing. It is repeated while the connection is broken.
+        DeadlineExceeded: at `deadline` of time.monotonic() it has no answer."""
+        return self._repeat(method, request, deadline)
 
     def change(self, method: Callable[..., Any], request: Any) -> Any:
         """A call that changes something. All its repeats have one request id, so that it acts
         exactly once."""
         request.request_id = str(uuid.uuid4())
-        return self._repeat(method, request, CALL_TIMEOUT)
+        return self._repeat(method, request, None)
 
-    def _repeat(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:
+    def _repeat(self, method: Callable[..., Any], request: Any, deadline: float | None) -> Any:
+        self._look(deadline)
         end = None
         while True:
+            left = _left(deadline, CALL_TIMEOUT)
+            if left == 0:
+                raise errors.DeadlineExceeded(
+                    f"no time is left to call the coordinator at {self.address}",
+                    code="DEADLINE_EXCEEDED",
+                )
             try:
-                answer = method(request, timeout=timeout)
+                answer = method(request, timeout=left)
                 self._was_there = True
                 return answer
             except grpc.RpcError as error:
                 failure = self._failure(error)
             if not isinstance(failure, errors.Unavailable) or not self._was_there:
-                self._was_there = self._was_there or bool(failure.reason)
                 raise failure
             end = time.monotonic() + self._retry_for if end is None else end
-            self._pause(end, failure)
+            self._pause(end, deadline, failure)
+
+    def _look(self, deadline: float | None) -> None:
+        """Before the first call: whether a coordinator is there. Only then may a call without an
+        answer have reached it, and is repeated. (client/api/client.cc asks for the state of the
+        channel. Here that takes a thread of gRPC, which can keep a program from ending.)"""
+        if self._was_there:
+            return
+        check = self._channel.unary_unary("/grpc.health.v1.Health/Check")
+        try:
+            check(b"", timeout=_left(deadline, CALL_TIMEOUT))
+            self._was_there = True
+        except grpc.RpcError as error:
+            self._was_there = error.code() not in _NO_ANSWER
 
     def stream(
         self,
@@ -123,10 +169,10 @@ class Connection:
         ends before it is finished. `opens` gets the time that is left, in seconds, and begins after
         the messages that it has seen. DeadlineExceeded after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        self._look(deadline)
         broken_since = None
         while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            messages = opens(left)
+            messages = opens(None if deadline is None else _left(deadline))
             failure: errors.MusterError
             try:
                 for message in messages:
@@ -146,24 +192,23 @@ class Connection:
             if not isinstance(failure, errors.Unavailable) or not self._was_there:
                 raise failure
             broken_since = time.monotonic() if broken_since is None else broken_since
-            end = broken_since + self._retry_for
-            if deadline is not None and deadline < end:
-                end, failure = deadline, errors.DeadlineExceeded(
-                    failure.message, code="DEADLINE_EXCEEDED"
-                )
-            self._pause(end, failure)
+            self._pause(broken_since + self._retry_for, deadline, failure)
 
     def _failure(self, error: grpc.RpcError) -> errors.MusterError:
         failure = errors.from_grpc(error, self.address)
         if isinstance(failure, errors.DeadlineExceeded) and not failure.reason:
             return errors.Unavailable(
-                f"the coordinator at {self.address} did not answer in time", code="UNAVAILABLE"
+                f"the coordinator at {self.address} has not ended the call in time",
+                code="UNAVAILABLE",
             )
         return failure
 
     @staticmethod
-    def _pause(end: float, failure: errors.MusterError) -> None:
-        left = end - time.monotonic()
-        if left <= 0:
+    def _pause(end: float, deadline: float | None, failure: errors.MusterError) -> None:
+        """Waits for a moment. After the end: raises the failure. After the deadline:
+        DeadlineExceeded."""
+        if deadline is not None and _left(deadline) == 0:
+            raise errors.DeadlineExceeded(failure.message, code="DEADLINE_EXCEEDED")
+        if _left(end) == 0:
             raise failure
-        time.sleep(min(_PAUSE, left))
+        time.sleep(_left(deadline, _left(end, _PAUSE)))

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from google.protobuf.descriptor import FieldDescriptor
 
 from muster._proto.proto.muster.v1 import metrics_pb2
 
 if TYPE_CHECKING:
     import pandas
 
-# Columns of integers that are there in each row of a step.
+# Fields of StepMetrics that hold a pass.
 _PASSES = ("validation", "test")
+# Fields of Evaluation that are columns.
 _OF_PASS = ("loss", "accuracy", "top_k_accuracy", "perplexity", "samples", "terms")
 
 
-def row(entry: metrics_pb2.StepMetrics) -> dict[str, Any]:
-    """The fields of an entry that are set, by column."""
-    values: dict[str, Any] = {"step": entry.step, "generation": entry.generation}
-    for stage in _PASSES:
-        if not entry.HasField(stage):
-            continue
-        evaluation = getattr(entry, stage)
-        for name in _OF_PASS:
-            field = metrics_pb2.Evaluation.DESCRIPTOR.fields_by_name[name]
-            with contextlib.suppress(ValueError):  # a field that always has a value
-                if not evaluation.HasField(name):
-                    continue
-            if field.name == "terms" and evaluation.terms == 0:
-                continue
-            values[f"{stage}_{name}"] = getattr(evaluation, name)
-        return values
+def _columns() -> dict[str, str]:
+    """The types of all columns, in their order. They do not depend on the rows."""
+    types = {
+        FieldDescriptor.CPPTYPE_DOUBLE: "float64",
+        FieldDescriptor.CPPTYPE_UINT64: "UInt64",
+        FieldDescriptor.CPPTYPE_BOOL: "boolean",
+    }
+    columns = {}
     for field in metrics_pb2.StepMetrics.DESCRIPTOR.fields:
-        if field.name in values or field.name in _PASSES:
-            continue
+        if field.name == "duration":
+            columns["seconds"] = "float64"
+        elif field.name not in ("step", *_PASSES):
+            columns[field.name] = types[field.cpp_type]
+    of_pass = metrics_pb2.Evaluation.DESCRIPTOR.fields_by_name
+    for stage in _PASSES:
+        for name in _OF_PASS:
+            columns[f"{stage}_{name}"] = types[of_pass[name].cpp_type]
+    return columns
+
+
+def _of_step(entry: metrics_pb2.StepMetrics) -> dict[str, Any]:
+    """What a step measured, by column."""
+    values: dict[str, Any] = {}
+    for field in metrics_pb2.StepMetrics.DESCRIPTOR.fields:
         if field.name == "duration":
             values["seconds"] = entry.duration.ToNanoseconds() / 1e9
         elif not field.has_presence or entry.HasField(field.name):
@@ -42,9 +49,21 @@ def row(entry: metrics_pb2.StepMetrics) -> dict[str, Any]:
     return values
 
 
+def _of_pass(stage: str, evaluation: metrics_pb2.Evaluation) -> dict[str, Any]:
+    """What a pass measured, by column."""
+    values: dict[str, Any] = {}
+    for name in _OF_PASS:
+        field = metrics_pb2.Evaluation.DESCRIPTOR.fields_by_name[name]
+        there = evaluation.HasField(name) if field.has_presence else True
+        if there and (name != "terms" or evaluation.terms):  # 0: not known
+            values[f"{stage}_{name}"] = getattr(evaluation, name)
+    return values
+
+
 def table(entries: Iterable[metrics_pb2.StepMetrics]) -> pandas.DataFrame:
     """One row for each step, by its number; what a pass of validation or test measured stands in
-    the row of the step after which it ran (0: before the first)."""
+    the row of the step after which it ran (0: before the first). The generation is that of the
+    step, and that of the pass only in a row without one."""
     try:
         import pandas
     except ImportError as error:
@@ -53,6 +72,17 @@ def table(entries: Iterable[metrics_pb2.StepMetrics]) -> pandas.DataFrame:
         ) from error
     rows: dict[int, dict[str, Any]] = {}
     for entry in entries:
-        rows.setdefault(entry.step, {}).update(row(entry))
-    frame = pandas.DataFrame.from_records([rows[step] for step in sorted(rows)])
-    return frame.set_index("step") if rows else frame
+        row = rows.setdefault(entry.step, {})
+        stage = next((name for name in _PASSES if entry.HasField(name)), None)
+        if stage is None:
+            row.update(_of_step(entry))
+        else:
+            row.setdefault("generation", entry.generation)
+            row.update(_of_pass(stage, getattr(entry, stage)))
+    steps = sorted(rows)
+    index = pandas.Index(steps, dtype="uint64", name="step")
+    columns = {
+        name: pandas.Series([rows[step].get(name) for step in steps], index=index, dtype=dtype)
+        for name, dtype in _columns().items()
+    }
+    return pandas.DataFrame(columns, index=index)

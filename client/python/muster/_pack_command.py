@@ -6,8 +6,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 from muster import data
+
+
+def _print(document: dict[str, Any]) -> None:
+    """Bytes of a path that are not UTF-8 are shown as "?": no JSON holds them."""
+    text = json.dumps(document, ensure_ascii=False).encode(errors="replace")
+    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -34,7 +42,10 @@ def main() -> int:
     except (ImportError, OSError, ValueError) as error:
         kind = {ImportError: "package", ValueError: "argument"}
         found = next((name for of, name in kind.items() if isinstance(error, of)), "file")
-        print(json.dumps({"error": str(error), "kind": found}))
+        _print({"error": str(error), "kind": found})
+        return 1
+    except BaseException as error:  # a panic of the package tokenizers is no Exception
+        _print({"error": f"{type(error).__name__}: {error}", "kind": "other"})
         return 1
     made = [packed] if packed.rest is None else [packed, packed.rest]
     files = [
@@ -46,7 +57,7 @@ def main() -> int:
         }
         for one in made
     ]
-    print(json.dumps({"files": files}))
+    _print({"files": files})
     return 0
 
 

@@ -27,16 +27,54 @@ JobFile = str | os.PathLike[str] | Mapping[str, Any] | JobSpec
 Settings = Mapping[str, Any] | Iterable[str]
 
 
+def _json(value: Any) -> str:
+    """As JSON, which is YAML. YAML has no pairs of escapes for one character, as JSON has."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _settings(given: Settings | None) -> list[str]:
-    """KEY=VALUE for each; values as JSON, which is YAML."""
+    """KEY=VALUE for each. Values of a mapping stay what they are: a string is in quotes."""
     if given is None:
         return []
+    if isinstance(given, str):
+        raise ValueError(
+            f"set: found the string {given!r}; expected a mapping or a list of 'KEY=VALUE'"
+        )
     if isinstance(given, Mapping):
-        return [
-            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in given.items()
-        ]
+        return [f"{key}={_json(value)}" for key, value in given.items()]
     return list(given)
+
+
+def _text_of(path: pathlib.Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = 1 + content.count(b"\n", 0, error.start)
+        problem = errors.Problem("", "holds bytes that are not UTF-8 text", line, "")
+        raise errors.spec_invalid([problem]) from error
+
+
+@dataclasses.dataclass
+class _Parsed:
+    """A job, and where its fields were given, by path."""
+
+    spec: JobSpec
+    # From 1; none of a mapping or a message.
+    lines: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # "--set world_size".
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def placed(self, problem: errors.Problem) -> errors.Problem:
+        """With the place of its field or of the nearest enclosing one (common/jobfile/jobfile.h:
+        AddPlaces)."""
+        at = problem.path.partition("?")[0]  # "a?3": a key of `a` that is no name
+        source, line = problem.source, problem.line
+        while at:
+            source = source or self.sources.get(at, "")
+            line = line or self.lines.get(at, 0)
+            at = at[: max(at.rfind("."), at.rfind("["), 0)]
+        return dataclasses.replace(problem, source=source, line=0 if source else line)
 
 
 class Client:
@@ -89,22 +127,26 @@ class Client:
 
         job: the path of a file, or a mapping with the same content. Relative paths in a file are
             relative to its folder, those in a mapping and in `set` to the current folder.
-        set: {"optimizer.adamw.lr": 1e-4} or ["optimizer.adamw.lr=1e-4"].
+        set: {"optimizer.adamw.lr": 1e-4} or ["optimizer.adamw.lr=1e-4"]. In a mapping a string is
+            this string; in a list each value is YAML.
 
         SpecInvalid: what is wrong, each problem with its line."""
+        return self._parse(job, set).spec
+
+    def _parse(self, job: JobFile, set: Settings | None) -> _Parsed:
         settings = _settings(set)
         if isinstance(job, JobSpec):
             if settings:
                 raise ValueError("set: only for a job file or a mapping, not for a message")
-            return job
+            return _Parsed(job)
         here = os.getcwd()
         request = job_service_pb2.ParseJobRequest(settings=settings, settings_folder=here)
         if isinstance(job, Mapping):
-            request.yaml = json.dumps(job)
+            request.yaml = _json(job)
             request.base_folder = here
         else:
             path = pathlib.Path(job)
-            request.yaml = path.read_text(encoding="utf-8")
+            request.yaml = _text_of(path)
             request.base_folder = str(path.absolute().parent)
         answer = self._connection.read(self._connection.jobs.ParseJob, request)
         if answer.problems:
@@ -112,18 +154,24 @@ class Client:
             if isinstance(job, Mapping):  # it has no lines
                 problems = [dataclasses.replace(problem, line=0) for problem in problems]
             raise errors.spec_invalid(problems)
-        return answer.spec
+        keys = [setting.partition("=")[0] for setting in settings]
+        return _Parsed(
+            answer.spec,
+            {} if isinstance(job, Mapping) else answer.lines,
+            {key: f"--set {key}" for key in keys},
+        )
 
     def validate(
         self, job: JobFile, set: Settings | None = None
     ) -> job_service_pb2.ValidateJobResponse:
         """Whether the coordinator would accept the job; nothing is stored. The answer has the job
         with all defaults (`resolved`) and `warnings`. SpecInvalid: it would not."""
-        spec = self.parse(job, set)
-        request = job_service_pb2.ValidateJobRequest(spec=spec)
+        parsed = self._parse(job, set)
+        request = job_service_pb2.ValidateJobRequest(spec=parsed.spec)
         answer = self._connection.read(self._connection.jobs.ValidateJob, request)
         if answer.problems:
-            raise errors.spec_invalid(errors.problems_of(answer.problems))
+            problems = errors.problems_of(answer.problems)
+            raise errors.spec_invalid([parsed.placed(problem) for problem in problems])
         return answer
 
     def submit(self, job: JobFile, id: str = "", set: Settings | None = None) -> Job:
@@ -131,9 +179,14 @@ class Client:
 
         id: its id, [a-z0-9-]; empty: made from its name.
         SpecInvalid: the job has problems. AlreadyExists: there is a job with this id."""
-        spec = self.parse(job, set)
-        request = job_service_pb2.SubmitJobRequest(spec=spec, job_id=id)
-        answer = self._connection.change(self._connection.jobs.SubmitJob, request)
+        parsed = self._parse(job, set)
+        request = job_service_pb2.SubmitJobRequest(spec=parsed.spec, job_id=id)
+        try:
+            answer = self._connection.change(self._connection.jobs.SubmitJob, request)
+        except errors.SpecInvalid as error:
+            problems = [parsed.placed(problem) for problem in error.problems]
+            about = {"code": error.code, "reason": error.reason, "metadata": error.metadata}
+            raise errors.spec_invalid(problems, **about) from None
         return Job(self._connection, answer.id)
 
     def job(self, id: str) -> Job:

@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
@@ -26,8 +27,9 @@ import xxhash
 if TYPE_CHECKING:
     import tokenizers
 
-# Texts that are tokenized at a time.
-_BATCH = 1000
+# What is tokenized at a time: at most so many texts, and no further text after so many characters.
+_BATCH_TEXTS = 1000
+_BATCH_CHARACTERS = 16 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,12 @@ def pack(
     split, out_rest: only this part of the tokens, such as 0.9; the others go to `out_rest`.
     overwrite: replace files that exist.
 
-    ValueError: a wrong argument, or a file without any token. FileExistsError: a file exists."""
+    Each single text must fit into memory, together with its tokens. Limits for the length of a
+    text and padding that the tokenizer's file may have do not apply.
+
+    ValueError: a wrong argument, a file that is not UTF-8, or a result without any token.
+    FileExistsError: a file, or the description beside it, exists, or is no regular file (which is
+    never replaced)."""
     sources = {"texts": texts, "files": files, "dataset": dataset}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
@@ -83,19 +90,12 @@ def pack(
     if split is not None and not 0 < split < 1:
         raise ValueError(f"split: expected a number above 0 and below 1, found {split}")
     targets = [pathlib.Path(path) for path in (out, out_rest) if path is not None]
-    if len({os.path.realpath(path) for path in targets}) != len(targets):
-        raise ValueError(f"out and out_rest are both {out}")
     files = None if files is None else list(files)
-    for source in files or ():
-        for path in targets:
-            if path.exists() and path.samefile(source):
-                raise ValueError(f"{path} is both input and output")
-    for path in targets:
-        if path.exists() and not overwrite:
-            raise FileExistsError(f"{path} exists; overwrite=True replaces it")
+    _check_targets(targets, [tokenizer, *(files or ())], overwrite)
     content = pathlib.Path(tokenizer).read_bytes()
     model = _load(tokenizer, content)
-    vocab_size = model.get_vocab_size(with_added_tokens=True)
+    # Not the number of tokens: there may be ids that no token has.
+    vocab_size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
     after: list[int] = []
     if separator is not None:
         number = model.token_to_id(separator)
@@ -104,13 +104,13 @@ def pack(
         after = [number]
     dtype = numpy.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
     if files is not None:
-        texts = (pathlib.Path(path).read_text(encoding="utf-8") for path in files)
+        texts = map(_text_of, files)
     elif dataset is not None:
         texts = (row[column] for row in dataset)
 
     with contextlib.ExitStack() as stack:
         staged = [stack.enter_context(_Staged(path)) for path in targets]
-        for batch in _batches(texts or ()):
+        for batch in _batches(() if texts is None else texts):
             for encoded in model.encode_batch(batch, add_special_tokens=False):
                 staged[0].file.write(numpy.array(encoded.ids + after, dtype).tobytes())
         if split is not None:
@@ -134,7 +134,7 @@ def pack(
             one.sync()
         for one, packed in zip(staged, made, strict=True):
             # An older description must not stand beside the new tokens.
-            sidecar = one.path.with_name(one.path.name + ".tokenizer.json")
+            sidecar = _sidecar(one.path)
             sidecar.unlink(missing_ok=True)
             one.publish()
             with _Staged(sidecar) as description:
@@ -142,6 +142,46 @@ def pack(
                 description.sync()
                 description.publish()
     return dataclasses.replace(made[0], rest=made[1] if len(made) > 1 else None)
+
+
+def _sidecar(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(path.name + ".tokenizer.json")
+
+
+def _check_targets(
+    targets: list[pathlib.Path], inputs: list[str | os.PathLike[str]], overwrite: bool
+) -> None:
+    """Whether these files and their descriptions may be written."""
+    written = [path for target in targets for path in (target, _sidecar(target))]
+    places: dict[str, pathlib.Path] = {}
+    for path in written:
+        other = places.setdefault(os.path.realpath(path), path)
+        if other is not path:
+            raise ValueError(f"{other} and {path} would be the same file; give another name")
+    existing = [path for path in written if os.path.lexists(path)]
+    for path in existing:
+        for source in inputs:
+            if os.path.exists(path) and os.path.samefile(path, source):
+                raise ValueError(f"{path} is both input and output")
+    for path in existing:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise FileExistsError(
+                f"{path} is no regular file, and is not replaced; give another name"
+            )
+        if not overwrite:
+            raise FileExistsError(f"{path} exists; overwrite=True replaces it")
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    """Exactly what the file holds: line ends are not translated."""
+    content = pathlib.Path(path).read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{os.fspath(path)} is no text in UTF-8: found 0x{content[error.start]:02x} at byte "
+            f"{error.start} ({error.reason})"
+        ) from error
 
 
 def _describe(packed: Packed, tokenizer: str | os.PathLike[str]) -> bytes:
@@ -184,18 +224,26 @@ def _load(path: str | os.PathLike[str], content: bytes) -> tokenizers.Tokenizer:
             "muster.data.pack needs the package tokenizers (`pip install tokenizers`)"
         ) from error
     try:
-        return tokenizers.Tokenizer.from_str(content.decode())
+        model = tokenizers.Tokenizer.from_str(content.decode())
     except Exception as error:  # the package raises plain Exceptions
         raise ValueError(f"{os.fspath(path)} is no tokenizer of the package tokenizers: {error}")
+    # They are for models that read one text at a time. Here they would lose tokens or add some.
+    model.no_truncation()
+    model.no_padding()
+    return model
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     batch: list[str] = []
+    characters = 0
     for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"texts: expected strings, found {text!r}")
         batch.append(text)
-        if len(batch) == _BATCH:
+        characters += len(text)
+        if len(batch) == _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
             yield batch
-            batch = []
+            batch, characters = [], 0
     if batch:
         yield batch
 

@@ -63,7 +63,8 @@ class Problem:
 class SpecInvalid(InvalidArgument):
     """A job file has problems. Nothing was stored."""
 
-    def __init__(self, message: str, problems: Sequence[Problem], **more: Any):
+    # The default is for pickle, which gives the message alone, and then the attributes.
+    def __init__(self, message: str, problems: Sequence[Problem] = (), **more: Any):
         super().__init__(message, **more)
         self.problems = list(problems)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster import _metrics, errors
-from muster._connection import Connection
+from muster._connection import Connection, within
 from muster._proto.proto.muster.v1 import (
     control_service_pb2,
     job_pb2,
@@ -17,7 +18,7 @@ from muster._proto.proto.muster.v1 import (
     operation_pb2,
     operation_service_pb2,
 )
-from muster.operation import Operation
+from muster.operation import Operation, name_of
 
 if TYPE_CHECKING:
     import pandas
@@ -71,7 +72,7 @@ class Job:
     @property
     def state(self) -> str:
         """The state as it is now: "RUNNING"."""
-        return job_pb2.Job.State.Name(self.get().state)
+        return name_of(job_pb2.Job.State, self.get().state)
 
     def watch(self, timeout: float | None = None) -> Iterator[job_pb2.Job]:
         """The job as it is now, and again after each change, until it has ended. Changes in quick
@@ -79,27 +80,27 @@ class Job:
         has not ended after `timeout` seconds."""
         request = job_service_pb2.WatchJobRequest(job_id=self.id)
         ended = False
-        for state in self._connection.stream(
+        states = self._connection.stream(
             lambda left: self._connection.jobs.WatchJob(request, timeout=left),
             lambda: ended,
             timeout,
-        ):
-            request.after_version = state.version
-            if not request.attempt:
-                request.attempt = state.attempt
-            ended = state.state in _ENDED
-            yield state
-            if ended:
-                return
+        )
+        with within(timeout, f"job '{self.id}' has not ended"):
+            for state in states:
+                request.after_version = state.version
+                if not request.attempt:
+                    request.attempt = state.attempt
+                ended = state.state in _ENDED
+                yield state
+                if ended:
+                    return
 
     def wait(self, timeout: float | None = None, check: bool = False) -> job_pb2.Job:
         """Waits until the job has ended, and gives its last state. DeadlineExceeded: it has not
         ended after `timeout` seconds. JobFailed: only with `check`, if it did not SUCCEED."""
-        last = self.get()
-        for last in self.watch(timeout):
-            pass
+        last = collections.deque(self.watch(timeout), maxlen=1).pop()
         if check and last.state != job_pb2.Job.SUCCEEDED:
-            name = job_pb2.Job.State.Name(last.state)
+            name = name_of(job_pb2.Job.State, last.state)
             raise errors.JobFailed(
                 f"job '{self.id}' is {name}: {last.state_reason}",
                 code="ABORTED",
@@ -113,13 +114,15 @@ class Job:
     ) -> Iterator[job_service_pb2.LogLine]:
         """The stored log lines; with `follow` also later ones, until the job has ended."""
         request = job_service_pb2.StreamLogsRequest(job_id=self.id, rank=rank, follow=follow)
-        for line in self._connection.stream(
+        lines = self._connection.stream(
             lambda left: self._connection.jobs.StreamLogs(request, timeout=left),
             lambda: True,
             timeout,
-        ):
-            request.after_sequence = line.sequence
-            yield line
+        )
+        with within(timeout, f"the log of job '{self.id}' has not ended"):
+            for line in lines:
+                request.after_sequence = line.sequence
+                yield line
 
     def metrics_entries(
         self, follow: bool = False, timeout: float | None = None
@@ -129,22 +132,24 @@ class Job:
         request = job_service_pb2.StreamMetricsRequest(
             job_id=self.id, follow=follow, from_step=1, from_validation=0, from_test=0
         )
-        for entry in self._connection.stream(
+        entries = self._connection.stream(
             lambda left: self._connection.jobs.StreamMetrics(request, timeout=left),
             lambda: True,
             timeout,
-        ):
-            request.from_step = entry.step + 1
-            # Passes after this step that have not been received may still come.
-            for stage in ("validation", "test"):
-                name = f"from_{stage}"
-                received = entry.HasField(stage)
-                setattr(
-                    request,
-                    name,
-                    entry.step + 1 if received else max(getattr(request, name), entry.step),
-                )
-            yield entry
+        )
+        with within(timeout, f"the measurements of job '{self.id}' have not ended"):
+            for entry in entries:
+                request.from_step = entry.step + 1
+                # Passes after this step that have not been received may still come.
+                for stage in ("validation", "test"):
+                    name = f"from_{stage}"
+                    received = entry.HasField(stage)
+                    setattr(
+                        request,
+                        name,
+                        entry.step + 1 if received else max(getattr(request, name), entry.step),
+                    )
+                yield entry
 
     def metrics(self) -> pandas.DataFrame:
         """The stored measurements as a table: one row for each step, with the columns of

@@ -6,11 +6,20 @@ import time
 from typing import Any
 
 from muster import errors
-from muster._connection import CALL_TIMEOUT, Connection
+from muster._connection import Connection, within
 from muster._proto.proto.muster.v1 import operation_pb2, operation_service_pb2
 
-# The length of one part of a longer wait: below CALL_TIMEOUT.
+# The length of one part of a longer wait: below CALL_TIMEOUT of a connection.
 _WAIT_IN_ONE_CALL = 20.0
+# To the coordinator, 0 means its default.
+_SHORTEST_WAIT = 0.001
+
+
+def name_of(enum: Any, number: int) -> str:
+    """The name of a value of an enum of the protos; the number as text if this package does not
+    know it, because the coordinator is newer."""
+    value = enum.DESCRIPTOR.values_by_number.get(number)
+    return str(number) if value is None else value.name
 
 
 class Operation:
@@ -35,7 +44,7 @@ class Operation:
     @property
     def kind(self) -> str:
         """ "SET_TRAINABILITY"."""
-        return operation_pb2.Operation.Kind.Name(self.state.kind)
+        return name_of(operation_pb2.Operation.Kind, self.state.kind)
 
     @property
     def applied_at_step(self) -> int | None:
@@ -53,17 +62,12 @@ class Operation:
         """Waits until it has ended. DeadlineExceeded after `timeout` seconds; it goes on."""
         end = None if timeout is None else time.monotonic() + timeout
         request = operation_service_pb2.WaitOperationRequest(name=self.name)
-        while not self.state.done:
-            left = _WAIT_IN_ONE_CALL if end is None else end - time.monotonic()
-            if left <= 0:
-                raise errors.DeadlineExceeded(
-                    f"operation '{self.name}' is not done after {timeout:g} s",
-                    code="DEADLINE_EXCEEDED",
-                )
-            request.timeout.FromNanoseconds(int(min(left, _WAIT_IN_ONE_CALL) * 1e9))
-            self.state = self._connection.read(
-                self._connection.operations.Wait, request, CALL_TIMEOUT
-            )
+        with within(timeout, f"operation '{self.name}' is not done"):
+            while not self.state.done:
+                left = _WAIT_IN_ONE_CALL if end is None else end - time.monotonic()
+                wait = min(max(left, _SHORTEST_WAIT), _WAIT_IN_ONE_CALL)
+                request.timeout.FromNanoseconds(int(wait * 1e9))
+                self.state = self._connection.read(self._connection.operations.Wait, request, end)
         return self
 
     def result(self, timeout: float | None = None) -> Any:
