@@ -1,6 +1,7 @@
 """What is in the packages. tests/package/clean_root.py installs them and trains with them."""
 
 import base64
+import configparser
 import contextlib
 import csv
 import email
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 
 import pytest
@@ -162,6 +164,27 @@ def test_services_start_what_the_packages_install(tmp_path):
         assert re.search(rf"^{variable}=", files[settings].read_text(), re.MULTILINE)
 
 
+def test_services_outlast_workers_that_are_killed_and_starts_that_fail(tmp_path):
+    """Also the service that the guide shows."""
+    units = []
+    for pattern, service in [("muster_*.deb", "musterd"), ("muster-agent_*.deb", "muster-agent")]:
+        folder = tmp_path / service
+        folder.mkdir()
+        files = unpacked(pattern, folder)
+        units.append(files[f"lib/systemd/system/{service}.service"].read_text())
+    guide = files["usr/share/doc/muster-agent/docs/operate.md"].read_text()
+    units += re.findall(r"```text\n(\[Unit\]\n.*?)```", guide, re.DOTALL)
+    assert len(units) == 3
+    for unit in units:
+        settings = configparser.ConfigParser(interpolation=None, strict=False)
+        settings.optionxform = str
+        settings.read_string(unit)
+        assert settings["Service"]["Restart"] == "always"
+        assert settings["Unit"]["StartLimitIntervalSec"] == "0"
+        if "muster-agent" in settings["Service"]["ExecStart"]:
+            assert settings["Service"]["OOMPolicy"] == "continue"
+
+
 def test_the_wheel_says_what_it_is():
     with zipfile.ZipFile(package("*.whl")) as wheel:
         names = wheel.namelist()
@@ -199,8 +222,8 @@ def test_every_file_has_the_time_of_the_version(kind, tmp_path):
     if kind == "wheel":
         with zipfile.ZipFile(path) as wheel:
             times = {entry.date_time for entry in wheel.infolist()}
-            assert len(times) == 1
-            return
+        assert times == {time.gmtime(epoch)[:6]}
+        return
     stream = path.open("rb")
     if kind.startswith("deb"):
         stream = io.BytesIO(
