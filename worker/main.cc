@@ -29,6 +29,7 @@
 #include "common/version/version.h"
 #include "worker/control/model_communicator.h"
 #include "worker/control/run_worker.h"
+#include "worker/launcher/library_path.h"
 #include "worker/memory/counting_allocator.h"
 
 namespace {
@@ -80,6 +81,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  // Programs that this one starts look for their own libraries.
+  muster::launcher::Restore();
   muster::InitLog("muster-worker");
   // The agent's death kills its workers, but an agent that died before the worker asked for that
   // cannot.

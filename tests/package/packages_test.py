@@ -276,3 +276,25 @@ def test_a_worker_with_libtorch_becomes_the_one_that_is_built_for_it(tmp_path):
     found = {"PATH": "/usr/bin", "LIBTORCH": str(pathlib.Path(torch.__file__).parent)}
     assert run(worker, "--devices", env=found) == "cpu\n"
     assert run(worker, "--version", env=found) == f"muster-worker {version()}\n"
+
+
+@pytest.mark.parametrize("other", ["LD_LIBRARY_PATH", "the first candidate"])
+def test_a_worker_loads_the_libtorch_that_was_checked(other, tmp_path):
+    import torch
+
+    found = pathlib.Path(torch.__file__).parent
+    files = unpacked("*.tar.gz", tmp_path)
+    (worker,) = [one for path, one in files.items() if path.endswith("/bin/muster-worker")]
+    installed = worker.parents[1]
+    environment = {"PATH": "/usr/bin"}
+    if other == "LD_LIBRARY_PATH":
+        wrong = tmp_path / "wrong"
+        environment["LD_LIBRARY_PATH"] = str(wrong / "lib")
+        (installed / "lib/muster/torch").symlink_to(found)
+    else:
+        wrong = installed / "lib/muster/torch"
+        (installed.parent / "torch").symlink_to(found)
+    (wrong / "lib").mkdir(parents=True)
+    (wrong / "lib/libtorch_cpu.so").touch()
+    (wrong / "version.py").write_text("__version__ = '2.1.3'\n")
+    assert run(worker, "--devices", env=environment) == "cpu\n"
