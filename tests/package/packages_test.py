@@ -250,6 +250,27 @@ def test_the_programs_of_the_wheel_start_from_path(tmp_path):
             assert run(path, "--version") == f"{program} {version()}\n"
 
 
+def test_the_programs_on_path_are_those_of_their_own_version(tmp_path):
+    files = unpacked("*.whl", tmp_path / "wheel")
+    script = files[f"muster-{version()}.data/scripts/muster"]
+    entry = tmp_path / "bin/muster"
+    older, own = [tmp_path / f"lib/python3.{minor}/site-packages" for minor in (10, 11)]
+    entry.parent.mkdir()
+    entry.write_bytes(script.read_bytes())
+    for packages, number in [(older, "0.0.1"), (own, version())]:
+        (packages / f"muster-{number}.dist-info").mkdir(parents=True)
+        (packages / "muster/bin").mkdir(parents=True)
+    (older / "muster/bin/muster").write_text("#!/bin/sh\necho older\n")
+    (own / "muster/bin/muster").write_bytes(files["muster/bin/muster"].read_bytes())
+    for program in (entry, older / "muster/bin/muster", own / "muster/bin/muster"):
+        program.chmod(0o755)
+    assert run(entry, "version") == f"muster {version()}\n"
+    (own / f"muster-{version()}.dist-info").rmdir()
+    told = subprocess.run([entry, "version"], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert f"the package muster {version()} is not in the Python environment" in told.stderr
+
+
 def test_a_worker_without_libtorch_says_what_to_do(tmp_path):
     files = unpacked("*.tar.gz", tmp_path)
     (worker,) = [one for path, one in files.items() if path.endswith("/bin/muster-worker")]
