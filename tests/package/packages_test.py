@@ -215,6 +215,18 @@ def test_the_wheel_says_what_it_is():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_licences_of_what_is_compiled_in_are_there(kind, tmp_path):
+    files = unpacked(KINDS[kind], tmp_path)
+    (path,) = [one for path, one in files.items() if path.endswith("/licences-of-libraries.txt")]
+    text = path.read_text()
+    # CLI11 and JSON for Modern C++, which are only headers, and PyTorch, whose headers the worker
+    # includes.
+    assert "University of Cincinnati" in text
+    assert "Niels Lohmann" in text
+    assert ("IDIAP Research Institute" in text) == (kind != "deb_muster")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_file_has_the_time_of_the_version(kind, tmp_path):
     text = runfile("common/version/version.bzl").read_text()
     (epoch,) = map(int, re.findall(r"^SOURCE_DATE_EPOCH = (\d+)$", text, re.MULTILINE))
