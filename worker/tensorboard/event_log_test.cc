@@ -327,18 +327,34 @@ TEST_F(EventLogTest, WritesANewFileIfTheFileIsGone) {
   EXPECT_THAT(Losses(), ElementsAre(std::pair(2, 2))) << "what was durable is not kept in memory";
 }
 
-TEST_F(EventLogTest, WaitsForAFileSystemThatIsNotMounted) {
+TEST_F(EventLogTest, WritesANewFileIfTheWholeDirectoryIsGone) {
   EventLog log(Options());
   log.Begin(0, false);
   log.Add({Loss(1, 1)});
   EXPECT_TRUE(log.Sync(kTestBound));
-  fs::rename(dir_.Path("logs"), dir_.Path("away"));
-  fs::create_directory(dir_.Path("logs"));
+  fs::remove_all(dir_.Path("logs"));
+  log.Add({Loss(2, 2)});
+  told_.Await(2);
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(Losses(), ElementsAre(std::pair(2, 2)));
+}
+
+TEST_F(EventLogTest, WaitsForAFileSystemThatIsNotMounted) {
+  // What is mounted and goes away is "mount".
+  EventLog::Options options = Options();
+  options.directory = dir_.Path("mount/logs");
+  fs::create_directory_symlink("mount/logs", dir_.Path("logs"));
+  EventLog log(options);
+  log.Begin(0, false);
+  log.Add({Loss(1, 1)});
+  EXPECT_TRUE(log.Sync(kTestBound));
+  fs::rename(dir_.Path("mount"), dir_.Path("away"));
+  fs::create_directory(dir_.Path("mount"));
   log.Add({Loss(2, 2)});
   told_.Await(1);
   EXPECT_THAT(told_.texts().front(), HasSubstr("find "));
-  fs::remove(dir_.Path("logs"));
-  fs::rename(dir_.Path("away"), dir_.Path("logs"));
+  fs::remove(dir_.Path("mount"));
+  fs::rename(dir_.Path("away"), dir_.Path("mount"));
   told_.Await(2);
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1), std::pair(2, 2)));
