@@ -29,7 +29,7 @@ void Backlog::Add(Entry entry) {
     if (held->entry.step != entry.step || held->entry.tag != entry.tag) continue;
     if (!number && held->entry.value != entry.value) continue;
     if (!number) return;
-    if (held->number <= written_ && entry.step >= whole_from_) {
+    if (held->number <= taken_ && entry.step >= whole_from_) {
       rewrite_from_ = std::min(rewrite_from_.value_or(entry.step), entry.step);
       rewritten_through_ = next_;
     }
@@ -57,32 +57,30 @@ Backlog::Iterator Backlog::After(uint64_t number) const {
                           [](uint64_t before, const Held& held) { return before < held.number; });
 }
 
-void Backlog::Fill(uint64_t had, Batch* batch) const {
+void Backlog::Fill(uint64_t had, Batch* batch) {
   auto held = After(had);
   if (batch->start.has_value()) {
     for (auto again = held_.begin(); again != held; ++again) {
       if (again->entry.step >= *batch->start) batch->entries.push_back(again->entry);
     }
   }
-  batch->newest = batch->through = newest();
-  for (size_t bytes = 0; held != held_.end(); ++held) {
-    if (bytes >= batch_) {
-      batch->through = std::prev(held)->number;
-      return;
-    }
+  size_t bytes = 0;
+  for (; held != held_.end() && bytes < batch_; ++held) {
     bytes += SizeOf(held->entry);
     batch->entries.push_back(held->entry);
   }
+  batch->newest = newest();
+  batch->through = taken_ = held == held_.end() ? newest() : std::prev(held)->number;
 }
 
-Backlog::Batch Backlog::Next() const {
+Backlog::Batch Backlog::Next() {
   Batch batch;
   if (rewrite_from_.has_value()) batch.start = std::max(*rewrite_from_, whole_from_);
   Fill(written_, &batch);
   return batch;
 }
 
-Backlog::Batch Backlog::ForNewFile() const {
+Backlog::Batch Backlog::ForNewFile() {
   const auto missing = NotDurable();
   int64_t start = whole_from_;
   if (missing.has_value()) start = std::max(start, missing->first);

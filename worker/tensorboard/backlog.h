@@ -53,9 +53,9 @@ class Backlog {
     bool empty() const { return !start.has_value() && entries.empty(); }
   };
   // To the current file; empty if it has all.
-  Batch Next() const;
+  Batch Next();
   // To a new file: also what may be lost in the current one.
-  Batch ForNewFile() const;
+  Batch ForNewFile();
   // The current file has all.
   bool complete() const { return written_ == newest() && !rewrite_from_.has_value(); }
   // A batch is written to the current file; one of ForNewFile begins this file.
@@ -92,7 +92,7 @@ class Backlog {
   Iterator After(uint64_t number) const;
   // Fills a batch with what the current file, or that of the batch, must have again of the entries
   // up to the number `had`, and with the first of those after it.
-  void Fill(uint64_t had, Batch* batch) const;
+  void Fill(uint64_t had, Batch* batch);
   static void Count(const Entry& entry, std::optional<LostSteps>* steps);
 
   const size_t limit_;
@@ -100,13 +100,14 @@ class Backlog {
   std::deque<Held> held_;  // by number
   size_t bytes_ = 0;
   uint64_t next_ = 1;
+  uint64_t taken_ = 0;  // as written_, including the newest batch, which may not be written yet
   uint64_t written_ = 0;
   uint64_t durable_ = 0;
   int64_t newest_step_ = 0;
   int64_t begin_ = 0;
   // All entries of this step and of later ones are held.
   int64_t whole_from_ = 0;
-  // A written entry of this step was replaced; the newest one that replaces another has the number
+  // A written entry of this step, or one of the newest batch, was replaced; the newest one that replaces another has the number
   // rewritten_through_.
   std::optional<int64_t> rewrite_from_;
   uint64_t rewritten_through_ = 0;

@@ -132,6 +132,20 @@ TEST(Backlog, ReplacesANumberOfTheSameStep) {
   EXPECT_EQ(backlog.Next().start, std::nullopt);
 }
 
+TEST(Backlog, ReplacesANumberThatIsBeingWritten) {
+  Backlog backlog = Begun(0);
+  backlog.Add(Number(4, "validation", 2));
+  const auto batch = backlog.Next();
+  backlog.Add(Number(4, "validation", 3));
+  backlog.Written(batch);
+  EXPECT_FALSE(backlog.complete());
+  const auto again = backlog.Next();
+  EXPECT_EQ(again.start, 4);
+  EXPECT_THAT(again.entries, ElementsAre(Number(4, "validation", 3)));
+  backlog.Written(again);
+  EXPECT_TRUE(backlog.complete());
+}
+
 TEST(Backlog, DropsTheOldestStepsWhenThereIsNoRoom) {
   const Entry one = Number(1, "loss", 1);
   Backlog backlog = Begun(0, 10 * SizeOf(one));
