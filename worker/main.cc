@@ -29,6 +29,7 @@
 #include "common/version/version.h"
 #include "worker/control/model_communicator.h"
 #include "worker/control/run_worker.h"
+#include "worker/launcher/library_path.h"
 #include "worker/memory/counting_allocator.h"
 
 namespace {
@@ -80,10 +81,21 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  // Programs that this one starts look for their own libraries.
+  muster::launcher::Restore();
   muster::InitLog("muster-worker");
   // The agent's death kills its workers, but an agent that died before the worker asked for that
   // cannot.
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
+  if (const char* agent = getenv(muster::kAgentVersionVariable);
+      agent != nullptr && std::string_view(agent) != muster::Version()) {
+    spdlog::error(
+        "this is muster-worker {}; the muster-agent that has started it is of version {}. Stop the "
+        "agent, install all programs of one version into its folder, and start it again "
+        "(docs/upgrade.md)",
+        muster::Version(), agent);
+    return 3;
+  }
 
   if (char* hex = getenv(muster::secret::kWorkerVariable); hex != nullptr) {
     options.secret = muster::secret::FromHex(hex).value_or("");

@@ -1,9 +1,9 @@
 """Makes a Debian package: `deb.py --out FILE --version V --torch 2.13 --epoch SECONDS --debian
-FILE... --libtorch FOLDER --file ...`. The same files give the same bytes.
+FILE... --libtorch FOLDER [--torch-license FILE] --file ...`. The same files give the same bytes.
 
 --debian: control, in which {version}, {size}, {depends} and {torch} are replaced, and the scripts
 of the package. Files below /etc are its configuration files. --libtorch: no package has what the
-programs need from this folder."""
+programs need from this folder. --torch-license: for a package with the worker."""
 
 import argparse
 import gzip
@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 
 import contents
+import licences
 
 CHANGES = """{package} ({version}) unstable; urgency=medium
 
@@ -93,6 +94,7 @@ def main():
     for name in ("out", "version", "torch", "libtorch", "license"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("--torch-license")
     parser.add_argument("--debian", nargs="+", required=True)
     contents.add_arguments(parser)
     arguments = parser.parse_args()
@@ -111,6 +113,8 @@ def main():
     )
     documents = f"usr/share/doc/{package}"
     files[f"{documents}/copyright"] = contents.File(copyright_of(license).encode())
+    text_of_licences = licences.text([], arguments.torch_license)
+    files[f"{documents}/{licences.FILE}"] = contents.File(text_of_licences)
     files[f"{documents}/changelog.gz"] = contents.File(gzip.compress(changes.encode(), 9, mtime=0))
     programs = [file for file in files.values() if file.content.startswith(b"\x7fELF")]
     text = control.format(

@@ -1,6 +1,7 @@
 // What `pip install` puts on PATH as muster, musterd, muster-agent and muster-worker: it becomes
 // the program of the same name of the package `muster` that was installed with it, without starting
-// Python. pip does not tell where the package lies, so the usual places are looked at.
+// Python. pip does not tell where the package lies, so the usual places are looked at. Another
+// Python's package may lie in one of them, so the package must be of this program's version.
 #include <glob.h>
 #include <limits.h>
 #include <unistd.h>
@@ -19,13 +20,15 @@ constexpr const char* kPlaces[] = {
     "../lib/python3*/site-packages", "../lib64/python3*/site-packages",
     "../lib/python3*/dist-packages", "../local/lib/python3*/dist-packages", ".."};
 
-// The first file that fits a pattern; empty if there is none.
-std::string First(const std::string& pattern) {
+// The folder of packages that fits a pattern and has the package of this version; empty if there is
+// none.
+std::string FolderOfPackage(const std::string& pattern) {
+  const std::string info = pattern + "/muster-" MUSTER_VERSION ".dist-info";
   glob_t found;
-  const bool any = glob(pattern.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc > 0;
+  const bool any = glob(info.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc > 0;
   const std::string first = any ? found.gl_pathv[0] : "";
   globfree(&found);
-  return first;
+  return first.substr(0, first.rfind('/') + 1);
 }
 
 }  // namespace
@@ -38,8 +41,9 @@ int main(int, char** argv) {
   const std::string folder = self.substr(0, slash + 1);
   const std::string name = self.substr(slash + 1);
   for (const char* place : kPlaces) {
-    const std::string program = First(folder + place + "/muster/bin/" + name);
-    if (program.empty()) continue;
+    const std::string packages = FolderOfPackage(folder + place);
+    if (packages.empty()) continue;
+    const std::string program = packages + "muster/bin/" + name;
     // `muster data pack --tokenizer FILE` finds its Python package there.
     const std::string python = folder + "python3";
     if (access(python.c_str(), X_OK) == 0) setenv("MUSTER_PYTHON", python.c_str(), 0);
@@ -49,8 +53,8 @@ int main(int, char** argv) {
     return 1;
   }
   fprintf(stderr,
-          "%s: the package muster is not in the Python environment of %s; install it again with "
-          "pip\n",
+          "%s: the package muster " MUSTER_VERSION
+          " is not in the Python environment of %s; install it again with pip\n",
           name.c_str(), folder.c_str());
   return 1;
 }

@@ -1,16 +1,19 @@
-"""The licences of the libraries that are in the programs of the wheel and of the tarball, from
-Debian's copyright files."""
+"""The licences of the libraries that are in the programs of a package: from Debian's copyright
+files, and PyTorch's, of whose headers the worker has parts."""
 
 import pathlib
 import re
 import subprocess
 
-# The packages of the libraries that are linked from their archives, or are only headers.
-PACKAGES = (
-    "libabsl-dev libc-ares-dev libcli11-dev libfmt-dev libgrpc++-dev libprotobuf-dev libre2-dev "
-    "libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev "
-    "zlib1g-dev"
+# The packages of the libraries that are only headers, and of those that the programs of the wheel
+# and of the tarball have from their archives.
+HEADERS = ["libcli11-dev", "nlohmann-json3-dev"]
+ARCHIVES = (
+    "libabsl-dev libc-ares-dev libfmt-dev libgrpc++-dev libprotobuf-dev libre2-dev libspdlog-dev "
+    "libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev zlib1g-dev"
 ).split()
+# The name of the file that has them.
+FILE = "licences-of-libraries.txt"
 
 
 def owner(library):
@@ -24,11 +27,14 @@ def owner(library):
     return re.match(r"[^:,]+", told.stdout)[0]
 
 
-def text(shared):
-    """All of them as one text; `shared`: the names of libraries that are brought along."""
+def text(packages, torch=None):
+    """All of them as one text; `torch`: the file with PyTorch's licence, for a package with the
+    worker."""
+    files = {name: f"/usr/share/doc/{name}/copyright" for name in sorted({*HEADERS, *packages})}
+    if torch is not None:
+        files["PyTorch"] = torch
     parts = ["The programs of this package contain parts of the following libraries.\n"]
-    for package in sorted({*PACKAGES, *map(owner, shared)}):
-        copyright = pathlib.Path("/usr/share/doc", package, "copyright")
-        parts.append(f"{'=' * 80}\n{package}\n{'=' * 80}\n")
-        parts.append(copyright.read_text(encoding="utf-8"))
+    for name, file in files.items():
+        parts.append(f"{'=' * 80}\n{name}\n{'=' * 80}\n")
+        parts.append(pathlib.Path(file).read_text(encoding="utf-8"))
     return "\n".join(parts).encode()

@@ -5,12 +5,11 @@ import licences
 import shared_libraries
 from contents import File
 
-LICENCES = "licences-of-libraries.txt"
 
-
-def complete(contents):
+def complete(contents, torch_license):
     """Adds lib/muster/*.so. Returns the text of the licences."""
     libraries = shared_libraries.brought_along(contents)
     for name, content in libraries.items():
         contents[f"lib/muster/{name}"] = File(content)
-    return licences.text(libraries)
+    packages = [*licences.ARCHIVES, *map(licences.owner, libraries)]
+    return licences.text(packages, torch_license)

@@ -1,5 +1,5 @@
-"""Makes the tarball: `tarball.py --out FILE --name muster-0.3.0 --epoch SECONDS --file ...`.
-The same files give the same bytes."""
+"""Makes the tarball: `tarball.py --out FILE --name muster-0.3.0 --epoch SECONDS --torch-license FILE
+--file ...`. The same files give the same bytes."""
 
 import argparse
 import gzip
@@ -7,6 +7,7 @@ import io
 import tarfile
 
 import contents
+import licences
 import prefix
 
 
@@ -34,12 +35,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", required=True)
     parser.add_argument("--name", required=True)
+    parser.add_argument("--torch-license", required=True)
     parser.add_argument("--epoch", type=int, required=True)
     contents.add_arguments(parser)
     arguments = parser.parse_args()
     files = contents.of_arguments(arguments)
-    licences = prefix.complete(files)
-    files[f"share/doc/muster/{prefix.LICENCES}"] = contents.File(licences)
+    text = prefix.complete(files, arguments.torch_license)
+    files[f"share/doc/muster/{licences.FILE}"] = contents.File(text)
     write(arguments.out, arguments.name, files, arguments.epoch)
 
 

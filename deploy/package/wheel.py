@@ -1,6 +1,6 @@
 """Makes the wheel: `wheel.py --out FILE --version V --torch 2.13 --epoch SECONDS --stubs
-generate_stubs.py --protos FILE... --readme FILE --license FILE --entry PROGRAM --file ...`. The
-same files give the same bytes.
+generate_stubs.py --protos FILE... --readme FILE --license FILE --torch-license FILE --entry PROGRAM
+--file ...`. The same files give the same bytes.
 
 --file and --folder name what the package `muster` contains. --entry is the program that is on PATH
 under the name of each program in bin/. The messages and stubs are generated from the protos."""
@@ -17,6 +17,7 @@ import time
 import zipfile
 
 import contents
+import licences
 import prefix
 
 TAG = "py3-none-manylinux_2_36_x86_64"
@@ -68,7 +69,7 @@ def metadata(version, required, readme):
         ("Summary", "Training orchestration in C++: coordinator, agents, LibTorch workers, client"),
         ("License", "Apache-2.0"),
         ("License-File", "LICENSE"),
-        ("License-File", prefix.LICENCES),
+        ("License-File", licences.FILE),
         ("Classifier", "Operating System :: POSIX :: Linux"),
         ("Classifier", "Programming Language :: C++"),
         ("Classifier", "Programming Language :: Python :: 3"),
@@ -102,7 +103,7 @@ def write(out, files, record, epoch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("out", "version", "torch", "stubs", "readme", "license", "entry"):
+    for name in "out version torch stubs readme license torch-license entry".split():
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--protos", nargs="+", required=True)
@@ -111,7 +112,7 @@ def main():
 
     installed = contents.of_arguments(arguments)
     programs = [os.path.basename(path) for path in installed if path.startswith("bin/")]
-    licences = prefix.complete(installed)
+    text_of_licences = prefix.complete(installed, arguments.torch_license)
     stubs = generated(arguments.stubs, arguments.protos)
     files = {f"muster/{path}": file for path, file in [*installed.items(), *stubs.items()]}
     name = f"muster-{arguments.version}"
@@ -126,7 +127,7 @@ def main():
         "WHEEL": f"Wheel-Version: 1.0\nGenerator: muster ({arguments.version})\n"
         f"Root-Is-Purelib: false\nTag: {TAG}\n".encode(),
         "licenses/LICENSE": pathlib.Path(arguments.license).read_bytes(),
-        f"licenses/{prefix.LICENCES}": licences,
+        f"licenses/{licences.FILE}": text_of_licences,
     }
     files |= {f"{info}/{path}": contents.File(text) for path, text in texts.items()}
     write(arguments.out, files, f"{info}/RECORD", arguments.epoch)

@@ -11,6 +11,7 @@ import atexit
 import datetime
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -155,6 +156,18 @@ def new_client(mixed):
     with_client_of(mixed, daemon=OLD, client=NEW)
 
 
+# What each command shows of the job while it runs: patterns.
+SHOWN = {
+    "get": [r"\bjob\b", r"\bRUNNING\b"],
+    "ranks": [r"\bnode-1\b", r"\bnode-2\b"],
+    "operations": ["job/1", "job/2", "job/3"],
+    "trainability": [r"first\.weight"],
+    "metrics": [r"^ *30 +[0-9.]+"],
+    "logs": [r"rank"],
+    "nodes": [r"node-1 .*ATTACHED", r"node-2 .*ATTACHED"],
+}
+
+
 def with_client_of(mixed, daemon, client):
     mixed.musterd(daemon)
     mixed.muster.programs = client
@@ -163,9 +176,11 @@ def with_client_of(mixed, daemon, client):
         mixed.agent(node, daemon)
     mixed.world.await_step(30)
     mixed.muster.programs = client
-    for command in ("get", "ranks", "operations", "trainability", "metrics", "logs"):
-        mixed.muster.cli(command, "job")
-    mixed.muster.cli("nodes")
+    for command, shown in SHOWN.items():
+        job = () if command == "nodes" else ("job",)
+        told = mixed.muster.cli(command, *job).out
+        for pattern in shown:
+            assert re.search(pattern, told, re.MULTILINE), f"muster {command}: no {pattern}: {told}"
     mixed.muster.programs = daemon
 
 

@@ -148,7 +148,7 @@ ARROWS = {
     "worker/agent": ["common", "proto"],
     "worker/launcher": ["common"],
     # The program, which brings the parts together.
-    "worker": ["common", "worker/control", "worker/memory"],
+    "worker": ["common", "worker/control", "worker/launcher", "worker/memory"],
     # What is installed: it uses everything, and nothing but tests uses it.
     "deploy": [
         "client/cli",

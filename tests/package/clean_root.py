@@ -251,6 +251,8 @@ def debs(root, packages, clock):
     with clock("apt-get install of both packages, where what they depend on is installed"):
         root.run(f"apt-get install -y -qq --no-install-recommends {' '.join(both)}")
     assert "muster" in (root.folder / "etc/passwd").read_text(), needed.stdout
+    # As an upgrade, which must not forget what the packages have made.
+    root.run(f"apt-get install -y -qq --reinstall --no-install-recommends {' '.join(both)}")
     without_libtorch(root, "/usr/bin/muster-worker", "/tmp")
     root.run(f"ln -s {TORCH} /usr/lib/muster/torch")
     example = "/usr/share/doc/muster/licences-gpt.yaml"

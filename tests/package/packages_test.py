@@ -1,6 +1,7 @@
 """What is in the packages. tests/package/clean_root.py installs them and trains with them."""
 
 import base64
+import configparser
 import contextlib
 import csv
 import email
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 
 import pytest
@@ -162,6 +164,27 @@ def test_services_start_what_the_packages_install(tmp_path):
         assert re.search(rf"^{variable}=", files[settings].read_text(), re.MULTILINE)
 
 
+def test_services_outlast_workers_that_are_killed_and_starts_that_fail(tmp_path):
+    """Also the service that the guide shows."""
+    units = []
+    for pattern, service in [("muster_*.deb", "musterd"), ("muster-agent_*.deb", "muster-agent")]:
+        folder = tmp_path / service
+        folder.mkdir()
+        files = unpacked(pattern, folder)
+        units.append(files[f"lib/systemd/system/{service}.service"].read_text())
+    guide = files["usr/share/doc/muster-agent/docs/operate.md"].read_text()
+    units += re.findall(r"```text\n(\[Unit\]\n.*?)```", guide, re.DOTALL)
+    assert len(units) == 3
+    for unit in units:
+        settings = configparser.ConfigParser(interpolation=None, strict=False)
+        settings.optionxform = str
+        settings.read_string(unit)
+        assert settings["Service"]["Restart"] == "always"
+        assert settings["Unit"]["StartLimitIntervalSec"] == "0"
+        if "muster-agent" in settings["Service"]["ExecStart"]:
+            assert settings["Service"]["OOMPolicy"] == "continue"
+
+
 def test_the_wheel_says_what_it_is():
     with zipfile.ZipFile(package("*.whl")) as wheel:
         names = wheel.namelist()
@@ -192,6 +215,18 @@ def test_the_wheel_says_what_it_is():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_licences_of_what_is_compiled_in_are_there(kind, tmp_path):
+    files = unpacked(KINDS[kind], tmp_path)
+    (path,) = [one for path, one in files.items() if path.endswith("/licences-of-libraries.txt")]
+    text = path.read_text()
+    # CLI11 and JSON for Modern C++, which are only headers, and PyTorch, whose headers the worker
+    # includes.
+    assert "University of Cincinnati" in text
+    assert "Niels Lohmann" in text
+    assert ("IDIAP Research Institute" in text) == (kind != "deb_muster")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_file_has_the_time_of_the_version(kind, tmp_path):
     text = runfile("common/version/version.bzl").read_text()
     (epoch,) = map(int, re.findall(r"^SOURCE_DATE_EPOCH = (\d+)$", text, re.MULTILINE))
@@ -199,8 +234,8 @@ def test_every_file_has_the_time_of_the_version(kind, tmp_path):
     if kind == "wheel":
         with zipfile.ZipFile(path) as wheel:
             times = {entry.date_time for entry in wheel.infolist()}
-            assert len(times) == 1
-            return
+        assert times == {time.gmtime(epoch)[:6]}
+        return
     stream = path.open("rb")
     if kind.startswith("deb"):
         stream = io.BytesIO(
@@ -225,6 +260,27 @@ def test_the_programs_of_the_wheel_start_from_path(tmp_path):
             assert run(path, "version") == f"muster {version()}\n"
         if program != "muster-worker":
             assert run(path, "--version") == f"{program} {version()}\n"
+
+
+def test_the_programs_on_path_are_those_of_their_own_version(tmp_path):
+    files = unpacked("*.whl", tmp_path / "wheel")
+    script = files[f"muster-{version()}.data/scripts/muster"]
+    entry = tmp_path / "bin/muster"
+    older, own = [tmp_path / f"lib/python3.{minor}/site-packages" for minor in (10, 11)]
+    entry.parent.mkdir()
+    entry.write_bytes(script.read_bytes())
+    for packages, number in [(older, "0.0.1"), (own, version())]:
+        (packages / f"muster-{number}.dist-info").mkdir(parents=True)
+        (packages / "muster/bin").mkdir(parents=True)
+    (older / "muster/bin/muster").write_text("#!/bin/sh\necho older\n")
+    (own / "muster/bin/muster").write_bytes(files["muster/bin/muster"].read_bytes())
+    for program in (entry, older / "muster/bin/muster", own / "muster/bin/muster"):
+        program.chmod(0o755)
+    assert run(entry, "version") == f"muster {version()}\n"
+    (own / f"muster-{version()}.dist-info").rmdir()
+    told = subprocess.run([entry, "version"], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert f"the package muster {version()} is not in the Python environment" in told.stderr
 
 
 def test_a_worker_without_libtorch_says_what_to_do(tmp_path):
@@ -253,3 +309,25 @@ def test_a_worker_with_libtorch_becomes_the_one_that_is_built_for_it(tmp_path):
     found = {"PATH": "/usr/bin", "LIBTORCH": str(pathlib.Path(torch.__file__).parent)}
     assert run(worker, "--devices", env=found) == "cpu\n"
     assert run(worker, "--version", env=found) == f"muster-worker {version()}\n"
+
+
+@pytest.mark.parametrize("other", ["LD_LIBRARY_PATH", "the first candidate"])
+def test_a_worker_loads_the_libtorch_that_was_checked(other, tmp_path):
+    import torch
+
+    found = pathlib.Path(torch.__file__).parent
+    files = unpacked("*.tar.gz", tmp_path)
+    (worker,) = [one for path, one in files.items() if path.endswith("/bin/muster-worker")]
+    installed = worker.parents[1]
+    environment = {"PATH": "/usr/bin"}
+    if other == "LD_LIBRARY_PATH":
+        wrong = tmp_path / "wrong"
+        environment["LD_LIBRARY_PATH"] = str(wrong / "lib")
+        (installed / "lib/muster/torch").symlink_to(found)
+    else:
+        wrong = installed / "lib/muster/torch"
+        (installed.parent / "torch").symlink_to(found)
+    (wrong / "lib").mkdir(parents=True)
+    (wrong / "lib/libtorch_cpu.so").touch()
+    (wrong / "version.py").write_text("__version__ = '2.1.3'\n")
+    assert run(worker, "--devices", env=environment) == "cpu\n"

@@ -49,6 +49,22 @@ def test_a_node_whose_worker_program_is_missing_costs_no_restart(cluster):
     assert int(job["generation"]) <= 3, job
 
 
+def test_a_worker_of_another_version_than_its_agent_ends_and_says_so(cluster):
+    worker = cluster.folder / "muster-worker"
+    worker.write_text(
+        f"#!/bin/sh\nMUSTER_AGENT_VERSION=0.0.1 exec {cluster.programs / 'muster-worker'} \"$@\"\n"
+    )
+    worker.chmod(0o755)
+    arguments = ["--coordinator", cluster.address, "--node", "bad", "--slots", 2]
+    cluster.spawn("muster-agent", *arguments, "--worker", worker)
+    submit(cluster, "job")
+    await_node(cluster, "bad", "LEFT_OUT")
+    assert int(get(cluster, "job").get("restarts", 0)) == 0
+    logs = cluster.cli("logs", "job").out
+    assert "the muster-agent that has started it is of version 0.0.1" in logs, logs
+    cluster.cli("stop", "job", "--wait")
+
+
 def test_where_no_worker_starts_the_job_waits_and_says_why(cluster):
     worker = cluster.folder / "muster-worker"
     worker.write_text("#!/bin/sh\nexit 7\n")

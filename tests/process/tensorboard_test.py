@@ -182,4 +182,6 @@ def test_a_job_that_continues_another_one_with_another_world_size(cluster):
     found = check(muster, "second")
     assert [step for step, _ in found["train/loss"]] == list(range(11, 17))
     assert found["marks/generations"][0][0] == 10
+    # Its folder has nothing of the steps before, and nothing is missing there.
+    assert [name for name in reasons(muster, "second") if "TENSORBOARD" in name] == []
     check(muster, "first")

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/secret/secret.h"
+#include "common/version/version.h"
 #include "worker/agent/worker_environment.h"
 
 namespace muster::agent {
@@ -31,6 +32,7 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
   const WorkerId& worker = command.worker;
   command.environment["OMP_NUM_THREADS"] = absl::StrCat(command.threads);
   command.environment["CUDA_VISIBLE_DEVICES"] = command.gpu;
+  command.environment[kAgentVersionVariable] = Version();
   if (!command.secret.empty()) {
     command.environment[secret::kWorkerVariable] = secret::ToHex(command.secret);
   }

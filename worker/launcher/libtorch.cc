@@ -53,24 +53,22 @@ absl::StatusOr<LibTorch> FindLibTorch(const Search& search) {
     other.push_back(absl::StrCat(version, " in ", folder));
     return false;
   };
-  const auto found = [](const std::string& folder, bool elsewhere) {
-    return LibTorch{.folder = folder,
-                    .cuda = Has(folder, "lib/libtorch_cuda.so"),
-                    .elsewhere = elsewhere};
+  const auto found = [](const std::string& folder) {
+    return LibTorch{.folder = folder, .cuda = Has(folder, "lib/libtorch_cuda.so")};
   };
   if (!search.libtorch.empty()) {
     if (fits(search.libtorch, absl::StrCat("$LIBTORCH, ", search.libtorch))) {
-      return found(search.libtorch, true);
+      return found(search.libtorch);
     }
   } else {
     const std::string own = files::JoinPath(installed, "lib/muster/torch");
     const std::string beside =
         files::JoinPath(std::filesystem::path(installed).parent_path().string(), "torch");
     for (const std::string& folder : {own, beside}) {
-      if (fits(folder, folder)) return found(folder, false);
+      if (fits(folder, folder)) return found(folder);
     }
     const std::string of_python = search.ask_python();
-    if (fits(of_python, "the packages of python3")) return found(of_python, true);
+    if (fits(of_python, "the packages of python3")) return found(of_python);
   }
   if (!other.empty()) {
     return absl::FailedPreconditionError(

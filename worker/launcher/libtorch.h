@@ -16,8 +16,6 @@ struct LibTorch {
   std::string folder;
   // Whether it is built for CUDA.
   bool cuda = false;
-  // Whether it lies in a place that the worker's own RUNPATH does not name.
-  bool elsewhere = false;
 };
 
 struct Search {

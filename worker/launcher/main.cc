@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -12,23 +11,13 @@
 #include <string>
 
 #include "common/status/status.h"
+#include "worker/launcher/library_path.h"
 #include "worker/launcher/libtorch.h"
+#include "worker/launcher/python.h"
 
 namespace {
 
 constexpr int kFailed = 1;
-constexpr char kAskPython[] =
-    "exec 2>/dev/null; exec python3 -c \"import importlib.util as u; "
-    "print(u.find_spec('torch').submodule_search_locations[0])\"";
-
-std::string FirstLineOf(const char* command) {
-  char line[4096] = {};
-  FILE* output = popen(command, "r");
-  if (output == nullptr) return "";
-  const bool any = fgets(line, sizeof(line), output) != nullptr;
-  pclose(output);
-  return any ? std::string(line, strcspn(line, "\n")) : "";
-}
 
 std::string GetEnvironment(const char* name) {
   const char* value = std::getenv(name);
@@ -50,7 +39,7 @@ int main(int, char** argv) {
       .version = MUSTER_TORCH_VERSION,
       .programs = programs.string(),
       .libtorch = GetEnvironment("LIBTORCH"),
-      .ask_python = [] { return FirstLineOf(kAskPython); },
+      .ask_python = muster::launcher::TorchOfPython,
   });
   if (!torch.ok()) return Refuse(muster::Message(torch.status()));
 
@@ -63,11 +52,8 @@ int main(int, char** argv) {
                   " is built for the CPU only (docs/gpu.md)");
   }
   const std::string worker = has_cuda && torch->cuda ? cuda : cpu;
-  if (torch->elsewhere) {
-    const std::string more = GetEnvironment("LD_LIBRARY_PATH");
-    const std::string path = torch->folder + "/lib" + (more.empty() ? "" : ":" + more);
-    setenv("LD_LIBRARY_PATH", path.c_str(), 1);
-  }
+  // An absolute path: libraries that LibTorch loads later are looked for there, too.
+  muster::launcher::PutFirst(std::filesystem::absolute(torch->folder, error) / "lib");
   execv(worker.c_str(), argv);
   return Refuse(worker + " cannot be started: " + strerror(errno));
 }

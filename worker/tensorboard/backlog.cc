@@ -1,6 +1,7 @@
 #include "worker/tensorboard/backlog.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -28,7 +29,7 @@ void Backlog::Add(Entry entry) {
     if (held->entry.step != entry.step || held->entry.tag != entry.tag) continue;
     if (!number && held->entry.value != entry.value) continue;
     if (!number) return;
-    if (held->number <= written_ && entry.step >= whole_from_) {
+    if (held->number <= taken_ && entry.step >= whole_from_) {
       rewrite_from_ = std::min(rewrite_from_.value_or(entry.step), entry.step);
       rewritten_through_ = next_;
     }
@@ -51,32 +52,52 @@ void Backlog::Pop() {
   held_.pop_front();
 }
 
-Backlog::Batch Backlog::Next() const {
-  Batch batch{.start = rewrite_from_, .entries = {}, .through = newest()};
-  if (batch.start.has_value()) *batch.start = std::max(*batch.start, whole_from_);
-  for (const Held& held : held_) {
-    const bool again = batch.start.has_value() && held.entry.step >= *batch.start;
-    if (again || held.number > written_) batch.entries.push_back(held.entry);
+Backlog::Iterator Backlog::After(uint64_t number) const {
+  return std::upper_bound(held_.begin(), held_.end(), number,
+                          [](uint64_t before, const Held& held) { return before < held.number; });
+}
+
+void Backlog::Fill(uint64_t had, Batch* batch) {
+  auto held = After(had);
+  if (batch->start.has_value()) {
+    for (auto again = held_.begin(); again != held; ++again) {
+      if (again->entry.step >= *batch->start) batch->entries.push_back(again->entry);
+    }
   }
+  size_t bytes = 0;
+  for (; held != held_.end() && bytes < batch_; ++held) {
+    bytes += SizeOf(held->entry);
+    batch->entries.push_back(held->entry);
+  }
+  batch->newest = newest();
+  batch->through = taken_ = held == held_.end() ? newest() : std::prev(held)->number;
+}
+
+Backlog::Batch Backlog::Next() {
+  Batch batch;
+  if (rewrite_from_.has_value()) batch.start = std::max(*rewrite_from_, whole_from_);
+  Fill(written_, &batch);
   return batch;
 }
 
-Backlog::Batch Backlog::ForNewFile() const {
+Backlog::Batch Backlog::ForNewFile() {
   const auto missing = NotDurable();
   int64_t start = whole_from_;
   if (missing.has_value()) start = std::max(start, missing->first);
   // Nothing of this session was durable: the files end with an earlier one.
   if (durable_ == 0) start = begin_;
-  Batch batch{.start = start, .entries = {}, .through = newest()};
-  for (const Held& held : held_) {
-    if (held.entry.step >= start || held.number > durable_) batch.entries.push_back(held.entry);
-  }
+  Batch batch;
+  batch.start = start;
+  batch.new_file = true;
+  // What is durable and of these steps comes again at once, because the START takes it away.
+  Fill(durable_, &batch);
   return batch;
 }
 
-void Backlog::Written(uint64_t through) {
-  written_ = std::max(written_, through);
-  if (written_ >= rewritten_through_) rewrite_from_.reset();
+void Backlog::Written(const Batch& batch) {
+  written_ = batch.new_file ? batch.through : std::max(written_, batch.through);
+  // The file has what was replaced before this batch was made either no more, or not yet.
+  if (batch.start.has_value() && rewritten_through_ <= batch.newest) rewrite_from_.reset();
 }
 
 void Backlog::Synced() {
@@ -89,8 +110,8 @@ void Backlog::Synced() {
 
 size_t Backlog::unsynced() const {
   size_t bytes = 0;
-  for (auto held = held_.rbegin(); held != held_.rend() && held->number > durable_; ++held) {
-    if (held->number <= written_) bytes += SizeOf(held->entry);
+  for (auto held = After(durable_); held != held_.end() && held->number <= written_; ++held) {
+    bytes += SizeOf(held->entry);
   }
   return bytes;
 }

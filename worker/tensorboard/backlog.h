@@ -30,8 +30,9 @@ struct LostSteps {
 class Backlog {
  public:
   // `limit`: bytes of all entries together, by SizeOf. If there are more, the oldest steps are
-  // dropped: the curves continue, with a gap.
-  explicit Backlog(size_t limit) : limit_(limit) {}
+  // dropped: the curves continue, with a gap. `batch`: about how many bytes are written at a time,
+  // so that a batch, which is a copy, is small even if much is held.
+  Backlog(size_t limit, size_t batch) : limit_(limit), batch_(batch) {}
 
   // Before the first batch: what the session writes takes the place of everything from this step
   // on in the files that there are. `carried`: those of their entries that stay. They come before
@@ -42,21 +43,23 @@ class Backlog {
   // Steps do not decrease, except that an entry may be late.
   void Add(Entry entry);
 
-  // What to write.
+  // What to write. There may be more: complete() says so.
   struct Batch {
     std::optional<int64_t> start;  // a START comes first, at this step
     std::vector<Entry> entries;
-    uint64_t through = 0;  // argument of Written
+    uint64_t through = 0;   // the number up to which the file then has all
+    uint64_t newest = 0;    // the newest number when the batch was made
+    bool new_file = false;  // it begins a file
     bool empty() const { return !start.has_value() && entries.empty(); }
   };
   // To the current file; empty if it has all.
-  Batch Next() const;
+  Batch Next();
   // To a new file: also what may be lost in the current one.
-  Batch ForNewFile() const;
+  Batch ForNewFile();
   // The current file has all.
   bool complete() const { return written_ == newest() && !rewrite_from_.has_value(); }
-  // A batch is written to the current file.
-  void Written(uint64_t through);
+  // A batch is written to the current file; one of ForNewFile begins this file.
+  void Written(const Batch& batch);
   // All that is written is durable.
   void Synced();
 
@@ -77,6 +80,7 @@ class Backlog {
     uint64_t number = 0;
     Entry entry;
   };
+  using Iterator = std::deque<Held>::const_iterator;
 
   // How many steps before the newest one are held although they are durable.
   static constexpr int64_t kLateSteps = 4;
@@ -84,19 +88,26 @@ class Backlog {
   void Push(Entry entry);
   // Removes the oldest entry, after which its step is not whole any more.
   void Pop();
+  // The first one with a higher number.
+  Iterator After(uint64_t number) const;
+  // Fills a batch with what the current file, or that of the batch, must have again of the entries
+  // up to the number `had`, and with the first of those after it.
+  void Fill(uint64_t had, Batch* batch);
   static void Count(const Entry& entry, std::optional<LostSteps>* steps);
 
   const size_t limit_;
+  const size_t batch_;
   std::deque<Held> held_;  // by number
   size_t bytes_ = 0;
   uint64_t next_ = 1;
+  uint64_t taken_ = 0;  // as written_, including the newest batch, which may not be written yet
   uint64_t written_ = 0;
   uint64_t durable_ = 0;
   int64_t newest_step_ = 0;
   int64_t begin_ = 0;
   // All entries of this step and of later ones are held.
   int64_t whole_from_ = 0;
-  // A written entry of this step was replaced; the newest one that replaces another has the number
+  // A written entry of this step, or one of the newest batch, was replaced; the newest one that replaces another has the number
   // rewritten_through_.
   std::optional<int64_t> rewrite_from_;
   uint64_t rewritten_through_ = 0;

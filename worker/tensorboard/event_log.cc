@@ -19,7 +19,7 @@
 namespace muster::tensorboard {
 namespace {
 
-// Entries that are written and not synced stay in memory.
+// Entries that are written and not synced stay in memory. Also about how much is written at a time.
 constexpr size_t kSyncBytes = size_t{1} << 20;
 // How long the end waits for a call of the file system.
 constexpr absl::Duration kLastCall = absl::Seconds(1);
@@ -45,13 +45,21 @@ void Include(const std::optional<LostSteps>& more, std::optional<LostSteps>* ste
 
 }  // namespace
 
+absl::Duration RetryAfter(int64_t failures, absl::Duration first, absl::Duration longest) {
+  absl::Duration wait = std::min(first, longest);
+  for (int64_t count = 1; count < failures && wait < longest; ++count) {
+    wait = std::min(2 * wait, longest);
+  }
+  return wait;
+}
+
 // What the log's thread and its owner share.
 class EventLog::Writer {
  public:
   explicit Writer(Options options)
       : options_(std::move(options)),
         folder_(options_.directory, options_.job),
-        backlog_(options_.limit) {}
+        backlog_(options_.limit, kSyncBytes) {}
 
   // The log's thread.
   void Loop();
@@ -75,7 +83,7 @@ class EventLog::Writer {
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes all that there is.
   absl::Status Write();
-  // Begins a new file, with all that is to be written.
+  // Begins a new file, with the first part of what is to be written.
   absl::Status Open();
   absl::Status ReadEarlierSessions();
   void Failed(const absl::Status& status);
@@ -100,6 +108,10 @@ class EventLog::Writer {
   // All entries up to this one are to be durable.
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;
   bool troubled_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;  // since a success
+  // The newest entry when the newest file was begun: once it is durable, there is no trouble.
+  uint64_t caught_up_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // Since when the thread has been in Write.
   absl::Time busy_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
@@ -146,6 +158,9 @@ bool EventLog::Writer::Sync(absl::Duration timeout) {
 std::optional<LostSteps> EventLog::Writer::Finish(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   wanted_ = backlog_.newest();
+  finishing_ = true;
+  // There is no time for a long wait.
+  retry_at_ = absl::InfinitePast();
   changed_.Changed();
   changed_.Await(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return backlog_.durable() >= backlog_.newest() || ended_;
@@ -214,7 +229,7 @@ absl::Status EventLog::Writer::Write() {
   if (!batch.empty()) RETURN_IF_ERROR(file_->Append(RecordsOf(batch)));
   {
     absl::MutexLock lock(&mutex_);
-    backlog_.Written(batch.through);
+    backlog_.Written(batch);
     const bool asked = wanted_ > backlog_.durable() && backlog_.written() >= wanted_;
     const bool sync = asked || troubled_ || backlog_.unsynced() >= kSyncBytes;
     if (!sync) return absl::OkStatus();
@@ -234,6 +249,7 @@ absl::Status EventLog::Writer::Open() {
   {
     absl::MutexLock lock(&mutex_);
     batch = backlog_.ForNewFile();
+    caught_up_ = batch.newest;
   }
   // The clock of this node may be behind that of another one.
   const int64_t number = std::max(absl::ToUnixSeconds(absl::Now()), largest + 1);
@@ -243,7 +259,7 @@ absl::Status EventLog::Writer::Open() {
   newest_path_ = path;
   absl::MutexLock lock(&mutex_);
   open_ = true;
-  backlog_.Written(batch.through);
+  backlog_.Written(batch);
   backlog_.Synced();
   changed_.Changed();
   return absl::OkStatus();
@@ -277,7 +293,10 @@ void EventLog::Writer::Failed(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     open_ = false;
-    retry_at_ = SteadyNow() + options_.retry;
+    ++failures_;
+    retry_at_ =
+        SteadyNow() + (finishing_ ? options_.retry
+                                  : RetryAfter(failures_, options_.retry, options_.longest_retry));
     first = !std::exchange(troubled_, true);
     changed_.Changed();
   }
@@ -290,6 +309,8 @@ void EventLog::Writer::Succeeded() {
   std::optional<LostSteps> dropped;
   {
     absl::MutexLock lock(&mutex_);
+    if (backlog_.durable() < caught_up_) return;
+    failures_ = 0;
     dropped = backlog_.TakeDropped();
     if (!std::exchange(troubled_, false) && !dropped.has_value()) return;
   }

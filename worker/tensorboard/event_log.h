@@ -2,9 +2,11 @@
 // file system neither delays nor ends training.
 //
 // The files are synced when Sync asks for it, and after every kSyncBytes. After a failed write or
-// sync the file is not used any more; about once a second a new one is tried, which begins with a
-// START at the first step that may be lost, and with all entries from there on. So TensorBoard's
-// reader sees each step once. Until then entries wait in memory (backlog.h).
+// sync the file is not used any more, and a new one is tried, which begins with a START at the first
+// step that may be lost. So TensorBoard's reader sees each step once. Until then entries wait in
+// memory (backlog.h). An attempt begins with kSyncBytes of them, and what remains follows in such
+// parts: so it needs little memory, holds the lock for a short time, and writes little to a disk
+// that is still full.
 //
 // Threading: thread-safe. Callbacks run on the log's thread, `on_trouble` also on a thread that
 // calls Add; never under a lock.
@@ -28,14 +30,20 @@
 
 namespace muster::tensorboard {
 
+// How long to wait after so many failures in succession, the last one included.
+absl::Duration RetryAfter(int64_t failures, absl::Duration first, absl::Duration longest);
+
 class EventLog {
  public:
   struct Options {
     std::string directory;  // the job's files lie in a subfolder
     std::string job;
-    std::string writer;                       // part of the files' names
-    size_t limit = size_t{64} << 20;          // bytes of entries in memory
-    absl::Duration retry = absl::Seconds(1);  // from a failure to the next attempt
+    std::string writer;               // part of the files' names
+    size_t limit = size_t{64} << 20;  // bytes of entries in memory
+    // From a failure to the next attempt: at first, and, after it has doubled with each failure, at
+    // most. In Finish it stays what it is at first.
+    absl::Duration retry = absl::Seconds(1);
+    absl::Duration longest_retry = absl::Seconds(30);
     // A call of the file system that lasts longer is reported as trouble.
     absl::Duration slow = absl::Seconds(30);
     files::Disk* disk = &files::Disk::Real();
@@ -44,7 +52,7 @@ class EventLog {
     std::function<absl::Status()> still_mine;
     // The first failure after a success.
     std::function<void(const absl::Status&)> on_trouble;
-    // All that is held is durable again. `dropped`: what did not fit into memory meanwhile.
+    // All that was held when a new file was begun is durable. `dropped`: what did not fit into memory meanwhile.
     std::function<void(const std::optional<LostSteps>& dropped)> on_recovered;
     // The files end before the step with which this session begins: what is between is in no file.
     // `newest`: the newest step in them; nothing: they have none.

@@ -32,8 +32,10 @@ class FaultyDisk : public files::Disk {
  public:
   absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
     if (blocked_) released_.WaitForNotification();
+    const bool fits = !full_ || allowed_-- > 0;
+    if (on_write_) on_write_(size, fits);
     // As on a full disk, a part may be written.
-    if (full_) {
+    if (!fits) {
       Disk::Write(fd, data, size / 2, path).IgnoreError();
       return files::ErrnoStatus(ENOSPC, "write", path);
     }
@@ -45,6 +47,9 @@ class FaultyDisk : public files::Disk {
   }
 
   std::atomic<bool> full_ = false;
+  std::atomic<int> allowed_ = 0;  // writes that succeed although the disk is full
+  // Before each write, set before there is a log: its size, and whether it succeeds.
+  std::function<void(size_t size, bool fits)> on_write_;
   std::atomic<bool> unsynced_ = false;
   std::atomic<bool> blocked_ = false;
   std::atomic<int> syncs_ = 0;
@@ -86,6 +91,7 @@ class EventLogTest : public testing::Test {
         .job = "job",
         .writer = writer,
         .retry = absl::Milliseconds(1),
+        .longest_retry = absl::Milliseconds(1),
         .disk = &disk_,
         .on_trouble =
             [this](const absl::Status& error) {
@@ -211,6 +217,74 @@ TEST_F(EventLogTest, WritesEverythingAgainAfterAFullDisk) {
   EXPECT_THAT(told_.texts(), ElementsAre(HasSubstr("No space left on device"), "recovered"));
 }
 
+// About `bytes` of losses from step 1 on; returns the last step.
+int64_t AddMuch(EventLog& log, size_t bytes) {
+  const auto last = static_cast<int64_t>(bytes / SizeOf(Loss(1, 1)));
+  for (int64_t step = 1; step <= last; ++step) log.Add({Loss(step, 1)});
+  return last;
+}
+
+TEST_F(EventLogTest, AttemptsOnAFullDiskWriteLittleHoweverMuchIsHeld) {
+  std::atomic<size_t> largest = 0;
+  Told attempts;
+  disk_.full_ = true;
+  disk_.on_write_ = [&](size_t size, bool) {
+    largest = std::max(largest.load(), size);
+    attempts.Add("attempt");
+  };
+  EventLog log(Options());
+  log.Begin(0, false);
+  AddMuch(log, size_t{8} << 20);
+  // The one that runs may have begun earlier.
+  attempts.Await(attempts.texts().size() + 2);
+  EXPECT_LE(largest, size_t{2} << 20);
+}
+
+TEST_F(EventLogTest, IsNotWellAgainAfterAPart) {
+  Told writes;
+  disk_.full_ = true;
+  disk_.on_write_ = [&](size_t, bool fits) {
+    if (fits || !writes.texts().empty()) writes.Add(fits ? "written" : "full");
+  };
+  EventLog log(Options());
+  log.Begin(0, false);
+  const int64_t last = AddMuch(log, size_t{3} << 20);
+  told_.Await(1);
+  disk_.allowed_ = 1;
+  writes.Await(2);
+  EXPECT_THAT(writes.texts().back(), "full");
+  EXPECT_EQ(told_.texts().size(), 1u) << "a part of the entries is written";
+  disk_.full_ = false;
+  told_.Await(2);
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  const auto losses = Losses();
+  ASSERT_EQ(losses.size(), static_cast<size_t>(last));
+  for (int64_t step = 1; step <= last; ++step) EXPECT_EQ(losses[step - 1].first, step);
+  EXPECT_THAT(told_.texts(), ElementsAre(HasSubstr("No space left on device"), "recovered"));
+}
+
+TEST_F(EventLogTest, TriesOnceMoreAtTheEndWithoutWaiting) {
+  EventLog::Options options = Options();
+  options.retry = options.longest_retry = absl::Hours(1);
+  disk_.full_ = true;
+  EventLog log(options);
+  log.Begin(0, false);
+  log.Add({Loss(1, 1)});
+  told_.Await(1);
+  disk_.full_ = false;
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1)));
+}
+
+TEST(RetryAfter, DoublesWithEachFailureUpToALimit) {
+  std::vector<absl::Duration> waits;
+  for (const int64_t failures : {1, 2, 3, 5, 6, 1000}) {
+    waits.push_back(RetryAfter(failures, absl::Seconds(1), absl::Seconds(30)));
+  }
+  EXPECT_THAT(waits, ElementsAre(absl::Seconds(1), absl::Seconds(2), absl::Seconds(4),
+                                 absl::Seconds(16), absl::Seconds(30), absl::Seconds(30)));
+}
+
 TEST_F(EventLogTest, WritesEverythingAgainAfterAFailedSync) {
   EventLog log(Options());
   log.Begin(0, false);
@@ -253,18 +327,34 @@ TEST_F(EventLogTest, WritesANewFileIfTheFileIsGone) {
   EXPECT_THAT(Losses(), ElementsAre(std::pair(2, 2))) << "what was durable is not kept in memory";
 }
 
-TEST_F(EventLogTest, WaitsForAFileSystemThatIsNotMounted) {
+TEST_F(EventLogTest, WritesANewFileIfTheWholeDirectoryIsGone) {
   EventLog log(Options());
   log.Begin(0, false);
   log.Add({Loss(1, 1)});
   EXPECT_TRUE(log.Sync(kTestBound));
-  fs::rename(dir_.Path("logs"), dir_.Path("away"));
-  fs::create_directory(dir_.Path("logs"));
+  fs::remove_all(dir_.Path("logs"));
+  log.Add({Loss(2, 2)});
+  told_.Await(2);
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(Losses(), ElementsAre(std::pair(2, 2)));
+}
+
+TEST_F(EventLogTest, WaitsForAFileSystemThatIsNotMounted) {
+  // What is mounted and goes away is "mount".
+  EventLog::Options options = Options();
+  options.directory = dir_.Path("mount/logs");
+  fs::create_directory_symlink("mount/logs", dir_.Path("logs"));
+  EventLog log(options);
+  log.Begin(0, false);
+  log.Add({Loss(1, 1)});
+  EXPECT_TRUE(log.Sync(kTestBound));
+  fs::rename(dir_.Path("mount"), dir_.Path("away"));
+  fs::create_directory(dir_.Path("mount"));
   log.Add({Loss(2, 2)});
   told_.Await(1);
   EXPECT_THAT(told_.texts().front(), HasSubstr("find "));
-  fs::remove(dir_.Path("logs"));
-  fs::rename(dir_.Path("away"), dir_.Path("logs"));
+  fs::remove(dir_.Path("mount"));
+  fs::rename(dir_.Path("away"), dir_.Path("mount"));
   told_.Await(2);
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1), std::pair(2, 2)));

@@ -1,5 +1,6 @@
 #include "worker/tensorboard/folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,12 @@ absl::Status Problem(int error, const std::string& path) {
                    "another folder, or allow it"));
 }
 
+std::optional<Place::Id> IdOf(const std::string& directory) {
+  struct stat info = {};
+  if (stat(directory.c_str(), &info) != 0) return std::nullopt;
+  return Place::Id(info.st_dev, info.st_ino);
+}
+
 }  // namespace
 
 std::string FolderOf(const std::string& directory, const std::string& job) {
@@ -45,20 +52,39 @@ absl::Status Prepare(const std::string& directory, const std::string& job) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Place> PlaceOf(const std::string& directory) {
+  std::error_code error;
+  const std::string path = std::filesystem::canonical(directory, error).string();
+  if (error) return files::ErrnoStatus(error.value(), "find", directory);
+  Place place;
+  place.parent_path = files::ParentDirectory(path);
+  const auto id = IdOf(path);
+  const auto parent = IdOf(place.parent_path);
+  if (!id.has_value() || !parent.has_value()) return files::ErrnoStatus(errno, "find", directory);
+  place.directory = *id;
+  place.parent = *parent;
+  struct statx info = {};
+  const bool told = statx(AT_FDCWD, path.c_str(), 0, 0, &info) == 0 &&
+                    (info.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0;
+  place.mounted = told ? (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0
+                       : place.directory.first != place.parent.first;
+  return place;
+}
+
 absl::Status Folder::Ensure(const std::string& newest) {
-  struct stat info = {};
-  const bool there = stat(directory_.c_str(), &info) == 0;
-  const bool same = there && seen_ == std::pair(info.st_dev, info.st_ino);
-  if (seen_.has_value() && !same && (newest.empty() || access(newest.c_str(), F_OK) != 0)) {
+  const auto now = IdOf(directory_);
+  const bool same = seen_.has_value() && now == seen_->directory;
+  if (seen_.has_value() && !same && (newest.empty() || access(newest.c_str(), F_OK) != 0) &&
+      (seen_->mounted || IdOf(seen_->parent_path) != seen_->parent)) {
     return absl::UnavailableError(
         absl::StrCat(directory_,
-                     there ? " is another folder now than the one in which this session began"
-                           : " does not exist any more",
+                     now.has_value() ? " is another folder now than the one in which this session "
+                                       "began"
+                                     : " does not exist any more",
                      "; is its file system mounted on this node?"));
   }
   RETURN_IF_ERROR(files::CreateDirectories(path_));
-  if (stat(directory_.c_str(), &info) != 0) return files::ErrnoStatus(errno, "find", directory_);
-  seen_ = std::pair(info.st_dev, info.st_ino);
+  ASSIGN_OR_RETURN(seen_, PlaceOf(directory_));
   return absl::OkStatus();
 }
 

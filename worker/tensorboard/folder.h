@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace muster::tensorboard {
 
@@ -20,6 +21,17 @@ std::string FolderOf(const std::string& directory, const std::string& job);
 // what to do. Other codes: the file system has trouble, which may end.
 absl::Status Prepare(const std::string& directory, const std::string& job);
 
+// Which directory a path led to.
+struct Place {
+  using Id = std::pair<dev_t, ino_t>;
+  Id directory;
+  bool mounted = false;     // it is the root of a file system that is mounted there
+  std::string parent_path;  // of the directory in which it lies, without symbolic links
+  Id parent;
+};
+// Errors: those of the file system; NOT_FOUND: there is no such directory.
+absl::StatusOr<Place> PlaceOf(const std::string& directory);
+
 // Threading: one thread.
 class Folder {
  public:
@@ -28,16 +40,17 @@ class Folder {
 
   const std::string& path() const { return path_; }
 
-  // Makes the folder if it is missing. `newest`: the path of the newest file that this session has
-  // written; empty: none. UNAVAILABLE: since then the file and the directory were replaced. So a
-  // file system is not mounted any more, and a folder that would be made now would be hidden once
-  // it is mounted again.
+  // Makes the folder if it is missing, also after somebody has removed the directory, or replaced
+  // it. `newest`: the path of the newest file that this session has written; empty: none.
+  // UNAVAILABLE: file and directory are not there any more, and the directory was the root of a
+  // mounted file system, or the one in which it lay is another one now. So a file system may not be
+  // mounted any more, and a folder that would be made now would be hidden once it is mounted again.
   absl::Status Ensure(const std::string& newest);
 
  private:
   const std::string directory_;
   const std::string path_;
-  std::optional<std::pair<dev_t, ino_t>> seen_;  // the directory
+  std::optional<Place> seen_;  // the directory
 };
 
 }  // namespace muster::tensorboard
