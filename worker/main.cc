@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   // cannot.
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
   if (const char* agent = getenv(muster::kAgentVersionVariable);
-      agent != nullptr && std::string_view(agent) != muster::Version()) {
+      agent != nullptr && !muster::SameMinorVersion(agent, muster::Version())) {
     spdlog::error(
         "this is muster-worker {}; the muster-agent that has started it is of version {}. Stop the "
         "agent, install all programs of one version into its folder, and start it again "

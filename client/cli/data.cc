@@ -89,7 +89,7 @@ void AddPack(CLI::App* group, Console* console, ExitCode* code) {
   CLI::App* command = group->add_subcommand(
       "pack",
       "Make a token file of any files, one after the other: uint16, little endian (uint32 "
-      "for a tokenizer with more than 65536 tokens)");
+      "for a tokenizer that has a token with the number 65536 or a higher one)");
   command->add_option("INPUT", options->pack.inputs, "Files to read")->required();
   command
       ->add_option("--tokenizer", options->tokenizer.tokenizer,

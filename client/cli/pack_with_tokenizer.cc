@@ -117,11 +117,13 @@ absl::StatusOr<std::vector<PackedFile>> PackWithTokenizer(
     return kind == "argument" ? absl::InvalidArgumentError(message) : absl::UnknownError(message);
   }
   if (!json.is_object() || !json.contains("files")) {
-    const std::string how =
-        WIFSIGNALED(ended.status)
-            ? absl::StrCat("it was ended by signal ", WTERMSIG(ended.status))
-            : absl::StrCat("it ended with exit code ", WEXITSTATUS(ended.status));
-    return NoPackage(tokenizer.python, how);
+    if (WIFSIGNALED(ended.status)) {
+      return absl::UnknownError(absl::StrCat(
+          tokenizer.python, " was ended by signal ", WTERMSIG(ended.status), " while it packed",
+          WTERMSIG(ended.status) == SIGKILL ? "; perhaps the memory was not enough" : ""));
+    }
+    return NoPackage(tokenizer.python,
+                     absl::StrCat("it ended with exit code ", WEXITSTATUS(ended.status)));
   }
   std::vector<PackedFile> files;
   for (const auto& file : json["files"]) {
