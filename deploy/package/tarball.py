@@ -1,5 +1,5 @@
-"""Makes the tarball: `tarball.py --out FILE --name muster-0.3.0 --epoch SECONDS --torch-license FILE
---file ...`. The same files give the same bytes."""
+"""Makes the tarball: `tarball.py --out FILE --name muster-0.3.0 --epoch SECONDS --torch-license
+FILE --file ...`. The same files give the same bytes."""
 
 import argparse
 import gzip

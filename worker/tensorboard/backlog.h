@@ -107,8 +107,8 @@ class Backlog {
   int64_t begin_ = 0;
   // All entries of this step and of later ones are held.
   int64_t whole_from_ = 0;
-  // A written entry of this step, or one of the newest batch, was replaced; the newest one that replaces another has the number
-  // rewritten_through_.
+  // A written entry of this step, or one of the newest batch, was replaced; the newest one that
+  // replaces another has the number rewritten_through_.
   std::optional<int64_t> rewrite_from_;
   uint64_t rewritten_through_ = 0;
   std::optional<LostSteps> dropped_;

@@ -2,11 +2,11 @@
 // file system neither delays nor ends training.
 //
 // The files are synced when Sync asks for it, and after every kSyncBytes. After a failed write or
-// sync the file is not used any more, and a new one is tried, which begins with a START at the first
-// step that may be lost. So TensorBoard's reader sees each step once. Until then entries wait in
-// memory (backlog.h). An attempt begins with kSyncBytes of them, and what remains follows in such
-// parts: so it needs little memory, holds the lock for a short time, and writes little to a disk
-// that is still full.
+// sync the file is not used any more, and a new one is tried, which begins with a START at the
+// first step that may be lost. So TensorBoard's reader sees each step once. Until then entries wait
+// in memory (backlog.h). An attempt begins with kSyncBytes of them, and what remains follows in
+// such parts: so it needs little memory, holds the lock for a short time, and writes little to a
+// disk that is still full.
 //
 // Threading: thread-safe. Callbacks run on the log's thread, `on_trouble` also on a thread that
 // calls Add; never under a lock.
@@ -52,7 +52,8 @@ class EventLog {
     std::function<absl::Status()> still_mine;
     // The first failure after a success.
     std::function<void(const absl::Status&)> on_trouble;
-    // All that was held when a new file was begun is durable. `dropped`: what did not fit into memory meanwhile.
+    // All that was held when a new file was begun is durable. `dropped`: what did not fit into
+    // memory meanwhile.
     std::function<void(const std::optional<LostSteps>& dropped)> on_recovered;
     // The files end before the step with which this session begins: what is between is in no file.
     // `newest`: the newest step in them; nothing: they have none.
