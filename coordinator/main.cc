@@ -180,6 +180,9 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
       store->get(), [&latencies](store::TimedStore::Access access, absl::Duration duration) {
         latencies.StoreAccessed(access, duration);
       });
+  // Used by the coordinator until its end, also if something below fails.
+  absl::Status damaged;
+  auto denied = certs::DenyList::None();
   // What watches is ended before it.
   std::unique_ptr<service::Coordinator> coordinator;
   std::unique_ptr<web::Watched> watched;
@@ -190,7 +193,6 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
       latencies.CallEnded(call);
     };
   }
-  absl::Status damaged;
   flags.coordinator.on_failure = [&damaged](const absl::Status& why) {
     spdlog::error("{}; ending", Message(why));
     damaged = why;
@@ -206,7 +208,6 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
     return absl::InvalidArgumentError(
         "--insecure and --tls-certificate: expected one of them, found both");
   }
-  auto denied = certs::DenyList::None();
   if (!flags.revoked.empty()) {
     ASSIGN_OR_RETURN(
         denied, certs::DenyList::Load(flags.revoked,

@@ -141,7 +141,8 @@ struct ObservedLimits {
   size_t ranks = 4096;
   // Nodes with values of their own.
   size_t nodes = 1000;
-  // Jobs that have ended, and for how long they are told.
+  // Jobs that have failed, and those that have ended otherwise: so many of each, and for how long
+  // they are told.
   size_t ended_jobs = 100;
   int ended_seconds = 3600;
 };

@@ -15,8 +15,9 @@ void Census::Saw(const jobs::Job& job) {
     open_[job.number] = job.id;
     return;
   }
-  ended_[{job.end_time, job.number}] = job.id;
-  if (ended_.size() > most_ended_) ended_.erase(ended_.begin());
+  Ended& ended = job.state == jobs::State::kFailed ? failed_ : ended_;
+  ended[{job.end_time, job.number}] = job.id;
+  if (ended.size() > most_ended_) ended.erase(ended.begin());
 }
 
 void Census::Deleted(const std::string& job_id) {
@@ -25,6 +26,7 @@ void Census::Deleted(const std::string& job_id) {
   const Seen& seen = found->second;
   --counts_[seen.state];
   open_.erase(seen.number);
+  failed_.erase({seen.end_time, seen.number});
   ended_.erase({seen.end_time, seen.number});
   seen_.erase(found);
 }

@@ -17,7 +17,8 @@ namespace muster::service {
 
 class Census {
  public:
-  // `most_ended`: how many jobs that have ended are remembered by name.
+  // `most_ended`: how many jobs that have failed are remembered by name, and how many that have
+  // ended otherwise.
   explicit Census(size_t most_ended) : most_ended_(most_ended) {}
 
   // A new job, or one that may have changed.
@@ -28,8 +29,10 @@ class Census {
   const std::map<jobs::State, size_t>& counts() const { return counts_; }
   // Those that have not ended, by number.
   const std::map<uint64_t, std::string>& open() const { return open_; }
-  // Those that have ended last, by the time of their end.
+  // Those that have ended last, by the time of their end: those that have failed are apart, so that
+  // others do not displace them.
   using Ended = std::map<std::pair<absl::Time, uint64_t>, std::string>;
+  const Ended& failed() const { return failed_; }
   const Ended& ended() const { return ended_; }
 
  private:
@@ -43,6 +46,7 @@ class Census {
   absl::flat_hash_map<std::string, Seen> seen_;
   std::map<jobs::State, size_t> counts_;
   std::map<uint64_t, std::string> open_;
+  Ended failed_;
   Ended ended_;
 };
 

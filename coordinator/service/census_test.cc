@@ -40,14 +40,14 @@ TEST(CensusTest, AJobCountsInTheStateInWhichItWasSeenLast) {
   EXPECT_EQ(CountOf(census, State::kRunning), 0);
   EXPECT_EQ(CountOf(census, State::kFailed), 1);
   EXPECT_THAT(census.open(), ElementsAre(Pair(2, "job-2")));
-  EXPECT_EQ(census.ended().size(), 1);
+  EXPECT_THAT(census.failed(), ElementsAre(Pair(testing::_, "job-1")));
 }
 
 TEST(CensusTest, AJobThatContinuesAfterItsEndHasNotEnded) {
   Census census(10);
   census.Saw(Job(1, State::kFailed, 7));
   census.Saw(Job(1, State::kQueued));
-  EXPECT_TRUE(census.ended().empty());
+  EXPECT_TRUE(census.failed().empty());
   EXPECT_EQ(CountOf(census, State::kFailed), 0);
   EXPECT_THAT(census.open(), ElementsAre(Pair(1, "job-1")));
 }
@@ -58,14 +58,14 @@ TEST(CensusTest, ADeletedJobDoesNotCountAndItsNameCanBeUsedAgain) {
   census.Deleted("job-1");
   census.Deleted("job-1");
   EXPECT_EQ(CountOf(census, State::kFailed), 0);
-  EXPECT_TRUE(census.ended().empty());
+  EXPECT_TRUE(census.failed().empty());
   // The end of a job and a new one with its name: if nobody told of the deletion.
   census.Saw(Job(1, State::kFailed, 7));
   jobs::Job again = Job(2, State::kFailed, 9);
   again.id = "job-1";
   census.Saw(again);
   EXPECT_EQ(CountOf(census, State::kFailed), 1);
-  EXPECT_EQ(census.ended().size(), 1);
+  EXPECT_EQ(census.failed().size(), 1);
 }
 
 TEST(CensusTest, OnlyTheJobsThatEndedLastAreKnownByName) {
@@ -75,6 +75,18 @@ TEST(CensusTest, OnlyTheJobsThatEndedLastAreKnownByName) {
   census.Saw(Job(3, State::kSucceeded, 20));
   EXPECT_EQ(CountOf(census, State::kSucceeded), 3);
   EXPECT_THAT(census.ended(), ElementsAre(Pair(testing::_, "job-3"), Pair(testing::_, "job-1")));
+}
+
+TEST(CensusTest, AJobThatHasFailedIsNotDisplacedByOthersThatEnd) {
+  Census census(2);
+  census.Saw(Job(1, State::kFailed, 1));
+  for (uint64_t number = 2; number < 10; ++number) {
+    census.Saw(Job(number, number % 2 == 0 ? State::kSucceeded : State::kCancelled, number));
+  }
+  EXPECT_THAT(census.failed(), ElementsAre(Pair(testing::_, "job-1")));
+  EXPECT_EQ(census.ended().size(), 2);
+  for (uint64_t number = 10; number < 13; ++number) census.Saw(Job(number, State::kFailed, number));
+  EXPECT_THAT(census.failed(), ElementsAre(Pair(testing::_, "job-11"), Pair(testing::_, "job-12")));
 }
 
 }  // namespace

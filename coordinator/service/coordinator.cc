@@ -84,12 +84,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
       raw->CountAllJobs(cluster);
     });
   }
-  self->webhooks_ = std::make_unique<webhook::Senders>(
-      options.webhooks, clock, [raw = self.get()](const std::vector<uint64_t>& numbers) {
-        raw->engine_->Post([numbers](cluster::Cluster& cluster,
-                                     absl::Time) { cluster.Settled(numbers); },
-                           nullptr);
-      });
+  ASSIGN_OR_RETURN(self->webhooks_, webhook::Senders::Start(
+                                        options.webhooks, clock,
+                                        [raw = self.get()](const std::vector<uint64_t>& numbers) {
+                                          raw->Settled(numbers);
+                                        }));
   self->engine_->Aside([raw = self.get()](cluster::Cluster&, absl::Time) {
     raw->delivers_ = true;
     for (const store::DeliveryRow& message : raw->undelivered_) raw->webhooks_->Add(message);
@@ -160,16 +159,19 @@ absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
     absl::Notification known;
     Observation observation;
   };
-  // If nobody waits any more, it is given up with the last of the two that hold it.
   const auto answer = std::make_shared<Answer>();
   // This works even while the store is in trouble.
-  engine_->Aside([this, answer](const cluster::Cluster& cluster, absl::Time now) {
-    if (census_.has_value()) {
-      answer->observation = service::Observe(cluster, *census_, kObservedLimits, now);
-    }
-    answer->observation.store_writable = !engine_->trouble().has_value();
-    answer->known.Notify();
-  });
+  engine_->Aside(
+      [this, wanted = std::weak_ptr(answer)](const cluster::Cluster& cluster, absl::Time now) {
+        const std::shared_ptr<Answer> answer = wanted.lock();
+        // Nobody waits any more.
+        if (answer == nullptr) return;
+        if (census_.has_value()) {
+          answer->observation = service::Observe(cluster, *census_, kObservedLimits, now);
+        }
+        answer->observation.store_writable = !engine_->trouble().has_value();
+        answer->known.Notify();
+      });
   if (!answer->known.WaitForNotificationWithTimeout(timeout)) {
     return absl::UnavailableError(
         absl::StrCat("the coordinator has not answered for ", absl::FormatDuration(timeout)));
@@ -269,6 +271,17 @@ void Coordinator::Deliver(const store::DeliveryRow& message) {
   } else {
     undelivered_.push_back(message);
   }
+}
+
+void Coordinator::Settled(const std::vector<uint64_t>& numbers) {
+  const auto settle = [numbers](cluster::Cluster& cluster, absl::Time) {
+    cluster.Settled(numbers);
+  };
+  // A deletion of rows: it is stored even while the disk is full. While nothing can be stored, it
+  // waits. To settle a message again changes nothing.
+  engine_->RequestRoom(settle, [this, settle](const absl::Status& stored) {
+    if (!stored.ok()) engine_->Post(settle, nullptr);
+  });
 }
 
 void Coordinator::TellChange(const std::string& job) {

@@ -89,6 +89,8 @@ class Coordinator {
   template <typename Order>
   void Send(cluster::PeerStreamId id, const Order& order);
   void Deliver(const store::DeliveryRow& message);
+  // These messages need not be sent any more. From any thread.
+  void Settled(const std::vector<uint64_t>& numbers);
   // To the streams that follow the job.
   void TellChange(const std::string& job);
   void TellDeletion(const std::string& job);

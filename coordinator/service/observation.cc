@@ -101,10 +101,12 @@ void ObserveJobs(const cluster::Cluster& cluster, const Census& census,
   }
   out->jobs_left_out = live.size() + others.size() - out->jobs.size();
   const absl::Time oldest = now - absl::Seconds(limits.ended_seconds);
-  for (auto ended = census.ended().rbegin(); ended != census.ended().rend(); ++ended) {
-    if (ended->first.first < oldest) break;
-    const jobs::Job* job = cluster.Find(ended->second);
-    if (job != nullptr) out->jobs.push_back(ObserveJob(*job, cluster));
+  for (const Census::Ended* all : {&census.failed(), &census.ended()}) {
+    for (auto ended = all->rbegin(); ended != all->rend(); ++ended) {
+      if (ended->first.first < oldest) break;
+      const jobs::Job* job = cluster.Find(ended->second);
+      if (job != nullptr) out->jobs.push_back(ObserveJob(*job, cluster));
+    }
   }
 }
 

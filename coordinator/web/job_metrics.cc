@@ -39,8 +39,10 @@ void AddLife(const std::vector<service::ObservedJob>& jobs, Exposition* out) {
   Metric generation = out->Gauge("muster_job_generation",
                                  "Number of the job's newest generation: a generation is one set "
                                  "of processes.");
-  Metric attempt = out->Gauge("muster_job_attempt",
-                              "Number of the job's attempt: it grows with each muster retry.");
+  Metric attempt =
+      out->Gauge("muster_job_attempt",
+                 "Number of the job's attempt: it grows when the job continues after its "
+                 "end (muster resume or muster retry).");
   Metric restarts = out->Counter("muster_job_restarts_total",
                                  "Number of times that the job was started again after a failure "
                                  "of its own.");

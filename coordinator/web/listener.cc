@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,7 +85,7 @@ void Listener::Loop() {
               {.fd = accepts_from_ > SteadyNow() ? -1 : socket_.get(), .events = POLLIN}};
     ids.clear();
     for (const auto& [id, connection] : open_) {
-      const bool sends = !connection.response.empty();
+      const bool sends = connection.response.has_value();
       polled.push_back(
           {.fd = connection.fd.get(), .events = static_cast<short>(sends ? POLLOUT : POLLIN)});
       ids.push_back(id);
@@ -95,7 +96,8 @@ void Listener::Loop() {
       const auto found = open_.find(ids[i]);
       if (polled[i + 2].revents == 0 || found == open_.end()) continue;
       Connection& connection = found->second;
-      const bool over = connection.response.empty() ? Read(ids[i], &connection) : Send(&connection);
+      const bool over =
+          connection.response.has_value() ? Send(&connection) : Read(ids[i], &connection);
       if (over) Close(ids[i]);
     }
     CloseOverdue();
@@ -138,20 +140,29 @@ bool Listener::Read(Id id, Connection* connection) {
   }
   const int refused = connection->request.refused();
   connection->response =
-      refused != 0 ? Refusal(refused) : options_.respond(connection->request.forwarded());
-  if (connection->response.empty()) connection->response = Refusal(400);
+      refused != 0 ? Refusal(refused) : options_.respond(connection->request.first_line());
   connection->deadline = SteadyNow() + absl::Seconds(options_.limits.response_seconds);
   return Send(connection);
 }
 
 bool Listener::Send(Connection* connection) {
-  const std::string& response = connection->response;
-  const ssize_t count = send(connection->fd.get(), response.data() + connection->sent,
-                             response.size() - connection->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const std::string& head = connection->response->head;
+  const absl::string_view body =
+      connection->response->body == nullptr ? "" : absl::string_view(*connection->response->body);
+  // What is left of both.
+  const size_t of_head = std::min(connection->sent, head.size());
+  const size_t of_body = connection->sent - of_head;
+  std::array<iovec, 2> parts = {
+      {{.iov_base = const_cast<char*>(head.data()) + of_head, .iov_len = head.size() - of_head},
+       {.iov_base = const_cast<char*>(body.data()) + of_body, .iov_len = body.size() - of_body}}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const ssize_t count = sendmsg(connection->fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (Again(count)) return false;
   if (count < 0) return true;
   connection->sent += static_cast<size_t>(count);
-  if (connection->sent < response.size()) return false;
+  if (connection->sent < head.size() + body.size()) return false;
   // If something that arrived was not read, the kernel would throw away the response.
   shutdown(connection->fd.get(), SHUT_WR);
   std::array<char, 4096> rest;

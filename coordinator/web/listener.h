@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -23,6 +24,7 @@
 #include "common/rpc/connections.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/web/request.h"
+#include "coordinator/web/response.h"
 
 namespace muster::web {
 
@@ -31,8 +33,8 @@ struct ListenerOptions {
   Address address;
   Hosts hosts = Hosts::kLocal;
   HttpLimits limits = kHttpLimits;
-  // Makes the response to a request (Request::forwarded). Runs on the listener's thread.
-  std::function<std::string(const std::string& request)> respond;
+  // Makes the response to a request (Request::first_line). Runs on the listener's thread.
+  std::function<Response(const std::string& first_line)> respond;
 };
 
 class Listener {
@@ -50,8 +52,8 @@ class Listener {
   struct Connection {
     process::Fd fd;
     Request request;
-    // Not empty once the request is complete.
-    std::string response;
+    // Once the request is complete.
+    std::optional<Response> response;
     size_t sent = 0;
     // Of the response.
     absl::Time deadline = absl::InfiniteFuture();

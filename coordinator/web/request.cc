@@ -8,12 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "coordinator/web/site.h"
 
 namespace muster::web {
 namespace {
-
-// In lower case.
-constexpr absl::string_view kForwarded[] = {"accept", "accept-encoding", "host"};
 
 bool IsNumeric(absl::string_view host) {
   if (absl::StartsWith(host, "[")) return true;  // IPv6: a name has no brackets
@@ -48,34 +46,25 @@ bool Request::Take(absl::string_view bytes) {
 
 void Request::Complete() {
   const std::vector<absl::string_view> lines = absl::StrSplit(text_, "\r\n");
-  forwarded_ = absl::StrCat(lines.front(), "\r\n");
+  first_line_ = std::string(lines.front());
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::pair<absl::string_view, absl::string_view> header =
         absl::StrSplit(lines[i], absl::MaxSplits(':', 1));
-    const std::string name = absl::AsciiStrToLower(header.first);
     const absl::string_view value = absl::StripAsciiWhitespace(header.second);
-    if (name == "host" && hosts_ == Hosts::kLocal && !IsLocal(value)) refused_ = 403;
-    if (std::find(std::begin(kForwarded), std::end(kForwarded), name) != std::end(kForwarded)) {
-      absl::StrAppend(&forwarded_, name, ": ", value, "\r\n");
-    }
+    const bool host = absl::EqualsIgnoreCase(header.first, "host");
+    if (host && hosts_ == Hosts::kLocal && !IsLocal(value)) refused_ = 403;
   }
-  absl::StrAppend(&forwarded_, "\r\n");
 }
 
-std::string Refusal(int status) {
-  std::string reason = "400 Bad Request";
-  std::string text = "This is not a request of HTTP.\n";
+Response Refusal(int status) {
   if (status == 403) {
-    reason = "403 Forbidden";
-    text =
-        "musterd answers only to localhost and to numeric addresses here: ask for "
-        "http://127.0.0.1:PORT, or set the header Host to localhost.\n";
-  } else if (status == 431) {
-    reason = "431 Request Header Fields Too Large";
-    text = "The request is too large.\n";
+    return ResponseOf(
+        PlainPage(403,
+                  "musterd answers only to localhost and to numeric addresses here: ask for "
+                  "http://127.0.0.1:PORT, or set the header Host to localhost.\n"));
   }
-  return absl::StrCat("HTTP/1.1 ", reason, "\r\nConnection: close\r\nContent-Length: ", text.size(),
-                      "\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n", text);
+  if (status == 431) return ResponseOf(PlainPage(431, "The request is too large.\n"));
+  return ResponseOf(PlainPage(400, "This is not a request of HTTP.\n"));
 }
 
 }  // namespace muster::web

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "coordinator/web/response.h"
 
 namespace muster::web {
 
@@ -25,8 +26,8 @@ class Request {
   bool Take(absl::string_view bytes);
   // Of a complete request: the status of HTTP with which it must be refused; 0: it may be answered.
   int refused() const { return refused_; }
-  // Of a complete request that may be answered: its first line and the headers that pages need.
-  const std::string& forwarded() const { return forwarded_; }
+  // Of a complete request that may be answered: nothing else of it is needed.
+  const std::string& first_line() const { return first_line_; }
 
  private:
   void Complete();
@@ -35,11 +36,11 @@ class Request {
   const Hosts hosts_;
   std::string text_;
   int refused_ = 0;
-  std::string forwarded_;
+  std::string first_line_;
 };
 
 // A response to a request that is refused.
-std::string Refusal(int status);
+Response Refusal(int status);
 
 }  // namespace muster::web
 

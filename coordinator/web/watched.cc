@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
-#include "common/steady/now.h"
 #include "common/version/version.h"
 #include "coordinator/service/health.h"
 #include "coordinator/service/observation.h"
@@ -21,10 +20,9 @@
 namespace muster::web {
 namespace {
 
-// Who asks more often gets the same text: however often it is asked for, the coordinator spends
-// little time on it.
+// Who asks more often gets the same text, or the same error: however often it is asked for, the
+// coordinator spends little time on it, and so does the thread that answers for all pages.
 constexpr absl::Duration kFreshFor = absl::Seconds(1);
-constexpr absl::Duration kCoordinatorTimeout = absl::Seconds(2);
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
 bool IsLoopback(const std::string& host) {
@@ -32,8 +30,7 @@ bool IsLoopback(const std::string& host) {
 }
 
 Page Told(const absl::Status& status) {
-  if (status.ok()) return {.text = "ok\n"};
-  return {.status = 503, .text = absl::StrCat(Message(status), "\n")};
+  return status.ok() ? PlainPage(200, "ok\n") : PlainPage(503, absl::StrCat(Message(status), "\n"));
 }
 
 }  // namespace
@@ -52,8 +49,8 @@ absl::StatusOr<std::unique_ptr<Watched>> Watched::Start(const WatchedOptions& op
   auto listener =
       Listener::Start({.address = address,
                        .hosts = inside && !address.local() ? Hosts::kLocal : Hosts::kAny,
-                       .respond = [raw = self.get()](const std::string& request) {
-                         return raw->site_.Respond(request);
+                       .respond = [raw = self.get()](const std::string& first_line) {
+                         return raw->site_.Respond(first_line);
                        }});
   if (!listener.ok()) {
     return absl::Status(listener.status().code(),
@@ -75,7 +72,7 @@ Watched::Watched(const WatchedOptions& options) : options_(options) {
 absl::Status Watched::Healthy() const {
   const service::Coordinator* coordinator = coordinator_;
   if (coordinator == nullptr) return absl::OkStatus();
-  const absl::Duration still = SteadyNow() - coordinator->health().woke();
+  const absl::Duration still = options_.clock() - coordinator->health().woke();
   if (still <= options_.patience) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("the coordinator's thread has done nothing for ",
@@ -92,14 +89,14 @@ absl::Status Watched::Ready() const {
 }
 
 Page Watched::Metrics() {
-  const absl::Time now = SteadyNow();
-  if (now < metrics_made_ + kFreshFor) return metrics_;
+  if (options_.clock() < metrics_made_ + kFreshFor) return metrics_;
   service::Coordinator* coordinator = coordinator_;
   if (coordinator == nullptr) return Told(absl::UnavailableError("musterd is starting"));
-  const auto seen = coordinator->Observe(kCoordinatorTimeout);
-  if (!seen.ok()) return Told(seen.status());
-  metrics_ = {.content_type = kPrometheusText, .text = MakeMetrics(*seen)};
-  metrics_made_ = SteadyNow();
+  const auto seen = coordinator->Observe(options_.observe_timeout);
+  metrics_ = seen.ok() ? Page{.content_type = kPrometheusText,
+                              .text = std::make_shared<const std::string>(MakeMetrics(*seen))}
+                       : Told(seen.status());
+  metrics_made_ = options_.clock();
   return metrics_;
 }
 

@@ -10,6 +10,7 @@
 #define MUSTER_COORDINATOR_WEB_WATCHED_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/rpc/address.h"
+#include "common/steady/now.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/web/latencies.h"
 #include "coordinator/web/listener.h"
@@ -34,6 +36,10 @@ struct WatchedOptions {
   // How long the coordinator's thread may do nothing before musterd counts as hanging. In normal
   // operation the thread wakes up several times per lease.
   absl::Duration patience = absl::Seconds(30);
+  // How long that thread may take for the values of /metrics: other pages wait meanwhile.
+  absl::Duration observe_timeout = absl::Seconds(2);
+  // SteadyNow, or the time of a test.
+  std::function<absl::Time()> clock = SteadyNow;
   // Added to by others; lives longer.
   const Latencies* latencies = nullptr;
 };

@@ -5,14 +5,18 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/process/fd.h"
+#include "common/steady/now.h"
 #include "common/steady/test_bound.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "coordinator/store/faulty_store.h"
@@ -31,16 +35,26 @@ class WatchedTest : public service::CoordinatorTest {
     faulty_ = faulty.get();
     return faulty;
   }
-  void Configure(service::CoordinatorOptions* options) override { options->observed = true; }
+  void Configure(service::CoordinatorOptions* options) override {
+    options->observed = true;
+    // The engine's thread stands still, once its store has failed, until a test lets it go on.
+    options->on_failure = [this](const absl::Status&) {
+      if (blocks_) go_on_.WaitForNotification();
+    };
+  }
   void TearDown() override {
+    if (blocks_ && !go_on_.HasBeenNotified()) go_on_.Notify();
     faulty_->Fail(absl::OkStatus());
     faulty_->Hang(false);
     watched_.reset();
   }
 
-  void StartWatched(absl::Duration patience = absl::Hours(1)) {
-    auto watched = Watched::Start(
-        {.address = "127.0.0.1:0", .state_directory = dir_.path(), .patience = patience});
+  void StartWatched() {
+    auto watched = Watched::Start({.address = "127.0.0.1:0",
+                                   .state_directory = dir_.path(),
+                                   .patience = absl::Hours(1),
+                                   .observe_timeout = blocks_ ? absl::Milliseconds(1) : kTestBound,
+                                   .clock = [this] { return frozen_ ? Later() : SteadyNow(); }});
     ASSERT_TRUE(watched.ok()) << watched.status();
     watched_ = *std::move(watched);
   }
@@ -70,6 +84,14 @@ class WatchedTest : public service::CoordinatorTest {
     ADD_FAILURE() << path << " never said '" << said << "': " << page;
   }
 
+  absl::Time Later() const { return begin_ + absl::Seconds(later_.load()); }
+
+  std::atomic<bool> blocks_ = false;
+  absl::Notification go_on_;
+  // The pages see a time that passes only if a test says so.
+  std::atomic<bool> frozen_ = false;
+  std::atomic<int> later_ = 0;
+  const absl::Time begin_ = SteadyNow();
   store::FaultyStore* faulty_ = nullptr;
   std::unique_ptr<Watched> watched_;
 };
@@ -132,6 +154,31 @@ TEST_F(WatchedTest, AStoreThatCannotBeWrittenMakesItNotReadyAndMetricsSaySo) {
   faulty_->Fail(absl::OkStatus());
   Await("/readyz", "HTTP/1.1 200 ");
   Await("/metrics", "\nmuster_store_writable 1\n");
+}
+
+TEST_F(WatchedTest, AnEngineThatStandsStillIsUnhealthyAndNotAskedForEachScrape) {
+  blocks_ = frozen_ = true;
+  StartWatched();
+  watched_->Watch(coordinator_.get());
+  EXPECT_TRUE(Has(Get("/healthz"), "HTTP/1.1 200 "));
+  faulty_->Fail(absl::DataLossError("page 7"));
+  std::thread call([this] {
+    v1::Job job;
+    EXPECT_FALSE(Submit(service::Spec(), "a", &job).ok());
+  });
+  Await("/readyz", "the coordinator's store failed: page 7\n");
+  later_ = 2 * 3600;
+  std::string page = Get("/healthz");
+  EXPECT_TRUE(Has(page, "HTTP/1.1 503 ")) << page;
+  EXPECT_TRUE(Has(page, "the coordinator's thread has done nothing for ")) << page;
+  page = Get("/metrics");
+  EXPECT_TRUE(Has(page, "HTTP/1.1 503 ")) << page;
+  EXPECT_TRUE(Has(page, "the coordinator has not answered for 1ms\n")) << page;
+  // It works again, and the error is told for a second in all.
+  go_on_.Notify();
+  call.join();
+  EXPECT_TRUE(Has(Get("/metrics"), "the coordinator has not answered for 1ms\n"));
+  for (std::string told; !Has(told, "\nmuster_store_writable "); told = Get("/metrics")) ++later_;
 }
 
 TEST_F(WatchedTest, AStoreWithDamagedDataIsNeverReadyAgain) {

@@ -10,10 +10,33 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// How many bytes JSON needs for a character that begins with this byte and has this length.
+size_t EscapedSize(char first, size_t length) {
+  switch (first) {
+    case '"':
+    case '\\':
+    case '\b':
+    case '\f':
+    case '\n':
+    case '\r':
+    case '\t':
+      return 2;
+    default:
+      return static_cast<unsigned char>(first) < 0x20 ? sizeof("\\u0000") - 1 : length;
+  }
+}
+
 std::string Cut(const std::string& text) {
-  if (text.size() <= kLongestText) return ValidUtf8(text);
-  const std::string cut = text.substr(0, kLongestText);
-  return ValidUtf8(cut.substr(0, ValidUtf8Prefix(cut))) + "...";
+  // A little more than can be needed.
+  std::string valid = ValidUtf8(text.substr(0, kLongestText + 4));
+  size_t size = 0;
+  for (size_t at = 0; at < valid.size();) {
+    const size_t length = Utf8CharacterLength(valid, at);
+    size += EscapedSize(valid[at], length);
+    if (size > kLongestText) return valid.substr(0, at) + "...";
+    at += length;
+  }
+  return valid;
 }
 
 std::string Rfc3339(absl::Time time) {

@@ -11,8 +11,11 @@
 
 namespace muster::webhook {
 
-// Longer texts are cut.
+// Texts that need more bytes in JSON are cut.
 inline constexpr size_t kLongestText = 2000;
+
+// Less than this many bytes, whatever the texts of the job are.
+inline constexpr size_t kLongestBody = 16 << 10;
 
 // The JSON of the change that brought the job into its present state. `id`: of the delivery.
 // `former`: absent for a new job.

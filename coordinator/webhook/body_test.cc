@@ -58,5 +58,26 @@ TEST(BodyOf, TextsAreCutAndMadeValid) {
   EXPECT_EQ(body["failure"]["reason"], "not \xef\xbf\xbd UTF-8\n");
 }
 
+TEST(BodyOf, ATextOfTheLongestSizeIsWhole) {
+  jobs::Job job = RecoveringJob();
+  job.state_reason = std::string(kLongestText, 'a');
+  EXPECT_EQ(json::parse(BodyOf("d-1", job, std::nullopt, kNow))["message"], job.state_reason);
+}
+
+TEST(BodyOf, IsSmallWhateverTheTextsAre) {
+  for (const char* unit : {"\x01", "\xff", "\"", "\n", "\xc3\xa4", "\xf0\x9f\x98\x80", "a"}) {
+    std::string text;
+    while (text.size() < (100 << 10)) text += unit;
+    jobs::Job job = RecoveringJob();
+    job.id = std::string(63, 'j');
+    job.plan.name = job.state_reason = job.failures[0].node = job.failures[0].reason = text;
+    const std::string body = BodyOf(std::string(36, 'd'), job, jobs::State::kRunning, kNow);
+    EXPECT_LT(body.size(), kLongestBody);
+    const std::string message = json::parse(body)["message"];
+    EXPECT_EQ(message.substr(message.size() - 3), "...");
+    EXPECT_GT(message.size(), kLongestText / 6);
+  }
+}
+
 }  // namespace
 }  // namespace muster::webhook

@@ -1,20 +1,25 @@
-// Posts messages over HTTP, with or without TLS (cpp-httplib).
+// Posts messages over HTTP/1.1, with or without TLS.
 //
 // Redirects are not followed, proxies of the environment are not used, and the body of an answer is
 // ignored. With TLS (1.2 or newer) the receiver's certificate must be valid for the URL's host.
+//
+// A receiver may answer anything. Of an answer only its head is looked at, by code of our own that
+// keeps at most AnswerHead::kMostBytes of it. No library of HTTP does this here: Debian's
+// cpp-httplib matches a line of any length with std::regex, which needs stack for each character,
+// so that a long line would end the process.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_HTTP_POSTER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_HTTP_POSTER_H_
 
-#include <cstdint>
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/answer.h"
+#include "coordinator/webhook/interrupt.h"
 #include "coordinator/webhook/poster.h"
 #include "coordinator/webhook/resolver.h"
-#include "coordinator/webhook/socket_limit.h"
 #include "coordinator/webhook/url.h"
 
 namespace muster::webhook {
@@ -34,21 +39,34 @@ struct HttpPosterOptions {
   absl::Duration limit = absl::Seconds(15);
   // The signature's time.
   std::function<absl::Time()> date = absl::Now;
+  // Finds the addresses of the host.
+  LookUp look_up = SystemLookUp;
 };
 
 class HttpPoster : public Poster {
  public:
   explicit HttpPoster(HttpPosterOptions options);
 
+  // Tries the next address of the host only if nothing of the message was sent to the one before:
+  // there was no connection, or no TLS.
   Answer Post(const store::DeliveryRow& message) override;
   void Abort() override;
 
  private:
-  Answer PostTo(const std::string& address, const store::DeliveryRow& message);
+  // What happened at one address.
+  struct Try {
+    Answer answer;
+    // Of the message something was, or may have been.
+    bool sent = false;
+  };
+  Try PostTo(const std::string& address, const store::DeliveryRow& message) const;
+  absl::Status Exchange(const std::string& address, const store::DeliveryRow& message,
+                        absl::Time deadline, Try* done) const;
+  std::string RequestOf(const store::DeliveryRow& message) const;
 
   const HttpPosterOptions options_;
   Resolver resolver_;
-  SocketLimit limit_;
+  Interrupt interrupt_;
 };
 
 }  // namespace muster::webhook

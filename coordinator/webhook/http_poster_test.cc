@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/synchronization/notification.h"
 #include "coordinator/webhook/raw_server.h"
 #include "coordinator/webhook/signature.h"
@@ -122,6 +125,16 @@ TEST(HttpPoster, AnEndlessBodyIsNotReadToItsEnd) {
   EXPECT_EQ(HttpPoster(OptionsFor(server.url())).Post(kMessage).status, 200);
 }
 
+TEST(HttpPoster, ALongLineIsNoAnswerAndDisturbsNothing) {
+  for (const char* start : {"HTTP/1.1 200 ", "HTTP/1.1 200 OK\r\nX: ", ""}) {
+    for (const size_t size : {size_t{30'000}, size_t{100'000}, size_t{2} << 20}) {
+      const Answer answer = AnswerOf(absl::StrCat(start, std::string(size, 'x'), "\r\n\r\n"));
+      EXPECT_EQ(answer.status, 0) << start << size;
+      EXPECT_THAT(answer.trouble, HasSubstr("headers have more than 16384 bytes"));
+    }
+  }
+}
+
 TEST(HttpPoster, AnEndlessLineBeforeTheBodyIsNotReadToItsEnd) {
   RawServer server([](const std::string&, int connection) {
     RawServer::Write(connection, "HTTP/1.1 200 OK\r\nX: ");
@@ -130,6 +143,14 @@ TEST(HttpPoster, AnEndlessLineBeforeTheBodyIsNotReadToItsEnd) {
     }
   });
   EXPECT_EQ(HttpPoster(OptionsFor(server.url())).Post(kMessage).status, 0);
+}
+
+TEST(HttpPoster, ABodyThatNeverComesIsNotWaitedForLong) {
+  RawServer server([](const std::string&, int connection) {
+    RawServer::Write(connection, "HTTP/1.1 200 OK\r\n\r\n");
+    RawServer::AwaitEnd(connection);
+  });
+  EXPECT_EQ(HttpPoster(OptionsFor(server.url())).Post(kMessage).status, 200);
 }
 
 TEST(HttpPoster, ASilentReceiverIsLeftAfterTheWait) {
@@ -147,6 +168,7 @@ TEST(HttpPoster, AReceiverThatDripsIsLeftAfterTheLimit) {
   });
   HttpPosterOptions options = OptionsFor(server.url());
   options.limit = absl::Milliseconds(50);
+  // It may also get too long before.
   EXPECT_EQ(HttpPoster(options).Post(kMessage).status, 0);
 }
 
@@ -156,6 +178,42 @@ TEST(HttpPoster, NobodyListens) {
     url = RawServer([](const std::string&, int) {}).url();
   }
   EXPECT_EQ(HttpPoster(OptionsFor(url)).Post(kMessage).trouble, "no connection");
+}
+
+// A host of two addresses, which are asked at the port of the server.
+HttpPosterOptions OptionsForTwo(const RawServer& server, const std::string& first,
+                                const std::string& second) {
+  HttpPosterOptions options =
+      OptionsFor(absl::StrReplaceAll(server.url(), {{"127.0.0.1", "two.example"}}));
+  options.look_up = [=](const std::string&) { return std::vector<std::string>{first, second}; };
+  return options;
+}
+
+TEST(HttpPoster, TheNextAddressIsTriedIfThereIsNoConnection) {
+  int requests = 0;
+  RawServer server([&](const std::string&, int connection) {
+    ++requests;
+    RawServer::Write(connection, RawServer::Status("200 OK"));
+  });
+  // Nobody listens at the first one.
+  EXPECT_EQ(HttpPoster(OptionsForTwo(server, "127.0.0.2", "127.0.0.1")).Post(kMessage).status, 200);
+  EXPECT_EQ(requests, 1);
+}
+
+TEST(HttpPoster, AMessageThatWasSentIsNotSentToTheNextAddressToo) {
+  std::atomic<int> requests = 0;
+  RawServer server([&](const std::string&, int) { ++requests; });
+  EXPECT_EQ(HttpPoster(OptionsForTwo(server, "127.0.0.1", "127.0.0.1")).Post(kMessage).status, 0);
+  EXPECT_EQ(requests, 1);
+}
+
+TEST(HttpPoster, TheNextAddressIsTriedIfThereIsNoTls) {
+  std::atomic<int> connections = 0;
+  RawServer server([&](const std::string&, int) { ++connections; }, RawServer::Reads::kNothing);
+  HttpPosterOptions options = OptionsForTwo(server, "127.0.0.1", "127.0.0.1");
+  options.url.tls = true;
+  EXPECT_EQ(HttpPoster(options).Post(kMessage).trouble, "no TLS connection");
+  EXPECT_EQ(connections, 2);
 }
 
 TEST(HttpPoster, AHostThatDoesNotExistIsNamed) {

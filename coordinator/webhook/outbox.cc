@@ -10,7 +10,7 @@
 namespace muster::webhook {
 
 Outbox::Outbox(OutboxOptions options, const std::vector<store::DeliveryRow>& stored)
-    : options_(std::move(options)) {
+    : options_(std::move(options)), shown_(ShownApart(options_.receivers)) {
   size_t of_others = 0;
   for (const store::DeliveryRow& row : stored) {
     newest_ = std::max(newest_, row.number);
@@ -45,7 +45,8 @@ void Outbox::Observe(const jobs::Job& job, absl::Time now) {
   const std::string body =
       BodyOf(id, job, is_new ? std::nullopt : std::optional(known->second), now);
   known_[job.id] = job.state;
-  for (const Url& receiver : options_.receivers) {
+  for (size_t i = 0; i < options_.receivers.size(); ++i) {
+    const Url& receiver = options_.receivers[i];
     const store::DeliveryRow row = {.number = ++newest_,
                                     .receiver = receiver.text,
                                     .id = id,
@@ -55,7 +56,7 @@ void Outbox::Observe(const jobs::Job& job, absl::Time now) {
     Add(row);
     changes_.added.push_back(row);
     changes_.send.push_back(row);
-    DropOldest(receiver);
+    DropOldest(receiver, shown_[i]);
   }
 }
 
@@ -64,12 +65,12 @@ void Outbox::Add(const store::DeliveryRow& row) {
   of_receiver_[row.receiver].insert(row.number);
 }
 
-void Outbox::DropOldest(const Url& receiver) {
+void Outbox::DropOldest(const Url& receiver, const std::string& shown) {
   std::set<uint64_t>& numbers = of_receiver_[receiver.text];
   if (numbers.size() <= options_.most_pending) return;
   const uint64_t oldest = *numbers.begin();
   changes_.say.push_back(
-      absl::StrCat("webhook ", Shown(receiver), ": ", options_.most_pending,
+      absl::StrCat("webhook ", shown, ": ", options_.most_pending,
                    " messages wait to be accepted; dropped the oldest one, about job '",
                    pending_[oldest].job_id, "'"));
   changes_.withdrawn.push_back({receiver.text, oldest});

@@ -71,9 +71,11 @@ class Outbox {
     std::string job_id;
   };
   void Add(const store::DeliveryRow& row);
-  void DropOldest(const Url& receiver);
+  void DropOldest(const Url& receiver, const std::string& shown);
 
   const OutboxOptions options_;
+  // For people: of each receiver.
+  const std::vector<std::string> shown_;
   uint64_t newest_ = 0;
   std::map<std::string, jobs::State> known_;
   std::map<uint64_t, Pending> pending_;

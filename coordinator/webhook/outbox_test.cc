@@ -113,6 +113,14 @@ TEST_F(OutboxTest, BeyondTheLimitTheOldestOfThisReceiverIsDroppedByName) {
   EXPECT_EQ(outbox.pending(), 6);
 }
 
+TEST_F(OutboxTest, ReceiversOfTheSameHostAreToldApart) {
+  Outbox outbox = Make({"http://a/secret", "http://a/other"});
+  for (const char* id : {"1", "2", "3", "4"}) outbox.Observe(Job(id, jobs::State::kQueued), kNow);
+  EXPECT_THAT(outbox.TakeChanges().say,
+              ElementsAre(HasSubstr("webhook http://a (--webhook 1): 3"),
+                          HasSubstr("webhook http://a (--webhook 2): 3")));
+}
+
 TEST_F(OutboxTest, WhatIsDroppedBeforeItWasStoredIsNeverStored) {
   Outbox outbox = Make({"http://a/"});
   for (const char* id : {"1", "2", "3", "4", "5"}) {

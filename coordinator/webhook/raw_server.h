@@ -26,7 +26,11 @@ class RawServer {
   // Gets each request, as it was read, and the connection, which is closed afterwards.
   using Handler = std::function<void(const std::string& request, int connection)>;
 
-  explicit RawServer(Handler handler) : handler_(std::move(handler)) {
+  // Whether the handler gets a request: without one, it is called for each connection.
+  enum class Reads { kRequests, kNothing };
+
+  explicit RawServer(Handler handler, Reads reads = Reads::kRequests)
+      : handler_(std::move(handler)), reads_(reads) {
     listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof(address);
@@ -63,7 +67,7 @@ class RawServer {
     while (true) {
       const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (connection < 0) return;
-      handler_(Read(connection), connection);
+      handler_(reads_ == Reads::kRequests ? Read(connection) : "", connection);
       close(connection);
     }
   }
@@ -89,6 +93,7 @@ class RawServer {
   }
 
   const Handler handler_;
+  const Reads reads_;
   int listener_ = -1;
   uint16_t port_ = 0;
   std::thread thread_;

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <thread>
+#include <system_error>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/steady/condition.h"
+#include "coordinator/webhook/url.h"
 
 namespace muster::webhook {
 
@@ -27,9 +28,7 @@ struct Resolver::State {
   std::optional<absl::StatusOr<std::vector<std::string>>> found ABSL_GUARDED_BY(mutex);
 };
 
-Resolver::Resolver(const std::string& host) : host_(host), state_(std::make_shared<State>()) {}
-
-absl::StatusOr<std::vector<std::string>> Resolver::LookUp(const std::string& host) {
+absl::StatusOr<std::vector<std::string>> SystemLookUp(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
@@ -52,19 +51,31 @@ absl::StatusOr<std::vector<std::string>> Resolver::LookUp(const std::string& hos
   return addresses;
 }
 
+Resolver::Resolver(const std::string& host, ResolverOptions options)
+    : host_(host), options_(std::move(options)), state_(std::make_shared<State>()) {}
+
 absl::StatusOr<std::vector<std::string>> Resolver::Resolve(absl::Duration limit) {
   State& state = *state_;
   absl::MutexLock lock(&state.mutex);
+  if (state.aborted) return absl::CancelledError("aborted");
+  if (IsAddress(host_)) return std::vector<std::string>{host_};
   if (!state.looks_up) {
-    state.looks_up = true;
     state.found.reset();
-    std::thread([state = state_, host = host_] {
-      auto found = LookUp(host);
-      absl::MutexLock lock(&state->mutex);
-      state->found = std::move(found);
-      state->looks_up = false;
-      state->changed.Changed();
-    }).detach();
+    try {
+      options_
+          .start_thread([state = state_, host = host_, look_up = options_.look_up] {
+            auto found = look_up(host);
+            absl::MutexLock lock(&state->mutex);
+            state->found = std::move(found);
+            state->looks_up = false;
+            state->changed.Changed();
+          })
+          .detach();
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the host '", host_, "' cannot be looked up: there is no thread: ", error.what()));
+    }
+    state.looks_up = true;
   }
   state.changed.Await(state.mutex, limit, [&state]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) {
     return state.aborted || state.found.has_value();

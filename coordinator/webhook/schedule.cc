@@ -49,8 +49,10 @@ Schedule::Result Schedule::Take(const store::DeliveryRow& message, const Answer&
   absl::Duration wait;
   if (meaning == Meaning::kReceiverFailed) {
     wait = PutOff(&wait_, answer, now, jitter);
+    if (!fails_since_.has_value()) fails_since_ = now;
   } else {
     wait_ = {};
+    fails_since_.reset();
   }
   const auto line = lines_.find(message.job_id);
   if (line == lines_.end() || line->second.messages.front().number != message.number) return {};
@@ -65,7 +67,14 @@ Schedule::Result Schedule::Take(const store::DeliveryRow& message, const Answer&
                    : before.empty() ? ""
                                     : "accepts messages again"};
   }
-  if (now - message.create_time >= retries_.give_up_after) {
+  const bool too_old = now - message.create_time >= retries_.give_up_after;
+  if (too_old && meaning == Meaning::kMessageFailed) {
+    Remove(line);
+    return {.settled = {message.number},
+            .say = absl::StrCat(why, "; ", what, " is given up after ",
+                                absl::FormatDuration(retries_.give_up_after))};
+  }
+  if (too_old && now - *fails_since_ >= retries_.give_up_all_after) {
     Result result = {.settled = RemoveOld(now)};
     const size_t more = result.settled.size() - 1;
     result.say = absl::StrCat(why, "; ", what, more > 0 ? absl::StrCat(" and ", more, " more") : "",

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,11 @@ struct Retries {
   absl::Duration longest = absl::Minutes(10);
   // A receiver that asks for more time than this does not get it.
   absl::Duration longest_asked_for = absl::Hours(1);
-  // A message that is older when a try fails is given up.
+  // A message that is older when it fails is given up.
   absl::Duration give_up_after = absl::Hours(24);
+  // All that are older are given up once the receiver has failed for so long: not before, because
+  // it may only be late after a pause of both, and works again in a moment.
+  absl::Duration give_up_all_after = absl::Hours(1);
 };
 
 class Schedule {
@@ -80,6 +84,8 @@ class Schedule {
   std::map<std::string, Line> lines_;
   // Of the receiver.
   Wait wait_;
+  // Since when it has failed without a break; absent: it did not fail at the last try.
+  std::optional<absl::Time> fails_since_;
   // Why the last try failed; empty: it did not.
   std::string trouble_;
 };

@@ -2,15 +2,28 @@
 
 #include <spdlog/spdlog.h>
 
+#include <system_error>
 #include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace muster::webhook {
 
 Sender::Sender(SenderOptions options, std::unique_ptr<Poster> poster)
-    : options_(std::move(options)),
-      poster_(std::move(poster)),
-      schedule_(options_.retries),
-      thread_([this] { Loop(); }) {}
+    : options_(std::move(options)), poster_(std::move(poster)), schedule_(options_.retries) {}
+
+absl::StatusOr<std::unique_ptr<Sender>> Sender::Start(SenderOptions options,
+                                                      std::unique_ptr<Poster> poster) {
+  std::unique_ptr<Sender> self(new Sender(std::move(options), std::move(poster)));
+  try {
+    self->thread_ = self->options_.start_thread([raw = self.get()] { raw->Loop(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("webhook ", self->options_.receiver, ": there is no thread: ", error.what()));
+  }
+  return self;
+}
 
 Sender::~Sender() { Stop(); }
 

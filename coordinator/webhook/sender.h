@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/steady/condition.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/poster.h"
 #include "coordinator/webhook/schedule.h"
+#include "coordinator/webhook/start_thread.h"
 
 namespace muster::webhook {
 
@@ -31,12 +33,15 @@ struct SenderOptions {
   std::function<double()> random;
   // These messages need not be sent any more. Called on the sender's thread, without a lock.
   std::function<void(const std::vector<uint64_t>& numbers)> settled;
+  StartThread start_thread = NewThread;
 };
 
 // Thread-safe.
 class Sender {
  public:
-  Sender(SenderOptions options, std::unique_ptr<Poster> poster);
+  // RESOURCE_EXHAUSTED: there cannot be one more thread.
+  static absl::StatusOr<std::unique_ptr<Sender>> Start(SenderOptions options,
+                                                       std::unique_ptr<Poster> poster);
   // Stops.
   ~Sender();
 
@@ -47,6 +52,7 @@ class Sender {
   void Stop();
 
  private:
+  Sender(SenderOptions options, std::unique_ptr<Poster> poster);
   void Loop();
   // The next message that is due; absent: the sender stops.
   std::optional<store::DeliveryRow> AwaitDue();

@@ -6,6 +6,8 @@
 
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -61,7 +63,7 @@ class SenderTest : public testing::Test {
               for (const uint64_t number : numbers) names.push_back(absl::StrCat(number));
               settled_.Add(std::move(names));
             }};
-    return std::make_unique<Sender>(
+    return *Sender::Start(
         std::move(options),
         std::make_unique<HttpPoster>(HttpPosterOptions{
             .url = *ParseUrl(url), .connect_wait = kEver, .answer_wait = kEver, .limit = kEver}));
@@ -149,6 +151,18 @@ TEST_F(SenderTest, StopDoesNotWaitForTheNextTry) {
   received_.Await(1);
   sender.reset();
   EXPECT_EQ(settled_.size(), 0);
+}
+
+TEST(Sender, WithoutAThreadThereIsNoSender) {
+  const auto sender = Sender::Start(
+      {.receiver = "http://a",
+       .start_thread = [](const auto&) -> std::thread {
+         throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+       }},
+      std::make_unique<HttpPoster>(HttpPosterOptions{.url = *ParseUrl("http://a/")}));
+  EXPECT_TRUE(absl::IsResourceExhausted(sender.status())) << sender.status();
+  EXPECT_THAT(sender.status().message(),
+              testing::HasSubstr("webhook http://a: there is no thread"));
 }
 
 TEST_F(SenderTest, AWithdrawnMessageIsNotSent) {

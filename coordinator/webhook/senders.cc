@@ -3,7 +3,9 @@
 #include <random>
 #include <utility>
 
+#include "common/status/status.h"
 #include "coordinator/webhook/http_poster.h"
+#include "coordinator/webhook/url.h"
 
 namespace muster::webhook {
 namespace {
@@ -16,18 +18,24 @@ std::function<double()> RandomNumbers() {
 
 }  // namespace
 
-Senders::Senders(const Settings& settings, const std::function<absl::Time()>& clock,
-                 const std::function<void(const std::vector<uint64_t>& numbers)>& settled) {
-  for (const Url& url : settings.receivers) {
+absl::StatusOr<std::unique_ptr<Senders>> Senders::Start(
+    const Settings& settings, const std::function<absl::Time()>& clock,
+    const std::function<void(const std::vector<uint64_t>& numbers)>& settled) {
+  std::unique_ptr<Senders> self(new Senders());
+  const std::vector<std::string> shown = ShownApart(settings.receivers);
+  for (size_t i = 0; i < settings.receivers.size(); ++i) {
+    const Url& url = settings.receivers[i];
     SenderOptions options = {
-        .receiver = Shown(url), .clock = clock, .random = RandomNumbers(), .settled = settled};
+        .receiver = shown[i], .clock = clock, .random = RandomNumbers(), .settled = settled};
     HttpPosterOptions poster = {.url = url,
                                 .secret = settings.secret,
                                 .ca_file = settings.ca_file,
                                 .user_agent = settings.user_agent};
-    senders_[url.text] = std::make_unique<Sender>(std::move(options),
-                                                  std::make_unique<HttpPoster>(std::move(poster)));
+    ASSIGN_OR_RETURN(
+        self->senders_[url.text],
+        Sender::Start(std::move(options), std::make_unique<HttpPoster>(std::move(poster))));
   }
+  return self;
 }
 
 void Senders::Add(const store::DeliveryRow& message) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/sender.h"
@@ -16,13 +17,14 @@
 
 namespace muster::webhook {
 
-// Thread-safe. Life cycle: the constructor starts a thread for each receiver, Stop() or the
-// destructor ends them.
+// Thread-safe. Life cycle: Start starts a thread for each receiver, Stop() or the destructor ends
+// them.
 class Senders {
  public:
-  // `clock` and `settled`: as in SenderOptions.
-  Senders(const Settings& settings, const std::function<absl::Time()>& clock,
-          const std::function<void(const std::vector<uint64_t>& numbers)>& settled);
+  // `clock` and `settled`: as in SenderOptions. Errors: those of Sender::Start.
+  static absl::StatusOr<std::unique_ptr<Senders>> Start(
+      const Settings& settings, const std::function<absl::Time()>& clock,
+      const std::function<void(const std::vector<uint64_t>& numbers)>& settled);
 
   // `receiver` of both: one of the settings, otherwise it is ignored.
   void Add(const store::DeliveryRow& message);
@@ -31,6 +33,8 @@ class Senders {
   void Stop();
 
  private:
+  Senders() = default;
+
   // By URL.
   std::map<std::string, std::unique_ptr<Sender>> senders_;
 };

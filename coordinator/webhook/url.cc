@@ -1,6 +1,10 @@
 #include "coordinator/webhook/url.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <array>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -94,6 +98,12 @@ absl::StatusOr<Url> ParseUrl(const std::string& text) {
   return url;
 }
 
+bool IsAddress(const std::string& host) {
+  std::array<unsigned char, sizeof(in6_addr)> bytes;
+  return inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
+}
+
 std::string HostHeader(const Url& url) {
   const bool is_v6 = url.host.find(':') != std::string::npos;
   const std::string host = is_v6 ? absl::StrCat("[", url.host, "]") : url.host;
@@ -103,6 +113,17 @@ std::string HostHeader(const Url& url) {
 
 std::string Shown(const Url& url) {
   return absl::StrCat(url.tls ? "https" : "http", "://", HostHeader(url));
+}
+
+std::vector<std::string> ShownApart(const std::vector<Url>& urls) {
+  std::vector<std::string> all;
+  for (size_t i = 0; i < urls.size(); ++i) {
+    const std::string shown = Shown(urls[i]);
+    const auto looks_so = [&shown](const Url& url) { return Shown(url) == shown; };
+    const bool alone = std::count_if(urls.begin(), urls.end(), looks_so) == 1;
+    all.push_back(alone ? shown : absl::StrCat(shown, " (--webhook ", i + 1, ")"));
+  }
+  return all;
 }
 
 }  // namespace muster::webhook

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -29,11 +30,17 @@ inline constexpr size_t kLongestUrl = 2000;
 // and found.
 absl::StatusOr<Url> ParseUrl(const std::string& text);
 
+// Whether the host is not a name but the number of an address, IPv4 or IPv6 (without brackets).
+bool IsAddress(const std::string& host);
+
 // The value of the header `Host`: the port is left out if it is that of the scheme.
 std::string HostHeader(const Url& url);
 
 // For messages: without the path and the query, which may contain a secret.
 std::string Shown(const Url& url);
+// The same for each of these URLs. Those that look the same get their number among all of them, as
+// in "https://host (--webhook 2)".
+std::vector<std::string> ShownApart(const std::vector<Url>& urls);
 
 }  // namespace muster::webhook
 

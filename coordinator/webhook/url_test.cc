@@ -8,6 +8,7 @@
 namespace muster::webhook {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(ParseUrl, TakesApartWhatIsNeeded) {
@@ -32,6 +33,20 @@ TEST(ParseUrl, ItsHostHeaderHasThePortOnlyIfItIsNotTheUsualOne) {
 
 TEST(ParseUrl, WhatIsShownHasNoSecret) {
   EXPECT_EQ(Shown(*ParseUrl("https://host:1/secret?token=secret")), "https://host:1");
+}
+
+TEST(ParseUrl, ReceiversThatLookTheSameAreToldApart) {
+  EXPECT_THAT(
+      ShownApart({*ParseUrl("https://a/x"), *ParseUrl("http://b/"), *ParseUrl("https://a/y"),
+                  *ParseUrl("https://a:1/x")}),
+      ElementsAre("https://a (--webhook 1)", "http://b", "https://a (--webhook 3)", "https://a:1"));
+}
+
+TEST(IsAddress, KnowsNumbersOfBothKinds) {
+  for (const char* host : {"127.0.0.1", "::1", "fe80::1"}) EXPECT_TRUE(IsAddress(host)) << host;
+  for (const char* host : {"localhost", "127.1", "1.2.3.4.5", "a::b::c", ""}) {
+    EXPECT_FALSE(IsAddress(host)) << host;
+  }
 }
 
 struct WrongUrl {

@@ -8,6 +8,7 @@ import http.server
 import json
 import pathlib
 import sys
+import threading
 import time
 
 # A message that was signed longer ago may have been recorded by somebody.
@@ -26,18 +27,28 @@ def is_signed(secret, timestamp, signature, body, now):
     return hmac.compare_digest(expected.encode(), signature.encode())
 
 
+def length_of(text):
+    """The number of bytes that a header Content-Length names; None: it names none."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
 def serve(address, secret_file, handle):
-    """Calls handle(message) for each message, in the order of each job, once. If it raises, musterd
-    sends the message again later. Ends with SystemExit or KeyboardInterrupt."""
+    """Calls handle(message) for each message, in the order of each job, once, and one at a time. If
+    it raises, musterd sends the message again later. Ends with SystemExit or KeyboardInterrupt."""
     host, _, port = address.rpartition(":")
     secret = pathlib.Path(secret_file).read_bytes().rstrip(b"\r\n")
     seen = collections.OrderedDict()
+    # musterd sends the next message about a job once it has the answer to the one before. So this
+    # keeps them in their order, although each connection has a thread.
+    one_at_a_time = threading.Lock()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = 10  # for a sender that is silent
 
         def do_POST(self):
-            length = int(self.headers.get("Content-Length", 0))
+            length = length_of(self.headers.get("Content-Length"))
+            if length is None:
+                return self._answer(411)
             if length > LONGEST_BODY:
                 return self._answer(413)
             body = self.rfile.read(length)
@@ -45,17 +56,20 @@ def serve(address, secret_file, handle):
             signature = self.headers.get("Muster-Signature", "")
             if not is_signed(secret, timestamp, signature, body, time.time()):
                 return self._answer(401)
-            message = json.loads(body)
+            with one_at_a_time:
+                return self._answer(self._take(json.loads(body)))
+
+        def _take(self, message):
             if message["id"] not in seen:
                 try:
                     handle(message)
                 except Exception as error:
                     print(f"job {message['job_id']}: {error}; to be sent again", file=sys.stderr)
-                    return self._answer(500)
+                    return 500
                 seen[message["id"]] = True
                 if len(seen) > REMEMBERED:
                     seen.popitem(last=False)
-            return self._answer(204)
+            return 204
 
         def _answer(self, status):
             self.send_response(status)
@@ -65,7 +79,7 @@ def serve(address, secret_file, handle):
         def log_message(self, *_):
             pass
 
-    # One message after the other: this keeps them in their order.
-    with http.server.HTTPServer((host, int(port)), Handler) as server:
+    # A thread for each connection, so that nobody who is slow keeps the others waiting.
+    with http.server.ThreadingHTTPServer((host, int(port)), Handler) as server:
         print(f"listening on {host}:{server.server_port}", flush=True)
         server.serve_forever()

@@ -7,11 +7,14 @@
     musterd --webhook http://127.0.0.1:8091/ --webhook-secret secret ...
 
 It needs the packages `muster` (docs/python.md) and `wandb`. Each attempt of a job is one run, with
-the job's id and the number of the attempt as its id. A process of its own follows each run, so that
-a run that fails does not disturb the others. Steps that are computed again after a restart are not
-replaced: W&B keeps the first values of a step."""
+the job's id and the number of the attempt as its id, and with the steps that this attempt computed.
+A process of its own follows each run, so that a run that fails does not disturb the others. If too
+many run at a time, further ones begin when others have ended: musterd sends the message again.
+Steps that are computed again after a restart are not replaced: W&B keeps the first values of a
+step."""
 
 import argparse
+import collections
 import signal
 import subprocess
 import sys
@@ -19,6 +22,10 @@ import sys
 import receiver
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+# Processes at a time.
+MOST_FOLLOWERS = 50
+# Runs that have had one: they do not get a second one.
+REMEMBERED = 10_000
 
 
 def values_of(entry):
@@ -38,8 +45,8 @@ def values_of(entry):
     return values
 
 
-def follow(job_id, attempt, project):
-    """Logs all metrics of the job until it has ended."""
+def follow(job_id, attempt, generation, project):
+    """Logs the metrics of the job from this generation on, until it has ended."""
     import muster
     import wandb
 
@@ -53,8 +60,38 @@ def follow(job_id, attempt, project):
             resume="allow",
         )
         for entry in job.metrics_entries(follow=True):
-            run.log(values_of(entry), step=entry.step)
+            if entry.generation >= generation:
+                run.log(values_of(entry), step=entry.step)
         run.finish(exit_code=0 if job.state == "SUCCEEDED" else 1)
+
+
+class Followers:
+    """The processes that follow runs."""
+
+    def __init__(self, command):
+        self._command = command
+        self._known = collections.OrderedDict()
+        self._running = []
+
+    def start(self, job_id, attempt, generation):
+        """Once for each run. Raises an error if there are too many."""
+        # Asks for those that have ended, which would be left in the kernel's list otherwise.
+        self._running = [process for process in self._running if process.poll() is None]
+        if (job_id, attempt) in self._known:
+            return
+        if len(self._running) >= MOST_FOLLOWERS:
+            raise RuntimeError(f"{MOST_FOLLOWERS} runs are followed already")
+        run = job_id, str(attempt), str(generation)
+        self._running.append(subprocess.Popen([*self._command, "--follow", *run]))
+        self._known[job_id, attempt] = True
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def stop(self):
+        for process in self._running:
+            process.terminate()
+        for process in self._running:
+            process.wait()
 
 
 def main():
@@ -62,31 +99,30 @@ def main():
     parser.add_argument("--listen", default="127.0.0.1:8091", metavar="HOST:PORT")
     parser.add_argument("--secret", metavar="FILE", help="as --webhook-secret of musterd")
     parser.add_argument("--project", default="muster")
-    parser.add_argument("--follow", nargs=2, metavar=("JOB", "ATTEMPT"), help="only this run")
+    parser.add_argument(
+        "--follow", nargs=3, metavar=("JOB", "ATTEMPT", "GENERATION"), help="only this run"
+    )
     arguments = parser.parse_args()
     if arguments.follow:
-        return follow(arguments.follow[0], int(arguments.follow[1]), arguments.project)
+        job_id, attempt, generation = arguments.follow
+        return follow(job_id, int(attempt), int(generation), arguments.project)
     if not arguments.secret:
         parser.error("--secret is missing: the file that musterd has as --webhook-secret")
-    followers = {}
+    followers = Followers([sys.executable, __file__, "--project", arguments.project])
 
     def handle(message):
-        run = message["job_id"], str(message["attempt"])
         # An ended job was too short to be seen while it ran.
-        if run in followers or message["state"] not in ("RUNNING", *ENDED):
+        if message["state"] not in ("RUNNING", *ENDED):
             return
-        followers[run] = subprocess.Popen(
-            [sys.executable, __file__, "--project", arguments.project, "--follow", *run]
-        )
+        attempt = message["attempt"]
+        # All steps of a later attempt are of this generation or of later ones.
+        followers.start(message["job_id"], attempt, message["generation"] if attempt > 1 else 0)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         receiver.serve(arguments.listen, arguments.secret, handle)
     finally:
-        for follower in followers.values():
-            follower.terminate()
-        for follower in followers.values():
-            follower.wait()
+        followers.stop()
 
 
 if __name__ == "__main__":

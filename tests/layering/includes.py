@@ -24,7 +24,6 @@ LIBRARIES = {
     "grpc/": "//third_party/system:grpc",
     "grpcpp/": "//third_party/system:grpc",
     "gtest/": "//third_party/system:gtest",
-    "httplib.h": "//third_party/system:httplib",
     "nlohmann/": "//third_party/system:json",
     "openssl/": "//third_party/system:openssl",
     "prometheus/": "//third_party/system:prometheus",

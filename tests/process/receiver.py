@@ -20,9 +20,9 @@ def signature(secret, timestamp, body):
 class Receiver:
     """Takes messages until it is closed. `answer(message)` is called for each request before it is
     answered, and returns the status (with headers, if it is a pair); by default all are accepted.
-    `tls`: the files of a certificate and its key."""
+    `tls`: the files of a certificate and its key. `handler`: takes the requests instead."""
 
-    def __init__(self, secret, port=0, tls=None, answer=None):
+    def __init__(self, secret, port=0, tls=None, answer=None, handler=None):
         self.secret = secret
         # The bodies of all requests, and those that were answered with 204, in their order.
         self.requests = []
@@ -37,7 +37,7 @@ class Receiver:
             def log_message(self, *_):
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler or Handler)
         self._server.daemon_threads = True
         scheme = "http"
         if tls:

@@ -1,17 +1,21 @@
 """musterd on a disk that becomes full while a job trains: training is not disturbed, and nothing is
 lost."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import threading
 
 import pytest
 
 from tests.process import api, harness, jobs, paced_job, prometheus
+from tests.process.receiver import Receiver
 
 # More than any machine takes while this test lasts: it stops the job itself.
 STEPS = 1_000_000
 PACE_MS = 10
+SECRET = "a secret of more than sixteen bytes"
 
 
 class Disk:
@@ -55,6 +59,14 @@ def disk(muster):
 
 def trouble(muster):
     return muster.cli("nodes", "-o", "json").json().get("store_trouble")
+
+
+def rows(muster, job):
+    """The stored messages about a job."""
+    with contextlib.closing(
+        sqlite3.connect(f"file:{muster.state}/muster.db?mode=ro", uri=True)
+    ) as database:
+        return database.execute("SELECT id FROM deliveries WHERE job_id = ?", (job,)).fetchall()
 
 
 def write(muster, name, **changes):
@@ -130,6 +142,39 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     client.close()
     muster.stop(musterd)
     muster.assert_no_process()
+
+
+def test_a_message_that_was_accepted_while_the_disk_was_full_does_not_come_again(muster, disk):
+    go = threading.Event()
+
+    def answer(message):
+        go.wait()
+        return 204
+
+    (muster.folder / "secret").write_text(SECRET)
+    (muster.folder / "secret").chmod(0o600)
+    with Receiver(SECRET, answer=answer) as receiver:
+        flags = ["--webhook", receiver.url, "--webhook-secret", muster.folder / "secret"]
+        musterd = muster.musterd(more=flags)
+        muster.cli("submit", write(muster, "job.yaml", world_size=9999), "--id", "job")
+        disk.fill()
+        another = write(muster, "another.yaml", world_size=9999)
+        muster.cli("submit", another, "--id", "another", "--retry-for", "0s", expect=None)
+        harness.eventually(lambda: trouble(muster), "the disk is full")
+        go.set()
+        receiver.await_state("job", "QUEUED")
+        harness.eventually(
+            lambda: not rows(muster, "job"), "that it was accepted is stored on the full disk"
+        )
+        musterd.kill()
+        musterd.wait()
+        disk.free()
+        musterd = muster.musterd(more=flags)
+        muster.cli("stop", "job")
+        receiver.await_state("job", "CANCELLED")
+        of_job = [message for message in receiver.accepted if message["job_id"] == "job"]
+        assert [message["state"] for message in of_job] == ["QUEUED", "CANCELLED"]
+        muster.stop(musterd)
 
 
 def test_a_musterd_that_starts_on_a_full_disk_says_so_and_still_deletes(muster, disk):

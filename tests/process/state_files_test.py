@@ -88,3 +88,11 @@ def test_an_empty_or_foreign_database_is_no_new_store(muster):
     assert file.read_bytes() == contents
     file.unlink()
     muster.stop(muster.musterd())
+
+
+def test_a_file_for_the_port_that_cannot_be_written_ends_musterd_with_its_name(muster):
+    missing = muster.folder / "missing" / "port"
+    arguments = ["--state", muster.state, "--local-slots", "1", "--port-file", missing]
+    daemon = muster.spawn("musterd", *arguments)
+    muster.wait(daemon, expect=1)
+    assert str(missing) in muster.log(), muster.log()

@@ -2,11 +2,14 @@
 module `wandb` is a stand-in that writes down what it is given: the real services are out of reach
 of a test."""
 
+import fcntl
 import http.server
+import importlib
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -175,3 +178,91 @@ def test_wandb_gets_the_metrics_of_a_job(muster, secret, start, packages):
     jobs.close()
     assert {step: values["loss"] for step, values in steps.items()} == losses
     muster.stop(daemon, agent)
+
+
+def test_wandb_gets_a_run_for_each_attempt_with_its_own_steps(muster, secret, start, packages):
+    file = muster.folder / "wandb.jsonl"
+    daemon = muster.musterd()
+    muster.stop(daemon)
+    url = start("wandb_sync", PYTHONPATH=str(packages), WANDB_FILE=str(file))
+    daemon = muster.musterd(more=["--webhook", url, "--webhook-secret", secret])
+    agent = muster.agent("node-1", slots=2)
+
+    def runs():
+        """{attempt: its steps}; the second attempt begins when the first run is finished."""
+        found = {}
+        for kind, *what in map(json.loads, file.read_text().splitlines() if file.exists() else []):
+            if kind == "init":
+                steps = found.setdefault(what[0]["config"]["attempt"], [])
+            elif kind == "log":
+                steps.append(what[0])
+            else:
+                steps.append("finished")
+        return found
+
+    small_job.submit(muster, "job", stages=[{"fit": {"steps": 1_000_000}}])
+    small_job.await_step(muster, "job", 1)
+    muster.cli("stop", "job", "--wait")
+    harness.eventually(lambda: "finished" in runs().get(1, []), "the first run is finished")
+    muster.cli("resume", "job")
+    harness.eventually(lambda: len(runs().get(2, [])) > 2, "the second run has steps")
+    muster.cli("stop", "job", "--wait")
+    harness.eventually(lambda: "finished" in runs().get(2, []), "the second run is finished")
+    muster.stop(daemon, agent)
+    first, second = runs()[1][:-1], runs()[2][:-1]
+    assert first == list(range(1, len(first) + 1)), "all steps of the first attempt"
+    assert second[0] > 1 and second == list(range(second[0], second[-1] + 1)), second
+
+
+def ask(url, *lines, body=b""):
+    """A connection over which a request was sent that is written by hand."""
+    host, port = re.fullmatch(r"http://(.*):(\d+)/", url).groups()
+    connection = socket.create_connection((host, int(port)), timeout=harness.BOUND)
+    connection.sendall("\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode() + body)
+    return connection
+
+
+def status_of(connection):
+    with connection, connection.makefile("rb") as answer:
+        return int(answer.readline().split()[1])
+
+
+def test_a_receiver_answers_others_while_a_stranger_is_slow(muster, start, slack):
+    url = start("slack", SLACK_WEBHOOK_URL=f"http://127.0.0.1:{slack.server_port}/")
+    with ask(url, "Content-Length: 10"):
+        assert status_of(ask(url, "Content-Length: 2", body=b"{}")) == 401
+    for length in ("Content-Length: -1", "Content-Length: x", "Content-Length: 1e3", "X: y"):
+        assert status_of(ask(url, length)) == 411, length
+    assert status_of(ask(url, "Content-Length: 9999999")) == 413
+    assert slack.posts == []
+
+
+def test_the_processes_that_follow_runs_are_limited_and_looked_after(tmp_path, monkeypatch):
+    source = bazel.runfile("examples/webhook/wandb_sync.py")
+    monkeypatch.syspath_prepend(str(source.parent))
+    wandb_sync = importlib.import_module("wandb_sync")
+    # Stands in for a follower: it ends when the file is not locked any more.
+    wait = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_SH)"
+    lock = open(tmp_path / "lock", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    followers = wandb_sync.Followers([sys.executable, "-c", wait, lock.name])
+    monkeypatch.setattr(wandb_sync, "MOST_FOLLOWERS", 2)
+    try:
+        followers.start("a", 1, 0)
+        followers.start("a", 1, 0)
+        followers.start("a", 2, 3)
+        first = list(followers._running)
+        assert len(first) == 2
+        with pytest.raises(RuntimeError, match="2 runs are followed already"):
+            followers.start("b", 1, 0)
+        lock.close()
+
+        def ended():
+            followers.start("a", 1, 0)
+            return all(process.returncode == 0 for process in first)
+
+        harness.eventually(ended, "those that have ended are asked for")
+        followers.start("b", 1, 0)
+        assert len(followers._running) == 1
+    finally:
+        followers.stop()

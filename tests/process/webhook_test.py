@@ -1,7 +1,9 @@
 """musterd's webhooks with real programs: every change of a job's state arrives, in order, although
 the receiver, musterd or both fail."""
 
+import contextlib
 import datetime
+import http.server
 import os
 import signal
 import sqlite3
@@ -199,12 +201,12 @@ def test_a_refused_message_is_given_up_and_a_failed_one_is_sent_again(muster, fl
     def answer(message):
         if message["state"] == "STARTING":
             return 410
-        if message["state"] == "RUNNING" and len(failed) < 2:
-            failed.append(message["id"])
-            return 500 if len(failed) == 1 else (429, {"Retry-After": "1"})
         if message["state"] == "QUEUED" and not failed:
             failed.append("redirect")
             return 302, {"Location": "/elsewhere"}
+        if message["state"] == "RUNNING" and len(failed) < 3:
+            failed.append(message["id"])
+            return 500 if len(failed) == 2 else (429, {"Retry-After": "1"})
         return 204
 
     with Receiver(SECRET, answer=answer) as receiver:
@@ -215,12 +217,35 @@ def test_a_refused_message_is_given_up_and_a_failed_one_is_sent_again(muster, fl
         receiver.await_state("job", "SUCCEEDED")
         await_nothing_pending(muster)
         assert receiver.states("job") == ["QUEUED", "RUNNING", "SUCCEEDED"]
-        assert len(failed) == 2 and failed[0] == "redirect", failed
+        assert len(failed) == 3 and failed[0] == "redirect" and failed[1] == failed[2], failed
         log = muster.log(lines=1000)
         assert f"webhook http://127.0.0.1:{receiver.port}: answered 302, a redirect" in log
         assert "answered 410; message" in log and "is given up" in log
+        assert "answered 500; message" in log and "answered 429; message" in log
         assert "/hook" not in log, "a path may be a secret"
         muster.stop(daemon, agent)
+
+
+def test_an_answer_with_a_line_of_any_length_does_not_disturb_musterd(muster, flags):
+    class Long(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append(self.headers["Muster-Delivery"])
+            with contextlib.suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 " + b"x" * 2_000_000 + b"\r\n\r\n")
+            self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    seen = []
+    with Receiver(SECRET, handler=Long) as receiver:
+        daemon = muster.musterd(more=flags(receiver))
+        small_job.submit(muster, "job")
+        harness.eventually(lambda: len(seen) >= 2, "it is sent again")
+        assert "have more than 16384 bytes; message" in muster.log()
+        assert len(set(seen)) == 1 and pending(muster) == 1
+        muster.stop(daemon)
 
 
 def test_messages_for_a_receiver_that_is_not_named_any_more_are_dropped(muster, flags):
