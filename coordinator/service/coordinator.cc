@@ -156,27 +156,39 @@ void Coordinator::CountAllJobs(const cluster::Cluster& cluster) {
 
 absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
   struct Answer {
-    absl::Notification known;
-    Observation observation;
+    absl::Mutex mutex;
+    SteadyCondition changed;
+    std::optional<Observation> observation ABSL_GUARDED_BY(mutex);
+    bool wanted ABSL_GUARDED_BY(mutex) = true;
   };
   const auto answer = std::make_shared<Answer>();
   // This works even while the store is in trouble.
-  engine_->Aside(
-      [this, wanted = std::weak_ptr(answer)](const cluster::Cluster& cluster, absl::Time now) {
-        const std::shared_ptr<Answer> answer = wanted.lock();
-        // Nobody waits any more.
-        if (answer == nullptr) return;
-        if (census_.has_value()) {
-          answer->observation = service::Observe(cluster, *census_, kObservedLimits, now);
-        }
-        answer->observation.store_writable = !engine_->trouble().has_value();
-        answer->known.Notify();
+  engine_->Aside([this, answer](const cluster::Cluster& cluster, absl::Time now) {
+    {
+      absl::MutexLock lock(&answer->mutex);
+      if (!answer->wanted) return;
+    }
+    Observation observation;
+    if (census_.has_value()) {
+      observation = service::Observe(cluster, *census_, kObservedLimits, now);
+    }
+    observation.store_writable = !engine_->trouble().has_value();
+    absl::MutexLock lock(&answer->mutex);
+    answer->observation = std::move(observation);
+    answer->changed.Changed();
+  });
+  absl::MutexLock lock(&answer->mutex);
+  const bool known = answer->changed.Await(
+      answer->mutex, timeout, [&answer]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answer->mutex) {
+        return answer->observation.has_value();
       });
-  if (!answer->known.WaitForNotificationWithTimeout(timeout)) {
+  if (!known) {
+    // The work for it need not be done any more.
+    answer->wanted = false;
     return absl::UnavailableError(
         absl::StrCat("the coordinator has not answered for ", absl::FormatDuration(timeout)));
   }
-  return std::move(answer->observation);
+  return *std::move(answer->observation);
 }
 
 Coordinator::~Coordinator() {
