@@ -15,8 +15,9 @@ if [[ -t 2 ]]; then
   "${build[@]}" "${targets[@]}"
 else
   # Bazel would write a line more and more rarely. This way it draws as on a terminal, and every
-  # 15 s a line says how far it is.
-  (while sleep 15 2> /dev/null; do
+  # 15 s a line says how far it is. (`sleep` would be left running.)
+  (while true; do
+    read -rt 15 <> <(:) || true
     tail -c 2000 out/build.log | tr '\r' '\n' | grep -o '\[[0-9,]* / [0-9,]*\][^[:cntrl:]]*' |
       tail -1 >&2 || true # nothing yet
   done) > /dev/null &
