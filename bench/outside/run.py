@@ -93,7 +93,8 @@ class Figures:
 
     def __init__(self, name):
         self.name = name
-        self.measured = []  # (seconds per step, CPU seconds per step)
+        # Per step: seconds, CPU seconds, and those of musterd and the agent alone.
+        self.measured = []
         self.foreign = []  # cores that other processes used
         self.shortest = None  # the losses of the block that had the fewest steps
 
@@ -123,20 +124,26 @@ def training(everything, case, inputs, folder, programs, hook):
         arm.close()
 
 
+def services_cpu(arm):
+    return sum(map(harness.cpu_seconds, arm.others))
+
+
 def measure_block(figures, everything, case, inputs, programs, hook, seconds):
     """Adds one block to `figures`. Returns the number of scrapes."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-block-") as name:
         folder = pathlib.Path(name)
         with training(everything, case, inputs, folder, programs, hook) as (arm, scraper):
             before = arm.steps_done()
-            cpu, machine, start = arm.cpu(), harness.machine_cpu_seconds(), time.monotonic()
+            services, cpu = services_cpu(arm), arm.cpu()
+            machine, start = harness.machine_cpu_seconds(), time.monotonic()
             time.sleep(seconds)
             cpu, wall = arm.cpu() - cpu, time.monotonic() - start
             machine = harness.machine_cpu_seconds() - machine
+            services = services_cpu(arm) - services
             after = arm.steps_done()
             # Not the first and the last one, which are partly outside of the block.
             mean = statistics.fmean(arm.step_seconds()[before + 1 : after - 1])
-            figures.measured.append((mean, cpu * mean / wall))
+            figures.measured.append((mean, cpu * mean / wall, services * mean / wall))
             figures.foreign.append(max(0.0, machine - cpu) / wall)
             losses = arm.losses()
             if figures.shortest is None or len(losses) < len(figures.shortest):
@@ -158,26 +165,36 @@ def children(pid):
 def show(case, arms, rounds, scrapes, received):
     on, off, again = arms
 
-    def ratio(arm, base, index):
-        pairs = zip(arm.measured, base.measured)
-        return interval([one[index] / other[index] for one, other in pairs])
+    def ratio(index, arm, *bases):
+        """To the mean of `bases` in the same round."""
+        rounds = zip(arm.measured, *(base.measured for base in bases))
+        return interval(
+            [
+                one[index] / statistics.fmean(base[index] for base in others)
+                for one, *others in rounds
+            ]
+        )
 
     print(f"\n### {case.name}\n")
-    print("| | ms per step | CPU s per step | CPU, ratio to off (95%) | time, ratio to off (95%) |")
+    print("| | ms per step | CPU s per step | of it musterd and agent | CPU, ratio to off (95%) |")
     print("|---|---|---|---|---|")
     for arm in arms:
-        time_, cpu = (statistics.median(one[index] for one in arm.measured) for index in (0, 1))
-        shown = ["1", "1"]
+        time_, cpu, services = (
+            statistics.median(one[index] for one in arm.measured) for index in range(3)
+        )
+        shown = "1"
         if arm is not off:
-            shown = ["%.4f (%.4f to %.4f)" % ratio(arm, off, index) for index in (1, 0)]
-        print(f"| {arm.name} | {1e3 * time_:.2f} | {cpu:.5f} | {shown[0]} | {shown[1]} |")
+            bases = (off, again) if arm is on else (off,)
+            shown = "%.4f (%.4f to %.4f)" % ratio(1, arm, *bases)
+        print(f"| {arm.name} | {1e3 * time_:.2f} | {cpu:.5f} | {services:.5f} | {shown} |")
+    print("\nTime of a step, on to off: %.4f (%.4f to %.4f)." % ratio(0, on, off, again))
     foreign = [cores for arm in arms for cores in arm.foreign]
     print(
         f"\n{len(on.measured)} quiet rounds of {rounds}; other processes used "
         f"{statistics.median(foreign):.2f} cores in their median block, {max(foreign):.2f} in the "
         f"worst. {scrapes} scrapes, {received} messages of the webhook."
     )
-    _, low, high = ratio(again, off, 1)
+    _, low, high = ratio(1, again, off)
     if not (low <= 1 <= high and 0.98 <= low and high <= 1.02 and len(on.measured) >= 15):
         print("\n**No resolution, no claim**: off against off is not within 2% of 1.")
     count = min(len(arm.shortest) for arm in arms)
