@@ -81,7 +81,7 @@ def assert_as_stored(folder, entries):
     wanted = expected(entries)
     assert sorted(numbers) == sorted(wanted)
     for tag, values in wanted.items():
-        assert numbers[tag] == values, tag
+        assert numbers[tag] == values, f"{tag}: {numbers[tag]}, in the store {values}"
     assert [step for step, _ in found["speed/seconds"]] == [
         step for step, _ in wanted["speed/samples"]
     ]

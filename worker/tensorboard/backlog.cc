@@ -25,7 +25,10 @@ void Backlog::Add(Entry entry) {
   const bool number = std::holds_alternative<double>(entry.value);
   newest_step_ = std::max(newest_step_, entry.step);
   for (auto held = held_.rbegin(); held != held_.rend(); ++held) {
-    if (held->entry.step < entry.step - kLateSteps) break;
+    // Numbers are held in the order of their steps. Between them may be marks that are much older,
+    // such as that of a checkpoint whose writing took many steps.
+    const bool ordered = std::holds_alternative<double>(held->entry.value);
+    if (ordered && held->entry.step < entry.step - kLateSteps) break;
     if (held->entry.step != entry.step || held->entry.tag != entry.tag) continue;
     if (!number && held->entry.value != entry.value) continue;
     if (!number) return;

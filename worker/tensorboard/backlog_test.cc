@@ -146,6 +146,20 @@ TEST(Backlog, ReplacesANumberThatIsBeingWritten) {
   EXPECT_TRUE(backlog.complete());
 }
 
+TEST(Backlog, ReplacesANumberBehindWhichIsAMuchOlderMark) {
+  Backlog backlog = Begun(0);
+  backlog.Add(Number(20, "validation", 1));
+  backlog.Add(Text(10, "a checkpoint"));
+  WriteAll(backlog);
+  backlog.Add(Number(20, "validation", 2));
+  const auto again = backlog.Next();
+  EXPECT_EQ(again.start, 20);
+  EXPECT_THAT(again.entries, ElementsAre(Number(20, "validation", 2)));
+  backlog.Add(Text(10, "a checkpoint"));
+  backlog.Written(again);
+  EXPECT_TRUE(backlog.complete()) << "a mark is there once";
+}
+
 TEST(Backlog, DropsTheOldestStepsWhenThereIsNoRoom) {
   const Entry one = Number(1, "loss", 1);
   Backlog backlog = Begun(0, 10 * SizeOf(one));
