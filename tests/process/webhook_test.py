@@ -153,8 +153,9 @@ def test_a_message_whose_answer_musterd_did_not_live_to_see_comes_again(muster, 
     restarted = []
     with Receiver(SECRET, answer=kill_once) as receiver:
         daemon = muster.musterd(more=flags(receiver))
-        agent = muster.agent(NODE, slots=2)
+        # Before there is an agent: the answer to the submission must not be lost, too.
         small_job.submit(muster, "job")
+        agent = muster.agent(NODE, slots=2)
         muster.wait(daemon, expect=-signal.SIGKILL)
         daemon = muster.musterd(more=flags(receiver))
         muster.cli("wait", "job")
