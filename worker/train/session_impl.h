@@ -75,11 +75,13 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status CheckWeights();
   absl::Status OpenTrainData();
   absl::Status OpenEvaluationData();
-  // INVALID_ARGUMENT: the job's sets, or the files of two ranks, were made with two tokenizers.
+  struct NamedData {
+    const char* name;  // "data.train"
+    const RankData* data;
+  };
+  // The sets of data that this rank has opened.
+  std::vector<NamedData> OpenedData() const;
   absl::Status FindTokenizer();
-  // Where each rank has files of its own, some may have no sidecar: all ranks take the tokenizer of
-  // the first rank that knows one. `name`: the set from which this rank knows its own. Collective.
-  absl::Status AgreeOnTokenizer(const std::string& name);
   // Compares the sizes of the data sets that all ranks share.
   absl::Status AgreeOnData();
   absl::Status MakeSampler();

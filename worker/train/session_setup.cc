@@ -10,14 +10,11 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/jobspec/inputs.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/lines.h"
 #include "common/status/status.h"
-#include "common/tokenizer/sidecar.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/load_weights.h"
 #include "worker/device/peak_flops.h"
@@ -25,6 +22,7 @@
 #include "worker/train/agreement.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
+#include "worker/train/tokenizer_of_job.h"
 
 namespace muster::train {
 namespace {
@@ -196,17 +194,25 @@ absl::Status SessionImpl::CheckWeights() {
   return Annotate(checkpoint::Combine(results), kWeights);
 }
 
-absl::Status SessionImpl::AgreeOnData() {
-  std::vector<jobspec::Line> sizes;
-  const auto add = [&sizes](const std::string& name, const std::optional<RankData>& data) {
-    // The ranks have already exchanged the sizes of their own files.
-    if (!data.has_value() || !data->own_sizes.empty()) return;
-    sizes.push_back({name, absl::StrCat(data->dataset->size(), " samples")});
+std::vector<SessionImpl::NamedData> SessionImpl::OpenedData() const {
+  std::vector<NamedData> opened;
+  const auto add = [&opened](const char* name, const std::optional<RankData>& data) {
+    if (data.has_value()) opened.push_back({name, &*data});
   };
   add("data.train", train_data_);
   add("data.validate", validate_data_);
   add("data.test", test_data_);
   add("data.predict", predict_data_);
+  return opened;
+}
+
+absl::Status SessionImpl::AgreeOnData() {
+  std::vector<jobspec::Line> sizes;
+  for (const auto& [name, data] : OpenedData()) {
+    // The ranks have already exchanged the sizes of their own files.
+    if (!data->own_sizes.empty()) continue;
+    sizes.push_back({name, absl::StrCat(data->dataset->size(), " samples")});
+  }
   return AgreeOn("the data", sizes, parts_.control);
 }
 
@@ -239,44 +245,9 @@ absl::Status SessionImpl::OpenEvaluationData() {
 }
 
 absl::Status SessionImpl::FindTokenizer() {
-  struct Set {
-    const char* name;
-    const data::Dataset* dataset;
-  };
-  const auto of = [](const std::optional<RankData>& data) {
-    return data.has_value() ? data->dataset.get() : nullptr;
-  };
-  std::string found;
-  for (const Set& set :
-       {Set{"data.train", of(train_data_)}, Set{"data.validate", of(validate_data_)},
-        Set{"data.test", of(test_data_)}, Set{"data.predict", of(predict_data_)}}) {
-    if (set.dataset == nullptr || !set.dataset->tokenizer().known()) continue;
-    RETURN_IF_ERROR(
-        tokenizer::CheckSameTokenizer(tokenizer_, found, set.dataset->tokenizer(), set.name));
-    if (!tokenizer_.known()) found = set.name;
-    if (!tokenizer_.known()) tokenizer_ = set.dataset->tokenizer();
-  }
-  return AgreeOnTokenizer(found);
-}
-
-absl::Status SessionImpl::AgreeOnTokenizer(const std::string& name) {
-  const std::string mine =
-      tokenizer_.known() ? absl::StrJoin({name, tokenizer_.hash, tokenizer_.path}, "\n") : "";
-  ASSIGN_OR_RETURN(const auto texts,
-                   checkpoint::GatherTexts(*parts_.control, mine, "the tokenizers", 0));
-  tokenizer::Source first;
-  std::string first_name;
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].empty()) continue;
-    const std::vector<std::string> parts = absl::StrSplit(texts[rank], absl::MaxSplits('\n', 2));
-    const tokenizer::Source source{.path = parts[2], .hash = parts[1]};
-    const std::string its_name = absl::StrCat(parts[0], " of rank ", rank);
-    RETURN_IF_ERROR(tokenizer::CheckSameTokenizer(first, first_name, source, its_name));
-    if (first.known()) continue;
-    first = source;
-    first_name = its_name;
-  }
-  tokenizer_ = first;
+  std::vector<TokenizedSet> sets;
+  for (const auto& [name, data] : OpenedData()) sets.push_back({name, data->dataset->tokenizer()});
+  ASSIGN_OR_RETURN(tokenizer_, TokenizerOfJob(sets, *parts_.control));
   return absl::OkStatus();
 }
 
