@@ -13,6 +13,7 @@
 #include "common/jobfile/yaml_message.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/problem_list.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 
@@ -123,6 +124,7 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string&
                      return static_cast<uint32_t>(a.line() - 1) <
                             static_cast<uint32_t>(b.line() - 1);
                    });
+  jobspec::LimitProblems(&problems);
   return ProblemsError(file, problems);
 }
 

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/jobfile.h"
 #include "common/jobfile/overrides.h"
-#include "common/jobspec/problem_list.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
@@ -68,7 +67,6 @@ absl::StatusOr<v1::ParseJobResponse> ParseJob(const v1::ParseJobRequest& request
   }
   v1::SpecProblems problems = Problems(file.status());
   if (problems.problems().empty()) return file.status();
-  jobspec::LimitProblems(&problems);
   response.mutable_problems()->Swap(problems.mutable_problems());
   return response;
 }
