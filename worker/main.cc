@@ -24,6 +24,7 @@
 #include "common/lease/lease_file.h"
 #include "common/log/log.h"
 #include "common/secret/secret.h"
+#include "common/secret/worker_variable.h"
 #include "common/spool/spool.h"
 #include "common/status/status.h"
 #include "common/version/version.h"

@@ -13,10 +13,6 @@ namespace muster::secret {
 
 inline constexpr size_t kBytes = 32;
 
-// The environment variable by which an agent gives a worker its secret, as hexadecimal digits. An
-// environment can be read only by the same user, and an argument by everybody.
-inline constexpr char kWorkerVariable[] = "MUSTER_WORKER_SECRET";
-
 // From the kernel.
 std::string Random(size_t bytes = kBytes);
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/secret/secret.h"
+#include "common/secret/worker_variable.h"
 #include "common/version/version.h"
 #include "worker/agent/worker_environment.h"
 

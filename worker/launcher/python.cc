@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "common/secret/secret.h"
+#include "common/secret/worker_variable.h"
 
 namespace muster::launcher {
 namespace {

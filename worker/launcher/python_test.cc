@@ -10,7 +10,7 @@
 
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
-#include "common/secret/secret.h"
+#include "common/secret/worker_variable.h"
 
 namespace muster::launcher {
 namespace {

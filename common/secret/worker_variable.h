@@ -1,0 +1,13 @@
+// How an agent gives a worker its secret.
+#ifndef MUSTER_COMMON_SECRET_WORKER_VARIABLE_H_
+#define MUSTER_COMMON_SECRET_WORKER_VARIABLE_H_
+
+namespace muster::secret {
+
+// The environment variable, whose value is in hexadecimal digits. An environment can be read only
+// by the same user, and an argument by everybody.
+inline constexpr char kWorkerVariable[] = "MUSTER_WORKER_SECRET";
+
+}  // namespace muster::secret
+
+#endif  // MUSTER_COMMON_SECRET_WORKER_VARIABLE_H_
