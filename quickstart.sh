@@ -23,10 +23,13 @@ else
   done) > /dev/null &
   reporter=$!
   trap 'kill $reporter' EXIT
-  "${build[@]}" --curses=yes --color=no "${targets[@]}" > out/build.log 2>&1 ||
-    bazel build --noshow_progress "${targets[@]}" # says again what is wrong
+  status=0
+  "${build[@]}" --curses=yes --color=no "${targets[@]}" > out/build.log 2>&1 || status=$?
   kill $reporter
   trap - EXIT
+  # 1: it does not compile, and bazel says again why. Others: it was interrupted, for example.
+  if ((status == 1)); then bazel build --noshow_progress "${targets[@]}"; fi
+  ((status == 0)) || exit "$status"
 fi
 install -m 755 bazel-bin/client/cli/muster bazel-bin/coordinator/musterd \
   bazel-bin/worker/agent/muster-agent bazel-bin/worker/muster-worker out/bin
