@@ -1,0 +1,3 @@
+"""The fixtures of the process tests: a Muster of real programs."""
+
+from tests.process.conftest import *  # noqa: F403
