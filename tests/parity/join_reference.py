@@ -35,13 +35,24 @@ def divisor_of(divide_by, world_size, accumulate, terms):
     ]
 
 
-def state_of(model, optimizer):
+def state_of(model, optimizer, trained):
+    """`trained`: the names of all parameters that were trained until now. One that no step has used
+    has no state in PyTorch, and zeros in a checkpoint, which mean the same."""
     state = {f"param/{name}": tensor.detach().clone() for name, tensor in model.named_parameters()}
     state |= {f"buffer/{name}": tensor.clone() for name, tensor in model.named_buffers()}
+    slots = {
+        slot: value.dim() == 0
+        for own in optimizer.state.values()
+        for slot, value in own.items()
+        if value is not None
+    }
     for name, parameter in model.named_parameters():
-        for slot, value in optimizer.state.get(parameter, {}).items():
-            if value is not None:
-                state[f"{slot}/{name}"] = value.detach().clone()
+        if name not in trained:
+            continue
+        own = optimizer.state.get(parameter, {})
+        for slot, scalar in slots.items():
+            zeros = torch.zeros(()) if scalar else torch.zeros_like(parameter)
+            state[f"{slot}/{name}"] = own.get(slot, zeros).detach().clone()
     return state
 
 
@@ -64,6 +75,7 @@ def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_
     accumulate = batch.get("accumulate", 1)
     optimizer = reference.build_optimizer(spec["optimizer"], model.train())
     joined = {}
+    ever_trained = set()
     for number, ranks in enumerate(steps, 1):
         freeze(model, changes.get(number - 1, []))
         optimizer.zero_grad(set_to_none=True)
@@ -71,6 +83,7 @@ def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_
         after = agreed
         losses, terms = [], []
         gradients = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        used = set()
         for rank, micro_batches in enumerate(ranks):
             model.load_state_dict(agreed, strict=False)
             rounded = computed_in != torch.float32
@@ -84,6 +97,7 @@ def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_
                     (loss * weight).backward()
                 for name, parameter in running.named_parameters():
                     if parameter.grad is not None:
+                        used.add(name)
                         own[name] += parameter.grad.float()
                         parameter.grad = None
                 losses.append(loss.item() * weight)
@@ -98,14 +112,16 @@ def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_
         model.load_state_dict(after, strict=False)
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for name, parameter in model.named_parameters():
-            if parameter.requires_grad:  # also one that is not used
+            if parameter.requires_grad:
+                ever_trained.add(name)
+            if parameter.requires_grad and name in used:  # by any rank
                 divisor = divisor_of(divide_by, world_size, accumulate, terms)
                 parameter.grad = gradients[name] / divisor
         if "clip_grad_norm" in spec:
             torch.nn.utils.clip_grad_norm_(trained, spec["clip_grad_norm"])
         optimizer.step()
         loss = sum(losses) / (sum(terms) if divide_by == "samples" else len(terms))
-        yield Step(loss, state_of(model, optimizer), dict(joined))
+        yield Step(loss, state_of(model, optimizer, ever_trained), dict(joined))
 
 
 def steps_of_an_epoch(counts, accumulate):

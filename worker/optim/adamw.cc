@@ -36,12 +36,13 @@ class Adam : public ListOptimizer {
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
-                      const at::Tensor& skip) override {
-    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket));
+                      const LeftOut& left_out) override {
+    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket, left_out.skip, left_out.unused));
     c10::NoGradGuard no_grad;
-    const std::optional<at::Tensor> found_inf = Given(skip);
-    for (const auto& [number, gradients] : all) {
-      const FusedCall& call = calls_[number];
+    for (const auto& [number, chosen, gradients, skip] : all) {
+      const FusedCall part = chosen.empty() ? FusedCall() : calls_[number].Of(chosen);
+      const FusedCall& call = chosen.empty() ? calls_[number] : part;
+      const std::optional<at::Tensor> found_inf = Given(skip);
       Count(call.steps, skip);
       const double rate = learning_rate * call.alike.lr_scale;
       if (decoupled_) {
@@ -63,6 +64,11 @@ class Adam : public ListOptimizer {
   struct FusedCall {
     ParameterClass alike;
     std::vector<at::Tensor> parameters, exp_avgs, exp_avg_sqs, steps;
+
+    FusedCall Of(const std::vector<size_t>& chosen) const {
+      return {alike, Chosen(parameters, chosen), Chosen(exp_avgs, chosen),
+              Chosen(exp_avg_sqs, chosen), Chosen(steps, chosen)};
+    }
   };
 
   const AdamOptions options_;

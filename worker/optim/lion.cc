@@ -73,15 +73,15 @@ class Lion : public ListOptimizer {
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
-                      const at::Tensor& skip) override {
-    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket));
-    for (const auto& [number, gradients] : all) {
-      const ParameterClass& alike = list().classes[number];
+                      const LeftOut& left_out) override {
+    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket, left_out.skip, left_out.unused));
+    for (const ClassGradients& of : all) {
+      const ParameterClass& alike = list().classes[of.number];
       const double rate = learning_rate * alike.lr_scale;
       const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
-      for (size_t k = 0; k < alike.members.size(); ++k) {
-        const size_t i = alike.members[k];
-        step(options_, alike, rate, gradients[k], list().tensors[i], state(0)[i], skip);
+      for (size_t k = 0; k < of.gradients.size(); ++k) {
+        const size_t i = alike.members[of.position(k)];
+        step(options_, alike, rate, of.gradients[k], list().tensors[i], state(0)[i], of.skip);
       }
     }
     return absl::OkStatus();

@@ -15,19 +15,23 @@ namespace {
 
 class Mixed : public Optimizer {
  public:
+  struct Part {
+    std::unique_ptr<Optimizer> optimizer;
+    std::vector<size_t> indices;  // of its parameters, in their order, among all
+  };
   // `names`: of all parameters, in their order.
-  Mixed(std::vector<std::string> names, std::vector<std::unique_ptr<Optimizer>> parts)
+  Mixed(std::vector<std::string> names, std::vector<Part> parts)
       : names_(std::move(names)), parts_(std::move(parts)) {}
 
   absl::Status CheckGradients(std::optional<size_t> bucket) const override {
-    for (const auto& part : parts_) RETURN_IF_ERROR(part->CheckGradients(bucket));
+    for (const Part& part : parts_) RETURN_IF_ERROR(part.optimizer->CheckGradients(bucket));
     return absl::OkStatus();
   }
 
   std::vector<NamedTensor> State() override {
     std::unordered_map<std::string, std::vector<NamedTensor>> by_name;
-    for (const auto& part : parts_) {
-      for (NamedTensor& tensor : part->State()) {
+    for (const Part& part : parts_) {
+      for (NamedTensor& tensor : part.optimizer->State()) {
         by_name[tensor.parameter].push_back(std::move(tensor));
       }
     }
@@ -40,23 +44,28 @@ class Mixed : public Optimizer {
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
-                      const at::Tensor& skip) override {
+                      const LeftOut& left_out) override {
     // All of them before the first one changes anything.
     RETURN_IF_ERROR(CheckGradients(bucket));
-    for (const auto& part : parts_) {
-      RETURN_IF_ERROR(bucket.has_value() ? part->StepBucket(*bucket, learning_rate)
-                                         : part->Step(learning_rate, skip));
+    for (const auto& [optimizer, indices] : parts_) {
+      std::vector<at::Tensor> unused;
+      if (!left_out.unused.empty()) {
+        for (const size_t index : indices) unused.push_back(left_out.unused[index]);
+      }
+      RETURN_IF_ERROR(bucket.has_value() ? optimizer->StepBucket(*bucket, learning_rate, unused)
+                                         : optimizer->Step(learning_rate, left_out.skip, unused));
     }
     return absl::OkStatus();
   }
 
   const std::vector<std::string> names_;
-  const std::vector<std::unique_ptr<Optimizer>> parts_;
+  const std::vector<Part> parts_;
 };
 
-struct Part {
+struct Alike {
   OptimizerOptions options;  // with a weight decay of 0
   std::vector<OptimizedParameter> parameters;
+  std::vector<size_t> indices;  // theirs
 };
 
 }  // namespace
@@ -64,24 +73,25 @@ struct Part {
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateMixed(
     std::vector<ParameterWithOptions> parameters) {
   std::vector<std::string> names;
-  std::vector<Part> parts;
+  std::vector<Alike> alike;
   for (auto& [parameter, options] : parameters) {
-    names.push_back(parameter.name);
     parameter.weight_decay = WeightDecayOf(options);
     SetWeightDecay(0, &options);
-    auto part = std::find_if(parts.begin(), parts.end(), [&options = options](const Part& each) {
+    auto group = std::find_if(alike.begin(), alike.end(), [&options = options](const Alike& each) {
       return each.options == options;
     });
-    if (part == parts.end()) part = parts.insert(part, {options, {}});
-    part->parameters.push_back(std::move(parameter));
+    if (group == alike.end()) group = alike.insert(group, {options, {}, {}});
+    group->indices.push_back(names.size());
+    names.push_back(parameter.name);
+    group->parameters.push_back(std::move(parameter));
   }
-  std::vector<std::unique_ptr<Optimizer>> optimizers;
-  for (Part& part : parts) {
-    ASSIGN_OR_RETURN(auto optimizer, CreateOptimizer(std::move(part.parameters), part.options));
-    optimizers.push_back(std::move(optimizer));
+  std::vector<Mixed::Part> parts;
+  for (Alike& group : alike) {
+    ASSIGN_OR_RETURN(auto optimizer, CreateOptimizer(std::move(group.parameters), group.options));
+    parts.push_back({std::move(optimizer), std::move(group.indices)});
   }
-  if (optimizers.size() == 1) return std::move(optimizers[0]);
-  return std::make_unique<Mixed>(std::move(names), std::move(optimizers));
+  if (parts.size() == 1) return std::move(parts[0].optimizer);
+  return std::make_unique<Mixed>(std::move(names), std::move(parts));
 }
 
 }  // namespace muster::optim

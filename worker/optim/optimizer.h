@@ -16,6 +16,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 namespace muster::optim {
 
@@ -51,15 +52,20 @@ class Optimizer {
   // Updates every parameter from its gradient. A zero gradient is stepped like any other (decay,
   // momentum). FAILED_PRECONDITION: a parameter, which the message names, has no gradient; nothing
   // is changed. `skip`: a float32 scalar on the parameters' device, for a decision that only the
-  // device knows: if it is 1, nothing is changed; otherwise it is 0. Undefined: as 0.
-  absl::Status Step(double learning_rate, const at::Tensor& skip = {}) {
-    return Update(learning_rate, std::nullopt, skip);
+  // device knows: if it is 1, nothing is changed; otherwise it is 0. Undefined: as 0. `unused`:
+  // such a scalar for each parameter, in the order in which they were given: if it is 1, this
+  // parameter and its state are not changed, as PyTorch leaves one whose grad is None. Empty: as if
+  // all were undefined.
+  absl::Status Step(double learning_rate, const at::Tensor& skip = {},
+                    absl::Span<const at::Tensor> unused = {}) {
+    return Update(learning_rate, std::nullopt, {skip, unused});
   }
 
   // The same for the parameters of one bucket. The buckets may be stepped in any order; a step has
   // the same bits as with Step.
-  absl::Status StepBucket(size_t bucket, double learning_rate) {
-    return Update(learning_rate, bucket, /*skip=*/{});
+  absl::Status StepBucket(size_t bucket, double learning_rate,
+                          absl::Span<const at::Tensor> unused = {}) {
+    return Update(learning_rate, bucket, {/*skip=*/{}, unused});
   }
 
   // The error that Step would return, or StepBucket if there is a bucket; changes nothing.
@@ -70,10 +76,17 @@ class Optimizer {
   // it and fill it in place.
   virtual std::vector<NamedTensor> State() = 0;
 
+ protected:
+  // As the arguments of Step with these names.
+  struct LeftOut {
+    at::Tensor skip;
+    absl::Span<const at::Tensor> unused;
+  };
+
  private:
   // nullopt: all buckets.
   virtual absl::Status Update(double learning_rate, std::optional<size_t> bucket,
-                              const at::Tensor& skip) = 0;
+                              const LeftOut& left_out) = 0;
 };
 
 }  // namespace muster::optim

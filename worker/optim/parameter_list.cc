@@ -1,11 +1,16 @@
 #include "worker/optim/parameter_list.h"
 
+#include <algorithm>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 
+#include "ATen/ops/maximum.h"
 #include "ATen/ops/zeros.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 #include "worker/memory/memory_scope.h"
 
 namespace muster::optim {
@@ -95,22 +100,49 @@ absl::StatusOr<at::Tensor> GradientOf(const std::string& name, const at::Tensor&
   return gradient;
 }
 
+// Takes the members that are not updated with the others out of `of_class`, which has the gradients
+// of all members, and adds those of which only the device knows to `alone`.
+void TakeOut(const ParameterClass& alike, absl::Span<const at::Tensor> unused,
+             ClassGradients* of_class, std::vector<ClassGradients>* alone) {
+  const auto flagged = [&](size_t member) { return unused[member].defined(); };
+  if (unused.empty() || absl::c_none_of(alike.members, flagged)) return;
+  const std::vector<at::Tensor> gradients = std::move(of_class->gradients);
+  of_class->gradients.clear();
+  for (size_t k = 0; k < gradients.size(); ++k) {
+    const at::Tensor& flag = unused[alike.members[k]];
+    if (!flag.defined() || (flag.is_cpu() && device::HostValues<float>(flag)[0] == 0)) {
+      of_class->chosen.push_back(k);
+      of_class->gradients.push_back(gradients[k]);
+    } else if (!flag.is_cpu()) {
+      alone->push_back({of_class->number,
+                        {k},
+                        {gradients[k]},
+                        of_class->skip.defined() ? at::maximum(of_class->skip, flag) : flag});
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ClassGradients>> Gradients(const ParameterList& parameters,
-                                                      std::optional<size_t> bucket) {
+                                                      std::optional<size_t> bucket,
+                                                      const at::Tensor& skip,
+                                                      absl::Span<const at::Tensor> unused) {
   std::vector<ClassGradients> all;
+  std::vector<ClassGradients> alone;
   for (size_t number = 0; number < parameters.classes.size(); ++number) {
     const ParameterClass& alike = parameters.classes[number];
     if (bucket.has_value() && alike.bucket != *bucket) continue;
-    ClassGradients& own = all.emplace_back();
-    own.number = number;
+    ClassGradients own{.number = number, .chosen = {}, .gradients = {}, .skip = skip};
     own.gradients.reserve(alike.members.size());
     for (const size_t i : alike.members) {
       ASSIGN_OR_RETURN(at::Tensor gradient, GradientOf(parameters.names[i], parameters.tensors[i]));
       own.gradients.push_back(std::move(gradient));
     }
+    TakeOut(alike, unused, &own, &alone);
+    if (!own.gradients.empty()) all.push_back(std::move(own));
   }
+  std::move(alone.begin(), alone.end(), std::back_inserter(all));
   return all;
 }
 
@@ -120,6 +152,14 @@ std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
   selected.reserve(members.members.size());
   for (const size_t index : members.members) selected.push_back(tensors[index]);
   return selected;
+}
+
+std::vector<at::Tensor> Chosen(const std::vector<at::Tensor>& tensors,
+                               const std::vector<size_t>& positions) {
+  std::vector<at::Tensor> chosen;
+  if (tensors.empty()) return chosen;
+  for (const size_t position : positions) chosen.push_back(tensors[position]);
+  return chosen;
 }
 
 namespace {

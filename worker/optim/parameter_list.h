@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "worker/optim/optimizer.h"
 #include "worker/optim/options.h"
 
@@ -37,19 +38,35 @@ struct ParameterList {
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
                                                 const OptimizerOptions& options);
 
+// Members of a class, or all of them, that one call updates.
 struct ClassGradients {
-  size_t number = 0;                  // index of the class in the list
-  std::vector<at::Tensor> gradients;  // in the order of its members
+  size_t number = 0;  // index of the class in the list
+  // Their positions in ParameterClass::members, rising; empty: all members.
+  std::vector<size_t> chosen;
+  std::vector<at::Tensor> gradients;  // in the order of these members
+  at::Tensor skip;                    // as Optimizer::Step's, for these members
+
+  // The position of the member to which gradients[k] belongs.
+  size_t position(size_t k) const { return chosen.empty() ? k : chosen[k]; }
 };
 
-// The gradients of the classes of one bucket; nullopt: of all classes. FAILED_PRECONDITION: one of
-// their parameters, which the message names, has no gradient, or one of another shape or type.
+// The gradients of the classes of one bucket; nullopt: of all classes. `skip` and `unused`: as
+// Optimizer::Step's. On the CPU a parameter that is not updated is left out. On another device,
+// where only the device knows, a parameter with a scalar in `unused` is an entry of its own.
+// FAILED_PRECONDITION: one of their parameters, which the message names, has no gradient, or one of
+// another shape or type.
 absl::StatusOr<std::vector<ClassGradients>> Gradients(const ParameterList& parameters,
-                                                      std::optional<size_t> bucket);
+                                                      std::optional<size_t> bucket,
+                                                      const at::Tensor& skip = {},
+                                                      absl::Span<const at::Tensor> unused = {});
 
 // The tensors of one class, in its order.
 std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
                                const ParameterClass& members);
+
+// The tensors at these positions; none of an empty list.
+std::vector<at::Tensor> Chosen(const std::vector<at::Tensor>& tensors,
+                               const std::vector<size_t>& positions);
 
 // Optimizer::Step's `skip` as LibTorch's fused calls take it: nullopt if it is undefined.
 inline std::optional<at::Tensor> Given(const at::Tensor& skip) {

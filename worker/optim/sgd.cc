@@ -22,17 +22,17 @@ class Sgd : public ListOptimizer {
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
-                      const at::Tensor& skip) override {
-    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket));
+                      const LeftOut& left_out) override {
+    ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket, left_out.skip, left_out.unused));
     c10::NoGradGuard no_grad;
-    const std::optional<at::Tensor> found_inf = Given(skip);
-    for (const auto& [number, gradients] : all) {
-      const FusedCall& call = calls_[number];
+    for (const auto& [number, chosen, gradients, skip] : all) {
+      const FusedCall part = chosen.empty() ? FusedCall() : calls_[number].Of(chosen);
+      const FusedCall& call = chosen.empty() ? calls_[number] : part;
       // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
       at::_fused_sgd_(call.parameters, gradients, call.buffers, call.alike.weight_decay,
                       options_.momentum, learning_rate * call.alike.lr_scale, /*dampening=*/0.0,
                       options_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
-                      /*grad_scale=*/{}, found_inf);
+                      /*grad_scale=*/{}, Given(skip));
     }
     return absl::OkStatus();
   }
@@ -41,6 +41,10 @@ class Sgd : public ListOptimizer {
   struct FusedCall {
     ParameterClass alike;
     std::vector<at::Tensor> parameters, buffers;
+
+    FusedCall Of(const std::vector<size_t>& chosen) const {
+      return {alike, Chosen(parameters, chosen), Chosen(buffers, chosen)};
+    }
   };
 
   const SgdOptions options_;

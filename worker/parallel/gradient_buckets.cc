@@ -13,6 +13,7 @@
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/parallel/model_tensors.h"
+#include "worker/parallel/unused_mark.h"
 
 namespace muster::parallel {
 namespace {
@@ -81,6 +82,7 @@ void GradientBuckets::BeginStep(int64_t step) {
   error_ = absl::OkStatus();
   completes_ = false;
   gradients_ = Gradients::kCount;
+  for (Parameter& state : parameters_) state.used = false;
   StartOver();
 }
 
@@ -125,6 +127,7 @@ void GradientBuckets::Arrived(size_t index) {
     if (dropped) {
       state.parameter.tensor.mutable_grad().reset();
     } else {
+      state.used = true;
       MoveIntoBucket(state);
     }
     if (completes_ && ++state.arrived >= state.expected) {
@@ -164,13 +167,7 @@ void GradientBuckets::MoveIntoBucket(Parameter& state) {
   at::Tensor& gradient = state.parameter.tensor.mutable_grad();
   if (!buckets_[state.bucket].flat.defined()) Allocate(buckets_[state.bucket]);
   if (gradient.is_same(state.view)) return;  // accumulated in place
-  if (gradient.is_contiguous() && gradient.scalar_type() == state.view.scalar_type() &&
-      gradient.numel() == state.view.numel()) {
-    device::CopyAll(state.view, gradient);
-  } else {
-    c10::NoGradGuard no_grad;
-    state.view.copy_(gradient);
-  }
+  CopyUnmarked(state.view, gradient);
   gradient = state.view;
   state.in_bucket = true;
 }
@@ -179,7 +176,7 @@ void GradientBuckets::SettleInBucket(Parameter& state) {
   Bucket& bucket = buckets_[state.bucket];
   if (!bucket.flat.defined()) Allocate(bucket);
   if (!state.in_bucket) {
-    ZeroElements(bucket.flat, state.offset, state.offset + state.parameter.tensor.numel());
+    Mark(bucket.flat, state.offset, state.offset + state.parameter.tensor.numel());
   }
   state.parameter.tensor.mutable_grad() = state.view;
 }

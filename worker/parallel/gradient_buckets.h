@@ -2,7 +2,8 @@
 // complete, in the order of the buckets.
 //
 // The first gradient that a parameter gets for an empty bucket is copied to the parameter's place
-// there, and grad() becomes a view of this place. Later micro-batches add to it there. In a pass
+// there (without -0.0: unused_mark.h), and grad() becomes a view of this place. Later micro-batches
+// add to it there. In a pass
 // that completes the buckets, the hook also counts the gradients, and buckets are handed over while
 // backward runs: strictly in their order, which is the same on every rank.
 //
@@ -67,16 +68,19 @@ class GradientBuckets {
   void Expect(size_t parameter) { ++parameters_[parameter].expected; }
 
   // Called during the backward of a pass: this pass brings no further gradient to any parameter of
-  // the bucket. In a pass that completes, its parameters that no micro-batch used get a zero
-  // gradient, and the bucket is complete.
+  // the bucket. In a pass that completes, its parameters that no micro-batch used get the mark of
+  // unused_mark.h, and the bucket is complete.
   void Close(size_t bucket);
 
-  // Called after the backward of a pass that completes. Parameters that no micro-batch used get a
-  // zero gradient, and the remaining buckets are handed over, one after the other.
+  // Called after the backward of a pass that completes. Parameters that no micro-batch used get the
+  // mark, and the remaining buckets are handed over, one after the other.
   // FAILED_PRECONDITION: a parameter had more gradients in one backward than expected, or one after
   // Close, or a pass with kCount followed one with kDropped. INTERNAL: LibTorch or the receiver
   // threw an exception in a hook. Nothing is handed over after an error.
   absl::Status Finish();
+
+  // Whether the parameter got a gradient in this step that was not dropped.
+  bool used(size_t parameter) const { return parameters_[parameter].used; }
 
  private:
   struct Parameter {
@@ -85,6 +89,7 @@ class GradientBuckets {
     int64_t offset = 0;
     // Its place in the bucket, with its shape; undefined while the bucket has no memory.
     at::Tensor view;
+    bool used = false;       // in this step
     bool in_bucket = false;  // its gradient of this step lies in the bucket
     bool ready = false;      // its gradient of this step is complete
     int expected = 0;        // number of gradients in this pass, as Expect said
@@ -103,7 +108,7 @@ class GradientBuckets {
   template <typename Action>
   void Guarded(const Parameter& parameter, const Action& action);
   void MoveIntoBucket(Parameter& parameter);
-  // Fills the parameter's place with zeros unless it has a gradient of this step. Makes grad() a
+  // Fills the parameter's place with the mark unless it has a gradient of this step. Makes grad() a
   // view of this place.
   void SettleInBucket(Parameter& parameter);
   void Allocate(Bucket& bucket);

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/parallel/model_tensors.h"
+#include "worker/parallel/unused_mark.h"
 
 namespace muster::parallel {
 namespace {
@@ -108,6 +109,38 @@ TEST_P(GradientBucketsTest, BucketsAreHandedOverInTheirOrderWhateverThatOfTheGra
   EXPECT_TRUE(order_.empty());
   Backward(2, 1);
   EXPECT_EQ(order_, (std::vector<size_t>{0, 1, 2}));
+}
+
+TEST_P(GradientBucketsTest, OnlyWhatNoMicroBatchUsedHasTheMark) {
+  const auto buckets = Create();
+  for (int step = 0; step < 2; ++step) {
+    received_.clear();
+    buckets->BeginStep(step);
+    for (const bool completes : {false, true}) {
+      buckets->BeginPass(completes);
+      Backward(2, -0.0f);
+      if (!completes) Backward(0, step == 0 ? -0.0f : 1);
+    }
+    ASSERT_TRUE(buckets->Finish().ok());
+    ASSERT_EQ(received_.size(), 3u);
+    EXPECT_FALSE(IsMarked(received_[0].narrow(0, 0, 40))) << "a gradient of -0.0";
+    EXPECT_TRUE(IsMarked(received_[1].narrow(0, 0, 21)));
+    EXPECT_FALSE(IsMarked(received_[2].narrow(0, 0, 5))) << "used in the first micro-batch only";
+    EXPECT_TRUE(buckets->used(0) && !buckets->used(1) && buckets->used(2));
+  }
+}
+
+TEST_P(GradientBucketsTest, GradientsThatAreDroppedAreNoUse) {
+  const auto buckets = Create();
+  buckets->BeginStep(1);
+  buckets->BeginPass(false);
+  Backward(0, 1);
+  buckets->BeginPass(true, GradientBuckets::Gradients::kDropped);
+  BackwardOfAll(1);
+  ASSERT_TRUE(buckets->Finish().ok());
+  EXPECT_TRUE(buckets->used(0) && !buckets->used(1) && !buckets->used(2));
+  EXPECT_TRUE(IsMarked(received_[0].narrow(0, 0, 40)));
+  ExpectFilled(received_[2], 5, 1);
 }
 
 TEST_P(GradientBucketsTest, APassThatDoesNotCompleteOnlyAddsUp) {

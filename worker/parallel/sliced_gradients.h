@@ -70,6 +70,9 @@ class SlicedGradients {
   void BeginJoinedMicroBatch(bool last);
   absl::Status Finish(const Strategy::BucketReduced& reduced);
 
+  // Whether a micro-batch of this rank used the parameter in this step.
+  bool used(size_t parameter) const { return buckets_->used(parameter); }
+
   // Called during backward, on all ranks at the same place between their gathers: this pass brings
   // no further gradient to the group. It is reduced when it is its turn, even if some of its
   // parameters were not used on this rank. Otherwise only Finish would reduce it, and a rank on

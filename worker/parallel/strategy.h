@@ -5,13 +5,16 @@
 //   strategy->BeginStep({step, divisor, buffers_from});
 //   for each micro-batch m: strategy->BeginMicroBatch(m is the last); forward; backward;
 //   strategy->FinishBackward();            // the gradients of pieces() are the reduced ones
-//   scale, clip and step the optimizer over pieces(); or FinishBackward steps bucket by bucket
+//   scale, clip and step the optimizer over pieces(), except those that are unused(); or
+//   FinishBackward steps bucket by bucket
 //   strategy->FinishUpdate();              // if the step is left out: RestoreBuffers() instead
 // Where only the device knows whether a step is left out: RestoreBuffersIf, then FinishUpdate.
 //
 // The reduced gradient is the sum over ranks, in rank order, of each rank's sum over micro-batches,
-// divided by `divisor`. A parameter that no micro-batch used has a zero gradient. Forwards run in a
-// context of MakeContext.
+// divided by `divisor`. A rank that did not use a parameter adds zero. unused() says which
+// parameters no rank used: the step must leave them as they are, with their state, as PyTorch's
+// DistributedDataParallel with find_unused_parameters does. Their gradients are zero. Forwards run
+// in a context of MakeContext.
 //
 // All ranks have the same number of micro-batches in a step. A rank that has no input for one of
 // them, nor for the later ones of this step, has joined (S. Li et al., PyTorch's Join): it calls
@@ -153,6 +156,13 @@ class Strategy {
   using BucketReduced = std::function<absl::Status(size_t bucket)>;
   virtual absl::Status FinishBackward(const BucketReduced& reduced) = 0;
   absl::Status FinishBackward() { return FinishBackward(nullptr); }
+
+  // For each of pieces(): undefined, or a float32 scalar on its device. It is 1 if no micro-batch of
+  // any rank used the parameter in this step, otherwise 0; undefined means 0, and on the CPU no 0
+  // is there. The values are the same on all ranks. They are known when `reduced` is called for the
+  // piece's bucket, and after FinishBackward, until the next BeginStep. A parameter without
+  // elements counts as used.
+  virtual const std::vector<at::Tensor>& unused() const = 0;
 
   // Returns `mine` of every rank, sums over its own pieces, in rank order: float64 [ranks, N] of
   // float64 [N], on the communicators' device. A collective, except if each rank has all pieces:

@@ -2,6 +2,7 @@
 #include "worker/parallel/strategy_conformance.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -337,20 +338,82 @@ TEST_P(StrategyConformance, SumsOverAllPiecesComeFromTheirOwners) {
   });
 }
 
+// The names of the pieces that no rank used, and of all others, on this rank.
+void ExpectUnused(const Strategy& strategy, const std::vector<models::Parameter>& parameters,
+                  bool unused) {
+  ASSERT_EQ(strategy.unused().size(), strategy.pieces().size());
+  for (size_t i = 0; i < strategy.pieces().size(); ++i) {
+    const std::string& name = parameters[strategy.pieces()[i].parameter].name;
+    const at::Tensor& flag = strategy.unused()[i];
+    EXPECT_EQ(flag.defined(), unused && name == "unused") << name;
+    if (!flag.defined()) continue;
+    EXPECT_EQ(flag.item<float>(), 1);
+  }
+}
+
 // A parameter that only some steps use, such as one of an expert.
-TEST_P(StrategyConformance, AParameterThatIsUsedNoLongerHasAZeroGradientAgain) {
+TEST_P(StrategyConformance, AParameterIsUnusedInStepsInWhichNoRankUsesItInAnyMicroBatch) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     TestNet net;
     const auto names = net.Parameters();
     const auto strategy = Create(net, &ranks);
     const auto context = TrainingContext(*strategy);
-    for (int64_t step = 0; step < 4; ++step) {
-      net.Use(/*unused=*/step % 2 == 0);
-      TrainStep(*strategy, net, *context, ranks.rank(), step, 1, 1.0);
-      for (const Piece& piece : strategy->pieces()) {
-        if (names[piece.parameter].name != "unused") continue;
-        EXPECT_EQ(piece.tensor.grad().abs().max().item<float>(), step % 2 == 0 ? world_size() : 0);
+    const bool last = ranks.rank() == world_size() - 1;
+    // By step and micro-batch: whether this rank uses it, and how many uses there are.
+    const struct {
+      bool first, second;
+      int uses;
+    } steps[] = {{true, true, 2 * world_size()}, {false, false, 0}, {false, last, 1},
+                 {false, false, 0},              {last, false, 1},  {true, false, world_size()}};
+    for (int64_t step = 0; step < std::size(steps); ++step) {
+      SCOPED_TRACE(testing::Message() << "rank " << ranks.rank() << ", step " << step);
+      strategy->BeginStep({step, 1.0});
+      for (const int m : {0, 1}) {
+        net.Use(m == 0 ? steps[step].first : steps[step].second);
+        strategy->BeginMicroBatch(m == 1);
+        net.LossOf(*context, ranks.rank(), step, m).backward();
       }
+      std::vector<bool> told(strategy->pieces().size());
+      const absl::Status finished = strategy->FinishBackward([&](size_t bucket) {
+        for (size_t i = 0; i < told.size(); ++i) {
+          if (strategy->pieces()[i].bucket == bucket) told[i] = strategy->unused()[i].defined();
+        }
+        return absl::OkStatus();
+      });
+      ASSERT_TRUE(finished.ok()) << finished;
+      ExpectUnused(*strategy, names, steps[step].uses == 0);
+      for (size_t i = 0; i < told.size(); ++i) {
+        EXPECT_EQ(told[i], strategy->unused()[i].defined()) << "when its bucket was reduced";
+        const Piece& piece = strategy->pieces()[i];
+        if (names[piece.parameter].name != "unused") continue;
+        EXPECT_EQ(piece.tensor.grad().abs().max().item<float>(), steps[step].uses);
+      }
+      Update(*strategy);
+    }
+  });
+}
+
+TEST_P(StrategyConformance, WhatARankWithoutInputRunsIsNoUse) {
+  if (world_size() == 1) GTEST_SKIP() << "at least one rank needs input";
+  const int joined = world_size() - 1;
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    TestNet net;
+    const auto names = net.Parameters();
+    const auto strategy = Create(net, &ranks);
+    const auto context = TrainingContext(*strategy);
+    for (const bool used : {false, true}) {
+      net.Use(ranks.rank() == joined || (used && ranks.rank() == 0));
+      strategy->BeginStep({used, 1.0, joined - 1});
+      if (ranks.rank() < joined) {
+        strategy->BeginMicroBatch(true);
+        net.LossOf(*context, ranks.rank(), 0, 0).backward();
+      } else {
+        strategy->BeginJoinedMicroBatch(true);
+        if (context->collective()) net.LossOf(*context, 77, 0, 0).backward();
+      }
+      ASSERT_TRUE(strategy->FinishBackward().ok());
+      ExpectUnused(*strategy, names, !used);
+      strategy->FinishUpdate();
     }
   });
 }

@@ -16,7 +16,7 @@ namespace muster::train {
 namespace {
 
 // The fields of a record as it is sent. Floating-point numbers are sent as their bits.
-constexpr int kFields = 20;
+constexpr int kFields = 21;
 
 std::array<int64_t, kFields> Encode(const RollCallRecord& record) {
   return {record.generation,
@@ -38,7 +38,8 @@ std::array<int64_t, kFields> Encode(const RollCallRecord& record) {
           record.collectives,
           record.collectives_hash,
           record.preempted ? 1 : 0,
-          std::bit_cast<int64_t>(record.learning_rate)};
+          std::bit_cast<int64_t>(record.learning_rate),
+          record.unused_news ? 1 : 0};
 }
 
 RollCallRecord Decode(absl::Span<const int64_t> in) {
@@ -60,6 +61,7 @@ RollCallRecord Decode(absl::Span<const int64_t> in) {
           .loss_sum = std::bit_cast<double>(in[13]),
           .loss_weight = std::bit_cast<double>(in[14]),
           .loss_outcome = in[15],
+          .unused_news = in[20] != 0,
           .collectives = in[16],
           .collectives_hash = in[17]};
 }

@@ -151,6 +151,7 @@ absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
   for (const RollCallRecord& record : table) {
     plan.apply_commands = std::min(plan.apply_commands, record.newest_command);
     plan.preempted |= record.preempted;
+    plan.unused_news |= record.unused_news;
     inputs.push_back({record.micro_batches, record.samples, record.joined_since});
   }
   plan.inputs = PlanInputs(inputs, options.uneven_inputs, options.full_micro_batches);

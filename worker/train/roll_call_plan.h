@@ -46,6 +46,9 @@ struct RollCallRecord {
   double loss_weight = 0;
   // How that step ended: a StepOutcome.
   int64_t loss_outcome = static_cast<int64_t>(StepOutcome::kApplied);
+  // This rank knows of a trainable parameter that no rank used in a step, and no notice has told so
+  // (UnusedParameters).
+  bool unused_news = false;
   // The number of collectives that this rank has begun before this call, and a hash of their names.
   int64_t collectives = 0;
   int64_t collectives_hash = 0;
@@ -62,6 +65,8 @@ struct RollCallPlan {
   // Every rank holds the commands up to this number: they are taken in now.
   int64_t apply_commands = 0;
   std::optional<StepLoss> loss;
+  // Some rank knows of a parameter that no rank used: the ranks exchange what they know of these.
+  bool unused_news = false;
   // Some rank is preempted: all ranks save a checkpoint at this boundary and end.
   bool preempted = false;
   // The ranks want different parameters to be trained, but the first one that they change is the

@@ -60,6 +60,13 @@ TEST(Decide, OneRankThatIsPreemptedIsEnough) {
   EXPECT_FALSE(Decide({Rank(0, 1), Rank(0, 1)})->preempted);
 }
 
+TEST(Decide, OneRankThatKnowsOfAnUnusedParameterIsEnough) {
+  RollCallRecord knows = Rank(0, 1);
+  knows.unused_news = true;
+  EXPECT_TRUE(Decide({Rank(0, 1), knows})->unused_news);
+  EXPECT_FALSE(Decide({Rank(0, 1), Rank(0, 1)})->unused_news);
+}
+
 TEST(Decide, HasNoLossBeforeTheFirstStep) {
   RollCallRecord first;
   first.step = 1;

@@ -21,6 +21,7 @@ void SessionRollCall::SetSubject(const Subject& subject) {
   loss_reports_.SetPeakFlops(subject.peak_flops);
   std::vector<std::string> names;
   for (const auto& parameter : subject.trained->parameters()) names.push_back(parameter.name);
+  unused_.SetNames(names);
   roll_call_.Configure({.names = std::move(names),
                         .uneven_inputs = subject.uneven_inputs,
                         .full_micro_batches = subject.full_micro_batches});
@@ -58,6 +59,7 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
           .loss_sum = newest_.loss_sum,
           .loss_weight = newest_.loss_weight,
           .loss_outcome = static_cast<int64_t>(newest_.outcome),
+          .unused_news = unused_.news(),
           .collectives = static_cast<int64_t>(digest.begun),
           .collectives_hash = static_cast<int64_t>(digest.hash)};
 }
@@ -107,6 +109,10 @@ absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
       parts_.reports->Report(finished);
     }
   }
+  if (plan->unused_news) {
+    ASSIGN_OR_RETURN(const Notice notice, unused_.Exchange(step, parts_.control));
+    parts_.reports->Report(notice);
+  }
   if (joined_ != plan->inputs.joined) {
     joined_ = plan->inputs.joined;
     parts_.reports->Report(RanksJoined{joined_});
@@ -138,6 +144,7 @@ absl::Status SessionRollCall::Settle(size_t left) {
       loss_reports_.SetSeconds(newest_step_, std::chrono::duration<double>(read_ - since).count());
     }
     loss_reports_.Settle(newest_step_, newest_);
+    unused_.Note(newest_step_, newest_.unused);
     skipped_in_a_row_ = newest_.outcome == StepOutcome::kApplied ? 0 : skipped_in_a_row_ + 1;
     if (skipped_in_a_row_ < kMostSkippedInARow) continue;
     return absl::OutOfRangeError(absl::StrCat(

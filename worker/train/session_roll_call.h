@@ -24,6 +24,7 @@
 #include "worker/train/session_state.h"
 #include "worker/train/step_result.h"
 #include "worker/train/trained_parameters.h"
+#include "worker/train/unused_parameters.h"
 
 namespace muster::train {
 
@@ -107,6 +108,7 @@ class SessionRollCall {
   int64_t skipped_in_a_row_ = 0;    // in this session
   std::vector<JoinedRank> joined_;  // as last reported
   LossReports loss_reports_;
+  UnusedParameters unused_;
 };
 
 }  // namespace muster::train

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/models/spec_from_json.h"
@@ -35,11 +36,13 @@ class Losses : public EventSink {
       seconds_[step->step()] = step->duration().seconds() + 1e-9 * step->duration().nanos();
     }
     if (const auto* joined = std::get_if<RanksJoined>(&event)) joined_.push_back(joined->ranks);
+    if (const auto* notice = std::get_if<Notice>(&event)) notices_.push_back(notice->message);
   }
   void Progress(int64_t, const char*, const char*) override {}
   std::map<int64_t, double> losses_;
   std::map<int64_t, double> seconds_;
   std::vector<std::vector<JoinedRank>> joined_;
+  std::vector<std::string> notices_;
 };
 
 class LostLease : public LeaseHolder {
@@ -72,11 +75,13 @@ struct Rank {
   }
 
   // As a session does it.
-  absl::StatusOr<RollCallPlan> Step(double loss, StepOutcome outcome = StepOutcome::kApplied) {
+  absl::StatusOr<RollCallPlan> Step(double loss, StepOutcome outcome = StepOutcome::kApplied,
+                                    std::vector<size_t> unused = {}) {
     calls.PostNext();
     session_state.position = sampler->After(session_state.position);
     ++session_state.step;
-    StepResult result{.loss_sum = loss, .loss_weight = 1, .outcome = outcome};
+    StepResult result{
+        .loss_sum = loss, .loss_weight = 1, .outcome = outcome, .unused = std::move(unused)};
     if (!std::isfinite(loss)) result.not_finite = "sample 8";
     const absl::Status taken = calls.TakeIn(PendingStep::Done(result), 4);
     if (!taken.ok()) return taken;
@@ -128,6 +133,29 @@ TEST(SessionRollCall, TheLossOfAStepTravelsInTheNextCallAndIsReportedOnce) {
              ASSERT_TRUE(rank.calls.CallNow().ok());
              const std::map<int64_t, double> expected = {{1, 1.5}, {2, 2.5}, {3, 3.5}};
              EXPECT_EQ(rank.sink.losses_, number == 0 ? expected : (std::map<int64_t, double>()));
+           });
+}
+
+TEST(SessionRollCall, ParametersThatNoRankUsedAreNamedOnceByTheLeader) {
+  RunRanks(2,
+           [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+             Rank rank(number, &control);
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             // Each rank knows of the pieces that it updates.
+             for (int step = 1; step <= 3; ++step) {
+               const auto plan = rank.Step(1, StepOutcome::kApplied,
+                                           number == 1 && step > 1 ? std::vector<size_t>{1, 3}
+                                                                   : std::vector<size_t>{});
+               ASSERT_TRUE(plan.ok()) << plan.status();
+             }
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             if (number == 0) {
+               EXPECT_THAT(rank.sink.notices_,
+                           ElementsAre(HasSubstr("no rank used 2 trainable parameters in step 2: " +
+                                                 rank.model->Parameters()[1].name + ", ")));
+             } else {
+               EXPECT_TRUE(rank.sink.notices_.empty());
+             }
            });
 }
 

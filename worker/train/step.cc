@@ -166,7 +166,7 @@ absl::Status Stepper::FinishBackward(double learning_rate) {
   if (!UpdatesEarly(*parts_.job)) return parts_.strategy->FinishBackward();
   return parts_.strategy->FinishBackward([&](size_t bucket) {
     const trace::Phase update(parts_.recorder, "optimizer");
-    return parts_.optimizer->StepBucket(bucket, learning_rate);
+    return parts_.optimizer->StepBucket(bucket, learning_rate, parts_.strategy->unused());
   });
 }
 
@@ -183,7 +183,7 @@ PendingStep Stepper::Pending(std::vector<MicroBatch> ran, PendingUpdate update,
     // After an error of a collective, the numbers say nothing.
     RETURN_IF_ERROR(communicators.failure());
     ASSIGN_OR_RETURN(const UpdateResult updated, result_of(values.subspan(ran.size())));
-    StepResult result{.outcome = updated.outcome};
+    StepResult result{.outcome = updated.outcome, .unused = updated.unused};
     for (size_t i = 0; i < ran.size(); ++i) {
       result.loss_sum += ran[i].weight * values[i];
       result.loss_weight += ran[i].weight;

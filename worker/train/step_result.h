@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/metrics.pb.h"
@@ -21,6 +22,8 @@ struct StepResult {
   // none.
   std::string not_finite;
   StepOutcome outcome = StepOutcome::kApplied;
+  // As UpdateResult::unused.
+  std::vector<size_t> unused = {};
   // What the step itself measures: learning rate, the norm before clipping if it was computed and
   // is finite, loss scale. LossReports adds the rest.
   v1::StepMetrics metrics;

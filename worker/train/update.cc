@@ -20,12 +20,15 @@ StepOutcome OutcomeOfNonFinite(const Job& job) {
   return job.precision == Precision::kFloat16 ? StepOutcome::kOverflowed : StepOutcome::kRefused;
 }
 
-std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces, bool all) {
+std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces,
+                                    const std::vector<at::Tensor>& unused, bool all) {
   std::vector<at::Tensor> gradients;
   const parallel::Piece* smallest = nullptr;
-  for (const parallel::Piece& piece : pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const parallel::Piece& piece = pieces[i];
     if (all) gradients.push_back(piece.tensor.grad());
     if (all || piece.tensor.numel() == 0) continue;
+    if (unused[i].defined() && unused[i].is_cpu()) continue;
     if (smallest == nullptr || piece.tensor.numel() <= smallest->tensor.numel()) smallest = &piece;
   }
   if (smallest != nullptr) gradients.push_back(smallest->tensor.grad());

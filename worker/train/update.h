@@ -37,6 +37,9 @@ struct UpdateResult {
   std::optional<float> norm = std::nullopt;
   // The loss scale of this step; only with float16.
   std::optional<float> loss_scale = std::nullopt;
+  // The parameters of this rank's pieces that no rank used, by their indices in the model, rising.
+  // They were left as they are.
+  std::vector<size_t> unused = {};
 };
 
 // An update that was given to the device.
@@ -94,9 +97,12 @@ StepOutcome OutcomeOfNonFinite(const Job& job);
 
 // The gradients that are checked, or that something is done with: those of all pieces if `all`.
 // Otherwise only one: a value that is not finite in a forward or backward pass reaches every
-// parameter of a usual model, and checking all gradients would take long. It is the smallest piece;
-// of equally small ones the last, which is nearest to the loss.
-std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces, bool all);
+// parameter of a usual model that it uses, and checking all gradients would take long. It is the
+// smallest piece; of equally small ones the last, which is nearest to the loss. `unused`: as
+// Strategy::unused. On the CPU a piece that no rank used is not chosen; on other devices only the
+// device knows.
+std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces,
+                                    const std::vector<at::Tensor>& unused, bool all);
 
 }  // namespace muster::train
 

@@ -27,6 +27,8 @@ class DeviceUpdate : public Update {
     const auto& clip = parts_.job->clip_grad_norm;
     const bool all = ChecksAllGradients(*parts_.job);
     const bool divides = parts_.scaler != nullptr || step.divisor != 1;
+    const auto& pieces = parts_.strategy->pieces();
+    const std::vector<at::Tensor>& unused = parts_.strategy->unused();
 
     // What the gradients are multiplied by.
     at::Tensor factor = at::full({}, 1 / step.divisor, on_device);
@@ -38,14 +40,14 @@ class DeviceUpdate : public Update {
     at::Tensor norm;
     {
       const trace::Phase phase(parts_.recorder, "norm and clipping");
-      const auto& pieces = parts_.strategy->pieces();
-      const at::Tensor mine = optim::SumOfSquaresOn(parts_.device, GradientsOf(pieces, all));
+      const at::Tensor mine =
+          optim::SumOfSquaresOn(parts_.device, GradientsOf(pieces, unused, all));
       ASSIGN_OR_RETURN(const at::Tensor sums, parts_.strategy->GatherSums(mine.view({1})));
       // Rounded once, as on the CPU: a norm that does not fit into float32 is not finite.
       norm = sums.sum().sqrt().mul(factor).to(at::kFloat).to(at::kDouble);
       if (clip.has_value()) factor = factor.mul(optim::ClipFactor(norm, *clip));
       if (divides || clip.has_value()) {
-        optim::ScaleGradientsBy(factor, GradientsOf(pieces, /*all=*/true));
+        optim::ScaleGradientsBy(factor, GradientsOf(pieces, unused, /*all=*/true));
       }
     }
     at::Tensor finite = norm.isfinite();
@@ -58,18 +60,31 @@ class DeviceUpdate : public Update {
       update.numbers.push_back(buffers);
     }
     if (loss_scale.defined()) update.numbers.push_back(loss_scale);
+    std::vector<size_t> looked_at;  // the parameters of the last numbers: whether they are unused
+    for (size_t i = 0; i < unused.size(); ++i) {
+      if (!unused[i].defined()) continue;
+      looked_at.push_back(pieces[i].parameter);
+      update.numbers.push_back(unused[i]);
+    }
 
     const at::Tensor skip = finite.logical_not().to(at::kFloat);
     const bool left_out = OutcomeOfNonFinite(*parts_.job) != StepOutcome::kRefused;
     if (left_out) parts_.strategy->RestoreBuffersIf(skip);
     if (!UpdatesEarly(*parts_.job)) {
       const trace::Phase phase(parts_.recorder, "optimizer");
-      RETURN_IF_ERROR(parts_.optimizer->Step(step.learning_rate, skip));
+      RETURN_IF_ERROR(parts_.optimizer->Step(step.learning_rate, skip, unused));
     }
     parts_.strategy->FinishUpdate();
     // Without `this`: the update may be gone when the numbers are read.
-    update.result = [parts = parts_, all, step = step.number](absl::Span<const double> numbers) {
-      return ResultOf(parts, all, step, numbers);
+    update.result = [parts = parts_, all, step = step.number,
+                     looked_at](absl::Span<const double> numbers) -> absl::StatusOr<UpdateResult> {
+      const auto flags = numbers.last(looked_at.size());
+      numbers.remove_suffix(looked_at.size());
+      ASSIGN_OR_RETURN(UpdateResult result, ResultOf(parts, all, step, numbers));
+      for (size_t i = 0; i < flags.size(); ++i) {
+        if (flags[i] != 0) result.unused.push_back(looked_at[i]);
+      }
+      return result;
     };
     return update;
   }

@@ -14,6 +14,10 @@ class HostUpdate : public Update {
 
   absl::StatusOr<PendingUpdate> Run(const Step& step) override {
     UpdateResult result;
+    const auto& unused = parts_.strategy->unused();
+    for (size_t i = 0; i < unused.size(); ++i) {
+      if (unused[i].defined()) result.unused.push_back(parts_.strategy->pieces()[i].parameter);
+    }
     if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
     ASSIGN_OR_RETURN(bool finite, [&] {
       const trace::Phase phase(parts_.recorder, "norm and clipping");
@@ -33,7 +37,7 @@ class HostUpdate : public Update {
     }
     if (!UpdatesEarly(*parts_.job)) {
       const trace::Phase phase(parts_.recorder, "optimizer");
-      RETURN_IF_ERROR(parts_.optimizer->Step(step.learning_rate));
+      RETURN_IF_ERROR(parts_.optimizer->Step(step.learning_rate, /*skip=*/{}, unused));
     }
     parts_.strategy->FinishUpdate();
     return Done(result);
@@ -51,8 +55,9 @@ class HostUpdate : public Update {
     const double scale = parts_.scaler != nullptr ? parts_.scaler->inverse_scale() : 1.0;
     const auto factor = static_cast<float>(scale / divisor);
     const auto& pieces = parts_.strategy->pieces();
-    if (factor != 1) optim::ScaleGradients(GradientsOf(pieces, /*all=*/true), factor);
-    const std::vector<at::Tensor> checked = GradientsOf(pieces, all);
+    const auto& unused = parts_.strategy->unused();
+    if (factor != 1) optim::ScaleGradients(GradientsOf(pieces, unused, /*all=*/true), factor);
+    const std::vector<at::Tensor> checked = GradientsOf(pieces, unused, all);
     ASSIGN_OR_RETURN(const at::Tensor sums,
                      parts_.strategy->GatherSums(device::HostTensor(optim::SumOfSquares(checked))));
     const auto values = device::HostValues<double>(sums);

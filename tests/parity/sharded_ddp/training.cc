@@ -151,10 +151,10 @@ class RankTraining::ObservedOptimizer : public optim::Optimizer {
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
-                      const at::Tensor& skip) override {
+                      const LeftOut& left_out) override {
     before_();
-    return bucket.has_value() ? optimizer_->StepBucket(*bucket, learning_rate)
-                              : optimizer_->Step(learning_rate, skip);
+    return bucket.has_value() ? optimizer_->StepBucket(*bucket, learning_rate, left_out.unused)
+                              : optimizer_->Step(learning_rate, left_out.skip, left_out.unused);
   }
 
   const std::unique_ptr<optim::Optimizer> optimizer_;

@@ -12,6 +12,7 @@
 #include "worker/parallel/gradient_paths.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
+#include "worker/parallel/unused_pieces.h"
 
 namespace muster::parallel {
 namespace {
@@ -50,11 +51,14 @@ class Ddp : public Strategy {
         std::move(reduced), std::move(groups), GradientBuckets::Memory::kKept,
         [this](size_t bucket, const at::Tensor& flat) { Reduce(bucket, flat); },
         absl::StrCat("rank ", communicator->rank()));
+    unused_.emplace(pieces_, trainable,
+                    [this](size_t parameter) { return gradients_->used(parameter); });
   }
 
   ~Ddp() override { works_.clear(); }  // waits for reductions in flight
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
+  const std::vector<at::Tensor>& unused() const override { return unused_->flags(); }
   bool sharded() const override { return false; }
   layout::Placement owners() const override { return owners_; }
   Placements PlacementsFor(const std::vector<bool>& trained) const override {
@@ -77,6 +81,7 @@ class Ddp : public Strategy {
     start_ = start;
     buffers_launched_ = false;
     gradients_->BeginStep(start.step);
+    unused_->BeginStep();
     buffer_sync_.BeginStep(start);
   }
 
@@ -90,13 +95,14 @@ class Ddp : public Strategy {
   // this step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { BeginMicroBatch(last); }
 
-  absl::Status FinishBackward(const BucketReduced& reduced) override {
+  absl::Status FinishBackward(const BucketReduced& then) override {
+    const BucketReduced reduced = unused_->LookBefore(then);
     absl::Status status = gradients_->Finish();
     if (status.ok()) SendBuffers();
     for (size_t bucket = 0; bucket < works_.size(); ++bucket) {
       const absl::Status arrived = works_[bucket]->Wait();
       if (status.ok()) status = arrived;
-      if (status.ok() && reduced) status = reduced(bucket);
+      if (status.ok()) status = reduced(bucket);
     }
     works_.clear();
     const absl::Status synchronized = buffer_sync_.Finish();
@@ -138,6 +144,7 @@ class Ddp : public Strategy {
   BufferSync buffer_sync_;
   std::unique_ptr<GradientBuckets> gradients_;
   std::optional<GradientPaths> paths_;
+  std::optional<UnusedPieces> unused_;
 
   // State of the current step.
   StepStart start_;

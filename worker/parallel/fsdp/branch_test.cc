@@ -40,11 +40,14 @@ class Branches : public models::Unit {
   }
   at::Tensor Forward(const at::Tensor& x, models::ForwardContext& context) override {
     at::Tensor h = x;
-    for (const auto& child : children()) h = context.Call(*child, h);
+    for (size_t i = 0; i < children().size(); ++i) {
+      if (static_cast<int>(i) != skipped) h = context.Call(*children()[i], h);
+    }
     return h;
   }
 
   bool biased = true;
+  int skipped = -1;  // the number of a layer that is not called
 };
 
 at::Tensor LossOf(Branches& net, models::ForwardContext& context, int rank, int64_t step) {
@@ -66,6 +69,19 @@ TEST(FsdpBranch, AParameterThatOneRankDoesNotUseHoldsNothingBack) {
 
 TEST(FsdpBranch, NeitherIfTheUnitsAreRecomputed) {
   for (const bool reshard : {true, false}) Train(/*recompute=*/true, reshard);
+}
+
+TEST(FsdpBranch, AUnitThatNoRankCallsInAStepIsUnusedInIt) {
+  for (const int skipped : {0, 3, kDepth - 1}) {
+    for (const bool recompute : {false, true}) {
+      const auto loss = [=](Branches& net, models::ForwardContext& context, int rank,
+                            int64_t step) {
+        net.skipped = step == 1 ? skipped : -1;
+        return LossOf(net, context, rank, step);
+      };
+      ExpectPlainTraining<Branches>(loss, recompute, {});
+    }
+  }
 }
 
 }  // namespace

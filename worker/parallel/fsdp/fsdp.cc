@@ -1,5 +1,6 @@
 #include "worker/parallel/fsdp/fsdp.h"
 
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "worker/parallel/parameter_hash.h"
 #include "worker/parallel/partial_sums.h"
 #include "worker/parallel/slice_pieces.h"
+#include "worker/parallel/unused_pieces.h"
 
 namespace muster::parallel {
 namespace {
@@ -35,6 +37,7 @@ class Fsdp : public Strategy, public BackwardObserver {
        const FsdpOptions& options, KeptMemory kept);
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
+  const std::vector<at::Tensor>& unused() const override { return unused_->flags(); }
   const ParameterShards* shards() const override { return &shards_; }
   bool sharded() const override { return true; }
   layout::Placement owners() const override { return owners_; }
@@ -133,6 +136,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   int64_t trainable_groups_ = 0;
   std::unique_ptr<SlicedGradients> gradients_;
   std::vector<Piece> pieces_;
+  std::optional<UnusedPieces> unused_;
   ParameterShards shards_;
   layout::Placement owners_;
   uint64_t layout_fingerprint_ = 0;
@@ -211,6 +215,8 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
       SlicedGradients::Options{options.reduce_every, options.reduce_in_bfloat16});
   for (size_t i = 0; i < slices.size(); ++i) slices[i].gradients = gradients_->slice(i);
   MakePieces(trainable, slices, frozen, frozen_slices);
+  unused_.emplace(pieces_, trainable.indices,
+                  [this](size_t parameter) { return gradients_->used(parameter); });
 }
 
 std::vector<Slice> Fsdp::AddGroups(const UnitGroups& kind, const at::Tensor* given,
@@ -396,6 +402,7 @@ void Fsdp::BeginStep(const StepStart& start) {
   whole_->BeginStep(step_);
   // What is whole has the values of the last update: FinishUpdate frees what is older.
   gradients_->BeginStep(start);
+  unused_->BeginStep();
 }
 
 void Fsdp::BeginMicroBatch(bool last) {
@@ -410,7 +417,7 @@ void Fsdp::BeginJoinedMicroBatch(bool last) {
 
 absl::Status Fsdp::FinishBackward(const BucketReduced& reduced) {
   FreeAll();
-  return gradients_->Finish(reduced);
+  return gradients_->Finish(unused_->LookBefore(reduced));
 }
 
 void Fsdp::FinishUpdate() {

@@ -24,8 +24,8 @@ using LossOfRank =
     std::function<at::Tensor(Net& net, models::ForwardContext& context, int rank, int64_t step)>;
 
 // Three steps of SGD on two ranks. After each step the parameters must have the bits of a run in
-// one process without any strategy, which adds the gradients of the ranks in their order. Net has
-// no buffers. recompute: all children of the root are recomputed.
+// one process without any strategy, which adds the gradients of the ranks in their order; what no
+// rank used there must be unused. Net has no buffers. recompute: all children of the root are recomputed.
 template <typename Net>
 void ExpectPlainTraining(const LossOfRank<Net>& loss, bool recompute, const FsdpOptions& options) {
   constexpr double kRate = 0.05;
@@ -63,7 +63,11 @@ void ExpectPlainTraining(const LossOfRank<Net>& loss, bool recompute, const Fsdp
       for (size_t i = 0; i < sums.size(); ++i) {
         if (sums[i].defined()) at::Tensor(expected[i].tensor).sub_(sums[i] / 2.0, kRate);
       }
-      for (const Piece& piece : (*strategy)->pieces()) {
+      const std::vector<Piece>& pieces = (*strategy)->pieces();
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const Piece& piece = pieces[i];
+        EXPECT_EQ((*strategy)->unused()[i].defined(), !sums[piece.parameter].defined())
+            << expected[piece.parameter].name << " in step " << step;
         at::Tensor(piece.tensor).sub_(piece.tensor.grad(), kRate);
         EXPECT_TRUE(
             SameBits(piece.tensor, expected[piece.parameter].tensor.detach().reshape({-1}).narrow(

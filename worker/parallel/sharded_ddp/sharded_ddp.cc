@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "worker/parallel/partial_sums.h"
 #include "worker/parallel/slice_pieces.h"
 #include "worker/parallel/sliced_gradients.h"
+#include "worker/parallel/unused_pieces.h"
 
 namespace muster::parallel {
 namespace {
@@ -40,6 +42,7 @@ class ShardedDdp : public Strategy {
   ~ShardedDdp() override;
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
+  const std::vector<at::Tensor>& unused() const override { return unused_->flags(); }
   bool sharded() const override { return true; }
   layout::Placement owners() const override { return owners_; }
   Placements PlacementsFor(const std::vector<bool>& trained) const override;
@@ -104,6 +107,7 @@ class ShardedDdp : public Strategy {
   std::vector<size_t> gather_order_;  // the buckets in the order in which forward needs them
   std::unordered_map<const models::Unit*, std::vector<size_t>> buckets_of_unit_;
   std::unique_ptr<SlicedGradients> gradients_;
+  std::optional<UnusedPieces> unused_;
 
   int64_t step_ = 0;
   int64_t gathering_ = 0;  // number of buckets whose gather is in flight
@@ -164,6 +168,8 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
   }
   pieces_ =
       PiecesOf(groups, specs, trainable, slices, communicator->rank(), communicator->world_size());
+  unused_.emplace(pieces_, trainable,
+                  [this](size_t parameter) { return gradients_->used(parameter); });
 }
 
 ShardedDdp::~ShardedDdp() {
@@ -260,6 +266,7 @@ std::unique_ptr<models::ForwardContext> ShardedDdp::MakeContext(models::Mode mod
 void ShardedDdp::BeginStep(const StepStart& start) {
   step_ = start.step;
   gradients_->BeginStep(start);
+  unused_->BeginStep();
 }
 
 void ShardedDdp::BeginMicroBatch(bool last) { gradients_->BeginMicroBatch(last); }
@@ -268,7 +275,7 @@ absl::Status ShardedDdp::FinishBackward(const BucketReduced& reduced) {
   // Also the buckets that no forward has waited for: their parameters are about to change.
   for (Bucket& bucket : buckets_) AwaitGather(bucket);
   // Noted after the gathers: they were begun earlier, so their error is nearer to the cause.
-  Note(gradients_->Finish(error_.ok() ? reduced : nullptr));
+  Note(gradients_->Finish(error_.ok() ? unused_->LookBefore(reduced) : nullptr));
   return std::exchange(error_, absl::OkStatus());
 }
 
