@@ -133,11 +133,10 @@ TEST_F(StagesTest, AJobByEpochsGoesOnInTheMiddleOfOneBitwise) {
 TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
   Job job = SmallJob();
   job.schedule = optim::Linear{.total_steps = 0};
-  job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 2}};
   job.checkpoint = Every(0);
-  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/14);
-  ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
-  EXPECT_EQ(first->outside.started().total_steps, 24);
+  job.stages = {FitStage{14, 0}};
+  const auto first = Good(job);
+  job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 2}};
   // 24 samples of the second epoch are done. One rank takes 6 of 149 in each step, three take 18.
   int64_t generation = 2;
   for (const auto& [ranks, steps] : std::map<int, int64_t>{{1, 20}, {2, 10}, {3, 6}}) {
@@ -159,10 +158,10 @@ TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
 
 TEST_F(StagesTest, AnEpochWhoseRestIsDroppedByALargerBatchHasItsPass) {
   Job job = SmallJob();
-  job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 1}, TestStage{}};
   job.checkpoint = Every(0);
-  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/11);
-  ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
+  job.stages = {FitStage{11, 0}};
+  const auto first = Good(job);
+  job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 1}, TestStage{}};
   job.batch.accumulate = 4;  // 24 samples in a step, of which 17 are left
   const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
