@@ -209,6 +209,9 @@ Json ToJson(const Manifest& manifest) {
                {"optimizer", ToJson(manifest.optimizer)},
                {"parameters", ToJson(manifest.parameters)},
                {"block_bytes", files::kHashedBlock}};
+  for (const SamplingRecord& record : manifest.sampling) {
+    json["sampling"].push_back(ToJson(record));
+  }
   if (!manifest.config.empty()) json["config"] = Json::parse(manifest.config);
   if (!manifest.first_weights.empty()) json["first_weights"] = manifest.first_weights;
   if (manifest.tokenizer.known()) {
@@ -255,6 +258,11 @@ Manifest FromJson(const Json& json, int64_t version) {
     manifest.optimizer = OptimizerFromJson(json.at("optimizer"));
     manifest.parameters = ParametersFromJson(json.at("parameters"));
     CheckKinds(manifest);
+    if (json.contains("sampling")) {
+      for (const Json& item : json["sampling"]) {
+        manifest.sampling.push_back(SamplingRecordFromJson(item));
+      }
+    }
     if (json.contains("config")) manifest.config = json["config"].dump(2) + "\n";
     if (json.contains("first_weights")) json["first_weights"].get_to(manifest.first_weights);
     if (json.contains("tokenizer")) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
+#include "common/manifest/sampling_record.h"
 #include "common/manifest/validation_record.h"
 #include "common/tokenizer/source.h"
 #include "common/trainability/trainability.h"
@@ -105,6 +106,8 @@ struct Manifest {
   Steering steering;
   int64_t epoch = 0;
   int64_t cursor = 0;
+  // From the first step of the training on. Empty if an older program has written it.
+  std::vector<SamplingRecord> sampling;
   int64_t world_size = 0;
   std::string strategy;
   std::string model_kind;

@@ -134,6 +134,36 @@ TEST_F(ManifestTest, WhatValidationDecidedIsKeptAndOtherwiseNotSpokenOf) {
   EXPECT_EQ(Read(dir_.path())->steering.validations, record);
 }
 
+TEST_F(ManifestTest, HowSamplesWereTakenIsKeptAndOtherwiseNotSpokenOf) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  EXPECT_EQ(files::ReadFile(dir_.Path(kFileName))->find("sampling"), std::string::npos);
+  manifest_.sampling = {{.samples = 149,
+                         .global_batch = 12,
+                         .last = "drop",
+                         .order = "shuffled",
+                         .seed = UINT64_MAX},
+                        {.step = 10,
+                         .epoch = 0,
+                         .cursor = 120,
+                         .samples = 149,
+                         .global_batch = 6,
+                         .last = "uneven",
+                         .order = "sequential",
+                         .per_rank = true}};
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  EXPECT_EQ(Read(dir_.path())->sampling, manifest_.sampling);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"global_batch\": 12", "\"global_batch\": 0"},
+           {"\"samples\": 149", "\"samples\": 4e18"},
+           {"\"samples\": 149", "\"samples\": 4000000000000000000"},
+           {"\"cursor\": 120", "\"cursor\": -1"},
+           {"\"last\": \"drop\"", "\"last\": 1"}}) {
+    Edit(from, to);
+    Rehash();
+    EXPECT_TRUE(absl::IsDataLoss(Read(dir_.path()).status())) << to;
+  }
+}
+
 TEST_F(ManifestTest, RoundTripsAndVerifies) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   const auto read = Read(dir_.path());

@@ -133,6 +133,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .steering = point.steering,
                         .epoch = point.epoch,
                         .cursor = point.cursor,
+                        .sampling = point.sampling,
                         .world_size = communicator_->world_size(),
                         .strategy = options_.strategy,
                         .model_kind = options_.model_kind,

@@ -52,6 +52,7 @@ struct SavePoint {
   int64_t last_command = 0;  // number of the newest command that the ranks have taken in
   int64_t epoch = 0;         // sampler position: the consumed samples
   int64_t cursor = 0;
+  std::vector<manifest::SamplingRecord> sampling = {};  // how the samples were consumed
   manifest::Steering steering;
   friend bool operator==(const SavePoint&, const SavePoint&) = default;
 };

@@ -8,6 +8,15 @@
 #include "worker/data/permutation.h"
 
 namespace muster::data {
+namespace {
+
+int64_t EpochSize(const SamplerOptions& options) {
+  if (!options.own.has_value()) return options.size;
+  const bool to_the_end = options.last == Last::kUneven;
+  return options.world_size * (to_the_end ? options.own->longest : options.own->shortest);
+}
+
+}  // namespace
 
 absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
   const auto check = [](int64_t samples) {
@@ -22,7 +31,7 @@ absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
         check(options.last == Last::kUneven ? options.own->longest : options.own->shortest));
   }
   Sampler sampler(options);
-  if (options.last == Last::kDrop && sampler.epoch_size_ < sampler.global_batch_) {
+  if (sampler.pace_.steps_per_epoch() == 0) {
     if (own) {
       return absl::InvalidArgumentError(absl::StrCat(
           "sampler: the shortest of the ranks' files has ", options.own->shortest,
@@ -32,33 +41,16 @@ absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "sampler: the data has ", options.size, " samples, less than one step takes: ",
         options.world_size, " ranks x ", options.accumulate, " micro-batches x ", options.per_rank,
-        " samples = ", sampler.global_batch_, ", so that `last: drop` would drop everything"));
+        " samples = ", sampler.pace_.global_batch, ", so that `last: drop` would drop everything"));
   }
   return sampler;
 }
 
 Sampler::Sampler(const SamplerOptions& options)
     : options_(options),
-      global_batch_(options.world_size * options.accumulate * options.per_rank),
-      epoch_size_(!options.own.has_value()        ? options.size
-                  : options.last == Last::kUneven ? options.world_size * options.own->longest
-                                                  : options.world_size * options.own->shortest) {}
-
-int64_t Sampler::steps_per_epoch() const {
-  if (options_.last == Last::kDrop) return epoch_size_ / global_batch_;
-  return (epoch_size_ + global_batch_ - 1) / global_batch_;
-}
-
-Position Sampler::Begin(Position position) const {
-  const int64_t rest = epoch_size_ - position.cursor;
-  const int64_t needed = options_.last == Last::kDrop ? global_batch_ : 1;
-  return rest >= needed ? position : Position{position.epoch + 1, 0};
-}
-
-Position Sampler::After(Position position) const {
-  const Position begin = Begin(position);
-  return {begin.epoch, std::min(begin.cursor + global_batch_, epoch_size_)};
-}
+      pace_{.epoch_size = EpochSize(options),
+            .global_batch = options.world_size * options.accumulate * options.per_rank,
+            .last = options.last} {}
 
 std::vector<int64_t> Sampler::Samples(Position position, int64_t rank, int64_t micro_batch) {
   const Position begin = Begin(position);

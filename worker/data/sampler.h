@@ -19,15 +19,11 @@
 
 #include "absl/status/statusor.h"
 #include "worker/data/keyed_permutation.h"
+#include "worker/data/pace.h"
 
 namespace muster::data {
 
 enum class Order { kShuffled, kSequential, kShuffledV2 };
-
-// What happens with the samples at the end of an epoch that do not fill a global batch: they are
-// dropped; or the batch is filled up from the start of the epoch's order; or the first ranks get
-// them, and the other ranks have fewer samples in that step, or none.
-enum class Last { kDrop, kPad, kUneven };
 
 // A rank's own file.
 struct OwnFile {
@@ -48,30 +44,17 @@ struct SamplerOptions {
   std::optional<OwnFile> own;  // absent: the data set is common to all ranks
 };
 
-// What all ranks together have consumed: all epochs before `epoch`, and `cursor` samples of this
-// epoch. Independent of the world size, unless each rank has its own file.
-struct Position {
-  int64_t epoch = 0;
-  int64_t cursor = 0;
-  friend bool operator==(const Position&, const Position&) = default;
-};
-
 class Sampler {
  public:
   // INVALID_ARGUMENT: there is no sample, or `drop` would drop all samples.
   static absl::StatusOr<Sampler> Create(const SamplerOptions& options);
 
-  int64_t global_batch() const { return global_batch_; }
-  // The number of steps of one whole epoch.
-  int64_t steps_per_epoch() const;
-
-  // Where the step that follows `position` begins: `position` itself, or the start of the next
-  // epoch if the rest of this epoch is not enough for a step.
-  Position Begin(Position position) const;
-
-  // What has been consumed after the step that follows `position`. Its cursor never passes the
-  // size of the data set, and only the step that begins the next epoch moves it there.
-  Position After(Position position) const;
+  // Where its steps lie in the epochs.
+  const Pace& pace() const { return pace_; }
+  // As those of pace().
+  int64_t steps_per_epoch() const { return pace_.steps_per_epoch(); }
+  Position Begin(Position position) const { return pace_.Begin(position); }
+  Position After(Position position) const { return pace_.After(position); }
 
   // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices,
   // or fewer with Last::kUneven (none in the last micro-batches). If each rank has its own file,
@@ -97,8 +80,7 @@ class Sampler {
   int64_t SampleAt(int64_t place) const;
 
   SamplerOptions options_;
-  int64_t global_batch_;
-  int64_t epoch_size_;  // where the cursor ends
+  Pace pace_;
   int64_t cached_epoch_ = -1;
   std::vector<int64_t> permutation_;       // the order of cached_epoch_ with kShuffled
   std::optional<KeyedPermutation> keyed_;  // the same with kShuffledV2

@@ -67,7 +67,7 @@ TEST(SamplerTest, RanksTakeContiguousPartsOfTheEpochsOrder) {
       .size = 26, .seed = 9, .world_size = 2, .per_rank = 3, .accumulate = 2};
   Sampler sampler = Make(options);
   const auto order = Permutation(9, 0, 26);
-  EXPECT_EQ(sampler.global_batch(), 12);
+  EXPECT_EQ(sampler.pace().global_batch, 12);
   EXPECT_EQ(sampler.steps_per_epoch(), 2);
   const Position second = sampler.After({0, 0});
   EXPECT_EQ(second, (Position{0, 12}));

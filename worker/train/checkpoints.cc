@@ -83,9 +83,11 @@ Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::
                                            .last_command = manifest.last_command,
                                            .epoch = manifest.epoch,
                                            .cursor = manifest.cursor,
+                                           .sampling = manifest.sampling,
                                            .steering = manifest.steering},
                                  .path = path,
-                                 .generation = manifest.generation};
+                                 .generation = manifest.generation,
+                                 .world_size = manifest.world_size};
   // The command numbers of another job mean nothing in this job's log.
   const std::string& instance = manifest.job_instance;
   if (manifest.job != identity.job || (!instance.empty() && instance != identity.job_instance)) {

@@ -53,6 +53,7 @@ class Checkpoints {
     checkpoint::SavePoint point;  // all zero: nothing to restore
     std::string path;             // empty: nothing to restore
     int64_t generation = 0;       // the generation that wrote it
+    int64_t world_size = 0;       // of that generation
   };
 
   // Checks that all ranks see the same folder. It is created if the job has no checkpoints yet; if

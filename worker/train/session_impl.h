@@ -85,9 +85,11 @@ class SessionImpl : public Session, private CommandEffects {
   // Compares the sizes of the data sets that all ranks share.
   absl::Status AgreeOnData();
   absl::Status MakeSampler();
-  // Plans the stages in steps. INVALID_ARGUMENT: the job does not fit the number of steps, which
-  // only the data tell where a stage counts in epochs.
-  absl::Status PlanSteps();
+  // Plans the stages in steps, with which only the data tell where a stage counts in epochs.
+  // `went_on`: the session continues from a checkpoint of the job itself. If it does not:
+  // INVALID_ARGUMENT: the job does not fit the number of steps.
+  // FAILED_PRECONDITION: the other job's checkpoint leaves no step to train.
+  absl::Status PlanSteps(bool went_on);
   absl::Status BuildTraining();
   absl::Status BuildShards();
   absl::StatusOr<std::unique_ptr<Training>> MakeTraining();
@@ -106,6 +108,9 @@ class SessionImpl : public Session, private CommandEffects {
   // The parameters of these names that are frozen.
   Mask FrozenOf(const std::set<std::string>& names) const;
   void Restore(const Checkpoints::Restored& restored);
+  // The same for the place in the data. `own`: how the session takes samples. `world_size`: of the
+  // checkpoint.
+  void GoOnWithData(const manifest::SamplingRecord& own, int64_t world_size);
   // Begins with another job's checkpoint, if the job names one. Returns its path if the session
   // continues where it ends.
   absl::StatusOr<std::string> StartFromOther();
@@ -150,7 +155,7 @@ class SessionImpl : public Session, private CommandEffects {
   // INVALID_ARGUMENT: a stage needs a metric that the model does not give.
   absl::Status CheckMetrics() const;
   // The plan of the stages, of which some may have ended early.
-  std::vector<PlannedStage> Plan(const std::vector<Stage>& stages) const;
+  std::vector<PlannedStage> Plan() const;
   // If the best checkpoint that the session knows is there, tells so; otherwise forgets it.
   absl::Status FindBest();
   // The pass of a fit stage after this step. If it ends the stage, `stage` and the plan say so.

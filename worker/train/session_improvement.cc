@@ -11,6 +11,7 @@
 #include "common/manifest/name.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
+#include "worker/train/continuation.h"
 #include "worker/train/evaluation_totals.h"
 #include "worker/train/failure.h"
 #include "worker/train/improvement.h"
@@ -18,8 +19,8 @@
 
 namespace muster::train {
 
-std::vector<PlannedStage> SessionImpl::Plan(const std::vector<Stage>& stages) const {
-  return PlanStages(stages, trains() ? sampler_->steps_per_epoch() : 0,
+std::vector<PlannedStage> SessionImpl::Plan() const {
+  return PlanStages(job_.stages, TimelineOf(session_state_.sampling),
                     session_state_.validations.ended);
 }
 
@@ -92,7 +93,7 @@ absl::StatusOr<bool> SessionImpl::ValidateInFit(FitUntil* stage) {
                                         " instead of ", stage->end, ": ", judgement.stop),
                            step});
     session_state_.validations.ended.emplace_back(stage->stage, step);
-    stages_ = Plan(job_.stages);
+    stages_ = Plan();
     stage->end = step;
   }
   return judgement.best;

@@ -20,6 +20,7 @@
 #include "worker/device/peak_flops.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/agreement.h"
+#include "worker/train/continuation.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
 #include "worker/train/tokenizer_of_job.h"
@@ -110,7 +111,7 @@ absl::Status SessionImpl::Build() {
   RETURN_IF_ERROR(FindTokenizer());
   RETURN_IF_ERROR(AgreeOnData());
   if (fits) RETURN_IF_ERROR(MakeSampler());
-  RETURN_IF_ERROR(PlanSteps());
+  RETURN_IF_ERROR(CheckMetrics());
   RETURN_IF_ERROR(fits ? BuildTraining() : BuildShards());
   RETURN_IF_ERROR(CheckWeights());
   deferred_ = {};  // this also closes the weights file
@@ -121,10 +122,12 @@ absl::Status SessionImpl::Build() {
   if (job_.checkpoint.has_value()) {
     ASSIGN_OR_RETURN(started_from, OpenCheckpoints());
   }
-  if (started_from.empty()) {
+  const bool went_on = !started_from.empty();
+  if (!went_on) {
     ASSIGN_OR_RETURN(started_from, StartFromOther());
   }
   if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
+  RETURN_IF_ERROR(PlanSteps(went_on));
   RETURN_IF_ERROR(FindBest());
   RETURN_IF_ERROR(PreparePredictions());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
@@ -278,16 +281,28 @@ absl::Status SessionImpl::MakeSampler() {
                                         .own = train_data_->Own(identity_.rank)});
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
+  session_state_.sampling = {
+      RecordOf(job_, sampler_->pace(), /*per_rank=*/!train_data_->own_sizes.empty())};
   roll_call_.SetInput(&*sampler_, train_data_->dataset->size());
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::PlanSteps() {
-  RETURN_IF_ERROR(CheckMetrics());
-  stages_ = Plan(job_.stages);
+absl::Status SessionImpl::PlanSteps(bool went_on) {
+  stages_ = Plan();
+  const int64_t step = session_state_.step;
+  if (!went_on && step > 0 && step >= TotalSteps(stages_)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "start.what: everything: nothing is left to train: the checkpoint was written after step ",
+        step, ", epoch ", session_state_.position.epoch, ", sample ",
+        session_state_.position.cursor, ", and this job's stages end after step ",
+        TotalSteps(stages_),
+        "; ask for more steps or epochs, or begin anew with `what: weights+optimizer`"));
+  }
   if (!CountsInEpochs(job_.stages)) return absl::OkStatus();
-  // Schedules end where they would without limits.
-  const int64_t total_steps = TotalSteps(Plan(WithoutLimits(job_.stages)));
+  const int64_t total_steps = ScheduledSteps(stages_);
+  optim::EndAt(total_steps, &job_.schedule);
+  // With other ranks a job that has begun may have fewer steps than it was checked for.
+  if (went_on) return absl::OkStatus();
   const v1::SpecProblems problems =
       jobspec::ValidateSteps(job_.spec, static_cast<uint64_t>(total_steps));
   if (problems.problems_size() > 0) {
@@ -295,7 +310,6 @@ absl::Status SessionImpl::PlanSteps() {
         absl::StrCat("the stages have ", total_steps, " steps, ", sampler_->steps_per_epoch(),
                      " in each epoch: ", jobspec::FormatProblems(problems)));
   }
-  optim::EndAt(total_steps, &job_.schedule);
   return absl::OkStatus();
 }
 

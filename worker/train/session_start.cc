@@ -6,6 +6,7 @@
 #include <bit>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/imported_state.h"
 #include "worker/train/agreement.h"
+#include "worker/train/continuation.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
 
@@ -29,10 +31,26 @@ bool HasAverages(const manifest::Manifest& manifest) {
 
 void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   const checkpoint::SavePoint& point = restored.point;
+  const std::vector<manifest::SamplingRecord> own = session_state_.sampling;
   session_state_.ResumeFrom(point);
-  stages_ = Plan(job_.stages);
+  if (trains()) GoOnWithData(own.back(), restored.world_size);
   trained_->RestorePending(point.steering.pending);
   schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
+}
+
+void SessionImpl::GoOnWithData(const manifest::SamplingRecord& own, int64_t world_size) {
+  SessionState& state = session_state_;
+  Continuation continuation =
+      Continue({state.step, state.position, state.sampling, world_size},
+               {own, parts_.control->world_size(), job_.stages, state.validations.ended});
+  state.sampling = std::move(continuation.sampling);
+  state.position = continuation.position;
+  state.validation_due = state.validation_due || continuation.pass_due;
+  if (!reports_.leader()) return;
+  for (const auto& [reason, text] : continuation.told) {
+    spdlog::warn("{}", text);
+    reports_.Report(Notice{reason, text, state.step});
+  }
 }
 
 absl::StatusOr<std::string> SessionImpl::StartFromOther() {

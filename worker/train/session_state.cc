@@ -16,6 +16,7 @@ void SessionState::Describe(double jobs_rate, checkpoint::SavePoint* point) cons
   point->step = step;
   point->epoch = position.epoch;
   point->cursor = position.cursor;
+  point->sampling = sampling;
   if (learning_rate != jobs_rate) point->steering.learning_rate = learning_rate;
   point->steering.applied.assign(applied.begin(), applied.end());
   point->steering.validation_due = validation_due;
@@ -25,6 +26,7 @@ void SessionState::Describe(double jobs_rate, checkpoint::SavePoint* point) cons
 void SessionState::ResumeFrom(const checkpoint::SavePoint& point) {
   step = point.step;
   position = {point.epoch, point.cursor};
+  sampling = point.sampling;
   learning_rate = point.steering.learning_rate.value_or(learning_rate);
   applied.assign(point.steering.applied.begin(), point.steering.applied.end());
   validation_due = point.steering.validation_due;

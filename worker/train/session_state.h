@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <deque>
 #include <utility>
+#include <vector>
 
+#include "common/manifest/sampling_record.h"
 #include "common/manifest/validation_record.h"
 #include "worker/checkpoint/saver.h"
 #include "worker/data/sampler.h"
@@ -19,6 +21,9 @@ struct SessionState {
   const char* stage = "";
   int64_t step = 0;         // optimizer steps done
   data::Position position;  // of the sampler after these steps
+  // How they were taken from the data, and how those that follow are; empty in a session that does
+  // not train.
+  std::vector<manifest::SamplingRecord> sampling;
   // A validation pass must follow this step and has not run: the session that continues from here
   // runs it.
   bool validation_due = false;

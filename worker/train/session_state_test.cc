@@ -9,6 +9,7 @@ SessionState Some() {
   SessionState state;
   state.step = 7;
   state.position = {2, 24};
+  state.sampling = {{.samples = 32, .global_batch = 8, .last = "drop", .order = "shuffled"}};
   state.learning_rate = 0.5;
   state.validation_due = true;
   state.applied = {{1, 3}, {2, 7}};
@@ -25,6 +26,7 @@ TEST(SessionState, ResumesFromACheckpoint) {
   other.ResumeFrom(point);
   EXPECT_EQ(other.step, 7);
   EXPECT_EQ(other.position, (data::Position{2, 24}));
+  EXPECT_EQ(other.sampling, Some().sampling);
   EXPECT_EQ(other.learning_rate, 0.5);
   EXPECT_TRUE(other.validation_due);
   EXPECT_EQ(other.applied, Some().applied);

@@ -4,8 +4,60 @@
 #include <variant>
 
 #include "common/overloaded/overloaded.h"
+#include "worker/data/pace.h"
 
 namespace muster::train {
+namespace {
+
+// The passes over the data of a stage by epochs.
+class Passes {
+ public:
+  // The stage begins after `begin` steps.
+  Passes(const data::Timeline& timeline, int64_t begin)
+      : timeline_(timeline), begin_(begin), place_(timeline.BeginAfter(begin)) {}
+
+  data::Position EndOf(int64_t passes) const { return {place_.epoch + passes, place_.cursor}; }
+  // Those that are complete where a step begins.
+  int64_t Complete(data::Position position) const {
+    return position.epoch - place_.epoch - (position.cursor < place_.cursor ? 1 : 0);
+  }
+  int64_t Steps(int64_t passes) const {
+    return timeline_.Reaches(begin_, EndOf(passes)) - begin_;
+  }
+  PassSteps After(int64_t every) const {
+    if (every == 0) return {};
+    const data::Timeline::Span& newest = timeline_.newest();
+    const int64_t from = std::max(begin_, newest.step);
+    const int64_t next = (Complete(timeline_.BeginAfter(from)) / every + 1) * every;
+    return {.first = timeline_.Reaches(from, EndOf(next)),
+            .second = timeline_.Reaches(from, EndOf(next + every)),
+            .period = every * newest.pace.steps_per_epoch()};
+  }
+
+ private:
+  const data::Timeline& timeline_;
+  const int64_t begin_;
+  const data::Position place_;
+};
+
+FitUntil PlanFit(const FitStage& fit, int64_t begin, const data::Timeline& timeline) {
+  FitUntil planned{.begin = begin, .passes = fit.passes};
+  if (fit.epochs > 0) {
+    const Passes passes(timeline, begin);
+    planned.full = passes.Steps(fit.epochs);
+    planned.validate = passes.After(fit.validate_every);
+  } else {
+    planned.full = fit.steps;
+    if (const int64_t every = fit.validate_every; every > 0) {
+      planned.validate = {begin + every, begin + 2 * every, every};
+    }
+  }
+  const int64_t limit = fit.limit_steps > 0 ? fit.limit_steps : planned.full;
+  planned.end = begin + std::min(planned.full, limit);
+  return planned;
+}
+
+}  // namespace
 
 bool AnyFit(const std::vector<Stage>& stages) {
   return std::any_of(stages.begin(), stages.end(),
@@ -19,7 +71,8 @@ bool CountsInEpochs(const std::vector<Stage>& stages) {
   });
 }
 
-std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch,
+std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages,
+                                     const data::Timeline& timeline,
                                      const std::vector<std::pair<int64_t, int64_t>>& ended) {
   std::vector<PlannedStage> planned;
   int64_t begin = 0;
@@ -28,21 +81,14 @@ std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t s
     added.index = static_cast<int64_t>(planned.size()) - 1;
     added.begin = begin;
     std::visit(Overloaded{[&](const FitStage& fit) {
-                            // The steps of the unit in which the stage counts.
-                            const int64_t unit = fit.epochs > 0 ? steps_per_epoch : 1;
-                            const int64_t units = fit.epochs > 0 ? fit.epochs : fit.steps;
-                            int64_t steps = units * unit;
-                            if (fit.limit_steps > 0) steps = std::min(steps, fit.limit_steps);
-                            int64_t end = begin + steps;
+                            FitUntil until = PlanFit(fit, begin, timeline);
+                            until.stage = added.index;
                             for (const auto& [index, step] : ended) {
-                              if (index == added.index) end = std::clamp(step, begin, end);
+                              if (index != added.index) continue;
+                              until.end = std::clamp(step, begin, until.end);
                             }
-                            added.what = FitUntil{.end = end,
-                                                  .validate_every = fit.validate_every * unit,
-                                                  .begin = begin,
-                                                  .stage = added.index,
-                                                  .passes = fit.passes};
-                            begin = end;
+                            added.what = until;
+                            begin = until.end;
                           },
                           [&](const auto& other) { added.what = other; }},
                stage);
@@ -50,11 +96,17 @@ std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t s
   return planned;
 }
 
-std::vector<Stage> WithoutLimits(std::vector<Stage> stages) {
-  for (Stage& stage : stages) {
-    if (auto* fit = std::get_if<FitStage>(&stage)) fit->limit_steps = 0;
-  }
-  return stages;
+bool PassDueAtChange(const std::vector<Stage>& stages, const std::vector<PlannedStage>& planned,
+                     const data::Timeline& timeline) {
+  const data::Timeline::Span& newest = timeline.newest();
+  const auto until = FitOfStep(planned, newest.step);
+  if (!until.has_value()) return false;
+  const auto& fit = std::get<FitStage>(stages[until->stage]);
+  if (fit.epochs == 0 || fit.validate_every == 0) return false;
+  const Passes passes(timeline, until->begin);
+  const int64_t before = passes.Complete(newest.position);
+  return passes.Complete(newest.pace.Begin(newest.position)) / fit.validate_every >
+         before / fit.validate_every;
 }
 
 std::optional<FitUntil> FitOfStep(const std::vector<PlannedStage>& stages, int64_t step) {
@@ -71,6 +123,14 @@ int64_t TotalSteps(const std::vector<PlannedStage>& stages) {
     if (const auto* fit = std::get_if<FitUntil>(&stage.what)) end = fit->end;
   }
   return end;
+}
+
+int64_t ScheduledSteps(const std::vector<PlannedStage>& stages) {
+  int64_t steps = 0;
+  for (const PlannedStage& stage : stages) {
+    if (const auto* fit = std::get_if<FitUntil>(&stage.what)) steps += fit->full;
+  }
+  return steps;
 }
 
 bool FitFollows(const std::vector<PlannedStage>& stages, int64_t index) {
@@ -98,7 +158,7 @@ Due DueAfter(int64_t step, bool ran_out, const DueRules& rules) {
   };
   Due due;
   due.end = step == rules.stage.end || ran_out;
-  due.validate = every(step - rules.stage.begin, rules.stage.validate_every);
+  due.validate = rules.stage.validate.Has(step);
   due.save = rules.checkpoints && (due.end || every(step, rules.save_every));
   const bool last = due.end && (ran_out || step == rules.total_steps);
   due.last_save = due.save && last;

@@ -14,16 +14,33 @@
 #include <variant>
 #include <vector>
 
+#include "worker/data/timeline.h"
 #include "worker/train/job.h"
 
 namespace muster::train {
 
+// The steps that a validation pass follows, in optimizer steps done: `first`, `second`, and each
+// `period` steps after it. In a stage by epochs the first one may come sooner or later than the
+// period says, if the batch or the data have changed in its epoch. None if `period` is 0.
+struct PassSteps {
+  int64_t first = 0;
+  int64_t second = 0;
+  int64_t period = 0;
+
+  bool Has(int64_t step) const {
+    if (period == 0) return false;
+    return step == first || (step >= second && (step - second) % period == 0);
+  }
+};
+
 struct FitUntil {
   int64_t end = 0;  // optimizer steps done when the stage is over, counted over the whole job
-  int64_t validate_every = 0;
-  int64_t begin = 0;  // optimizer steps done when the stage began
-  int64_t stage = 0;  // its index in the job's list
+  PassSteps validate = {};  // of those that this session may do
+  int64_t begin = 0;        // optimizer steps done when the stage began
+  int64_t stage = 0;        // its index in the job's list
   PassRules passes = {};
+  // The steps that the stage would have without FitStage::limit_steps, however early it ends.
+  int64_t full = 0;
 };
 
 struct PlannedStage {
@@ -39,20 +56,28 @@ bool AnyFit(const std::vector<Stage>& stages);
 // Whether some fit stage counts in epochs.
 bool CountsInEpochs(const std::vector<Stage>& stages);
 
-// `steps_per_epoch`: optimizer steps of one epoch of data.train; used only where a stage counts in
-// epochs. `ended`: the fit stages that ended early, each with the steps done at its end
+// `timeline`: where the steps lie in data.train; used only where a stage counts in epochs. Its
+// newest span begins with the session, or earlier. A stage of E epochs that begins at a place of an
+// epoch is over at the same place E epochs later, and its passes over the data end at that place.
+// `ended`: the fit stages that ended early, each with the steps done at its end
 // (ValidationRecord::ended); those after it begin there.
-std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages, int64_t steps_per_epoch,
+std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages,
+                                     const data::Timeline& timeline,
                                      const std::vector<std::pair<int64_t, int64_t>>& ended = {});
 
-// The same stages with all of their steps (FitStage::limit_steps).
-std::vector<Stage> WithoutLimits(std::vector<Stage> stages);
+// Whether a validation pass by epochs follows the last step before the newest span, and followed no
+// step with the pace before it: with the new batch or data, the rest of the epoch is dropped, or is
+// not there.
+bool PassDueAtChange(const std::vector<Stage>& stages, const std::vector<PlannedStage>& planned,
+                     const data::Timeline& timeline);
 
 // The fit stage of which this was a step, the first one of the job being 1. Absent: there is none.
 std::optional<FitUntil> FitOfStep(const std::vector<PlannedStage>& stages, int64_t step);
 
 // Optimizer steps of all fit stages together.
 int64_t TotalSteps(const std::vector<PlannedStage>& stages);
+// The same without limits and early ends (FitUntil::full): where schedules end.
+int64_t ScheduledSteps(const std::vector<PlannedStage>& stages);
 
 // Whether a fit stage comes after the stage with this index.
 bool FitFollows(const std::vector<PlannedStage>& stages, int64_t index);

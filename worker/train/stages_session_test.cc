@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/models/spec_from_json.h"
@@ -18,6 +19,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class StagesTest : public SessionTest {
  protected:
@@ -126,6 +128,64 @@ TEST_F(StagesTest, AJobByEpochsGoesOnInTheMiddleOfOneBitwise) {
   EXPECT_EQ(losses, undisturbed->outside.losses());
   EXPECT_EQ(second->outside.tests().at(24).SerializeAsString(),
             undisturbed->outside.tests().at(24).SerializeAsString());
+}
+
+TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
+  Job job = SmallJob();
+  job.schedule = optim::Linear{.total_steps = 0};
+  job.checkpoint = Every(0);
+  job.stages = {FitStage{14, 0}};
+  const auto first = Good(job);
+  job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 2}};
+  // 24 samples of the second epoch are done. One rank takes 6 of 149 in each step, three take 18.
+  int64_t generation = 2;
+  for (const auto& [ranks, steps] : std::map<int, int64_t>{{1, 20}, {2, 10}, {3, 6}}) {
+    const auto second = RunSessions(job, ranks, generation++, first->outside.checkpoints());
+    ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+    EXPECT_EQ(second->ends[0]->step, 14 + steps);
+    EXPECT_EQ(second->outside.started().total_steps, 14 + steps);
+    EXPECT_EQ(second->outside.validations().size(), 1u);
+    EXPECT_EQ(second->outside.validations().begin()->first, 14 + steps);
+    // Later generations would go on from it.
+    std::filesystem::remove_all(second->outside.checkpoints().front());
+    const auto told = second->outside.notice_messages();
+    EXPECT_EQ(told.contains("STEPS_PER_EPOCH_CHANGED"), ranks != 2);
+    if (ranks == 2) continue;
+    EXPECT_THAT(told.at("STEPS_PER_EPOCH_CHANGED"),
+                HasSubstr(absl::StrCat(14 + steps, " in all instead of 24")));
+  }
+}
+
+TEST_F(StagesTest, AnEpochWhoseRestIsDroppedByALargerBatchHasItsPass) {
+  Job job = SmallJob();
+  job.checkpoint = Every(0);
+  job.stages = {FitStage{11, 0}};
+  const auto first = Good(job);
+  job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 1}, TestStage{}};
+  job.batch.accumulate = 4;  // 24 samples in a step, of which 17 are left
+  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->ends[0]->step, 11);
+  EXPECT_EQ(second->outside.validations().count(11), 1u);
+  EXPECT_EQ(second->outside.tests().count(11), 1u);
+  EXPECT_THAT(second->outside.losses(), IsEmpty());
+}
+
+TEST_F(StagesTest, AnotherJobsCheckpointMustLeaveAStep) {
+  Job job = SmallJob();
+  job.stages = {FitStage{.steps = 0, .epochs = 1}};
+  job.checkpoint = Every(0);
+  const auto other = Good(job);
+  job.checkpoint.reset();
+  job.start = StartConfig{other->outside.checkpoints().front(), StartConfig::What::kEverything};
+  job_instance_ = "another";
+  const auto run = RunSessions(job, 2);
+  EXPECT_EQ(run->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(run->ends[0].status().message()),
+              HasSubstr("nothing is left to train: the checkpoint was written after step 12, epoch "
+                        "0, sample 144, and this job's stages end after step 12"));
+  job.stages = {FitStage{.steps = 0, .epochs = 2}};
+  EXPECT_EQ(Good(job)->ends[0]->step, 24);
 }
 
 TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
