@@ -121,11 +121,13 @@ absl::Status SessionImpl::Build() {
   if (job_.checkpoint.has_value()) {
     ASSIGN_OR_RETURN(started_from, OpenCheckpoints());
   }
-  if (started_from.empty()) {
+  const bool resumed = !started_from.empty();
+  if (!resumed) {
     ASSIGN_OR_RETURN(started_from, StartFromOther());
   }
   if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
   RETURN_IF_ERROR(FindBest());
+  RETURN_IF_ERROR(CheckKnownEnds(resumed));
   RETURN_IF_ERROR(PreparePredictions());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
                                     .effects = this,

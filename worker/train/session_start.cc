@@ -6,15 +6,20 @@
 #include <bit>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/optimizerfile/optimizer_source.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/imported_state.h"
 #include "worker/train/agreement.h"
+#include "worker/train/failure.h"
+#include "worker/train/known_ends.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
+#include "worker/train/single_sample.h"
 
 namespace muster::train {
 namespace {
@@ -23,6 +28,23 @@ bool HasAverages(const manifest::Manifest& manifest) {
   return std::any_of(
       manifest.pieces.begin(), manifest.pieces.end(),
       [](const manifest::Piece& piece) { return piece.slot == checkpoint::kAverageSlot; });
+}
+
+// A job that trains would end at once, as if it had trained.
+absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages,
+                               const Checkpoints::Restored& restored) {
+  const bool left = std::any_of(stages.begin(), stages.end(), [&](const PlannedStage& stage) {
+    const auto* fit = std::get_if<FitUntil>(&stage.what);
+    return fit != nullptr && fit->end > restored.point.step;
+  });
+  if (left) return absl::OkStatus();
+  return WithCause(
+      absl::InvalidArgumentError(absl::StrCat(
+          "found ", restored.path, ", which is of step ", restored.point.step,
+          ", and the fit stages have ", TotalSteps(stages),
+          " steps, in which those of the other job count: nothing would be trained; allowed: more "
+          "steps, or start.what: weights, which begins at step 0")),
+      Cause::kStartDoesNotFit);
 }
 
 }  // namespace
@@ -49,6 +71,7 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
   TellOfAverages(*restored);
   if (job_.start->what != StartConfig::What::kEverything || !trains()) return std::string();
   Restore(*restored);
+  RETURN_IF_ERROR(Annotate(CheckStepsAreLeft(stages_, *restored), kSetting));
   return restored->path;
 }
 
@@ -122,8 +145,10 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
         "weights+optimizer begins the data anew"));
   }
   const manifest::Steering& steering = manifest.steering;
-  // Also without a version: another checkpoint may have been tried before.
-  const bool steered = steering.trainability_version > 0;
+  // Also without a version: another checkpoint may have been tried before. The rules of another job
+  // count only where the job file has none.
+  const bool steered = steering.trainability_version > 0 &&
+                       (IsOwn(manifest, identity_) || job_.trainable.empty());
   trained_->Restore(steered ? steering.trainability_version : 1,
                     steered ? steering.rules : job_.trainable);
   training_->ExpectAverages(false);  // of another checkpoint that was tried before
@@ -134,6 +159,36 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   training_->AddFrozenState(FrozenOf(WithState(manifest)));
   training_->ExpectAverages(HasAverages(manifest));
   return State();
+}
+
+absl::Status SessionImpl::CheckKnownEnds(bool resumed) const {
+  if (!resumed) {
+    RETURN_IF_ERROR(CheckBest(job_.weights_export, stages_, session_state_.step));
+  }
+  if (!trains()) return absl::OkStatus();
+  const Division division{.size = train_data_->dataset->size(),
+                          .own_sizes = train_data_->own_sizes,
+                          .world_size = parts_.control->world_size(),
+                          .batch = job_.batch,
+                          .stop_at_first = job_.uneven_inputs.stop_at_first};
+  const auto single = FirstSingleSample(division, session_state_.position);
+  if (!single.has_value() || *single > TotalSteps(stages_) - session_state_.step) {
+    return absl::OkStatus();
+  }
+  const v1::ModelSpec& model = job_.spec.model();
+  if (NeedsTwoSamples(model)) {
+    return SingleSampleError(
+        "BatchNorm in the last stage of model.convnet, where an image is down to one pixel,",
+        division, *single);
+  }
+  // With per_rank 1 the first step shows it, and a plug-in's own code need not run twice.
+  const bool unknown = model.has_torchscript() || model.has_plugin();
+  if (!unknown || job_.batch.per_rank == 1) return absl::OkStatus();
+  std::string why;
+  if (reports_.leader()) why = WhyNoSingleSample(job_, *train_data_->dataset);
+  ASSIGN_OR_RETURN(why, checkpoint::TellAll(*parts_.files, why, "a trial with one sample"));
+  if (why.empty()) return absl::OkStatus();
+  return SingleSampleError(absl::StrCat(model_->name(), " (", why, ")"), division, *single);
 }
 
 absl::Status SessionImpl::ImportOptimizerState() {
