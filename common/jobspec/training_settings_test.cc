@@ -20,7 +20,8 @@ using ::testing::IsEmpty;
 
 // What a checkpoint of a job with this file would have.
 v1::JobSpec SettingsOf(const std::string& file) {
-  const auto settings = TrainingSettingsFromJson(TrainingSettingsJson(ResolveDefaults(Parse(file))));
+  const std::string json = TrainingSettingsJson(ResolveDefaults(Parse(file)));
+  const auto settings = TrainingSettingsFromJson(json);
   EXPECT_TRUE(settings.ok()) << settings.status();
   return *settings;
 }

@@ -200,7 +200,8 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
   v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
   // The answer tells about files of this host, which only those may know who could write them.
   const bool may_submit = authorize()(CallerOf(*context), "/muster.v1.JobService/SubmitJob").ok();
-  jobfile::Continued continued{.spec = request->spec(), .problems = {}, .taken = {}, .differing = {}};
+  jobfile::Continued continued{
+      .spec = request->spec(), .problems = {}, .taken = {}, .differing = {}};
   if (problems.problems().empty() && may_submit) {
     continued = ContinueFromStart(engine_, request->spec());
     problems = continued.problems;

@@ -85,16 +85,17 @@ Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::
                                            .cursor = manifest.cursor,
                                            .steering = manifest.steering},
                                  .path = path,
-                                 .generation = manifest.generation};
+                                 .generation = manifest.generation,
+                                 .own = IsOwn(manifest, identity)};
   // The command numbers of another job mean nothing in this job's log.
-  if (!IsOwn(manifest, identity)) {
+  if (!restored.own) {
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();
     // A validation pass of the other job is not due in this one, and decides nothing here.
     restored.point.steering.validation_due = false;
     restored.point.steering.validations = {};
-    // The job file has a rate of its own, or took this one when the job was submitted.
+    // The job file has a rate, its own one or that of the checkpoint (jobfile::Continue).
     restored.point.steering.learning_rate.reset();
   }
   return restored;

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "worker/train/failure.h"
 
 namespace muster::train {
 namespace {
@@ -93,6 +94,18 @@ absl::Status SingleSampleError(const std::string& model, const Division& divisio
       " from here some rank has a micro-batch of one sample, with which ", model,
       " cannot train; allowed: batch.last drop or pad, or a per_rank with which no single sample "
       "is left"));
+}
+
+absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages, int64_t step,
+                               const std::string& checkpoint) {
+  if (TotalSteps(stages) > step) return absl::OkStatus();
+  return WithCause(
+      absl::InvalidArgumentError(absl::StrCat(
+          "found ", checkpoint, ", which is of step ", step, ", and the fit stages have ",
+          TotalSteps(stages), " steps, in which those of the other job count: nothing would be "
+          "trained; allowed: more than ", step,
+          " steps in all, or start.what: weights, which begins at step 0")),
+      Cause::kStartDoesNotFit);
 }
 
 absl::Status CheckBest(const std::optional<ExportConfig>& weights_export,

@@ -41,6 +41,12 @@ bool APassOfTheBestComes(const std::vector<PlannedStage>& stages, int64_t step);
 // The error of a job that comes to that step. `model`: what cannot train then, in words.
 absl::Status SingleSampleError(const std::string& model, const Division& division, int64_t step);
 
+// For a job that trains and goes on after `step` from another job's checkpoint. INVALID_ARGUMENT
+// with the cause kStartDoesNotFit: no step is left, so that it would end at once, as if it had
+// trained.
+absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages, int64_t step,
+                               const std::string& checkpoint);
+
 // INVALID_ARGUMENT: the job exports the best checkpoint, and there will be none.
 absl::Status CheckBest(const std::optional<ExportConfig>& weights_export,
                        const std::vector<PlannedStage>& stages, int64_t step);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "worker/train/failure.h"
+
 namespace muster::train {
 namespace {
 
@@ -131,6 +133,18 @@ TEST(NeedsTwoSamples, WhereAnImageIsDownToOnePixel) {
       SingleSampleError("BatchNorm", {.size = 33, .batch = {.per_rank = 4}}, 9);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.message(), HasSubstr("found 33 samples, world_size 1, per_rank 4"));
+}
+
+TEST(CheckStepsAreLeft, NamesTheStepsOfBoth) {
+  const std::vector<PlannedStage> stages = {
+      {.index = 0, .begin = 0, .what = FitUntil{.end = 10}},
+      {.index = 1, .begin = 10, .what = ValidateStage{}}};
+  EXPECT_TRUE(CheckStepsAreLeft(stages, 9, "/c").ok());
+  for (const int64_t step : {10, 11}) {
+    const absl::Status refused = CheckStepsAreLeft(stages, step, "/c");
+    EXPECT_EQ(CauseOf(refused), Cause::kStartDoesNotFit);
+    EXPECT_THAT(refused.message(), HasSubstr("found /c, which is of step"));
+  }
 }
 
 TEST(CheckBest, NeedsAPassThatComes) {

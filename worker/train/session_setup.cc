@@ -20,6 +20,7 @@
 #include "worker/device/peak_flops.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/agreement.h"
+#include "worker/train/known_ends.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
 #include "worker/train/tokenizer_of_job.h"
@@ -382,6 +383,9 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
     }
     Restore(restored);
     saving_->ResumeFrom(restored);
+    if (!restored.own && trains()) {
+      RETURN_IF_ERROR(CheckStepsAreLeft(stages_, session_state_.step, restored.path));
+    }
   }
   return restored.path;
 }

@@ -6,7 +6,6 @@
 #include <bit>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +14,6 @@
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/imported_state.h"
 #include "worker/train/agreement.h"
-#include "worker/train/failure.h"
 #include "worker/train/known_ends.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
@@ -28,23 +26,6 @@ bool HasAverages(const manifest::Manifest& manifest) {
   return std::any_of(
       manifest.pieces.begin(), manifest.pieces.end(),
       [](const manifest::Piece& piece) { return piece.slot == checkpoint::kAverageSlot; });
-}
-
-// A job that trains would end at once, as if it had trained.
-absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages,
-                               const Checkpoints::Restored& restored) {
-  const bool left = std::any_of(stages.begin(), stages.end(), [&](const PlannedStage& stage) {
-    const auto* fit = std::get_if<FitUntil>(&stage.what);
-    return fit != nullptr && fit->end > restored.point.step;
-  });
-  if (left) return absl::OkStatus();
-  return WithCause(
-      absl::InvalidArgumentError(absl::StrCat(
-          "found ", restored.path, ", which is of step ", restored.point.step,
-          ", and the fit stages have ", TotalSteps(stages),
-          " steps, in which those of the other job count: nothing would be trained; allowed: more "
-          "steps, or start.what: weights, which begins at step 0")),
-      Cause::kStartDoesNotFit);
 }
 
 }  // namespace
@@ -71,7 +52,8 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
   TellOfAverages(*restored);
   if (job_.start->what != StartConfig::What::kEverything || !trains()) return std::string();
   Restore(*restored);
-  RETURN_IF_ERROR(Annotate(CheckStepsAreLeft(stages_, *restored), kSetting));
+  RETURN_IF_ERROR(Annotate(CheckStepsAreLeft(stages_, session_state_.step, restored->path),
+                           kSetting));
   return restored->path;
 }
 
