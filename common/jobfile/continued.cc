@@ -72,11 +72,12 @@ absl::StatusOr<CheckpointSettings> ReadSettings(const std::string& directory) {
   if (steering.learning_rate.has_value()) {
     jobspec::SetLearningRate(*steering.learning_rate, &*found.settings);
   }
-  if (steering.trainability_version > 0) {
-    auto* rules = found.settings->mutable_trainable()->mutable_rules();
-    rules->Clear();
+  const bool rules = !steering.rules.empty() || found.settings->has_trainable();
+  if (steering.trainability_version > 0 && rules) {
+    v1::TrainableSpec* trainable = found.settings->mutable_trainable();
+    trainable->clear_rules();
     for (const auto& rule : steering.rules) {
-      auto* added = rules->Add();
+      v1::TrainableRule* added = trainable->add_rules();
       rule.freeze ? added->set_freeze(rule.pattern) : added->set_unfreeze(rule.pattern);
     }
   }

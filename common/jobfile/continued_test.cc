@@ -8,6 +8,7 @@
 
 #include "common/files/temp_dir.h"
 #include "common/jobspec/gpt2_job.h"
+#include "common/jobspec/jobspec.h"
 #include "common/jobspec/training_settings.h"
 #include "common/manifest/manifest.h"
 
@@ -29,7 +30,7 @@ class ContinuedTest : public ::testing::Test {
     manifest_.job = "other";
     manifest_.step = 40;
     manifest_.generation = 1;
-    manifest_.settings = jobspec::TrainingSettingsJson(other);
+    manifest_.settings = jobspec::TrainingSettingsJson(jobspec::ResolveDefaults(other));
   }
 
   // With a start from this directory.
@@ -128,7 +129,7 @@ TEST_F(ContinuedTest, WhatCannotBeReadIsNamed) {
 TEST_F(ContinuedTest, WhatDoesNotFitTheFileIsNamedWithItsSource) {
   v1::JobSpec other = jobspec::Parse(jobspec::kGpt2Job);
   other.mutable_schedule()->mutable_warmup_cosine()->set_warmup_steps(90);
-  manifest_.settings = jobspec::TrainingSettingsJson(other);
+  manifest_.settings = jobspec::TrainingSettingsJson(jobspec::ResolveDefaults(other));
   v1::JobSpec file = File();
   file.clear_schedule();
   file.mutable_stages(0)->mutable_fit()->set_steps(80);

@@ -29,7 +29,6 @@ constexpr const char* kSettings[] = {
     "batch.last", "precision",     "loss",     "clip_grad_norm",   "on_nan",
     "loss_scale", "uneven_inputs", "ema",      "trainable",
 };
-constexpr char kRules[] = "trainable.rules";
 // A message in LinesOf.
 constexpr char kMessage[] = "{}";
 
@@ -76,6 +75,13 @@ void DropWhatDoesNotFit(const v1::JobSpec& file, v1::JobSpec* settings) {
   const bool other_kind =
       kind != v1::OptimizerSpec::KIND_NOT_SET && kind != settings->optimizer().kind_case();
   if (other_kind) settings->clear_optimizer();
+}
+
+// Without rules, and as a whole where nothing else is said.
+void DropRules(v1::JobSpec* settings) {
+  if (!settings->has_trainable()) return;
+  settings->mutable_trainable()->clear_rules();
+  if (settings->trainable().refresh() != v1::TrainableSpec::MANUAL) settings->clear_trainable();
 }
 
 Values ValuesOf(const v1::JobSpec& spec) {
@@ -172,7 +178,7 @@ void SetLearningRate(double rate, v1::JobSpec* settings) {
 
 TakenSettings TakeLeftOut(const v1::JobSpec& file, const v1::JobSpec& settings) {
   TakenSettings result{.spec = settings, .taken = {}, .differing = {}};
-  result.spec.mutable_trainable()->clear_rules();
+  DropRules(&result.spec);
   DropWhatDoesNotFit(file, &result.spec);
   DropLists(file, &result.spec);
   result.spec.MergeFrom(file);
@@ -184,11 +190,9 @@ TakenSettings TakeLeftOut(const v1::JobSpec& file, const v1::JobSpec& settings) 
     if (same || HasFields(after, path)) continue;
     result.taken.push_back(absl::StrCat(path, " ", Written(after, path)));
   }
-  Values stored = ValuesOf(settings);
-  if (file.trainable().rules().empty()) {
-    std::erase_if(stored, [](const auto& line) { return absl::StartsWith(line.first, kRules); });
-  }
-  result.differing = Differences(after, stored);
+  v1::JobSpec compared = settings;
+  if (file.trainable().rules().empty()) DropRules(&compared);
+  result.differing = Differences(after, ValuesOf(compared));
   return result;
 }
 
