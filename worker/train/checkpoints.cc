@@ -85,10 +85,9 @@ Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::
                                            .cursor = manifest.cursor,
                                            .steering = manifest.steering},
                                  .path = path,
-                                 .generation = manifest.generation,
-                                 .own = IsOwn(manifest, identity)};
+                                 .generation = manifest.generation};
   // The command numbers of another job mean nothing in this job's log.
-  if (!restored.own) {
+  if (!IsOwn(manifest, identity)) {
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();

@@ -57,7 +57,6 @@ class Checkpoints {
     checkpoint::SavePoint point;  // all zero: nothing to restore
     std::string path;             // empty: nothing to restore
     int64_t generation = 0;       // the generation that wrote it
-    bool own = true;              // this job wrote it
   };
 
   // Checks that all ranks see the same folder. It is created if the job has no checkpoints yet; if

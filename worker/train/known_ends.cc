@@ -101,7 +101,8 @@ absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages, int64_t 
   if (TotalSteps(stages) > step) return absl::OkStatus();
   return WithCause(
       absl::InvalidArgumentError(absl::StrCat(
-          "found ", checkpoint, ", which is of step ", step, ", and the fit stages have ",
+          "start.checkpoint: found ", checkpoint, ", which is of step ", step,
+          ", and the fit stages have ",
           TotalSteps(stages), " steps, in which those of the other job count: nothing would be "
           "trained; allowed: more than ", step,
           " steps in all, or start.what: weights, which begins at step 0")),

@@ -20,7 +20,6 @@
 #include "worker/device/peak_flops.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/agreement.h"
-#include "worker/train/known_ends.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
 #include "worker/train/tokenizer_of_job.h"
@@ -122,13 +121,12 @@ absl::Status SessionImpl::Build() {
   if (job_.checkpoint.has_value()) {
     ASSIGN_OR_RETURN(started_from, OpenCheckpoints());
   }
-  const bool resumed = !started_from.empty();
-  if (!resumed) {
+  if (started_from.empty()) {
     ASSIGN_OR_RETURN(started_from, StartFromOther());
   }
   if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
   RETURN_IF_ERROR(FindBest());
-  RETURN_IF_ERROR(CheckKnownEnds(resumed));
+  RETURN_IF_ERROR(CheckKnownEnds(started_from));
   RETURN_IF_ERROR(PreparePredictions());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
                                     .effects = this,
@@ -383,9 +381,6 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
     }
     Restore(restored);
     saving_->ResumeFrom(restored);
-    if (!restored.own && trains()) {
-      RETURN_IF_ERROR(CheckStepsAreLeft(stages_, session_state_.step, restored.path));
-    }
   }
   return restored.path;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/manifest/name.h"
 #include "common/optimizerfile/optimizer_source.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
@@ -52,8 +53,6 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
   TellOfAverages(*restored);
   if (job_.start->what != StartConfig::What::kEverything || !trains()) return std::string();
   Restore(*restored);
-  RETURN_IF_ERROR(Annotate(CheckStepsAreLeft(stages_, session_state_.step, restored->path),
-                           kSetting));
   return restored->path;
 }
 
@@ -143,8 +142,13 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   return State();
 }
 
-absl::Status SessionImpl::CheckKnownEnds(bool resumed) const {
-  if (!resumed) {
+absl::Status SessionImpl::CheckKnownEnds(const std::string& started_from) const {
+  const std::string name = manifest::NameOfDirectory(started_from);
+  const bool own = has_checkpoints() && started_from == checkpoints_->PathOf(name);
+  if (!own) {
+    if (!started_from.empty() && trains()) {
+      RETURN_IF_ERROR(CheckStepsAreLeft(stages_, session_state_.step, started_from));
+    }
     RETURN_IF_ERROR(CheckBest(job_.weights_export, stages_, session_state_.step));
   }
   if (!trains()) return absl::OkStatus();
