@@ -102,10 +102,10 @@ absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages, int64_t 
   return WithCause(
       absl::InvalidArgumentError(absl::StrCat(
           "start.checkpoint: found ", checkpoint, ", which is of step ", step,
-          ", and the fit stages have ",
-          TotalSteps(stages), " steps, in which those of the other job count: nothing would be "
-          "trained; allowed: more than ", step,
-          " steps in all, or start.what: weights, which begins at step 0")),
+          ", and the fit stages have ", TotalSteps(stages),
+          " steps, in which those of the other job count: nothing would be trained; allowed: more "
+          "than ",
+          step, " steps in all, or start.what: weights, which begins at step 0")),
       Cause::kStartDoesNotFit);
 }
 
