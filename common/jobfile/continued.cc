@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,13 @@ std::string NothingLeft(const v1::JobSpec& file, uint64_t step, const std::strin
                       step, " steps in all, or what: weights, which begins at step 0");
 }
 
+// Whether every step that the profile names was done by the other job.
+bool ProfilesOnlyBefore(const v1::ProfileSpec& profile, uint64_t step) {
+  return !profile.steps().empty() &&
+         std::all_of(profile.steps().begin(), profile.steps().end(),
+                     [step](uint64_t one) { return one <= step; });
+}
+
 std::string Sentence(const std::string& begin, const std::vector<std::string>& settings) {
   Problems list;
   for (const std::string& one : settings) list.Add(one);
@@ -90,6 +98,12 @@ Continued Continue(const v1::JobSpec& file, const CheckpointSettings& from,
   const std::string nothing_left = NothingLeft(file, from.step, checkpoint);
   if (!nothing_left.empty()) {
     result.problems = Problem("start.what", nothing_left);
+    return result;
+  }
+  if (ProfilesOnlyBefore(file.profile(), from.step)) {
+    result.problems = Problem(
+        "profile.steps", absl::StrCat("found only steps that the other job has done, up to ",
+                                      from.step, "; allowed: ", from.step + 1, " or more"));
     return result;
   }
   if (from.settings.has_value()) {

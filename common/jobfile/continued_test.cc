@@ -98,6 +98,17 @@ TEST_F(ContinuedTest, NothingLeftToTrainIsRefused) {
   EXPECT_EQ(problem(20, 0), "");
 }
 
+TEST_F(ContinuedTest, AProfileOfStepsThatAreDoneIsRefused) {
+  v1::JobSpec file = File();
+  file.mutable_profile()->set_directory("/d/traces");
+  file.mutable_profile()->add_steps(40);
+  const Continued found = ContinueWith(file);
+  ASSERT_THAT(found.problems.problems(), SizeIs(1));
+  EXPECT_EQ(found.problems.problems(0).path(), "profile.steps");
+  file.mutable_profile()->add_steps(41);
+  EXPECT_THAT(ContinueWith(file).problems.problems(), IsEmpty());
+}
+
 TEST_F(ContinuedTest, AJobWithoutFitMayBeginAtTheEnd) {
   v1::JobSpec file = File();
   file.mutable_stages()->DeleteSubrange(0, 1);
