@@ -10,6 +10,7 @@
 #include "client/cli/stopper.h"
 #include "common/ids/ids.h"
 #include "common/jobfile/check_files.h"
+#include "common/jobfile/continued.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/address.h"
 #include "common/slots/most_slots.h"
@@ -141,8 +142,9 @@ class Run {
       ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
       for (const v1::Job& job : list.jobs()) {
         if (client::HasEnded(job.state())) continue;
+        const v1::JobSpec own = jobfile::ContinueHere(file_.spec).spec;
         if (google::protobuf::util::MessageDifferencer::Equals(
-                jobspec::ResolveDefaults(job.spec()), jobspec::ResolveDefaults(file_.spec))) {
+                jobspec::ResolveDefaults(job.spec()), jobspec::ResolveDefaults(own))) {
           console_->err << "job " << job.id() << " continues from step " << job.step() << std::endl;
           return job;
         }

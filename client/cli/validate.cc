@@ -5,6 +5,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "common/jobfile/check_files.h"
+#include "common/jobfile/continued.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
@@ -44,7 +45,7 @@ v1::ValidateJobResponse Check(client::MusterClient* client, const jobfile::JobFi
   }
   CheckInputs(file, /*here=*/client == nullptr, &response);
   if (response.problems().empty() && !response.has_resolved()) {
-    *response.mutable_resolved() = jobspec::ResolveDefaults(file.spec);
+    *response.mutable_resolved() = jobspec::ResolveDefaults(jobfile::ContinueHere(file.spec).spec);
   }
   if (!response.problems().empty()) response.clear_resolved();
   return response;

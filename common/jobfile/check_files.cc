@@ -11,6 +11,7 @@
 #include "common/exports/folder.h"
 #include "common/exports/target.h"
 #include "common/files/files.h"
+#include "common/jobfile/continued.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/inputs.h"
 #include "common/jobspec/problem_list.h"
@@ -50,10 +51,13 @@ void AddOutputs(const v1::JobSpec& spec, jobspec::ProblemList* problems) {
                                                      spec.export_().overwrite(), inputs);
     if (absl::IsFailedPrecondition(status)) problems->Add("export.path", Message(status));
   }
-  if (const std::string& folder = spec.metrics().tensorboard(); !folder.empty()) {
+  const auto check_folder = [problems](const char* path, const std::string& folder) {
+    if (folder.empty()) return;
     const absl::Status status = exports::CheckFolder(folder);
-    if (!status.ok()) problems->Add("metrics.tensorboard", Message(status));
-  }
+    if (!status.ok()) problems->Add(path, Message(status));
+  };
+  check_folder("metrics.tensorboard", spec.metrics().tensorboard());
+  check_folder("profile.directory", spec.profile().directory());
   for (int i = 0; i < spec.stages_size(); ++i) {
     if (!spec.stages(i).has_predict()) continue;
     const v1::PredictStage& stage = spec.stages(i).predict();
@@ -92,6 +96,11 @@ v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
     if (generate.prompts_from().empty() || problems.Has(path)) continue;
     const absl::Status status = CheckPromptsOf(spec, generate);
     if (!status.ok()) problems.Add(path, Message(status));
+  }
+  if (!problems.Has("start.checkpoint")) {
+    for (const v1::SpecProblem& problem : ContinueHere(spec).problems.problems()) {
+      problems.Add(problem.path(), problem.message());
+    }
   }
   AddOutputs(spec, &problems);
   return problems.problems();

@@ -1,5 +1,5 @@
 // Checks that the files that a job reads exist, and that the job does not overwrite files that it
-// must not. Only prompts are read.
+// must not. Only prompts and the manifest of a checkpoint are read.
 #ifndef MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 #define MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 
@@ -15,8 +15,9 @@ namespace muster::jobfile {
 v1::SpecProblems CheckOutputs(const v1::JobSpec& spec);
 
 // Each input file (FieldRule.INPUT_PATH) that is missing, unreadable, empty or not a regular file,
-// by its field's path; prompts that do not fit the job; and the result of CheckOutputs. Useful only
-// if the workers see the same files as the caller.
+// by its field's path; prompts that do not fit the job; a checkpoint with which a job cannot go on
+// (continued.h); and the result of CheckOutputs. Useful only if the workers see the same files as
+// the caller.
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec);
 
 }  // namespace muster::jobfile

@@ -37,6 +37,20 @@ TEST(EmaSpec, AProblemNamesItsPath) {
   for (const SpecCase& one : cases) ExpectTheOneProblem(Parse(kGpt2Job), one);
 }
 
+TEST(EmaSpec, AveragesThatWouldNeverBeMadeAreRefused) {
+  v1::JobSpec spec = Parse(kGpt2Job);  // 100 steps
+  spec.mutable_ema()->set_every(100);
+  EXPECT_EQ(ValidateSpec(spec).problems_size(), 0) << FormatProblems(ValidateSpec(spec));
+  ExpectTheOneProblem(
+      spec, {"every", [](v1::JobSpec* broken) { broken->mutable_ema()->set_every(101); },
+             "ema.every", "found 101, but no average would ever be made"});
+  // It may continue those of another job.
+  spec.mutable_ema()->set_every(101);
+  spec.mutable_start()->set_checkpoint("/d/ckpt/a/step-1-g1");
+  spec.mutable_start()->set_what(v1::StartSpec::EVERYTHING);
+  EXPECT_EQ(ValidateSpec(spec).problems_size(), 0) << FormatProblems(ValidateSpec(spec));
+}
+
 TEST(EmaSpec, WithoutTrainingThereIsNothingToAverage) {
   v1::JobSpec spec = Parse(R"(
     name: "tiny" world_size: 2

@@ -46,6 +46,28 @@ TEST(Passes, AreValidWithTheirDefaults) {
   }
 }
 
+TEST(Passes, AStageThatNeverValidatesCannotDecideByIt) {
+  const SpecCase cases[] = {
+      {"steps", [](v1::JobSpec* spec) { Fit(spec)->set_validate_every(101); },
+       "stages[0].fit.validate_every",
+       "found 101, but early_stopping needs a validation pass, and the stage has 100 steps; "
+       "allowed: 1 to 100"},
+      {"epochs",
+       [](v1::JobSpec* spec) {
+         Fit(spec)->set_epochs(2);
+         Fit(spec)->set_validate_every(3);
+       },
+       "stages[0].fit.validate_every", "the stage has 2 epochs; allowed: 1 to 2"},
+      {"limit", [](v1::JobSpec* spec) { Fit(spec)->set_limit_steps(9); }, "export.from",
+       "ends before its first validation pass (limit_steps)"},
+  };
+  for (const SpecCase& one : cases) ExpectTheOneProblem(Good(), one);
+  v1::JobSpec trial = Good();
+  Fit(&trial)->set_limit_steps(9);
+  trial.mutable_export_()->set_from(v1::ExportSpec::LAST);
+  EXPECT_TRUE(ValidateSpec(trial).problems().empty()) << FormatProblems(ValidateSpec(trial));
+}
+
 TEST(Passes, WhereBetterIsFollowsFromTheMetricUnlessItIsSaid) {
   v1::JobSpec spec = Classifier(6);
   const auto mode_of = [&](Metric::Metric metric) {

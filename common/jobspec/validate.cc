@@ -51,13 +51,14 @@ class Validator {
     UnevenInputs();
     Collectives();
     Start();
-    ValidateEma(spec_, &problems_);
+    ValidateEma(spec_, UnlimitedSteps(spec_).value_or(0), &problems_);
     return problems_.problems();
   }
 
   v1::SpecProblems Run(uint64_t total_steps) {
     ValidateSchedule(spec_, total_steps, &problems_);
     Profile(total_steps);
+    ValidateEma(spec_, total_steps, &problems_);
     return problems_.problems();
   }
 
@@ -277,7 +278,8 @@ class Validator {
     }
     if (!Trains(spec_)) return;
     if (!spec_.data().has_train()) Add("data.train", "is missing, but the stage fit needs it");
-    if (!spec_.has_optimizer()) {
+    // A job that goes on from a checkpoint may have the optimizer from there.
+    if (!spec_.has_optimizer() && spec_.start().what() != v1::StartSpec::EVERYTHING) {
       const auto* kind = v1::OptimizerSpec::descriptor()->FindOneofByName("kind");
       Add("optimizer", absl::StrCat("is missing, but the stage fit needs it; allowed is one of: ",
                                     absl::StrJoin(Alternatives(*kind), ", ")));

@@ -2,12 +2,15 @@
 #ifndef MUSTER_COMMON_JOBSPEC_VALIDATE_EMA_H_
 #define MUSTER_COMMON_JOBSPEC_VALIDATE_EMA_H_
 
+#include <cstdint>
+
 #include "common/jobspec/problem_list.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobspec {
 
-void ValidateEma(const v1::JobSpec& spec, ProblemList* problems);
+// `steps`: those of all fit stages; 0: not known.
+void ValidateEma(const v1::JobSpec& spec, uint64_t steps, ProblemList* problems);
 
 }  // namespace muster::jobspec
 

@@ -1,5 +1,7 @@
 #include "common/jobspec/validate_passes.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -26,6 +28,14 @@ std::optional<uint32_t> ClassesOf(const v1::ModelSpec& model) {
   if (model.has_convnet()) return model.convnet().classes();
   if (model.torchscript().classes() > 0) return model.torchscript().classes();
   return std::nullopt;
+}
+
+// In steps or epochs, as it is written; 0: another check reports that it is missing.
+uint32_t LengthOf(const v1::FitStage& fit) { return fit.has_epochs() ? fit.epochs() : fit.steps(); }
+
+// Whether a stage that counts in steps ends before its first pass because it is cut short.
+bool EndsBeforeAPass(const v1::FitStage& fit) {
+  return !fit.has_epochs() && fit.limit_steps() > 0 && fit.limit_steps() < fit.validate_every();
 }
 
 // Where better is, also in a spec without its defaults.
@@ -67,9 +77,19 @@ class PassesValidator {
   }
 
   void NeedsPasses(const std::string& path, const char* rule, const v1::FitStage& fit) {
-    if (fit.validate_every() > 0) return;
+    if (fit.validate_every() == 0) {
+      return problems_->Add(
+          path + ".validate_every",
+          absl::StrCat("is missing or 0, but ", rule, " needs it; allowed: 1 or more"));
+    }
+    // A stage that is cut short for a trial (limit_steps) may be too short.
+    const uint32_t length = LengthOf(fit);
+    if (length == 0 || fit.validate_every() <= length) return;
     problems_->Add(path + ".validate_every",
-                   absl::StrCat("is missing or 0, but ", rule, " needs it; allowed: 1 or more"));
+                   absl::StrCat("found ", fit.validate_every(), ", but ", rule,
+                                " needs a validation pass, and the stage has ", length,
+                                fit.has_epochs() ? " epochs" : " steps", "; allowed: 1 to ",
+                                length));
   }
 
   // Numbers of other metrics cannot be compared.
@@ -115,6 +135,13 @@ class PassesValidator {
   void Export() {
     if (first_ == nullptr) {
       problems_->Add("export.from", "found best, but no stage fit has keep_best; allowed: last");
+    } else if (std::all_of(spec_.stages().begin(), spec_.stages().end(), [](const auto& stage) {
+                 return !stage.fit().has_keep_best() || EndsBeforeAPass(stage.fit());
+               })) {
+      problems_->Add("export.from",
+                     "found best, but each stage fit with keep_best ends before its first "
+                     "validation pass (limit_steps), so that no checkpoint would be the best one; "
+                     "allowed: last, or limit_steps of validate_every or more");
     } else if (spec_.export_().every_steps() > 0) {
       problems_->Add(
           "export.every_steps",

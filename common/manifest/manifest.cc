@@ -214,6 +214,7 @@ Json ToJson(const Manifest& manifest) {
   }
   if (!manifest.config.empty()) json["config"] = Json::parse(manifest.config);
   if (!manifest.first_weights.empty()) json["first_weights"] = manifest.first_weights;
+  if (!manifest.settings.empty()) json["settings"] = Json::parse(manifest.settings);
   if (manifest.tokenizer.known()) {
     json["tokenizer"] = {{"path", manifest.tokenizer.path}, {"xxh3_128", manifest.tokenizer.hash}};
   }
@@ -265,6 +266,7 @@ Manifest FromJson(const Json& json, int64_t version) {
     }
     if (json.contains("config")) manifest.config = json["config"].dump(2) + "\n";
     if (json.contains("first_weights")) json["first_weights"].get_to(manifest.first_weights);
+    if (json.contains("settings")) manifest.settings = json["settings"].dump();
     if (json.contains("tokenizer")) {
       json["tokenizer"].at("path").get_to(manifest.tokenizer.path);
       json["tokenizer"].at("xxh3_128").get_to(manifest.tokenizer.hash);

@@ -119,6 +119,9 @@ struct Manifest {
   std::string config;
   // The file from which the model's first weights came: an absolute path, or empty.
   std::string first_weights;
+  // The settings of the job that decide how it trains (jobspec::TrainingSettingsJson), without
+  // what commands changed; a JSON object, or empty.
+  std::string settings;
   // What made the tokens on which the model was trained, if it is known.
   tokenizer::Source tokenizer;
   std::vector<FileRecord> files;

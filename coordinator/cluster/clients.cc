@@ -7,6 +7,7 @@
 #include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/events.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -122,6 +123,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   open_[number] = id;
   Remember(
       {.request_id = submission.request_id, .fingerprint = submission.fingerprint, .job_id = id});
+  for (const auto& [reason, text] : submission.events) jobs::AddEvent(&job, now, reason, text);
   ListsChanged(&job);
   ApplyJobChange(&job, {}, now);
   return id;

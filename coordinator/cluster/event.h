@@ -35,6 +35,8 @@ struct Submission {
   jobs::Plan plan;
   // An error with which the submission is refused, unless it repeats an earlier request.
   absl::Status refusal;
+  // The reasons and texts of the first events of the job.
+  std::vector<std::pair<std::string, std::string>> events = {};
 };
 
 // A client's command for a job.

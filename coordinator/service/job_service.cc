@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
+#include "common/jobfile/continued.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/caller.h"
 #include "common/status/status.h"
@@ -18,6 +19,7 @@
 #include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/row_stream.h"
+#include "coordinator/service/start_of_job.h"
 #include "coordinator/service/submission.h"
 #include "coordinator/service/wire.h"
 
@@ -175,7 +177,8 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
   }
   auto id = std::make_shared<absl::StatusOr<std::string>>();
   engine_->Request(
-      [id, given = ToSubmission(*request), submitter = RequesterOf(context)](
+      [id, given = ToSubmission(*request, ContinueFromStart(engine_, request->spec())),
+       submitter = RequesterOf(context)](
           cluster::Cluster& cluster, absl::Time now) {
         cluster::Submission submission = given;
         submission.submitter = submitter;
@@ -197,13 +200,22 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
   v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
   // The answer tells about files of this host, which only those may know who could write them.
   const bool may_submit = authorize()(CallerOf(*context), "/muster.v1.JobService/SubmitJob").ok();
+  jobfile::Continued continued{
+      .spec = request->spec(), .problems = {}, .taken = {}, .differing = {}};
+  if (problems.problems().empty() && may_submit) {
+    continued = ContinueFromStart(engine_, request->spec());
+    problems = continued.problems;
+  }
   if (problems.problems().empty() && may_submit) problems = jobfile::CheckOutputs(request->spec());
   if (!problems.problems().empty()) {
     *response->mutable_problems() = problems.problems();
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
-  *response->mutable_resolved() = jobspec::ResolveDefaults(request->spec());
+  for (const std::string& told : {continued.taken, continued.differing}) {
+    if (!told.empty()) response->add_warnings(told);
+  }
+  *response->mutable_resolved() = jobspec::ResolveDefaults(continued.spec);
   engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     const v1::JobSpec& spec = response->resolved();

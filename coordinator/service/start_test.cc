@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,7 @@
 namespace muster::service {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class StartTest : public CoordinatorTest {
@@ -22,7 +24,10 @@ class StartTest : public CoordinatorTest {
     CoordinatorTest::SetUp();
     agent_ = std::make_unique<FakeAgent>(address(), FakeAgent::Hello("n1", 2));
     v1::Job job;
-    ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+    v1::JobSpec spec = Spec();
+    spec.mutable_optimizer()->mutable_sgd()->set_momentum(0.5);
+    spec.set_seed(3);
+    ASSERT_TRUE(Submit(spec, "a", &job).ok());
     pair_ = std::make_unique<Pair>(address(), agent_.get(), 1);
     for (const uint64_t step : {2, 4}) {
       ASSERT_TRUE(pair_->rank0.Report(
@@ -79,6 +84,49 @@ TEST_F(StartTest, ACheckpointThatIsNotThereIsRefused) {
   ASSERT_TRUE(Submit(Spec(), "c", &job).ok());
   EXPECT_EQ(Problem("c"), "found c, but job 'c' has no checkpoint");
   EXPECT_THAT(Problem("A b"), HasSubstr("allowed: the directory of a checkpoint"));
+}
+
+v1::JobSpec Everything(v1::JobSpec spec) {
+  spec.mutable_start()->set_what(v1::StartSpec::EVERYTHING);
+  return spec;
+}
+
+// This host does not see the checkpoints of job "a".
+TEST_F(StartTest, AJobThatGoesOnTakesWhatTheStoredJobHas) {
+  v1::JobSpec spec = Everything(From("a"));
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.2);
+  v1::Job job;
+  ASSERT_TRUE(Submit(spec, "next", &job).ok());
+  EXPECT_EQ(job.spec().start().checkpoint(), "/ckpt/a/step-4-g1");
+  EXPECT_EQ(job.spec().seed(), 3u);
+  EXPECT_EQ(job.spec().optimizer().sgd().momentum(), 0.5);
+  EXPECT_EQ(job.spec().optimizer().sgd().lr(), 0.2);
+  std::map<std::string, std::string> events;
+  for (const v1::JobEvent& event : job.events()) events[event.reason()] = event.message();
+  EXPECT_THAT(events["SETTING_FROM_CHECKPOINT"],
+              AllOf(HasSubstr("optimizer.sgd.momentum 0.5"), HasSubstr("seed 3")));
+  EXPECT_THAT(events["SETTING_DIFFERS"],
+              HasSubstr("optimizer.sgd.lr: 0.2 in the job file, 0.1 in the checkpoint"));
+}
+
+TEST_F(StartTest, AJobThatGoesOnNeedsStepsAndWhatItLeavesOut) {
+  v1::Job job;
+  const auto refused = [&](const v1::JobSpec& spec) {
+    const grpc::Status status = Submit(Everything(spec), "other", &job);
+    EXPECT_FALSE(status.ok());
+    return status.error_message();
+  };
+  v1::JobSpec spec = From("a");
+  spec.mutable_stages(0)->mutable_fit()->set_steps(4);
+  EXPECT_THAT(refused(spec), AllOf(HasSubstr("start.what"), HasSubstr("is of step 4"),
+                                   HasSubstr("nothing would be trained")));
+  EXPECT_THAT(refused(From("/elsewhere/step-9-g1")),
+              AllOf(HasSubstr("start.checkpoint"), HasSubstr("/elsewhere/step-9-g1"),
+                    HasSubstr("cannot be read here")));
+  // Commands may have changed the rate of job "a".
+  spec = From("a");
+  spec.clear_optimizer();
+  EXPECT_THAT(refused(spec), HasSubstr("cannot be read here"));
 }
 
 TEST_F(StartTest, AnOlderWorkerOfSuchAJobIsRefused) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
@@ -135,9 +136,15 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
   submission->spec = spec.SerializeAsString();
 }
 
-cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
-  const v1::JobSpec spec = jobspec::ResolveDefaults(request.spec());
-  const v1::SpecProblems refused = jobfile::CheckOutputs(spec);
+cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,
+                                 const jobfile::Continued& continued) {
+  const v1::JobSpec spec = jobspec::ResolveDefaults(continued.spec);
+  const v1::SpecProblems refused = continued.problems.problems().empty()
+                                       ? jobfile::CheckOutputs(spec)
+                                       : continued.problems;
+  std::vector<std::pair<std::string, std::string>> events;
+  if (!continued.taken.empty()) events.emplace_back("SETTING_FROM_CHECKPOINT", continued.taken);
+  if (!continued.differing.empty()) events.emplace_back("SETTING_DIFFERS", continued.differing);
   return {.job_id = request.job_id(),
           .name = spec.name(),
           .request_id = request.request_id(),
@@ -158,7 +165,8 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .worker_protocol = WorkerProtocolOf(spec),
                    .time_limit =
                        jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())},
-          .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
+          .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused),
+          .events = std::move(events)};
 }
 
 }  // namespace muster::service

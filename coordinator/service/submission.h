@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_SERVICE_SUBMISSION_H_
 
 #include "absl/status/status.h"
+#include "common/jobfile/continued.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/event.h"
 #include "coordinator/jobs/job.h"
@@ -30,8 +31,10 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
 // INVALID_ARGUMENT JOB_SPEC_INVALID with the first of the problems, as many as an error can carry.
 absl::Status InvalidSpec(const v1::SpecProblems& all);
 
-// For a request without ProblemsOf. What jobfile::CheckOutputs finds becomes its `refusal`.
-cluster::Submission ToSubmission(const v1::SubmitJobRequest& request);
+// For a request without ProblemsOf, whose job with what it takes from a checkpoint is `continued`.
+// The problems there, or what jobfile::CheckOutputs finds, become its `refusal`.
+cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,
+                                 const jobfile::Continued& continued);
 
 }  // namespace muster::service
 

@@ -141,6 +141,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .parameters = records.parameters,
                         .config = records.config,
                         .first_weights = records.first_weights,
+                        .settings = records.settings,
                         .tokenizer = records.tokenizer};
     ASSIGN_OR_RETURN(outcome.manifest.pieces, Pieces(state, shards));
     for (size_t rank = 0; rank < parts.size(); ++rank) {

@@ -80,6 +80,7 @@ struct ModelRecords {
   std::vector<manifest::ParameterRecord> parameters;
   std::string config;
   std::string first_weights;
+  std::string settings = {};
   tokenizer::Source tokenizer;
 };
 

@@ -333,6 +333,8 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   ASSIGN_OR_RETURN(job.strategy, Strategy(spec.strategy()));
   if (spec.optimizer().kind_case() != v1::OptimizerSpec::KIND_NOT_SET) {
     ASSIGN_OR_RETURN(job.optimizer, Optimizer(spec.optimizer()));
+  } else if (jobspec::Trains(spec)) {
+    return Missing("optimizer");
   }
   job.schedule = Schedule(spec.schedule());
   job.batch = {.per_rank = std::max<int64_t>(spec.batch().per_rank(), 1),

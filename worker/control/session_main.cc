@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
+#include "common/jobfile/continued.h"
 #include "common/jobfile/jobfile.h"
 #include "common/status/status.h"
 #include "worker/comm/local/local_group.h"
@@ -127,7 +128,7 @@ int RunFile(const std::string& path, const Inputs& inputs) {
   if (const auto problems = jobfile::CheckFiles(file->spec); problems.problems_size() > 0) {
     return refused(jobfile::ProblemsError(path, problems));
   }
-  const auto job = control::JobFromSpec(file->spec);
+  const auto job = control::JobFromSpec(jobfile::ContinueHere(file->spec).spec);
   if (!job.ok()) return failed(job.status());
   const absl::Status status = Train(*job, inputs, static_cast<int>(file->spec.world_size()));
   return status.ok() ? end("done", 0) : failed(status);

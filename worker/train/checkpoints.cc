@@ -89,14 +89,15 @@ Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::
                                  .generation = manifest.generation,
                                  .world_size = manifest.world_size};
   // The command numbers of another job mean nothing in this job's log.
-  const std::string& instance = manifest.job_instance;
-  if (manifest.job != identity.job || (!instance.empty() && instance != identity.job_instance)) {
+  if (!IsOwn(manifest, identity)) {
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();
     // A validation pass of the other job is not due in this one, and decides nothing here.
     restored.point.steering.validation_due = false;
     restored.point.steering.validations = {};
+    // The job file has a rate, its own one or that of the checkpoint (jobfile::Continue).
+    restored.point.steering.learning_rate.reset();
   }
   return restored;
 }
@@ -105,6 +106,11 @@ Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::
 
 std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& config) {
   return files::JoinPath(config.directory, identity.job);
+}
+
+bool IsOwn(const manifest::Manifest& manifest, const Identity& identity) {
+  const std::string& instance = manifest.job_instance;
+  return manifest.job == identity.job && (instance.empty() || instance == identity.job_instance);
 }
 
 checkpoint::Epoch EpochOf(const Identity& identity) {

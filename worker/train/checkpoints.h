@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
+#include "common/manifest/manifest.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/found.h"
 #include "worker/checkpoint/saver.h"
@@ -29,6 +30,9 @@ std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& c
 
 // The epoch that a session begins in that folder.
 checkpoint::Epoch EpochOf(const Identity& identity);
+
+// Whether this job wrote the checkpoint, not another one, nor one of the same id elsewhere.
+bool IsOwn(const manifest::Manifest& manifest, const Identity& identity);
 
 // The job's checkpoints, as the coordinator knows them.
 struct CheckpointHistory {

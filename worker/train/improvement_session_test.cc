@@ -328,21 +328,25 @@ TEST_F(ImprovementTest, ASessionTellsTheBestCheckpointThatItStartsWith) {
   EXPECT_THAT(after->outside.notice_messages(), IsEmpty());
 }
 
+TEST_F(ImprovementTest, WithoutAPassThatComesTheBestCannotBeExported) {
+  Job job = Validating(Strategies().front(), kSteps + 1);
+  std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{};
+  job.checkpoint = Every(0);
+  job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
+  const auto run = RunSessions(job, 2);
+  for (const auto& end : run->ends) {
+    EXPECT_EQ(end.status().code(), absl::StatusCode::kInvalidArgument) << end.status();
+    EXPECT_THAT(std::string(end.status().message()), HasSubstr("export.from: found best"));
+  }
+  EXPECT_THAT(run->outside.losses(), IsEmpty()) << "it trained";
+}
+
 TEST_F(ImprovementTest, WithoutABestCheckpointTheExportFailsAndNothingIsLost) {
   Job job = Validating(Strategies().front(), kSteps);
   job.checkpoint = Every(0);
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
-  // No stage has keep_best, which the coordinator would refuse: there is no best one.
-  const auto run = RunSessions(job, 2);
-  for (const auto& end : run->ends) {
-    EXPECT_EQ(CauseOf(end.status()), Cause::kFinalSaveFailed) << end.status();
-    EXPECT_THAT(std::string(end.status().message()), HasSubstr("the job has no best checkpoint"));
-  }
-  EXPECT_EQ(NamesOf(run->outside.checkpoints()), Names({kSteps}));
-
-  // One that is damaged meanwhile.
-  Clear();
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{};
+  // It is damaged when the job ends.
   watch_ = [&](const Event& event) {
     const auto* written = std::get_if<CheckpointWritten>(&event);
     if (written != nullptr) std::filesystem::resize_file(written->path + "/rank-0.safetensors", 9);
@@ -352,6 +356,7 @@ TEST_F(ImprovementTest, WithoutABestCheckpointTheExportFailsAndNothingIsLost) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kFinalSaveFailed) << end.status();
     EXPECT_THAT(std::string(end.status().message()), HasSubstr("step-12-g1"));
   }
+  EXPECT_EQ(NamesOf(damaged->outside.checkpoints()), Names({kSteps}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "model.safetensors"));
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/jobspec/training_settings.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
@@ -110,7 +111,8 @@ absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models:
   checkpoint::ModelRecords records{.optimizer = {},
                                    .parameters = {},
                                    .config = model.HuggingFaceConfig(),
-                                   .first_weights = FirstWeights(job.spec.model())};
+                                   .first_weights = FirstWeights(job.spec.model()),
+                                   .settings = jobspec::TrainingSettingsJson(job.spec)};
   std::vector<int64_t> groups(order.size());
   if (job.optimizer.has_value()) {
     ASSIGN_OR_RETURN(groups, GroupsOf(*job.optimizer, order, learning_rate, &records.optimizer));

@@ -50,6 +50,7 @@ SessionParts Profile::Trace(const SessionParts& parts) {
   control_ = comm::Traced(parts.control, &recorder_);
   gradients_ = comm::Traced(parts.gradients, &recorder_);
   parameters_ = comm::Traced(parts.parameters, &recorder_);
+  events_ = parts.events;
   SessionParts traced = parts;
   traced.control = control_.get();
   traced.gradients = gradients_.get();
@@ -79,7 +80,10 @@ absl::Status Profile::EndStep(int64_t step) {
   if (written.ok()) {
     spdlog::info("trace of step {}: {}", step, path);
   } else {
-    spdlog::warn("the trace of step {} could not be written: {}", step, Message(written));
+    const std::string text = absl::StrCat("profile.directory: the trace of step ", step,
+                                          " could not be written: ", Message(written));
+    spdlog::warn("{}", text);
+    events_->Report(Notice{"PROFILE_NOT_WRITTEN", text, step});
   }
   return absl::OkStatus();
 }

@@ -31,8 +31,8 @@ class Profile {
 
   // Called before the step after which `step` optimizer steps are done, and after that step once
   // its roll call is over. EndStep is a collective of the control communicator if the job names the
-  // step; its errors are the communicator's. A file that cannot be written is not an error: it is
-  // only logged.
+  // step; its errors are the communicator's. A file that cannot be written is not an error, but the
+  // event PROFILE_NOT_WRITTEN.
   void BeginStep(int64_t step);
   absl::Status EndStep(int64_t step);
 
@@ -42,6 +42,7 @@ class Profile {
   const std::optional<ProfileConfig> config_;
   const Identity identity_;
   trace::Recorder recorder_;
+  EventSink* events_ = nullptr;
   std::unique_ptr<comm::Communicator> control_;
   std::unique_ptr<comm::Communicator> gradients_;
   std::unique_ptr<comm::Communicator> parameters_;

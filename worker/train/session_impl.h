@@ -116,6 +116,9 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<std::string> StartFromOther();
   // The state to fill from it.
   absl::StatusOr<checkpoint::State> StateFromOther(const manifest::Manifest& manifest);
+  // INVALID_ARGUMENT: an end that would lose training is known now (known_ends.h). `started_from`:
+  // the checkpoint from which the session continues; empty: none.
+  absl::Status CheckKnownEnds(const std::string& started_from) const;
   // Fills the optimizer's state from the job's file, if it names one.
   absl::Status ImportOptimizerState();
 

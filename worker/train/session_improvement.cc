@@ -75,7 +75,11 @@ absl::Status SessionImpl::FindBest() {
 absl::StatusOr<bool> SessionImpl::ValidateInFit(FitUntil* stage) {
   ASSIGN_OR_RETURN(const v1::Evaluation evaluation, Validate());
   if (!stage->passes.any()) return false;
-  RETURN_IF_ERROR(train::CheckMetrics(stage->passes, GivenBy(evaluation), stage->stage));
+  const absl::Status given =
+      train::CheckMetrics(stage->passes, GivenBy(evaluation), stage->stage);
+  // What was trained until here is not lost by this end.
+  if (!given.ok() && has_checkpoints()) RETURN_IF_ERROR(saving_->SaveLast().status());
+  RETURN_IF_ERROR(given);
   // Whether the best checkpoint until now could be written.
   RETURN_IF_ERROR(background_.Await());
   const int64_t step = session_state_.step;

@@ -129,6 +129,7 @@ absl::Status SessionImpl::Build() {
   if (started_from.empty() && trains()) RETURN_IF_ERROR(ImportOptimizerState());
   RETURN_IF_ERROR(PlanSteps(went_on));
   RETURN_IF_ERROR(FindBest());
+  RETURN_IF_ERROR(CheckKnownEnds(started_from));
   RETURN_IF_ERROR(PreparePredictions());
   commands_.emplace(Commands::Parts{.source = parts_.commands,
                                     .effects = this,

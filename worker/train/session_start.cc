@@ -10,13 +10,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/manifest/name.h"
 #include "common/optimizerfile/optimizer_source.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/imported_state.h"
 #include "worker/train/agreement.h"
 #include "worker/train/continuation.h"
+#include "worker/train/known_ends.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
+#include "worker/train/single_sample.h"
 
 namespace muster::train {
 namespace {
@@ -140,8 +144,10 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
         "weights+optimizer begins the data anew"));
   }
   const manifest::Steering& steering = manifest.steering;
-  // Also without a version: another checkpoint may have been tried before.
-  const bool steered = steering.trainability_version > 0;
+  // Also without a version: another checkpoint may have been tried before. The rules of another job
+  // count only where the job file has none.
+  const bool steered = steering.trainability_version > 0 &&
+                       (IsOwn(manifest, identity_) || job_.trainable.empty());
   trained_->Restore(steered ? steering.trainability_version : 1,
                     steered ? steering.rules : job_.trainable);
   training_->ExpectAverages(false);  // of another checkpoint that was tried before
@@ -152,6 +158,41 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   training_->AddFrozenState(FrozenOf(WithState(manifest)));
   training_->ExpectAverages(HasAverages(manifest));
   return State();
+}
+
+absl::Status SessionImpl::CheckKnownEnds(const std::string& started_from) const {
+  const std::string name = manifest::NameOfDirectory(started_from);
+  const bool own = has_checkpoints() && started_from == checkpoints_->PathOf(name);
+  if (!own) {
+    if (!started_from.empty() && trains()) {
+      RETURN_IF_ERROR(CheckStepsAreLeft(stages_, session_state_.step, started_from));
+    }
+    RETURN_IF_ERROR(CheckBest(job_.weights_export, stages_, session_state_.step));
+  }
+  if (!trains()) return absl::OkStatus();
+  const Division division{.size = train_data_->dataset->size(),
+                          .own_sizes = train_data_->own_sizes,
+                          .world_size = parts_.control->world_size(),
+                          .batch = job_.batch,
+                          .stop_at_first = job_.uneven_inputs.stop_at_first};
+  const auto single = FirstSingleSample(division, session_state_.position);
+  if (!single.has_value() || *single > TotalSteps(stages_) - session_state_.step) {
+    return absl::OkStatus();
+  }
+  const v1::ModelSpec& model = job_.spec.model();
+  if (NeedsTwoSamples(model)) {
+    return SingleSampleError(
+        "BatchNorm in the last stage of model.convnet, where an image is down to one pixel,",
+        division, *single);
+  }
+  // With per_rank 1 the first step shows it, and a plug-in's own code need not run twice.
+  const bool unknown = model.has_torchscript() || model.has_plugin();
+  if (!unknown || job_.batch.per_rank == 1) return absl::OkStatus();
+  std::string why;
+  if (reports_.leader()) why = WhyNoSingleSample(job_, *train_data_->dataset);
+  ASSIGN_OR_RETURN(why, checkpoint::TellAll(*parts_.files, why, "a trial with one sample"));
+  if (why.empty()) return absl::OkStatus();
+  return SingleSampleError(absl::StrCat(model_->name(), " (", why, ")"), division, *single);
 }
 
 absl::Status SessionImpl::ImportOptimizerState() {
