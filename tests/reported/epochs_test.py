@@ -217,8 +217,8 @@ def test_a_job_without_an_epoch_left_fails_by_name(epochs):
     epochs.continued("nothing", 6, stages=[{"fit": {"epochs": 1}}])
     epochs.muster.cli("wait", "nothing", expect=100)
     message = epochs.client.get("nothing").failure.reason
-    assert "nothing is left to train" in message
-    assert "after step 6" in message
+    assert "is of step 6, and the fit stages have 6 steps" in message
+    assert "nothing would be trained" in message
 
 
 def test_a_job_with_the_same_ranks_goes_on_to_the_bit_and_without_an_event(epochs):

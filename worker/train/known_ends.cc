@@ -76,11 +76,8 @@ bool NeedsTwoSamples(const v1::ModelSpec& model) {
 bool APassOfTheBestComes(const std::vector<PlannedStage>& stages, int64_t step) {
   return std::any_of(stages.begin(), stages.end(), [step](const PlannedStage& stage) {
     const auto* fit = std::get_if<FitUntil>(&stage.what);
-    if (fit == nullptr || !fit->passes.keep_best.has_value() || fit->validate_every <= 0) {
-      return false;
-    }
-    const int64_t last = fit->end - (fit->end - fit->begin) % fit->validate_every;
-    return last > std::max(step, fit->begin);
+    if (fit == nullptr || !fit->passes.keep_best.has_value()) return false;
+    return fit->validate.LastUpTo(fit->end) > std::max(step, fit->begin);
   });
 }
 

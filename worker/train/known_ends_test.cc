@@ -154,7 +154,7 @@ TEST(CheckBest, NeedsAPassThatComes) {
     return PlannedStage{.index = 0,
                         .begin = begin,
                         .what = FitUntil{.end = end,
-                                         .validate_every = every,
+                                         .validate = {begin + every, begin + 2 * every, every},
                                          .begin = begin,
                                          .stage = 0,
                                          .passes = rules}};

@@ -88,7 +88,6 @@ class SessionImpl : public Session, private CommandEffects {
   // Plans the stages in steps, with which only the data tell where a stage counts in epochs.
   // `went_on`: the session continues from a checkpoint of the job itself. If it does not:
   // INVALID_ARGUMENT: the job does not fit the number of steps.
-  // FAILED_PRECONDITION: the other job's checkpoint leaves no step to train.
   absl::Status PlanSteps(bool went_on);
   absl::Status BuildTraining();
   absl::Status BuildShards();

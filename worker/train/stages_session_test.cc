@@ -180,10 +180,9 @@ TEST_F(StagesTest, AnotherJobsCheckpointMustLeaveAStep) {
   job.start = StartConfig{other->outside.checkpoints().front(), StartConfig::What::kEverything};
   job_instance_ = "another";
   const auto run = RunSessions(job, 2);
-  EXPECT_EQ(run->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CauseOf(run->ends[0].status()), Cause::kStartDoesNotFit);
   EXPECT_THAT(std::string(run->ends[0].status().message()),
-              HasSubstr("nothing is left to train: the checkpoint was written after step 12, epoch "
-                        "0, sample 144, and this job's stages end after step 12"));
+              HasSubstr("is of step 12, and the fit stages have 12 steps"));
   job.stages = {FitStage{.steps = 0, .epochs = 2}};
   EXPECT_EQ(Good(job)->ends[0]->step, 24);
 }
