@@ -11,6 +11,7 @@
 #include "common/files/files.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/models/spec_from_json.h"
+#include "worker/train/failure.h"
 #include "worker/train/session_fixture.h"
 #include "worker/train/setup.h"
 
