@@ -1,6 +1,8 @@
 // Defaults and rules of `ema`, `export.from` and `evaluation`.
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "common/jobspec/gpt2_job.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/spec_case.h"
@@ -35,6 +37,32 @@ TEST(EmaSpec, AProblemNamesItsPath) {
       {"every", [](v1::JobSpec* spec) { spec->mutable_ema()->set_every(0); }, "ema.every", "0"},
   };
   for (const SpecCase& one : cases) ExpectTheOneProblem(Parse(kGpt2Job), one);
+}
+
+// The job has 100 steps.
+TEST(EmaSpec, AveragesThatAreUsedBeginBeforeTrainingEnds) {
+  const auto problems = [](uint32_t every, bool evaluate, bool exported) {
+    v1::JobSpec spec = Parse(kGpt2Job);
+    spec.mutable_ema()->set_every(every);
+    spec.mutable_ema()->set_evaluate(evaluate);
+    if (exported) spec.mutable_export_()->set_from(v1::ExportSpec::EMA);
+    return FormatProblems(ValidateSpec(spec));
+  };
+  EXPECT_EQ(problems(100, true, true), "");
+  EXPECT_EQ(problems(101, false, false), "") << "only checkpoints would have them";
+  const std::string expected =
+      "ema.every: found 101, but training ends after step 100, before the first average; allowed: "
+      "at most 100\n";
+  EXPECT_EQ(problems(101, true, false), expected);
+  EXPECT_EQ(problems(101, false, true), expected);
+
+  v1::JobSpec epochs = Parse(kGpt2Job);
+  epochs.mutable_stages(0)->mutable_fit()->set_epochs(2);
+  epochs.mutable_stages(0)->mutable_fit()->set_validate_every(1);
+  epochs.mutable_ema()->set_every(101);
+  epochs.mutable_ema()->set_evaluate(true);
+  EXPECT_EQ(FormatProblems(ValidateSpec(epochs)), "");
+  EXPECT_EQ(FormatProblems(ValidateSteps(epochs, 100)), expected);
 }
 
 TEST(EmaSpec, WithoutTrainingThereIsNothingToAverage) {

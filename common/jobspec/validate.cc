@@ -52,12 +52,14 @@ class Validator {
     Collectives();
     Start();
     ValidateEma(spec_, &problems_);
+    ValidateEmaSteps(spec_, UnlimitedSteps(spec_).value_or(0), &problems_);
     return problems_.problems();
   }
 
   v1::SpecProblems Run(uint64_t total_steps) {
     ValidateSchedule(spec_, total_steps, &problems_);
     Profile(total_steps);
+    ValidateEmaSteps(spec_, total_steps, &problems_);
     return problems_.problems();
   }
 

@@ -1,5 +1,6 @@
 #include "common/jobspec/validate_ema.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/jobspec/jobspec.h"
 
 namespace muster::jobspec {
@@ -15,6 +16,15 @@ void ValidateEma(const v1::JobSpec& spec, ProblemList* problems) {
                   "found ema, but the job keeps no averages; allowed: last, or ema together with "
                   "the key ema");
   }
+}
+
+void ValidateEmaSteps(const v1::JobSpec& spec, uint64_t total_steps, ProblemList* problems) {
+  const bool used = spec.ema().evaluate() || spec.export_().from() == v1::ExportSpec::EMA;
+  if (!used || total_steps == 0 || spec.ema().every() <= total_steps) return;
+  problems->Add("ema.every",
+                absl::StrCat("found ", spec.ema().every(), ", but training ends after step ",
+                             total_steps, ", before the first average; allowed: at most ",
+                             total_steps));
 }
 
 }  // namespace muster::jobspec
