@@ -75,6 +75,8 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status CheckWeights();
   absl::Status OpenTrainData();
   absl::Status OpenEvaluationData();
+  // A collective: whether the rows are in the order of the model's input.
+  absl::Status CheckRows(const char* name, const RankData& data);
   struct NamedData {
     const char* name;  // "data.train"
     const RankData* data;
