@@ -300,11 +300,22 @@ TEST(ParseJobFile, AMappingMayHaveTheNameOfAnotherField) {
               ::testing::EndsWith("torchscript, plugin, weights, tokenizer"));
 }
 
-TEST(ParseJobFile, RefusesATilde) {
-  std::string text = kGood;
-  text.replace(text.find("./ckpt"), 6, "~/ckpt");
-  const auto job = ParseJobFile(text, "job.yaml", "/");
-  EXPECT_THAT(Message(job.status()), HasSubstr("checkpoint.directory: found '~/ckpt'"));
+TEST(ParseJobFile, RefusesWhatOnlyAShellReplaces) {
+  const auto problem = [](const std::string& path) {
+    std::string text = kGood;
+    text.replace(text.find("./ckpt"), 6, path);
+    return Message(ParseJobFile(text, "job.yaml", "/").status());
+  };
+  EXPECT_THAT(problem("~/ckpt"),
+              HasSubstr("checkpoint.directory: found '~/ckpt'; '~' has no meaning here"));
+  EXPECT_THAT(problem("~ann/ckpt"), HasSubstr("'~ann' has no meaning here"));
+  EXPECT_THAT(problem("$SCRATCH/ckpt"), HasSubstr("'$SCRATCH' has no meaning here"));
+  EXPECT_THAT(problem("/s/$USER"), HasSubstr("'$USER' has no meaning here"));
+  EXPECT_THAT(problem("'${SCRATCH}/ckpt'"), HasSubstr("'${' has no meaning here"));
+  EXPECT_THAT(problem("/s/$(id -un)"), HasSubstr("'$(' has no meaning here"));
+  for (const char* name : {"ckpt~", "a~/b", "~a", "us$", "us$/b", "$-x"}) {
+    EXPECT_EQ(problem(name), "") << name;
+  }
 }
 
 TEST(LoadJobFile, ResolvesPathsAgainstTheFilesFolder) {

@@ -201,7 +201,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoUtf8", {"name=\xe9"}, "--set name: holds bytes that are not UTF-8 text"},
         Case{"TwoDocuments", {"seed=1\n---\n2"}, "another document begins here"},
         Case{"AKeyThatIsNoName", {"batch={[1]: 2}"}, "found a list as a key"},
-        Case{"Tilde", {"checkpoint.directory=~/c"}, "'~' has no meaning here"}),
+        Case{"Tilde", {"checkpoint.directory=~/c"}, "'~' has no meaning here"},
+        Case{"Variable", {"checkpoint.directory=$HOME/c"}, "'$HOME' has no meaning here"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Overrides, ProblemsOfTheFileKeepTheirLines) {

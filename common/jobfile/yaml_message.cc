@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/jobfile/near_name.h"
@@ -46,6 +47,19 @@ bool IsOfAStage(const Descriptor& type) {
 jobspec::KeyValue ValueOf(const YAML::Node& node) {
   if (node.IsMap()) return jobspec::KeyValue::kMapping;
   return node.IsSequence() ? jobspec::KeyValue::kList : jobspec::KeyValue::kScalar;
+}
+
+// The first "$NAME", "${" or "$(" of a path, which a shell would replace; empty if there is none.
+std::string ShellVariable(const std::string& path) {
+  for (size_t at = path.find('$'); at != std::string::npos; at = path.find('$', at + 1)) {
+    const size_t begin = at + 1;
+    if (begin == path.size()) return "";
+    if (path[begin] == '{' || path[begin] == '(') return path.substr(at, 2);
+    size_t end = begin;
+    while (end < path.size() && (absl::ascii_isalnum(path[end]) || path[end] == '_')) ++end;
+    if (end > begin) return path.substr(at, end - at);
+  }
+  return "";
 }
 
 // A field without a value: allowed for messages and lists.
@@ -229,10 +243,15 @@ void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std
   const std::string found = field.is_repeated()
                                 ? reflection->GetRepeatedString(*message, &field, last)
                                 : reflection->GetString(*message, &field);
-  if (found == "~" || found.rfind("~/", 0) == 0) {
-    problems_.Add(
-        path, absl::StrCat("found '", found, "'; '~' has no meaning here, write the whole path"),
-        line);
+  // A folder of this name, "~/ckpt" or "$SCRATCH/ckpt", would be made beside the job file.
+  const std::string first = found.substr(0, found.find('/'));
+  const bool home = found == "~" || (found[0] == '~' && first.size() < found.size());
+  const std::string variable = ShellVariable(found);
+  if (home || !variable.empty()) {
+    problems_.Add(path,
+                  absl::StrCat("found '", found, "'; '", home ? first : variable,
+                               "' has no meaning here, write the whole path"),
+                  line);
   }
   const std::string absolute =
       (std::filesystem::path(BaseFolder(path)) / found).lexically_normal().string();

@@ -181,6 +181,22 @@ TEST(ResolveDefaults, FillsInHowImagesAreScaled) {
       Parse(R"(data { train { idx { images: "/x" mean: 0 std: 1 } } })").data()));
 }
 
+// A file of 2 bytes for each token cannot hold the tokens from 65536 on.
+TEST(ResolveDefaults, TokensHaveTheWidthOfTheVocabulary) {
+  const auto dtype = [](uint32_t vocab_size, v1::TokenData::Dtype given) {
+    v1::JobSpec spec = TokensJob();
+    spec.mutable_model()->mutable_gpt2()->set_vocab_size(vocab_size);
+    Train(&spec)->mutable_tokens()->set_dtype(given);
+    const v1::DataSpec data = ResolveDefaults(spec).data();
+    EXPECT_EQ(data.validate().tokens().dtype(),
+              vocab_size > 65536 ? v1::TokenData::UINT32 : v1::TokenData::UINT16);
+    return data.train().tokens().dtype();
+  };
+  EXPECT_EQ(dtype(65536, v1::TokenData::DTYPE_UNSPECIFIED), v1::TokenData::UINT16);
+  EXPECT_EQ(dtype(65537, v1::TokenData::DTYPE_UNSPECIFIED), v1::TokenData::UINT32);
+  EXPECT_EQ(dtype(65537, v1::TokenData::UINT16), v1::TokenData::UINT16) << "what is given counts";
+}
+
 TEST(ResolveDefaults, SaysWhatUnevenInputsDoWhereThereMayBeSome) {
   v1::JobSpec spec = TokensJob();
   EXPECT_FALSE(ResolveDefaults(spec).has_uneven_inputs());

@@ -30,6 +30,25 @@ void ResolveModel(v1::ModelSpec* model) {
   }
 }
 
+uint32_t VocabularyOf(const v1::ModelSpec& model) {
+  if (model.has_gpt2()) return model.gpt2().vocab_size();
+  return model.has_llama() ? model.llama().vocab_size() : model.torchscript().vocab_size();
+}
+
+// A writer with 2 bytes for each token would have cut the larger ones without a word.
+void ResolveTokens(const v1::ModelSpec& model, v1::DataSet* data) {
+  if (!data->has_tokens() || data->tokens().dtype() != v1::TokenData::DTYPE_UNSPECIFIED) return;
+  const bool wide = VocabularyOf(model) > 65536;
+  data->mutable_tokens()->set_dtype(wide ? v1::TokenData::UINT32 : v1::TokenData::UINT16);
+}
+
+void ResolveData(const v1::ModelSpec& model, v1::DataSpec* data) {
+  if (data->has_train()) ResolveTokens(model, data->mutable_train());
+  if (data->has_validate()) ResolveTokens(model, data->mutable_validate());
+  if (data->has_test()) ResolveTokens(model, data->mutable_test());
+  if (data->has_predict()) ResolveTokens(model, data->mutable_predict());
+}
+
 // A schedule that ends at total_steps. Without a fit stage there is nothing to schedule, and no
 // default either. Where the number of steps is not known yet, the ranks give the schedule its end.
 template <typename Schedule>
@@ -119,6 +138,7 @@ std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec) {
 v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   // First the defaults that depend on other fields.
   if (spec.has_model()) ResolveModel(spec.mutable_model());
+  if (spec.has_data()) ResolveData(spec.model(), spec.mutable_data());
   if (spec.has_schedule()) {
     ResolveSchedule(UnlimitedSteps(spec).value_or(0), spec.mutable_schedule());
   }

@@ -2,18 +2,65 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/empty.h"
+
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/train/agreed_status.h"
 #include "worker/train/evaluation_totals.h"
 #include "worker/train/numbered.h"
+#include "worker/train/pass_pace.h"
 #include "worker/train/read_ahead.h"
 
 namespace muster::train {
+namespace {
 
-absl::StatusOr<v1::Evaluation> Evaluate(const EvaluationPass& pass) {
+// Asks `pass.interrupted` now and then. All methods are collectives.
+class Questions {
+ public:
+  explicit Questions(const EvaluationPass& pass) : pass_(pass) {}
+
+  // Whether the pass ends before this round.
+  absl::StatusOr<bool> EndsBefore(int64_t round) {
+    if (pass_.interrupted == nullptr || !pace_.Due(round)) return false;
+    ASSIGN_OR_RETURN(const bool ends, pass_.interrupted());
+    if (ends) return true;
+    ASSIGN_OR_RETURN(const double seconds, SecondsOfTheSlowest());
+    pace_.Asked(round, seconds);
+    return false;
+  }
+
+ private:
+  absl::StatusOr<double> SecondsOfTheSlowest() {
+    using Microseconds = std::chrono::microseconds;
+    const auto now = std::chrono::steady_clock::now();
+    const auto own = std::chrono::duration_cast<Microseconds>(now - last_).count();
+    last_ = now;
+    comm::Communicator& ranks = *pass_.communicator;
+    const at::Tensor mine = device::HostTensor(std::array<int64_t, 1>{own});
+    const at::Tensor all = at::empty({ranks.world_size()}, at::kLong);
+    RETURN_IF_ERROR(ranks.AllGather(all, mine, {.what = "pace of a pass"})->Wait());
+    const auto times = device::HostValues<int64_t>(all);
+    return static_cast<double>(*std::max_element(times.begin(), times.end())) / 1e6;
+  }
+
+  const EvaluationPass& pass_;
+  PassPace pace_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+absl::StatusOr<std::optional<v1::Evaluation>> Evaluate(const EvaluationPass& pass) {
   const c10::AutoGradMode no_gradients(false);
   pass.context->set_mode(models::Mode::kEvaluate);
   const int rank = pass.communicator->rank();
@@ -22,7 +69,10 @@ absl::StatusOr<v1::Evaluation> Evaluate(const EvaluationPass& pass) {
   ReadAhead reader(pass.source->dataset.get(), pass.device);
   EvaluationTotals totals(*pass.model, pass.device);
   absl::Status unread;  // the first error of this rank's samples
+  Questions questions(pass);
   for (int64_t round = 0; round < plan.rounds(); ++round) {
+    ASSIGN_OR_RETURN(const bool ends, questions.EndsBefore(round));
+    if (ends) return std::nullopt;
     const auto indices = plan.Samples(rank, round);
     // A rank that cannot read its samples takes part until the ranks have agreed on the error.
     const bool idle = indices.empty() || !unread.ok();

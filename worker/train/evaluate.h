@@ -4,6 +4,8 @@
 #define MUSTER_WORKER_TRAIN_EVALUATE_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/metrics.pb.h"
@@ -22,13 +24,15 @@ struct EvaluationPass {
   models::ForwardContext* context;
   c10::Device device;
   comm::Communicator* communicator;  // for tensors on the CPU
+  // A collective, called between rounds about twice a second: true ends the pass. None: never.
+  std::function<absl::StatusOr<bool>()> interrupted = nullptr;
 };
 
-// A collective: all ranks call it at the same point and get bitwise the same result. Leaves the
-// context in evaluation mode. docs/metrics.md says what the metrics are. Errors: the communicator's
-// or the data set's; INVALID_ARGUMENT if there is no loss term at all, because every target is
-// ignored.
-absl::StatusOr<v1::Evaluation> Evaluate(const EvaluationPass& pass);
+// A collective: all ranks call it at the same point and get bitwise the same result; none if the
+// pass was interrupted. Leaves the context in evaluation mode. docs/metrics.md says what the
+// metrics are. Errors: the communicator's, those of `interrupted`, or the data set's;
+// INVALID_ARGUMENT if there is no loss term at all, because every target is ignored.
+absl::StatusOr<std::optional<v1::Evaluation>> Evaluate(const EvaluationPass& pass);
 
 }  // namespace muster::train
 

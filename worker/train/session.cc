@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -86,11 +87,14 @@ absl::Status SessionImpl::RunStage(const PlannedStage& stage) {
                                         },
                                         [this](const ValidateStage&) {
                                           BeginStage("validate");
-                                          return RunOnce([this] { return Validate().status(); });
+                                          return RunToEnd([this]() -> absl::StatusOr<bool> {
+                                            ASSIGN_OR_RETURN(const auto evaluation, Validate());
+                                            return evaluation.has_value();
+                                          });
                                         },
                                         [this](const TestStage&) {
                                           BeginStage("test");
-                                          return RunOnce([this] { return Test(); });
+                                          return RunToEnd([this] { return Test(); });
                                         },
                                         [&](const PredictStage& predict) {
                                           BeginStage("predict");
@@ -165,7 +169,17 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(FitUntil* st
   }
   bool best = false;
   if (due.validate) {
-    ASSIGN_OR_RETURN(best, ValidateInFit(stage));
+    ASSIGN_OR_RETURN(std::optional<bool> found, ValidateInFit(stage));
+    if (!found.has_value()) {
+      session_state_.validation_due = true;  // of the checkpoint that is saved now
+      RETURN_IF_ERROR(RunToEnd([&]() -> absl::StatusOr<bool> {
+        ASSIGN_OR_RETURN(found, ValidateInFit(stage));
+        return found.has_value();
+      }));
+      if (session_state_.stopped) return plan;
+      session_state_.validation_due = false;
+    }
+    best = *found;
     due = DueAfter(session_state_.step, ran_out, RulesOf(*stage));  // the stage may end here
   }
   if (due.last_save) {
@@ -212,7 +226,7 @@ absl::Status SessionImpl::EndTraining() {
   if (!trains() || training_over_) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
   // Commands that are due at this step may need what is freed.
-  RETURN_IF_ERROR(RunOnce([] { return absl::OkStatus(); }));
+  RETURN_IF_ERROR(RunToEnd([] { return true; }));
   if (session_state_.stopped) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
   // A job that could not save its last checkpoint may be told to save one.

@@ -16,56 +16,66 @@
 
 namespace muster::train {
 
-absl::Status SessionImpl::RunOnce(const std::function<absl::Status()>& work) {
+absl::Status SessionImpl::RunToEnd(const std::function<absl::StatusOr<bool>()>& work) {
   while (true) {
     ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
     if (plan.preempted) return commands_->EndHere();
     ASSIGN_OR_RETURN(const bool applied, commands_->Apply(plan.apply_commands));
     if (session_state_.stopped) return absl::OkStatus();
-    if (!applied) return work();
+    if (applied) continue;
+    ASSIGN_OR_RETURN(const bool done, work());
+    if (done) return absl::OkStatus();
   }
 }
 
 absl::Status SessionImpl::ValidateDue() {
   if (validate_data_.has_value()) {
     BeginStage("validate");
-    RETURN_IF_ERROR(RunOnce([this] { return ValidateLeft(); }));
+    RETURN_IF_ERROR(RunToEnd([this] { return ValidateLeft(); }));
   }
   session_state_.validation_due = false;
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Evaluation> SessionImpl::Validate() {
+absl::StatusOr<std::optional<v1::Evaluation>> SessionImpl::Validate() {
   reports_.Progress("validating");
   v1::StepMetrics metrics;
   metrics.set_step(session_state_.step);
-  ASSIGN_OR_RETURN(*metrics.mutable_validation(), EvaluateOn(validate_data_, "data.validate"));
+  ASSIGN_OR_RETURN(const auto evaluation,
+                   EvaluateOn(validate_data_, "data.validate", Interrupts::kByAnEnd));
+  if (!evaluation.has_value()) return std::nullopt;
+  *metrics.mutable_validation() = *evaluation;
   reports_.Report(metrics);
-  return metrics.validation();
+  return evaluation;
 }
 
-absl::Status SessionImpl::Test() {
+absl::StatusOr<bool> SessionImpl::Test() {
   reports_.Progress("testing");
   v1::StepMetrics metrics;
   metrics.set_step(session_state_.step);
-  ASSIGN_OR_RETURN(*metrics.mutable_test(), EvaluateOn(test_data_, "data.test"));
+  ASSIGN_OR_RETURN(const auto evaluation,
+                   EvaluateOn(test_data_, "data.test", Interrupts::kByAnEnd));
+  if (!evaluation.has_value()) return false;
+  *metrics.mutable_test() = *evaluation;
   reports_.Report(metrics);
-  return absl::OkStatus();
+  return true;
 }
 
-absl::StatusOr<v1::Evaluation> SessionImpl::EvaluateOn(const std::optional<RankData>& data,
-                                                       const char* name) {
+absl::StatusOr<std::optional<v1::Evaluation>> SessionImpl::EvaluateOn(
+    const std::optional<RankData>& data, const char* name, Interrupts interrupts) {
   RETURN_IF_ERROR(AwaitParameters());
   ASSIGN_OR_RETURN(const auto scope, passes_.Begin(training_.get()));
   const AutocastScope autocast(job_.precision, device().type());
-  auto evaluation = Evaluate({.source = &*data,
-                              .data = name,
-                              .per_rank = job_.batch.per_rank,
-                              .step = session_state_.step,
-                              .model = model_.get(),
-                              .context = &context(),
-                              .device = device(),
-                              .communicator = parts_.control});
+  EvaluationPass pass = {.source = &*data,
+                         .data = name,
+                         .per_rank = job_.batch.per_rank,
+                         .step = session_state_.step,
+                         .model = model_.get(),
+                         .context = &context(),
+                         .device = device(),
+                         .communicator = parts_.control};
+  if (interrupts == Interrupts::kByAnEnd) pass.interrupted = [this] { return PassMustEnd(); };
+  auto evaluation = Evaluate(pass);
   // Also after an error that all ranks have and that need not end the session.
   if (evaluation.ok() || IsAgreed(evaluation.status())) RETURN_IF_ERROR(scope->End());
   return evaluation;

@@ -75,6 +75,8 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status CheckWeights();
   absl::Status OpenTrainData();
   absl::Status OpenEvaluationData();
+  // A collective: whether the rows are in the order of the model's input.
+  absl::Status CheckRows(const char* name, const RankData& data);
   struct NamedData {
     const char* name;  // "data.train"
     const RankData* data;
@@ -142,13 +144,18 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status EndTraining();
 
   // ---- Stages that do not train (session_evaluation.cc). Collectives.
-  // Runs such a stage: the roll call, commands, and its work.
-  absl::Status RunOnce(const std::function<absl::Status()>& work);
+  // Runs such a stage: the roll call, commands, and its work, until `work` is done (true) or the
+  // session stops. Work that was interrupted is not done.
+  absl::Status RunToEnd(const std::function<absl::StatusOr<bool>()>& work);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
-  absl::StatusOr<v1::Evaluation> Validate();
-  absl::Status Test();
-  absl::StatusOr<v1::Evaluation> EvaluateOn(const std::optional<RankData>& data, const char* name);
+  // Passes over data.validate and data.test; not done where they were interrupted.
+  absl::StatusOr<std::optional<v1::Evaluation>> Validate();
+  absl::StatusOr<bool> Test();
+  enum class Interrupts { kNever, kByAnEnd };
+  absl::StatusOr<std::optional<v1::Evaluation>> EvaluateOn(const std::optional<RankData>& data,
+                                                           const char* name,
+                                                           Interrupts interrupts);
   // As train::Generate.
   absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
       const models::GenerationRequest& request);
@@ -162,9 +169,10 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status FindBest();
   // The pass of a fit stage after this step. If it ends the stage, `stage` and the plan say so.
   // True if the checkpoint of this step becomes the best one, if it can be written.
-  absl::StatusOr<bool> ValidateInFit(FitUntil* stage);
-  // The pass that the previous session left to this one.
-  absl::Status ValidateLeft();
+  // None if the pass was interrupted.
+  absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
+  // The pass that the previous session left to this one. Whether it is done.
+  absl::StatusOr<bool> ValidateLeft();
   // Hears how the save of the best checkpoint ended.
   void BestSaved(const absl::Status& saved);
   // Before a checkpoint is saved. True if this step is the best one and its checkpoint could not be
@@ -197,6 +205,10 @@ class SessionImpl : public Session, private CommandEffects {
                                   std::unique_ptr<PredictionFile> file);
   // Whether the job is to leave its nodes, or to stop.
   absl::StatusOr<bool> AskedToEnd();
+  // Whether a pass ends for that. A job without checkpoints that leaves its nodes begins anew: the
+  // pass may be all that is left.
+  absl::StatusOr<bool> PassMustEnd();
+  bool StopsNow(const RollCallPlan& plan) const;
   absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& generate);
   PredictionTarget TargetOf(const PredictStage& predict) const;
   // Rank 0's `mine` becomes `told` on all ranks. Errors: the communicator's.

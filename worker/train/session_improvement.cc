@@ -1,6 +1,7 @@
 // What the validation passes of fit stages decide: where a stage ends early, and which checkpoint
 // is the best one.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -72,11 +73,12 @@ absl::Status SessionImpl::FindBest() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> SessionImpl::ValidateInFit(FitUntil* stage) {
-  ASSIGN_OR_RETURN(const v1::Evaluation evaluation, Validate());
+absl::StatusOr<std::optional<bool>> SessionImpl::ValidateInFit(FitUntil* stage) {
+  ASSIGN_OR_RETURN(const std::optional<v1::Evaluation> evaluation, Validate());
+  if (!evaluation.has_value()) return std::nullopt;
   if (!stage->passes.any()) return false;
   const absl::Status given =
-      train::CheckMetrics(stage->passes, GivenBy(evaluation), stage->stage);
+      train::CheckMetrics(stage->passes, GivenBy(*evaluation), stage->stage);
   // What was trained until here is not lost by this end.
   if (!given.ok() && has_checkpoints()) RETURN_IF_ERROR(saving_->SaveLast().status());
   RETURN_IF_ERROR(given);
@@ -88,7 +90,7 @@ absl::StatusOr<bool> SessionImpl::ValidateInFit(FitUntil* stage) {
                               {.stage = stage->stage,
                                .step = step,
                                .generation = identity_.generation,
-                               .evaluation = &evaluation},
+                               .evaluation = &*evaluation},
                               std::move(session_state_.validations));
   session_state_.validations = std::move(judgement.record);
   if (!judgement.stop.empty() && step < stage->end) {
@@ -103,13 +105,18 @@ absl::StatusOr<bool> SessionImpl::ValidateInFit(FitUntil* stage) {
   return judgement.best;
 }
 
-absl::Status SessionImpl::ValidateLeft() {
+absl::StatusOr<bool> SessionImpl::ValidateLeft() {
   auto stage = FitOfStep(stages_, session_state_.step);
-  if (!stage.has_value()) return Validate().status();
-  ASSIGN_OR_RETURN(const bool best, ValidateInFit(&*stage));
+  if (!stage.has_value()) {
+    ASSIGN_OR_RETURN(const auto evaluation, Validate());
+    return evaluation.has_value();
+  }
+  ASSIGN_OR_RETURN(const std::optional<bool> best, ValidateInFit(&*stage));
+  if (!best.has_value()) return false;
   session_state_.validation_due = false;  // of the checkpoint that is saved now
-  if (!best) return absl::OkStatus();
-  return Save(/*command=*/0, [this](const auto& saved) { BestSaved(saved.status()); });
+  if (!*best) return true;
+  RETURN_IF_ERROR(Save(/*command=*/0, [this](const auto& saved) { BestSaved(saved.status()); }));
+  return true;
 }
 
 void SessionImpl::BestSaved(const absl::Status& saved) {

@@ -120,16 +120,15 @@ absl::Status SessionImpl::Predict(const PlannedStage& stage, const PredictStage&
   const std::string name = NameOf(stage.index);
   for (int attempt = 1;;) {
     Predicted end;
-    RETURN_IF_ERROR(RunOnce([&]() -> absl::Status {
+    RETURN_IF_ERROR(RunToEnd([&]() -> absl::StatusOr<bool> {
       if (predict.generate.has_value()) {
         ASSIGN_OR_RETURN(end, PredictTexts(name, predict, requests_.at(stage.index)));
       } else {
         ASSIGN_OR_RETURN(end, PredictSamples(name, predict));
       }
-      return absl::OkStatus();
+      return !end.interrupted;
     }));
     if (session_state_.stopped) return absl::OkStatus();
-    if (end.interrupted) continue;
     if (end.file.ok()) return absl::OkStatus();
     if (attempts_.TryAgain(end.file, attempt, "writing predictions")) {
       ++attempt;
@@ -238,7 +237,15 @@ absl::StatusOr<SessionImpl::Predicted> SessionImpl::Place(const Prediction& pred
 
 absl::StatusOr<bool> SessionImpl::AskedToEnd() {
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
-  if (plan.preempted) return true;
+  return plan.preempted || StopsNow(plan);
+}
+
+absl::StatusOr<bool> SessionImpl::PassMustEnd() {
+  ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+  return (plan.preempted && has_checkpoints()) || StopsNow(plan);
+}
+
+bool SessionImpl::StopsNow(const RollCallPlan& plan) const {
   for (int64_t number = schedule_.position().taken + 1; number <= plan.apply_commands; ++number) {
     const Command command = parts_.commands->Get(number);
     const bool now = command.at_step.value_or(0) <= session_state_.step;

@@ -29,16 +29,16 @@ bool SessionImpl::HasDataFor(const std::string& stage) const {
 absl::StatusOr<CommandEffects::Evaluated> SessionImpl::EvaluateNow(const std::string& stage) {
   const bool test = stage == kTestStage;
   reports_.Progress(test ? "testing" : "validating");
-  auto evaluation =
-      test ? EvaluateOn(test_data_, "data.test") : EvaluateOn(validate_data_, "data.validate");
+  auto evaluation = EvaluateOn(test ? test_data_ : validate_data_,
+                               test ? "data.test" : "data.validate", Interrupts::kNever);
   // Training does not need these data, so it goes on if all ranks know that there is an error.
   if (IsAgreed(evaluation.status())) return Evaluated(evaluation.status());
   RETURN_IF_ERROR(evaluation.status());
   v1::StepMetrics metrics;
   metrics.set_step(session_state_.step);
-  *(test ? metrics.mutable_test() : metrics.mutable_validation()) = *evaluation;
+  *(test ? metrics.mutable_test() : metrics.mutable_validation()) = **evaluation;
   reports_.Report(metrics);
-  return Evaluated(StageEvaluated{session_state_.step, stage, *std::move(evaluation)});
+  return Evaluated(StageEvaluated{session_state_.step, stage, **std::move(evaluation)});
 }
 
 absl::Status SessionImpl::CheckSample(const SampleCommand& sample) const {

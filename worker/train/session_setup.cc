@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -19,9 +20,11 @@
 #include "worker/checkpoint/load_weights.h"
 #include "worker/device/peak_flops.h"
 #include "worker/optim/schedule.h"
+#include "worker/train/agreed_status.h"
 #include "worker/train/agreement.h"
 #include "worker/train/continuation.h"
 #include "worker/train/model_records.h"
+#include "worker/train/row_shape.h"
 #include "worker/train/session_impl.h"
 #include "worker/train/tokenizer_of_job.h"
 
@@ -229,7 +232,13 @@ absl::Status SessionImpl::OpenTrainData() {
   }
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
                                              emptiness(), *parts_.control));
-  return absl::OkStatus();
+  return CheckRows("data.train", *train_data_);
+}
+
+absl::Status SessionImpl::CheckRows(const char* name, const RankData& data) {
+  const at::Tensor blank = data.dataset->Blank(1).inputs;
+  const absl::Status mine = CheckRowShape(job_.spec.model(), blank.sizes().slice(1).vec());
+  return AgreedStatus(Annotate(mine, name), "the shape of the rows", *parts_.control);
 }
 
 absl::Status SessionImpl::OpenEvaluationData() {
@@ -239,7 +248,7 @@ absl::Status SessionImpl::OpenEvaluationData() {
     if (!config.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(
         *data, OpenRankData(name, *config, model_->Input(), emptiness, *parts_.control, labels));
-    return absl::OkStatus();
+    return CheckRows(name, **data);
   };
   RETURN_IF_ERROR(
       open("data.validate", job_.validate, emptiness(), data::Labels::kNeeded, &validate_data_));
