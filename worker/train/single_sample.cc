@@ -3,9 +3,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <memory>
+#include <string>
 
 #include "common/status/status.h"
+#include "worker/models/model.h"
 #include "worker/models/seed.h"
+#include "worker/models/unit.h"
 #include "worker/train/guarded.h"
 #include "worker/train/setup.h"
 
