@@ -307,6 +307,54 @@ TEST(ParseJobFile, RefusesATilde) {
   EXPECT_THAT(Message(job.status()), HasSubstr("checkpoint.directory: found '~/ckpt'"));
 }
 
+// The problems of a small job with another fit stage.
+std::string ProblemsOfFit(const std::string& fit) {
+  const auto file = ParseJobFile("name: x\nworld_size: 1\nseed: 1\nmodel: {mlp: {inputs: 4, hidden: "
+                                 "[4], classes: 2}}\ndata: {train: {safetensors: {path: x}}}\n"
+                                 "optimizer: {sgd: {lr: 0.1}}\nbatch: {per_rank: 1}\nstages: [{fit: " +
+                                     fit + "}]\n",
+                                 "job.yaml", "/folder");
+  return Message(file.status());
+}
+
+TEST(ParseJobFile, ARefusedChoiceIsNoMissingOneToo) {
+  EXPECT_EQ(ProblemsOfFit("{steps: 10}"), "");
+  for (const char* number : {"1_000", "1e3", "1000.0", "\"1000\""}) {
+    const std::string problems = ProblemsOfFit(absl::StrCat("{steps: ", number, "}"));
+    EXPECT_THAT(problems, HasSubstr("1 problem\n")) << problems;
+    EXPECT_THAT(problems, HasSubstr("; write 1000")) << problems;
+  }
+  for (const char* fit : {"{steps: ten}", "{steps: }", "{steps: [10]}", "{stepps: 10}",
+                          "{epochs: 1.5}", "{epochs: -1e3}"}) {
+    const std::string problems = ProblemsOfFit(fit);
+    EXPECT_THAT(problems, HasSubstr("1 problem\n")) << problems;
+    EXPECT_THAT(problems, testing::Not(HasSubstr("; write"))) << problems;
+  }
+  // A mistyped key does not take the place of another choice.
+  EXPECT_THAT(ProblemsOfFit("{stepps: 1, epochs: 10}"), HasSubstr("1 problem\n"));
+  EXPECT_THAT(ProblemsOfFit("{foo: 1}"), HasSubstr("nothing is chosen"));
+}
+
+TEST(ParseJobFile, ANumberWithACommaIsExplained) {
+  EXPECT_THAT(ProblemsOfFit("{steps: 1,000}"),
+              HasSubstr("stages[0].fit.000: unknown key; a ',' ends a value: write numbers "
+                        "without it"));
+}
+
+TEST(ParseJobFile, AFileOfAnotherKindIsNamed) {
+  EXPECT_THAT(Message(ParseJobFile("version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+                                   "job.yaml", "/folder")
+                          .status()),
+              HasSubstr("job.yaml: expected a job file (YAML), found a git-lfs pointer"));
+}
+
+TEST(ParseJobFile, AFolderThatIsNotUtf8IsNamed) {
+  const std::string text = "data: {train: {tokens: {path: x.bin}}}\n";
+  EXPECT_THAT(Message(ParseJobFile(text, "job.yaml", "/caf\xe9").status()),
+              HasSubstr("data.train.tokens.path[0]: the path is relative to the folder /caf\xef\xbf"
+                        "\xbd, whose name is not UTF-8; give the folder another name"));
+}
+
 TEST(LoadJobFile, ResolvesPathsAgainstTheFilesFolder) {
   files::TempDir folder;
   std::ofstream(folder.Path("job.yaml")) << kGood;
