@@ -79,30 +79,33 @@ def test_a_text_of_the_command_line_that_is_not_utf8_is_named(muster):
     muster.assert_no_process(at_once=True)
 
 
-def llama_weights(muster, tied_file):
-    from transformers import LlamaConfig, LlamaForCausalLM
+LAYER = {
+    "self_attn.q_proj": [16, 16],
+    "self_attn.k_proj": [16, 16],
+    "self_attn.v_proj": [16, 16],
+    "self_attn.o_proj": [16, 16],
+    "mlp.gate_proj": [24, 16],
+    "mlp.up_proj": [24, 16],
+    "mlp.down_proj": [16, 24],
+    "input_layernorm": [16],
+    "post_attention_layernorm": [16],
+}
 
-    config = LlamaConfig(
-        vocab_size=256,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=16,
-        tie_word_embeddings=tied_file,
-    )
-    tensors = {
-        name: tensor.clone()
-        for name, tensor in LlamaForCausalLM(config).state_dict().items()
-        if not (tied_file and name == "lm_head.weight")
-    }
+
+def llama_weights(muster, tied_file):
+    """With the names of transformers, whose tied models have no lm_head.weight in their files."""
+    shapes = {f"model.layers.0.{name}.weight": shape for name, shape in LAYER.items()}
+    shapes |= {"model.embed_tokens.weight": [256, 16], "model.norm.weight": [16]}
+    if not tied_file:
+        shapes["lm_head.weight"] = [256, 16]
+    source = torch.Generator().manual_seed(1)
+    tensors = {name: 0.1 * torch.randn(shape, generator=source) for name, shape in shapes.items()}
     save_file(tensors, muster.folder / "weights.safetensors")
 
 
 @pytest.mark.parametrize("tied_file", [True, False])
 def test_weights_without_an_output_layer_say_how_models_are_tied(muster, tied_file):
     """Muster issue 49: "missing lm_head.weight" without a word of `tied`."""
-    torch.manual_seed(1)
     llama_weights(muster, tied_file)
     llama = {"vocab_size": 256, "context": 16, "layers": 1, "heads": 2, "width": 16, "inner": 24}
     llama["tied"] = not tied_file
