@@ -109,13 +109,15 @@ bool IsWebPage(string_view text) {
          absl::StartsWithIgnoreCase(text, "<html");
 }
 
-// Whether it is all UTF-8 without control characters. A character may be cut off at the end.
+// Whether it is all UTF-8 without control characters. Where the look ends, a character may be cut
+// off.
 bool IsText(string_view text) {
   if (text.empty()) return false;
   for (const char c : text) {
     if (absl::ascii_iscntrl(c) && !absl::ascii_isspace(c)) return false;
   }
-  return ValidUtf8Prefix(std::string(text)) + 4 > text.size();
+  const size_t valid = ValidUtf8Prefix(std::string(text));
+  return valid == text.size() || (text.size() == kLook && valid + 4 > text.size());
 }
 
 const char* Name(Wanted wanted) {

@@ -64,7 +64,9 @@ TEST(FileKind, KindsAreKnownByTheirBeginning) {
       {"PAR1\x15", Kind::kParquet},
       {"\x7f" "ELF\x02", Kind::kElf},
       {"Entry not found", Kind::kText},
-      {"Gr\xc3\xbc\xc3", Kind::kText},  // cut off within a character
+      {"Gr\xc3\xbc\xc3\x9f", Kind::kText},
+      {"Gr\xc3\xbc\xc3", Kind::kUnknown},
+      {std::string(4095, 'a') + "\xc3\xbc", Kind::kText},
       {"", Kind::kUnknown},
       {std::string("\0\0\x08\x03", 4), Kind::kUnknown},
   };

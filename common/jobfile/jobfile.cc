@@ -53,7 +53,7 @@ const T* Nearest(const std::map<std::string, T>& values, const std::string& path
 // The whole text as one mapping.
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string& file) {
   if (const auto other = filekind::Mismatch(text, filekind::Wanted::kJobFile)) {
-    return OneProblem(file, *other, 0);
+    return OneProblem(file, *other, 1);
   }
   const YamlDocument document = ParseYamlDocument(text);
   if (!document.problem.empty()) return OneProblem(file, document.problem, document.line);

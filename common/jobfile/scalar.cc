@@ -156,7 +156,7 @@ std::string SetError(const YAML::Node& node, const FieldDescriptor& field, Read 
       field.cpp_type() == Type::CPPTYPE_DOUBLE;
   if (!is_number || result != Read::kNotThis || !node.IsScalar()) return error;
   if (const std::string meant = Meant(node.Scalar(), field); !meant.empty()) {
-    absl::StrAppend(&error, "; write ", meant);
+    absl::StrAppend(&error, "; write ", meant, IsText(node) ? " without quotes" : "");
   }
   return error;
 }
