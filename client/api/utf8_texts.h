@@ -1,5 +1,5 @@
-// The texts of a request. A message whose texts are not UTF-8 is none to its receiver, who cannot say
-// which text it was.
+// The texts of a request. If one of them is not UTF-8, the receiver cannot read the message at all,
+// and cannot say which text it was.
 #ifndef MUSTER_CLIENT_API_UTF8_TEXTS_H_
 #define MUSTER_CLIENT_API_UTF8_TEXTS_H_
 

@@ -32,9 +32,9 @@ struct PackedFile {
   double unigram_entropy = 0;
 };
 
-// INVALID_ARGUMENT: an input, or the tokenizer's file, is certainly something else (common/filekind),
-// such as a git-lfs pointer. `tokenizer`: empty if there is no file. What cannot be read is no error
-// here.
+// INVALID_ARGUMENT: an input, or the tokenizer's file, is certainly something else, such as a
+// git-lfs pointer (common/filekind). `tokenizer`: empty if there is no file. What cannot be read is
+// no error here.
 absl::Status CheckPackInputs(const std::vector<std::string>& inputs, const std::string& tokenizer);
 
 // Writes uint16, little endian. The files get their names when all are durable; after an error

@@ -68,15 +68,16 @@ Kind KindOf(absl::string_view beginning);
 
 // Why the file is certainly not what is wanted, and what to do about it: "expected a safetensors
 // file, found a git-lfs pointer (a text in place of a file of 548105171 bytes): 'git lfs pull'
-// fetches the file". Nothing if the beginning may be that of what is wanted, or tells nothing. Pure.
+// fetches the file". Nothing if the beginning may be that of what is wanted, or tells nothing.
+// Pure.
 std::optional<std::string> Mismatch(absl::string_view beginning, Wanted wanted);
 std::optional<std::string> Mismatch(const uint8_t* data, size_t size, Wanted wanted);
 
 // INVALID_ARGUMENT with the path and the mismatch, if there is one.
 absl::Status CheckKind(const std::string& path, const uint8_t* data, size_t size, Wanted wanted);
 
-// What is only likely of tokens: text, which is no Mismatch, because token numbers could be the same
-// bytes. Nothing for short files and for those that repeat few
+// What is only likely of tokens: text, which is no Mismatch, because token numbers could be the
+// same bytes. Nothing for short files and for those that repeat few
 // bytes. Pure.
 std::optional<std::string> TextInPlaceOfTokens(absl::string_view beginning);
 

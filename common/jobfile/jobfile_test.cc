@@ -310,12 +310,14 @@ TEST(ParseJobFile, RefusesATilde) {
 
 // The problems of a small job with another fit stage.
 std::string ProblemsOfFit(const std::string& fit) {
-  const auto file = ParseJobFile("name: x\nworld_size: 1\nseed: 1\nmodel: {mlp: {inputs: 4, hidden: "
-                                 "[4], classes: 2}}\ndata: {train: {safetensors: {path: x}}}\n"
-                                 "optimizer: {sgd: {lr: 0.1}}\nbatch: {per_rank: 1}\nstages: [{fit: " +
-                                     fit + "}]\n",
-                                 "job.yaml", "/folder");
-  return Message(file.status());
+  const std::string job =
+      "name: x\nworld_size: 1\nseed: 1\n"
+      "model: {mlp: {inputs: 4, hidden: [4], classes: 2}}\n"
+      "data: {train: {safetensors: {path: x}}}\n"
+      "optimizer: {sgd: {lr: 0.1}}\nbatch: {per_rank: 1}\n";
+  return Message(
+      ParseJobFile(absl::StrCat(job, "stages: [{fit: ", fit, "}]\n"), "job.yaml", "/folder")
+          .status());
 }
 
 TEST(ParseJobFile, ARefusedChoiceIsNoMissingOneToo) {

@@ -57,7 +57,7 @@ npy_inputs(
 )
 npy_inputs("npy-big-endian", "'<f4'", "'>f4'", npy(">f4", [ROWS, WIDTH], GOOD_INPUTS))
 npy_inputs("npy-complex", "'<f4'", "'<c8'", npy("<c8", [ROWS, WIDTH], GOOD_INPUTS * 2))
-npy_inputs("npy-of-pixels", "'<f4'", "'|u1'", npy("|u1", [ROWS, WIDTH], GOOD_INPUTS[: ROWS * WIDTH]))
+npy_inputs("npy-of-pixels", "'<f4'", "'|u1'", npy("|u1", [ROWS, WIDTH], bytes(ROWS * WIDTH)))
 npy_inputs(
     "npy-float64-beyond-float32",
     "numbers that float32 can hold",

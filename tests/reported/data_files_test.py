@@ -91,7 +91,7 @@ def test_a_token_file_of_llm_c_is_refused_with_the_command_that_takes_the_header
 @pytest.mark.parametrize(
     "contents, found, remedy",
     [
-        (POINTER, "a git-lfs pointer (a text in place of a file of 548105171 bytes)", "git lfs pull"),
+        (POINTER, "a git-lfs pointer (a text in place of a file of 548105171", "git lfs pull"),
         (WEB_PAGE, "a web page (HTML)", "download the file"),
         (gzip.compress(some_tokens().tobytes()), "a gzip file", "gzip -dc FILE > NEW"),
         ("npy", "a .npy file", ".astype('<u2').tofile("),

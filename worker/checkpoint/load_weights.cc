@@ -200,8 +200,7 @@ void FindSources(const TensorSet& set, const WeightsOptions& options, const mode
 std::string HowToDoWithout(const Target& target, const models::Model& model) {
   const bool language = model.kind() == "gpt2" || model.kind() == "llama";
   if (!language || target.name != kOutputLayer) return "";
-  return absl::StrCat(" (a file without it is of a model whose output layer is its token embedding: "
-                      "model.",
+  return absl::StrCat(" (in a file without it the output layer is the token embedding: model.",
                       model.kind(), ".tied: true)");
 }
 

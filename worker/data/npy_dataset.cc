@@ -10,6 +10,7 @@
 #include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
+#include "worker/data/elements.h"
 #include "worker/data/npy.h"
 #include "worker/data/row_dataset.h"
 

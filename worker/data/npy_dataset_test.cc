@@ -152,7 +152,8 @@ TEST_F(NpyDatasetTest, NumbersThatFloat32CannotHoldAreRefusedWhereTheyAre) {
       Write("x.npy", Npy(Header("'<f8'", "(2, 4)", /*fortran=*/true),
                          Bytes<double>({0, 1, 2, 3, 4, 1e300, 6, 7})));
   const std::vector<int64_t> samples = {1};
-  EXPECT_THAT(std::string((*OpenNpy({inputs}, {Labels()}, kClasses))->Read(samples).status().message()),
+  const auto dataset = OpenNpy({inputs}, {Labels()}, kClasses);
+  EXPECT_THAT(std::string((*dataset)->Read(samples).status().message()),
               HasSubstr("inputs: row 1, byte offset 168: expected numbers that float32 can hold, "
                         "found 1e+300"));
 }

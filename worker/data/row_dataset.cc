@@ -13,6 +13,7 @@
 #include "common/status/status.h"
 #include "worker/data/file_offsets.h"
 #include "worker/data/not_finite.h"
+#include "worker/data/notes.h"
 
 namespace muster::data {
 namespace {

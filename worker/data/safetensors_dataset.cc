@@ -8,6 +8,7 @@
 #include "common/filekind/file_kind.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "worker/data/elements.h"
 #include "worker/data/row_dataset.h"
 
 namespace muster::data {

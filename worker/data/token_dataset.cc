@@ -17,6 +17,7 @@
 #include "common/tokenizer/sidecar.h"
 #include "worker/data/file_offsets.h"
 #include "worker/data/max_token.h"
+#include "worker/data/notes.h"
 
 namespace muster::data {
 namespace {

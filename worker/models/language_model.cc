@@ -23,8 +23,8 @@ nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
   return value;
 }
 
-// The names of transformers for one function, by the one that Muster writes. Their results differ by
-// the rounding of single operations.
+// The names of transformers for one function, by the one that Muster writes. Their results differ
+// by the rounding of single operations.
 bool IsOtherName(const nlohmann::json& expected, const nlohmann::json& found) {
   static const auto& names = *new std::map<std::string, std::set<std::string>>{
       {"gelu_new", {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},

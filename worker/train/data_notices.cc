@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/problems/problems.h"
+#include "worker/data/dataset.h"
 
 namespace muster::train {
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/data/notes.h"
+
 namespace muster::train {
 namespace {
 
