@@ -80,10 +80,7 @@ def test_a_token_file_of_llm_c_is_refused_with_the_command_that_takes_the_header
     them."""
     header = struct.pack("<256i", magic, 1, 4000, *[0] * 253)
     contents = some_tokens().astype(dtype).tobytes()
-    # Every token of the header is in this vocabulary.
-    large = VOCABULARY if dtype == "uint16" else 20_300_000
-    job_file = token_job(muster, header + contents, vocabulary=large, dtype=dtype)
-    said = refused(muster, job_file)
+    said = refused(muster, token_job(muster, header + contents, dtype=dtype))
     assert "train.bin: expected token numbers, found a token file of llm.c" in said, said
     assert "tail -c +1025 FILE > NEW" in said and f"dtype is {dtype}" in said, said
 
@@ -95,45 +92,49 @@ def test_a_token_file_of_llm_c_is_refused_with_the_command_that_takes_the_header
         (WEB_PAGE, "a web page (HTML)", "download the file"),
         (gzip.compress(some_tokens().tobytes()), "a gzip file", "gzip -dc FILE > NEW"),
         ("npy", "a .npy file", ".astype('<u2').tofile("),
-        ("pickle", "an archive of PyTorch", "write the values"),
     ],
-    ids=["git-lfs", "html", "gzip", "npy", "torch"],
+    ids=["git-lfs", "html", "gzip", "npy"],
 )
 def test_what_lies_in_place_of_a_token_file_is_named(muster, contents, found, remedy):
     """Muster issue 49."""
     if contents == "npy":
         numpy.save(muster.folder / "x.npy", some_tokens().astype("<u2"))
         contents = (muster.folder / "x.npy").read_bytes()
-    elif contents == "pickle":
-        torch.save({"tokens": torch.arange(4000)}, muster.folder / "x.pt")
-        contents = (muster.folder / "x.pt").read_bytes()
     said = refused(muster, token_job(muster, contents))
     assert f"found {found}" in said and remedy in said and "train.bin" in said, said
 
 
 DOUBTS = {
-    "uint32": (some_tokens().astype("<u4").tobytes(), "with 4 bytes for each token?"),
-    "int64": (some_tokens().astype("<i8").tobytes(), "with 8 bytes for each token?"),
-    "big-endian": (some_tokens().astype(">u2").tobytes(), "big-endian?"),
-    "float32": (some_tokens().astype("<f4").tobytes(), "whole numbers of type float32"),
-    "text": (b"First Citizen:\nBefore we proceed any further.\n" * 200, "muster data pack"),
+    "of-another-width": {
+        "train": (some_tokens().astype("<u4"), "with 4 bytes for each token?"),
+        "validate": (some_tokens().astype("<i8"), "with 8 bytes for each token?"),
+        "test": (some_tokens().astype("<u2"), None),
+    },
+    "of-another-kind": {
+        "train": (some_tokens().astype(">u2"), "big-endian?"),
+        "validate": (some_tokens().astype("<f4"), "whole numbers of type float32"),
+        "test": (b"First Citizen:\nBefore we proceed any further.\n" * 200, "muster data pack"),
+    },
 }
 
 
 @pytest.mark.parametrize("kind", DOUBTS)
 def test_a_token_file_that_looks_like_another_one_is_doubted_once(muster, kind):
     """Muster issue 49: trained on every second token being 0, without a word."""
-    contents, doubt = DOUBTS[kind]
-    result = muster.cli("run", token_job(muster, contents))
-    assert result.err.count("DATA_DOUBTFUL") == 1, result.err
-    (event,) = [line for line in result.err.splitlines() if "DATA_DOUBTFUL" in line]
-    assert "train.bin: " in event and doubt in event, event
-
-
-def test_tokens_are_not_doubted(muster):
-    """Whole files of any tokens; the units' tests try many vocabularies."""
-    result = muster.cli("run", token_job(muster, some_tokens().astype("<u2").tobytes()))
-    assert "DATA_DOUBTFUL" not in result.err, result.err
+    sets = DOUBTS[kind]
+    job_file = token_job(
+        muster,
+        b"",
+        data={name: {"tokens": {"path": f"{name}.bin"}} for name in sets},
+        stages=[{"fit": {"steps": 1}}, {"test": {}}],
+    )
+    for name, (contents, _) in sets.items():
+        (muster.folder / f"{name}.bin").write_bytes(bytes(contents))
+    said = muster.cli("run", job_file).err
+    for name, (_, doubt) in sets.items():
+        events = [line for line in said.splitlines() if f"DATA_DOUBTFUL: data.{name}: " in line]
+        assert len(events) == (1 if doubt else 0), said
+        assert not doubt or (f"{name}.bin: " in events[0] and doubt in events[0]), said
 
 
 def test_a_token_beyond_the_vocabulary_comes_with_the_reading_that_fits(muster):
@@ -150,7 +151,7 @@ def test_a_token_beyond_the_vocabulary_comes_with_the_reading_that_fits(muster):
 # ---- Rows ----
 
 
-def losses(muster, job_file):
+def trained(muster, job_file):
     result = muster.cli("run", job_file)
     return load_file(muster.folder / "model.safetensors"), result.err
 
@@ -160,11 +161,7 @@ def rows(source=5):
     return random.normal(size=(24, 2, 2)), random.integers(0, 3, 24)
 
 
-@pytest.mark.parametrize(
-    "dtype, order",
-    [("<f8", "C"), ("<f2", "C"), ("<f4", "F"), ("<f8", "F")],
-    ids=["float64", "float16", "fortran", "float64-fortran"],
-)
+@pytest.mark.parametrize("dtype, order", [("<f2", "C"), ("<f8", "F")], ids=["f2", "f8-fortran"])
 def test_npy_files_that_nearly_fit_are_read_as_numpy_casts_them(muster, dtype, order):
     """Muster issue 49: float64 inputs, int32 labels and Fortran order were refused."""
     inputs, labels = rows()
@@ -172,7 +169,7 @@ def test_npy_files_that_nearly_fit_are_read_as_numpy_casts_them(muster, dtype, o
     numpy.save(muster.folder / "y.npy", labels.astype("<i4"))
     numpy.save(muster.folder / "x.npy", numpy.array(inputs, order=order))
     data = {"npy": {"inputs": "x.npy", "labels": "y.npy"}}
-    found, said = losses(muster, row_job(muster, data))
+    found, said = trained(muster, row_job(muster, data))
     assert said.count("DATA_CONVERTED") == 1, said
     assert "labels: int32 is read as int64" in said, said
     assert ("in Fortran order" in said) == (order == "F"), said
@@ -180,7 +177,7 @@ def test_npy_files_that_nearly_fit_are_read_as_numpy_casts_them(muster, dtype, o
     # What NumPy's own cast makes of them.
     numpy.save(muster.folder / "x.npy", numpy.ascontiguousarray(inputs.astype("<f4")))
     numpy.save(muster.folder / "y.npy", labels.astype("<i8"))
-    expected, said = losses(muster, row_job(muster, data))
+    expected, said = trained(muster, row_job(muster, data))
     assert "DATA_CONVERTED" not in said, said
     for name, tensor in expected.items():
         assert torch.equal(found[name], tensor), name
@@ -190,19 +187,14 @@ def test_safetensors_rows_that_nearly_fit_are_read_as_pytorch_casts_them(muster)
     """Muster issue 49."""
     inputs, labels = (torch.from_numpy(part) for part in rows())
     data = {"safetensors": {"path": "rows.safetensors"}}
-    for dtype in (torch.float64, torch.bfloat16):
-        cast = inputs.to(dtype)
-        save_file(
-            {"inputs": cast, "labels": labels.to(torch.int32)}, muster.folder / "rows.safetensors"
-        )
-        found, said = losses(muster, row_job(muster, data))
-        assert said.count("DATA_CONVERTED") == 1, said
-        save_file(
-            {"inputs": cast.float(), "labels": labels.long()}, muster.folder / "rows.safetensors"
-        )
-        expected, _ = losses(muster, row_job(muster, data))
-        for name, tensor in expected.items():
-            assert torch.equal(found[name], tensor), (dtype, name)
+    path = muster.folder / "rows.safetensors"
+    save_file({"inputs": inputs.bfloat16(), "labels": labels.to(torch.int32)}, path)
+    found, said = trained(muster, row_job(muster, data))
+    assert said.count("DATA_CONVERTED") == 1, said
+    save_file({"inputs": inputs.bfloat16().float(), "labels": labels.long()}, path)
+    expected, _ = trained(muster, row_job(muster, data))
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
 
 
 def test_a_number_that_float32_cannot_hold_is_named(muster):
@@ -219,10 +211,9 @@ def test_a_number_that_float32_cannot_hold_is_named(muster):
     "make, remedy",
     [
         (lambda x: x.astype(">f4"), ".astype('<f4')"),
-        (lambda x: (x * 10).astype("u1"), "divide by 255"),
         (lambda x: x.astype("O"), "allow_pickle=True"),
     ],
-    ids=["big-endian", "pixels", "objects"],
+    ids=["big-endian", "objects"],
 )
 def test_npy_files_that_do_not_fit_come_with_the_line_that_converts_them(muster, make, remedy):
     """Muster issue 49: only Fortran order said what to do."""
@@ -253,7 +244,7 @@ FORMS = {
     "safetensors": {"data": {"train": {"safetensors": {"path": "bad"}}}},
     "idx": {"data": {"train": {"idx": {"images": "bad", "labels": "bad"}}}},
     "weights": {"model": {"mlp": {"inputs": 4, "hidden": [5], "classes": 3}, "weights": "bad"}},
-    "torchscript": {"model": {"torchscript": {"path": "bad"}}},
+    "torchscript": {"model": {"torchscript": {"path": "bad", "inputs": [4], "classes": 3}}},
     "plugin": {"model": {"plugin": {"path": "bad", "name": "x"}}},
     "optimizer": {"optimizer": {"sgd": {"lr": 0.1}, "state": "bad"}},
 }

@@ -104,8 +104,7 @@ def test_a_dumb_terminal_gets_no_escape_codes(muster, terminal, term):
     muster.assert_no_process()
 
 
-@pytest.mark.parametrize("name", ["gelu_pytorch_tanh", "gelu_fast"])
-def test_another_name_of_gpt2s_activation_is_accepted(muster, name):
+def test_another_name_of_gpt2s_activation_is_accepted(muster):
     """Muster issue 49: `gelu_pytorch_tanh`, which is equal to gelu_new, was refused."""
     x = torch.linspace(-6, 6, 10001, dtype=torch.float64)
     gelu_new = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
@@ -117,7 +116,7 @@ def test_another_name_of_gpt2s_activation_is_accepted(muster, name):
     assert config["activation_function"] == "gelu_new"
     model = jobs.TINY["model"] | {"weights": "model.safetensors"}
     again = {"stages": stages, "model": model, "export": None, **small}
-    config["activation_function"] = name
+    config["activation_function"] = "gelu_pytorch_tanh"
     (muster.folder / "config.json").write_text(json.dumps(config))
     muster.cli("run", jobs.write_job(muster.folder, **again))
     config["activation_function"] = "gelu"

@@ -7,7 +7,7 @@
 namespace muster::cli {
 
 // The beginning of the line that leaves the last of `columns` columns free: some terminals go to
-// the next line once the last column is written. All of it if `columns` is 0, which means not known.
+// the next line once the last column is written. All of it if `columns` is 0: not known.
 // Each character counts as one column. Pure.
 std::string CutToColumns(const std::string& line, int columns);
 
