@@ -22,8 +22,7 @@ def validations(muster, job_id):
     return [int(row["step"]) for row in metrics_of(muster, job_id) if row["validation_loss"]]
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_a_stop_does_not_wait_for_the_end_of_a_validation_pass(muster, strategy):
+def test_a_stop_does_not_wait_for_the_end_of_a_validation_pass(muster):
     """NVIDIA-NeMo/Speech pull requests 7731 and 3061: at the end of its time the trainer validated
     before it ended, and was killed. A stop, a drain and a time limit now end the pass, save a
     checkpoint, and the next attempt validates."""
@@ -32,9 +31,8 @@ def test_a_stop_does_not_wait_for_the_end_of_a_validation_pass(muster, strategy)
     job_file = paced_job.write_job(
         muster.folder,
         pace_ms=1,
-        more_options={"evaluation_ms": 150},  # a pass has 12 rounds
+        more_options={"evaluation_ms": 500},  # a pass has 12 rounds
         data={"train": rows, "validate": rows},
-        strategy={strategy: {}},
         schedule=None,
         stages=[{"fit": {"steps": 4, "validate_every": 4}}],
         checkpoint={"directory": "checkpoints", "every_steps": 0},
@@ -54,6 +52,19 @@ def test_a_stop_does_not_wait_for_the_end_of_a_validation_pass(muster, strategy)
     muster.cli("retry", "long", "--wait")
     assert validations(muster, "long") == [4], "the next attempt validates, once"
     muster.stop(daemon)
+
+
+def test_files_that_are_too_short_for_a_sample_are_named(muster):
+    """OptimalScale/LMFlow pull request 649, huggingface/transformers pull request 17908: short
+    documents were left out without a word."""
+    jobs.write_tokens(muster.folder / "long.bin", 4096)
+    for name in ("a", "b"):
+        jobs.write_tokens(muster.folder / f"{name}.bin", 10)
+    files = {"path": ["long.bin", "a.bin", "b.bin"], "dtype": "uint16"}
+    job_file = jobs.write_job(muster.folder, world_size=1, data={"train": {"tokens": files}})
+    result = muster.cli("run", job_file)
+    log = result.out + result.err
+    assert "a.bin and 1 more: fewer than 17 tokens" in log, log
 
 
 @pytest.mark.parametrize("path", ["$SCRATCH/ckpt", "${SCRATCH}/ckpt", "~ann/ckpt"])

@@ -46,7 +46,14 @@ class TokenDataset : public Dataset {
                            ? std::nullopt
                            : filekind::DoubtAboutTokens(file.data(), file.size(), sizeof(Token));
     if (doubt.has_value()) notes_.Add(Note::Kind::kDoubt, *doubt, path);
-    offsets_.Append(tokens == 0 ? 0 : static_cast<int64_t>(tokens - 1) / context_);
+    const int64_t samples = tokens == 0 ? 0 : static_cast<int64_t>(tokens - 1) / context_;
+    if (samples == 0) {
+      notes_.Add(Note::Kind::kDoubt,
+                 absl::StrCat("fewer than ", context_ + 1,
+                              " tokens, the context and one more: no sample comes from it"),
+                 path);
+    }
+    offsets_.Append(samples);
     tokens_.Append(static_cast<int64_t>(tokens));
     files_.push_back(std::move(file));
     return absl::OkStatus();

@@ -137,6 +137,19 @@ TEST_F(TokenDatasetTest, AFileOfAnotherKindIsNamed) {
               HasSubstr("a: expected token numbers, found a token file of llm.c"));
 }
 
+TEST_F(TokenDatasetTest, FilesThatAreTooShortForASampleAreNotedTogether) {
+  const std::string good = File("good", std::vector<uint16_t>(4, 1));
+  const std::string a = File("a", std::vector<uint16_t>(3, 1));
+  const std::string b = File("b", std::vector<uint16_t>(2, 1));
+  const InputSpec spec{.kind = InputSpec::Kind::kTokens, .vocab_size = 100, .context = 3};
+  const auto dataset = OpenTokens({good, a, b}, TokenType::kUint16, spec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 1);
+  ASSERT_EQ((*dataset)->notes().size(), 1u);
+  EXPECT_THAT((*dataset)->notes()[0].text,
+              HasSubstr(a + " and 1 more: fewer than 4 tokens, the context and one more"));
+}
+
 TEST_F(TokenDatasetTest, AnotherWidthIsNotedWhereTheVocabularyHidesItAndNamedWhereItDoesNot) {
   std::vector<uint32_t> tokens(1000);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 37 % 900);
