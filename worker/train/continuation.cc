@@ -18,6 +18,9 @@ constexpr std::array<std::pair<data::Order, const char*>, 3> kOrders = {
      {data::Order::kSequential, "sequential"},
      {data::Order::kShuffledV2, "shuffled_v2"}}};
 
+// Batches that are tried for a checkpoint that does not say its own.
+constexpr int64_t kMostTried = 100'000;
+
 template <typename Value, size_t kSize>
 std::string NameOf(Value value, const std::array<std::pair<Value, const char*>, kSize>& names) {
   for (const auto& [one, name] : names) {
@@ -55,6 +58,17 @@ bool Fits(const std::vector<SamplingRecord>& sampling, const Past& past) {
          TimelineOf(sampling).After(past.step) == past.position;
 }
 
+// The samples that all steps together have consumed, without those that were dropped or added.
+int64_t Consumed(const Past& past, const SamplingRecord& own) {
+  return past.position.epoch * own.samples + past.position.cursor;
+}
+
+// A batch with which as many steps consume at most as many samples.
+int64_t Slowest(const Past& past, const SamplingRecord& own) {
+  const int64_t ends = past.position.epoch + 1;
+  return std::max<int64_t>(Consumed(past, own) / (past.step + ends), 1);
+}
+
 // What led to the checkpoint; empty: it is not known.
 std::vector<SamplingRecord> History(const Past& past, const Present& present) {
   if (!past.sampling.empty()) {
@@ -63,11 +77,23 @@ std::vector<SamplingRecord> History(const Past& past, const Present& present) {
   SamplingRecord likely = present.sampling;
   likely.global_batch = likely.global_batch / present.world_size * past.world_size;
   if (likely.global_batch > 0 && Fits({likely}, past)) return {likely};
-  if (past.step > 0 && past.position.epoch == 0) {
-    likely.global_batch = past.position.cursor / past.step;
-    if (likely.global_batch > 0 && Fits({likely}, past)) return {likely};
+  // At each end of an epoch less than a batch was dropped or added.
+  const int64_t consumed = Consumed(past, present.sampling);
+  const int64_t ends = past.position.epoch + 1;
+  const int64_t least = Slowest(past, present.sampling);
+  const int64_t most = consumed / std::max<int64_t>(past.step - ends, 1) + 1;
+  for (int64_t batch = least; batch <= std::min(most, least + kMostTried); ++batch) {
+    likely.global_batch = batch;
+    if (Fits({likely}, past)) return {likely};
   }
   return {};
+}
+
+// Stands for steps of which is not known how they took their samples: not as fast as these.
+SamplingRecord Unknown(const Past& past, SamplingRecord own) {
+  own.global_batch = Slowest(past, own);
+  own.last = NameOf(data::Last::kPad, kLasts);
+  return own;
 }
 
 std::string Instead(const char* what, int64_t now, int64_t before) {
@@ -168,7 +194,7 @@ Continuation Continue(const Past& past, const Present& present) {
   if (known && !same_pace) position = PaceOf(before)->Begin(position);
   const auto former = known ? PlanStages(present.stages, TimelineOf(sampling), present.ended)
                             : std::vector<PlannedStage>();
-  if (!known && past.step > 0) sampling.push_back(own);
+  if (!known && past.step > 0) sampling.push_back(Unknown(past, own));
   if (known && before.step == past.step) sampling.pop_back();
   own.step = past.step;
   own.epoch = position.epoch;

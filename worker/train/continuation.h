@@ -52,7 +52,7 @@ struct Continuation {
 
 // An epoch that the former batch has ended is over: what that batch dropped stays dropped. If an
 // older program wrote the checkpoint, its batch is taken to be that of the session with the ranks
-// of the checkpoint, if this fits the position, else the one that the position tells, if it does.
+// of the checkpoint, if this fits the position, else the smallest one that does.
 Continuation Continue(const Past& past, const Present& present);
 
 }  // namespace muster::train

@@ -235,12 +235,21 @@ TEST(Continue, ACheckpointOfAnOlderProgramIsReadByItsRanksOrItsPosition) {
   // Another per_rank: the position tells.
   found = Continue(at(4, {0, 16}, 2), {Own(26, 8), 2, Epochs(2), {}});
   EXPECT_EQ(found.sampling[0].global_batch, 4);
+  found = Continue(at(9, {1, 12}, 2), {Own(26, 8), 2, Epochs(2), {}});
+  EXPECT_EQ(found.sampling[0].global_batch, 4);
+  found = Continue(at(3, {1, 20}, 2), {Own(26, 2, "uneven"), 2, Epochs(2), {}});
+  EXPECT_EQ(found.sampling[0].global_batch, 20) << "20, 6, and 20 of the second epoch";
   // Nothing fits: what is left is counted from the position all the same.
-  found = Continue(at(10, {1, 7}, 2), {Own(26, 2), 2, Epochs(2), {}});
-  EXPECT_EQ(found.position, (data::Position{1, 7}));
-  const auto planned = PlanStages(Epochs(2), TimelineOf(found.sampling));
-  EXPECT_EQ(TotalSteps(planned), 10 + 9) << "19 of 26 samples, 2 in each step";
-  EXPECT_THAT(found.told, ElementsAre(Pair("STEPS_PER_EPOCH_CHANGED", HasSubstr("not known"))));
+  for (const int64_t step : {2, 3, 10, 20}) {
+    for (const int64_t batch : {2, 8}) {
+      found = Continue(at(step, {1, 7}, 2), {Own(26, batch), 2, Epochs(2), {}});
+      EXPECT_EQ(found.position, (data::Position{1, 7}));
+      const auto planned = PlanStages(Epochs(2), TimelineOf(found.sampling));
+      EXPECT_EQ(TotalSteps(planned), step + 19 / batch) << "of 26 samples, 7 were taken";
+      EXPECT_THAT(found.told,
+                  ElementsAre(Pair("STEPS_PER_EPOCH_CHANGED", HasSubstr("not known"))));
+    }
+  }
 }
 
 TEST(Continue, RecordsThatDoNotLeadToThePositionDoNotCount) {
