@@ -255,7 +255,9 @@ def test_a_git_lfs_pointer_is_named_in_place_of_every_file_before_anything_start
     """Muster issue 49: "expected a header of at most 100000000 bytes, found a length of
     2336927755350992246"."""
     (muster.folder / "bad").write_bytes(POINTER)
-    job_file = row_job(muster, {"safetensors": {"path": "bad"}}, **FORMS[form])
+    changes = dict(FORMS[form])
+    data = changes.pop("data", {"train": {"safetensors": {"path": "bad"}}})
+    job_file = row_job(muster, data["train"], **changes)
     result = muster.cli("validate", job_file, expect=2)
     assert "bad: expected the file itself, found a git-lfs pointer" in result.err, result.err
     assert "'git lfs pull' in its repository fetches the file" in result.err, result.err
