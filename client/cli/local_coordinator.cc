@@ -73,6 +73,10 @@ absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
   }
   std::unique_ptr<LocalCoordinator> coordinator(new LocalCoordinator(state, std::move(temporary)));
   RETURN_IF_ERROR(coordinator->Launch(options, interrupted));
+  coordinator->watcher_ = std::thread([process = coordinator->process_.get(), options] {
+    process->Wait(absl::InfiniteDuration());
+    options.on_end();
+  });
   return coordinator;
 }
 
@@ -92,7 +96,9 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
                     // This coordinator is not started again, so its workers end with their lease.
                     "--autonomy", "0s"},
            .grouping = process::Grouping::kOwnGroup,
-           .parent_death_signal = SIGTERM}));
+           .parent_death_signal = SIGTERM,
+           // They wait until it is able to handle them.
+           .blocked = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}}));
   const absl::Time deadline = SteadyNow() + kStartTimeout;
   while (true) {
     // The coordinator writes the file at once or not at all.
@@ -143,6 +149,7 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
     while (!(exit = process_->Wait(kPoll)).has_value() && SteadyNow() < deadline) {
       if (hurried || !hurry()) continue;
       hurried = true;
+      process_->Signal(SIGQUIT);
       deadline = std::min(deadline, SteadyNow() + kShortStopTimeout);
     }
     if (!exit.has_value()) {
@@ -152,6 +159,7 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
     // A coordinator that ended normally has ended its agent.
     if (*exit != process::Exit{}) KillAgent();
   }
+  if (watcher_.joinable()) watcher_.join();
   temporary_.reset();
 }
 
