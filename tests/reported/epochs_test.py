@@ -146,8 +146,8 @@ def test_two_epochs_are_two_passes_over_the_data_when_other_ranks_or_another_bat
 
 
 def test_validation_and_early_stopping_by_epochs_count_passes_over_the_data(epochs):
-    """Muster issue 49: `validate_every` by epochs, early stopping and `keep_best` follow the passes of
-    the stage."""
+    """Muster issue 49: `validate_every` by epochs, early stopping and `keep_best` follow the passes
+    of the stage."""
     validate = {"tokens": {"path": "train.bin", "dtype": "uint16"}}
     fit = {"epochs": 4, "validate_every": 1}
     stop = {"early_stopping": {"patience": 2}}

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "worker/data/pace.h"
+
 namespace muster::data {
 namespace {
 

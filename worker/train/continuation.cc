@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "worker/data/sampler.h"
 
 namespace muster::train {
 namespace {

@@ -7,6 +7,9 @@
 #include <map>
 #include <random>
 
+#include "common/manifest/sampling_record.h"
+#include "worker/train/stages.h"
+
 namespace muster::train {
 namespace {
 
