@@ -385,8 +385,12 @@ std::optional<std::string> TextInPlaceOfTokens(string_view beginning) {
   std::bitset<256> different;
   for (const char c : beginning) different.set(static_cast<uint8_t>(c));
   if (different.count() < kLeastDifferent) return std::nullopt;
+  const bool numbers =
+      beginning.find_first_not_of("0123456789 \t\r\n") == string_view::npos;
   return absl::StrCat("the file looks like ", What(Kind::kText, beginning), ": ",
-                      Next(Kind::kText, Wanted::kTokens));
+                      numbers ? "in Python, numpy.fromstring(open(FILE).read(), '<u2', "
+                                "sep=' ').tofile(NEW) writes the numbers as tokens"
+                              : Next(Kind::kText, Wanted::kTokens));
 }
 
 }  // namespace muster::filekind

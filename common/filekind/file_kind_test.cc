@@ -152,6 +152,9 @@ TEST(FileKind, TextInPlaceOfTokensIsLikely) {
               StartsWith("the file looks like text that begins with 'First Citizen:': 'muster data "
                          "pack --tokenizer bytes"));
   EXPECT_EQ(TextInPlaceOfTokens(text.substr(0, 40)), std::nullopt);
+  std::string numbers;
+  for (int i = 0; i < 100; ++i) numbers += std::to_string(i * 37) + (i % 10 == 9 ? "\n" : " ");
+  EXPECT_THAT(Text(TextInPlaceOfTokens(numbers)), HasSubstr("numpy.fromstring("));
 }
 
 }  // namespace

@@ -362,6 +362,11 @@ TEST(ParseJobFile, AFileOfAnotherKindIsNamed) {
               HasSubstr("job.yaml: expected a job file (YAML), found a git-lfs pointer"));
 }
 
+TEST(ParseJobFile, Utf16IsNamed) {
+  EXPECT_THAT(Message(ParseJobFile("\xff\xfen" + std::string(1, '\0'), "j", "/folder").status()),
+              HasSubstr("j:1: is text in UTF-16; save it as UTF-8"));
+}
+
 TEST(ParseJobFile, AFolderThatIsNotUtf8IsNamed) {
   const std::string text = "data: {train: {tokens: {path: x.bin}}}\n";
   EXPECT_THAT(Message(ParseJobFile(text, "job.yaml", "/caf\xe9").status()),
