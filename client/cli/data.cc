@@ -27,7 +27,9 @@ struct DataPackOptions : CommonOptions {
 
 absl::StatusOr<std::vector<PackedFile>> MakeTokens(const DataPackOptions& options,
                                                    const std::function<bool()>& interrupted) {
-  if (options.tokenizer.tokenizer != kBytes) {
+  const bool bytes = options.tokenizer.tokenizer == kBytes;
+  RETURN_IF_ERROR(CheckPackInputs(options.pack.inputs, bytes ? "" : options.tokenizer.tokenizer));
+  if (!bytes) {
     return PackWithTokenizer(options.pack, options.tokenizer, interrupted);
   }
   if (!options.tokenizer.separator.empty()) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/staged_file.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
 #include "common/tokenizer/sidecar.h"
@@ -101,7 +102,20 @@ absl::Status Check(const PackOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckInput(const std::string& path, filekind::Wanted wanted) {
+  const auto file = files::MappedFile::Open(path);
+  if (!file.ok()) return absl::OkStatus();
+  return filekind::CheckKind(path, file->data(), file->size(), wanted);
+}
+
 }  // namespace
+
+absl::Status CheckPackInputs(const std::vector<std::string>& inputs, const std::string& tokenizer) {
+  for (const std::string& input : inputs) {
+    RETURN_IF_ERROR(CheckInput(input, filekind::Wanted::kText));
+  }
+  return tokenizer.empty() ? absl::OkStatus() : CheckInput(tokenizer, filekind::Wanted::kJson);
+}
 
 absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
                                              const std::function<bool()>& interrupted) {

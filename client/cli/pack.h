@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace muster::cli {
@@ -30,6 +31,11 @@ struct PackedFile {
   // how often each token occurs. Training should reach a lower loss.
   double unigram_entropy = 0;
 };
+
+// INVALID_ARGUMENT: an input, or the tokenizer's file, is certainly something else, such as a
+// git-lfs pointer (common/filekind). `tokenizer`: empty if there is no file. What cannot be read is
+// no error here.
+absl::Status CheckPackInputs(const std::vector<std::string>& inputs, const std::string& tokenizer);
 
 // Writes uint16, little endian. The files get their names when all are durable; after an error
 // before that there is no new file. `interrupted` is called from time to time. INVALID_ARGUMENT:

@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/exports/folder.h"
 #include "common/exports/target.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/files.h"
+#include "common/files/read_beginning.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/inputs.h"
 #include "common/jobspec/problem_list.h"
@@ -31,7 +33,10 @@ std::string Problem(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) return absl::StrCat(path, " is not a regular file");
   if (info.st_size == 0) return absl::StrCat(path, " is empty");
-  return "";
+  const auto beginning = files::ReadBeginning(path, filekind::kLook);
+  if (!beginning.ok()) return Message(beginning.status());
+  const auto other = filekind::Mismatch(*beginning, filekind::Wanted::kAnyInput);
+  return other.has_value() ? absl::StrCat(path, ": ", *other) : "";
 }
 
 std::string PathOf(int stage) {

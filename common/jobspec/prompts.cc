@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/strict_json.h"
@@ -90,6 +91,8 @@ absl::StatusOr<Prompts> ReadPrompts(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": found ", file.size(), " bytes; allowed: at most ", kMostPromptBytes));
   }
+  RETURN_IF_ERROR(
+      filekind::CheckKind(path, file.data(), file.size(), filekind::Wanted::kJson));
   auto prompts = ParsePrompts({reinterpret_cast<const char*>(file.data()), file.size()});
   if (!prompts.ok()) return Annotate(prompts.status(), path);
   return prompts;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
@@ -309,6 +310,9 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
 
 absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& directory) {
   const std::string path = files::JoinPath(directory, kFileName);
+  if (const auto other = filekind::Mismatch(text, filekind::Wanted::kJson)) {
+    return absl::DataLossError(absl::StrCat(path, ": ", *other));
+  }
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object()) {
     return absl::DataLossError(absl::StrCat(path, ": expected a JSON object, found ", text.size(),

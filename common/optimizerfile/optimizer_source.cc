@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/filekind/file_kind.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 #include "common/torchfile/pickle_document.h"
@@ -358,7 +359,8 @@ absl::StatusOr<OptimizerSource> OptimizerSource::Open(
     const std::vector<ParameterRecord>& parameters) {
   OptimizerSource source;
   if (absl::EndsWith(path, ".safetensors")) {
-    ASSIGN_OR_RETURN(safetensors::File file, safetensors::File::Open(path));
+    ASSIGN_OR_RETURN(safetensors::File file,
+                     safetensors::File::Open(path, filekind::Wanted::kOptimizerState));
     source.safetensors_.push_back(std::move(file));
     RETURN_IF_ERROR(Annotate(SafetensorsReader::Read(optimizer, parameters, &source), path));
   } else {

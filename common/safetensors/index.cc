@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/filekind/file_kind.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/strict_json.h"
 #include "common/status/status.h"
@@ -32,6 +33,9 @@ bool IsInside(const std::string& name) {
 absl::StatusOr<Index> ParseIndex(const uint8_t* data, size_t size, const std::string& path) {
   if (size > kMaxIndex) {
     return Broken(path, absl::StrCat("expected at most ", kMaxIndex, " bytes, found ", size));
+  }
+  if (const auto other = filekind::Mismatch(data, size, filekind::Wanted::kJson)) {
+    return Broken(path, *other);
   }
   const absl::StatusOr<Json> json = ParseStrictJson(data, size);
   if (!json.ok()) return Broken(path, Message(json.status()));

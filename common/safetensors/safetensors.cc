@@ -64,8 +64,11 @@ std::string ShapeString(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-absl::StatusOr<File> File::Open(const std::string& path) {
+absl::StatusOr<File> File::Open(const std::string& path, filekind::Wanted wanted) {
   ASSIGN_OR_RETURN(files::MappedFile file, files::MappedFile::Open(path));
+  if (const auto other = filekind::Mismatch(file.data(), file.size(), wanted)) {
+    return absl::DataLossError(absl::StrCat(path, ": ", *other));
+  }
   ASSIGN_OR_RETURN(Header header, ParseHeader(file.data(), file.size(), path));
   return File(std::move(file), std::move(header));
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 
 namespace muster::safetensors {
@@ -71,7 +72,10 @@ absl::StatusOr<Header> ParseHeader(const uint8_t* data, size_t size, const std::
 // A mapped file with its header. Threading: const.
 class File {
  public:
-  static absl::StatusOr<File> Open(const std::string& path);
+  // `wanted`: what the file is for. Of a file of another kind the error says what it is
+  // (common/filekind); its code is DATA_LOSS, too.
+  static absl::StatusOr<File> Open(const std::string& path,
+                                   filekind::Wanted wanted = filekind::Wanted::kWeights);
 
   const Header& header() const { return header_; }
   const std::string& path() const { return file_.path(); }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
 
@@ -21,6 +22,8 @@ absl::StatusOr<std::optional<Sidecar>> ReadSidecar(const std::string& path) {
   const auto text = files::ReadFile(name);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   RETURN_IF_ERROR(text.status());
+  RETURN_IF_ERROR(filekind::CheckKind(name, reinterpret_cast<const uint8_t*>(text->data()),
+                                      text->size(), filekind::Wanted::kJson));
   try {
     const auto json = nlohmann::json::parse(*text);
     if (json.at("format") != kFormat) throw std::invalid_argument("its format is another one");

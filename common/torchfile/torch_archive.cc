@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 #include "common/torchfile/pickle_reader.h"
@@ -145,6 +146,8 @@ absl::Status TorchArchive::ReadMembers() {
 
 absl::StatusOr<TorchArchive> TorchArchive::Open(const std::string& path) {
   ASSIGN_OR_RETURN(files::MappedFile file, files::MappedFile::Open(path));
+  RETURN_IF_ERROR(filekind::CheckKind(path, file.data(), file.size(),
+                                      filekind::Wanted::kOptimizerState));
   TorchArchive archive(std::move(file));
   RETURN_IF_ERROR(Annotate(archive.ReadMembers(), path));
   const auto text = [&](const Extent& extent) {

@@ -543,7 +543,7 @@ BAD_FILES = {
     write_half: ["parameter '0.weight': expected Float, found Half"],
     write_traced_while_training: ["in evaluation too", "script it instead"],
     write_two_outputs: ["expected a tensor, found Tuple"],
-    write_safetensors: ["expected a TorchScript file (torch.jit.save), found something else"],
+    write_safetensors: ["expected a TorchScript file (torch.jit.save), found a safetensors file"],
 }
 
 

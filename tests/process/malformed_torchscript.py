@@ -71,13 +71,13 @@ torchscript(
 torchscript(
     "torchscript-that-is-a-pickle",
     "a TorchScript file (torch.jit.save)",
-    "something else",
+    "a Python pickle",
     lambda _: inputs.pickled(b"cos\nsystem\n(S'touch pwned'\ntR."),
 )
 torchscript(
     "torchscript-that-is-safetensors",
     "a TorchScript file (torch.jit.save)",
-    "something else",
+    "a safetensors file",
     lambda _: inputs.safetensors(inputs.rows()),
 )
 torchscript(

@@ -42,17 +42,18 @@ replaced_file(
     "weights-that-are-text",
     "weights",
     WEIGHTS,
-    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-    "a header of at most",
-    "found a length of",
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9000\n",
+    "the file itself",
+    "a git-lfs pointer (a text in place of a file of 9000 bytes)",
+    by="reading",
 )
 replaced_file(
     "weights-that-are-a-pickle",
     "weights",
     WEIGHTS,
     lambda: inputs.torch_saved({"transformer.wte.weight": [1.0]}),
-    "a header of at most",
-    "found a length of",
+    "a safetensors file",
+    "an archive of PyTorch",
 )
 weights_file(
     "weights-one-missing", "missing", "transformer.ln_f.bias", transformer__ln_f__bias=None
@@ -215,6 +216,6 @@ replaced_file(
     "index",
     PART,
     b'{"weight_map": {}}',
-    "a header of at most",
-    "found a length of",
+    "a safetensors file",
+    "text that begins with",
 )

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
@@ -44,6 +45,8 @@ absl::Status CheckElf(const files::MappedFile& file) {
   ElfW(Ehdr) header;
   if (size == 0) return Invalid(file.path(), "an empty file");
   if (size < SELFMAG || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) {
+    RETURN_IF_ERROR(filekind::CheckKind(file.path(), file.data(), size,
+                                        filekind::Wanted::kPlugin));
     return Invalid(file.path(), "something else");
   }
   const auto cut_off = [&](uint64_t expected) {

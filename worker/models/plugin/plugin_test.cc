@@ -389,6 +389,8 @@ TEST_F(PluginFileTest, FilesThatAreNoPluginsSayWhatTheyAre) {
   EXPECT_THAT(Error(Make(folder_.Path("none.so"), "x", {})), HasSubstr("none.so"));
   EXPECT_THAT(Error(Make(Write("empty.so", ""), "x", {})), HasSubstr("found an empty file"));
   EXPECT_THAT(Error(Make(Write("text.so", "int main() {}\n"), "x", {})),
+              HasSubstr("found text that begins with 'int main() {}'"));
+  EXPECT_THAT(Error(Make(Write("bytes.so", std::string(100, '\0')), "x", {})),
               HasSubstr("found something else"));
   EXPECT_THAT(Error(Make(Patched("muster-plugin-stamp", "muster-plugin-stump"), "x", {})),
               HasSubstr("found a shared object without MUSTER_PLUGIN"));

@@ -10,6 +10,7 @@
 #include "c10/util/Exception.h"
 #include "caffe2/serialize/inline_container.h"
 #include "common/activity/activity.h"
+#include "common/filekind/file_kind.h"
 #include "common/status/status.h"
 #include "torch/csrc/jit/serialization/import.h"
 #include "torch/version.h"
@@ -92,8 +93,10 @@ absl::StatusOr<Module> Load(
   const std::string begin(reinterpret_cast<const char*>(file->data()),
                           std::min<size_t>(file->size(), 2));
   if (begin != "PK") {
+    const auto other =
+        filekind::Mismatch(file->data(), file->size(), filekind::Wanted::kTorchScript);
     return absl::InvalidArgumentError(
-        "expected a TorchScript file (torch.jit.save), found something else");
+        other.value_or("expected a TorchScript file (torch.jit.save), found something else"));
   }
   std::string error;
   try {
@@ -110,7 +113,8 @@ absl::StatusOr<Module> Load(
   const auto says = [&error](const char* text) { return error.find(text) != std::string::npos; };
   if (says("constants.pkl") && says("not found")) {
     return absl::InvalidArgumentError(
-        "expected a TorchScript file (torch.jit.save), found an archive without code");
+        "expected a TorchScript file (torch.jit.save), found an archive without code, as "
+        "torch.save makes it: in Python, torch.jit.script(model).save(FILE) writes one with code");
   }
   if (says("PytorchStreamReader")) {
     return absl::DataLossError(absl::StrCat("is cut off or damaged: ", FirstLine(error)));

@@ -121,7 +121,7 @@ TEST_F(RefusedFileTest, WhatIsNoTorchScriptIsRefused) {
   EXPECT_THAT(OpenError(""),
               HasSubstr("expected a TorchScript file (torch.jit.save), found something else"));
   EXPECT_EQ(code_, absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(OpenError("\x80\x02}q."), HasSubstr("found something else"));
+  EXPECT_THAT(OpenError("\x80\x02}q."), HasSubstr("found a Python pickle"));
   EXPECT_THAT(OpenError("PK\x03\x04 and no more"), HasSubstr("is cut off or damaged"));
   EXPECT_EQ(code_, absl::StatusCode::kDataLoss);
 }
