@@ -1,5 +1,7 @@
 """Malformed NumPy files."""
 
+import struct
+
 from tests.process import inputs
 from tests.process.inputs import CLASSES, ROWS, WIDTH, floats, int64s, npy, npy_file
 from tests.process.malformed_case import changed_file, changed_job, cut, first, replaced_file
@@ -53,14 +55,30 @@ npy_inputs(
     "found 9.0",
     npy("<f4", [ROWS, WIDTH], GOOD_INPUTS, version=(9, 0)),
 )
-npy_inputs(
-    "npy-fortran-order",
-    "C order",
-    "Fortran order",
-    npy("<f4", [ROWS, WIDTH], GOOD_INPUTS, fortran=True),
-)
 npy_inputs("npy-big-endian", "'<f4'", "'>f4'", npy(">f4", [ROWS, WIDTH], GOOD_INPUTS))
-npy_inputs("npy-float64", "'<f4'", "'<f8'", npy("<f8", [ROWS, WIDTH], GOOD_INPUTS * 2))
+npy_inputs("npy-complex", "'<f4'", "'<c8'", npy("<c8", [ROWS, WIDTH], GOOD_INPUTS * 2))
+npy_inputs("npy-of-pixels", "'<f4'", "'|u1'", npy("|u1", [ROWS, WIDTH], bytes(ROWS * WIDTH)))
+npy_inputs(
+    "npy-float64-beyond-float32",
+    "numbers that float32 can hold",
+    "found 1e+300",
+    npy("<f8", [ROWS, WIDTH], struct.pack("<48d", *[1e300] * 48), fortran=True),
+)
+npy_inputs(
+    "npy-that-is-an-archive",
+    "a .npy file",
+    "a ZIP archive",
+    b"PK\3\4" + bytes(22) + b"\1\0\0\0x",
+)
+replaced_file(
+    "npy-that-is-a-web-page",
+    "npy",
+    "inputs.npy",
+    b"<!DOCTYPE html><html></html>",
+    "the file itself",
+    "a web page (HTML)",
+    by="reading",
+)
 npy_inputs(
     "npy-of-objects",
     "'<f4'",
@@ -100,7 +118,7 @@ npy_inputs(
     "npy-with-nan", "finite", "found nan", npy("<f4", [ROWS, WIDTH], floats([NAN] + [0.5] * 47))
 )
 replaced_file(
-    "npy-labels-in-float64", "npy", "labels.npy", npy("<f8", [ROWS], b"\0" * 96), "'<i8'", "'<f8'"
+    "npy-labels-in-float64", "npy", "labels.npy", npy("<f8", [ROWS], b"\0" * 96), "int64", "float64"
 )
 replaced_file(
     "npy-fewer-labels",

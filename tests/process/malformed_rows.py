@@ -78,8 +78,8 @@ replaced_file(
     "rows",
     "rows.safetensors",
     lambda: npy("<f4", [1], floats([1])),
-    "a header of at most",
-    "found a length of",
+    "expected a safetensors file",
+    "found a .npy file",
 )
 rows_header("rows-header-no-json", "JSON", "header", lambda text: text[:-20])
 rows_header("rows-header-a-list", "start with '{'", "the header", lambda text: "[]")
@@ -137,8 +137,8 @@ rows_header(
 )
 rows_file("rows-without-labels", "'labels'", "found no 'labels'", labels=None)
 rows_file("rows-without-inputs", "'inputs'", "found no 'inputs'", inputs=None)
-rows_file("rows-in-float64", "F32", "F64", inputs=("F64", [ROWS, WIDTH], b"\0" * 8 * ROWS * WIDTH))
-rows_file("rows-labels-in-int32", "I64", "I32", labels=("I32", [ROWS], b"\0" * 4 * ROWS))
+rows_file("rows-in-int64", "F32", "I64", inputs=("I64", [ROWS, WIDTH], b"\0" * 8 * ROWS * WIDTH))
+rows_file("rows-labels-in-uint64", "I64", "U64", labels=("U64", [ROWS], b"\0" * 8 * ROWS))
 rows_file(
     "rows-labels-that-are-numbers", "int64", "float32", labels=("F32", [ROWS], b"\0" * 4 * ROWS)
 )

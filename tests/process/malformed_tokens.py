@@ -1,5 +1,7 @@
 """Malformed token files."""
 
+import struct
+
 from tests.process import inputs
 from tests.process.inputs import VOCABULARY
 from tests.process.malformed_case import case, changed_file, changed_job, cut, first, replaced_file
@@ -42,8 +44,24 @@ replaced_file(
     "tokens",
     "train.bin",
     lambda: inputs.safetensors(inputs.rows()),
-    f"vocabulary of {VOCABULARY}",
-    "token 144 at byte offset 0",
+    "token numbers",
+    "found a safetensors file",
+)
+replaced_file(
+    "tokens-with-a-header",
+    "tokens",
+    "train.bin",
+    struct.pack("<256i", 20240520, 1, 200, *[0] * 253) + bytes(400),
+    "token numbers",
+    "a token file of llm.c",
+)
+replaced_file(
+    "tokens-that-are-npy",
+    "tokens",
+    "train.bin",
+    inputs.npy("<u2", [200], bytes(400)),
+    "token numbers",
+    "a .npy file",
 )
 changed_job(
     "tokens-labelled-uint32",

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/tokenizer/source.h"
+#include "worker/data/notes.h"
 #include "worker/data/part.h"
 #include "worker/models/batch.h"
 
@@ -42,6 +44,9 @@ class Dataset {
 
   // What made the tokens, if that is known.
   virtual tokenizer::Source tokenizer() const { return {}; }
+
+  // What people should know of the files, found when they were opened.
+  virtual std::vector<Note> notes() const { return {}; }
 };
 
 // Whether a data set may have no sample.

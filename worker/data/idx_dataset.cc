@@ -1,13 +1,17 @@
 #include "worker/data/idx_dataset.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
+#include "worker/data/elements.h"
 #include "worker/data/gzip.h"
 #include "worker/data/idx.h"
 #include "worker/data/row_dataset.h"
@@ -26,25 +30,24 @@ absl::Status TooShort(const std::string& path, size_t found) {
       absl::StrCat(path, ": IDX: truncated: expected a header, found ", found, " bytes"));
 }
 
-absl::StatusOr<Array> OpenPlain(const std::string& path) {
-  ASSIGN_OR_RETURN(files::MappedFile opened, files::MappedFile::Open(path));
-  const auto file = std::make_shared<const files::MappedFile>(std::move(opened));
+using File = std::shared_ptr<const files::MappedFile>;
+
+absl::StatusOr<Array> OpenPlain(const File& file, const std::string& name) {
+  const std::string& path = file->path();
   if (file->size() < kIdxMagic) return TooShort(path, file->size());
   ASSIGN_OR_RETURN(const size_t header_size, IdxHeaderSize(file->data(), path));
   if (file->size() < header_size) return TooShort(path, file->size());
   ASSIGN_OR_RETURN(const IdxHeader header, ParseIdxHeader(file->data(), header_size, path));
   const int64_t found = static_cast<int64_t>(file->size()) - header.data_offset;
   if (found != header.data_bytes) return WrongSize(path, header, absl::StrCat(found));
-  return Array{.path = path,
-               .shape = header.shape,
-               .data = file->data() + header.data_offset,
-               .offset = header.data_offset,
-               .owner = file,
-               .mapped = file.get()};
+  const Elements elements = {.type = ElementType::kUint8,
+                             .shape = header.shape,
+                             .data = file->data() + header.data_offset};
+  return Array{elements, path, name, header.data_offset, file, file.get()};
 }
 
-absl::StatusOr<Array> OpenPacked(const std::string& path) {
-  ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
+absl::StatusOr<Array> OpenPacked(const files::MappedFile& file, const std::string& name) {
+  const std::string& path = file.path();
   Gunzip gunzip(file.data(), file.size(), path);
   std::vector<uint8_t> start(kIdxMagic);
   ASSIGN_OR_RETURN(size_t count, gunzip.Read(start.data(), start.size()));
@@ -70,18 +73,31 @@ absl::StatusOr<Array> OpenPacked(const std::string& path) {
   uint8_t beyond;  // also reads the checksum
   ASSIGN_OR_RETURN(count, gunzip.Read(&beyond, 1));
   if (count > 0) return WrongSize(path, header, "more");
-  return Array{.path = path,
-               .shape = header.shape,
-               .data = data.get(),
-               .offset = header.data_offset,
-               .owner = data};
+  const Elements elements = {
+      .type = ElementType::kUint8, .shape = header.shape, .data = data.get()};
+  return Array{elements, path, name, header.data_offset, data};
+}
+
+bool BeginsWith(const files::MappedFile& file, absl::string_view bytes) {
+  return file.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), file.data(),
+                                                   [](char a, uint8_t b) {
+                                                     return static_cast<uint8_t>(a) == b;
+                                                   });
 }
 
 absl::StatusOr<Array> Open(const std::string& path, const std::string& name,
                            const std::vector<size_t>& ranks, const char* expected) {
-  ASSIGN_OR_RETURN(Array array, absl::EndsWith(path, ".gz") ? OpenPacked(path) : OpenPlain(path));
-  array.name = name;
-  array.type = ElementType::kUint8;
+  ASSIGN_OR_RETURN(files::MappedFile opened, files::MappedFile::Open(path));
+  const auto file = std::make_shared<const files::MappedFile>(std::move(opened));
+  const bool gzip = BeginsWith(*file, "\x1f\x8b");
+  if (!gzip) {
+    RETURN_IF_ERROR(
+        filekind::CheckKind(path, file->data(), file->size(), filekind::Wanted::kIdx));
+  }
+  // Some programs unpack what they download, and keep its name.
+  const bool plain = BeginsWith(*file, absl::string_view("\0\0", 2));
+  const bool packed = gzip || (absl::EndsWith(path, ".gz") && !plain);
+  ASSIGN_OR_RETURN(Array array, packed ? OpenPacked(*file, name) : OpenPlain(file, name));
   for (const size_t rank : ranks) {
     if (array.shape.size() == rank) return array;
   }

@@ -21,8 +21,8 @@ struct IdxOptions {
   double std = 1;
 };
 
-// A name that ends in .gz is unpacked into memory, at most to the size that its own header says;
-// other files are mapped. Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different
+// A gzip file, whatever its name, is unpacked into memory, at most to the size that its own header
+// says; other files are mapped. Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different
 // lengths, for a file that is not an IDX file of unsigned bytes, for targets that are numbers, and
 // for a scale that does not fit into float32; NOT_FOUND etc. for files that cannot be opened;
 // DATA_LOSS for a file that is shorter or longer than its header says, or damaged.

@@ -151,8 +151,19 @@ TEST_F(IdxDatasetTest, AnyDamageOfAGzipFileIsFound) {
   std::string packed = Gzip(Idx({2, 2, 3}, Counting(12)));
   packed[packed.size() - 6] ^= 1;  // its checksum
   EXPECT_EQ(ErrorOf(Write("i.gz", packed), Labels()).code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(Text(ErrorOf(Write("i.gz", Idx({2, 2, 3}, Counting(12))), Labels())),
-              HasSubstr("not a whole gzip file: incorrect header check"));
+}
+
+TEST_F(IdxDatasetTest, PackedOrNotIsSeenFromTheBytes) {
+  const std::string images = Idx({2, 2, 3}, Counting(12));
+  EXPECT_TRUE(StatusOf(Write("unpacked.gz", images), Labels()).ok());
+  EXPECT_TRUE(StatusOf(Write("packed", Gzip(images)), Labels()).ok());
+}
+
+TEST_F(IdxDatasetTest, AFileOfAnotherKindIsNamed) {
+  EXPECT_THAT(Text(ErrorOf(Write("i.gz", "<!DOCTYPE html><html>"), Labels())),
+              HasSubstr("i.gz: expected an IDX file, found a web page (HTML)"));
+  EXPECT_THAT(Text(ErrorOf(Images(), Write("l", "{\"a\": 1}"))),
+              HasSubstr("l: expected an IDX file, found text that begins with '{\"a\": 1}'"));
 }
 
 TEST_F(IdxDatasetTest, WhatIsLongerThanItsHeaderSaysIsRefused) {
@@ -174,8 +185,8 @@ TEST_F(IdxDatasetTest, AHeaderThatPromisesMoreThanAGzipFileCanHoldTakesNoMemory)
 
 TEST_F(IdxDatasetTest, WhatIsNoImageIsRefusedWithExpectedAndFound) {
   const std::string labels = Labels();
-  EXPECT_THAT(Text(ErrorOf(Write("i", "{\"a\": 1}"), labels)),
-              HasSubstr("not an IDX file: expected two zero bytes at its beginning, found 0x7b22"));
+  EXPECT_THAT(Text(ErrorOf(Write("i", std::string("\x01\x02\x03\x04rest")), labels)),
+              HasSubstr("not an IDX file: expected two zero bytes at its beginning, found 0x0102"));
   EXPECT_THAT(Text(ErrorOf(Write("i", Idx({2, 2, 3}, Counting(48), 0x0D)), labels)),
               HasSubstr("expected elements of type 0x08 (unsigned bytes), found type 0x0d"));
   EXPECT_THAT(Text(ErrorOf(Write("i", Idx({}, "")), labels)),

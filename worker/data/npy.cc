@@ -40,7 +40,8 @@ class Literal {
         if (Peek() == '[') {
           return absl::InvalidArgumentError(absl::StrCat(
               path_,
-              ": expected a dtype of one number, such as '<f4', found one of several fields"));
+              ": expected a dtype of one number, such as '<f4', found one of several fields; in "
+              "Python, numpy.save('new.npy', numpy.load(FILE)['FIELD']) writes one of them"));
         }
         ASSIGN_OR_RETURN(header.descr, String());
       } else if (key == "fortran_order") {

@@ -14,9 +14,9 @@ namespace muster::data {
 // `inputs` and `labels`: equally many files of each. With Labels::kIgnored, files of
 // labels are not opened, and there may be none.
 // Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different lengths, for a file that
-// is not a .npy file, for Fortran order, and for a dtype other than '<f4' and '<i8' (objects and
-// structures too); NOT_FOUND etc. for files that cannot be opened; DATA_LOSS for a file that is
-// shorter or longer than its header says, or damaged.
+// is not a .npy file, and for a dtype that is no little-endian float or, for labels, integer;
+// NOT_FOUND etc. for files that cannot be opened; DATA_LOSS for a file that is shorter or longer
+// than its header says, or damaged.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenNpy(const std::vector<std::string>& inputs,
                                                  const std::vector<std::string>& labels,
                                                  const InputSpec& spec,

@@ -11,6 +11,7 @@
 #include "common/files/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/data/notes.h"
 #include "worker/data/npy.h"
 
 namespace muster::data {
@@ -104,10 +105,57 @@ TEST_F(NpyDatasetTest, TargetsMayBeNumbers) {
   EXPECT_THAT(
       std::string(ErrorOf(Inputs(), Labels(), kNumbers).message()),
       HasSubstr(
-          "expected float32 [2, 2] (numbers, one row for each row of inputs), found int64 [2]"));
+          "expected float32 [2, 2] (numbers, one row for each row of inputs), found int64 [2]; "
+          ".astype('float32') converts them"));
   EXPECT_THAT(std::string(ErrorOf(Inputs(), labels).message()),
               HasSubstr("labels: expected int64 [2] (classes, one for each row of inputs), found "
-                        "float32 [2, 2]"));
+                        "float32 [2, 2]; .astype('int64') converts them"));
+}
+
+TEST_F(NpyDatasetTest, OtherFloatsAndWholeNumbersAreConvertedAndNoted) {
+  const std::string inputs =
+      Write("x.npy", Npy(Header("'<f8'", "(2, 4)"), Bytes<double>({0.1, 1, 2, 3, 4, 5, 6, 7})));
+  const std::string labels = Write("y.npy", Npy(Header("'<i4'", "(2,)"), Bytes<int32_t>({2, 1})));
+  const auto dataset = OpenNpy({inputs, inputs}, {labels, labels}, kClasses);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE((*dataset)->Check({}).ok());
+  const std::vector<int64_t> samples = {1, 0};
+  const auto batch = (*dataset)->Read(samples);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->inputs[1][0].item<float>(), 0.1f);
+  EXPECT_EQ(batch->inputs[0][3].item<float>(), 7);
+  EXPECT_EQ(batch->targets[0].item<int64_t>(), 1);
+  EXPECT_THAT((*dataset)->notes(),
+              ElementsAre(Note{Note::Kind::kCast,
+                               inputs + " and 1 more: inputs: float64 is read as float32"},
+                          Note{Note::Kind::kCast,
+                               labels + " and 1 more: labels: int32 is read as int64"}));
+  EXPECT_TRUE((*OpenNpy({Inputs()}, {Labels()}, kClasses))->notes().empty());
+}
+
+TEST_F(NpyDatasetTest, FortranOrderIsReadAndNoted) {
+  // Rows [2, 2]: 0 1 2 3 and 4 5 6 7.
+  const std::string inputs = Write("x.npy", Npy(Header("'<f4'", "(2, 2, 2)", /*fortran=*/true),
+                                                Bytes<float>({0, 4, 2, 6, 1, 5, 3, 7})));
+  const auto dataset = OpenNpy({inputs}, {Labels()}, kClasses);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<int64_t> samples = {1, 0};
+  const auto batch = (*dataset)->Read(samples);
+  const at::Tensor flat = batch->inputs.flatten();
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(flat[i].item<int64_t>(), (i + 4) % 8);
+  ASSERT_EQ((*dataset)->notes().size(), 1u);
+  EXPECT_THAT((*dataset)->notes()[0].text, HasSubstr("inputs: in Fortran order"));
+}
+
+TEST_F(NpyDatasetTest, NumbersThatFloat32CannotHoldAreRefusedWhereTheyAre) {
+  const std::string inputs =
+      Write("x.npy", Npy(Header("'<f8'", "(2, 4)", /*fortran=*/true),
+                         Bytes<double>({0, 1, 2, 3, 4, 1e300, 6, 7})));
+  const std::vector<int64_t> samples = {1};
+  const auto dataset = OpenNpy({inputs}, {Labels()}, kClasses);
+  EXPECT_THAT(std::string((*dataset)->Read(samples).status().message()),
+              HasSubstr("inputs: row 1, byte offset 168: expected numbers that float32 can hold, "
+                        "found 1e+300"));
 }
 
 TEST_F(NpyDatasetTest, EveryTruncationIsRefused) {
@@ -126,25 +174,30 @@ TEST_F(NpyDatasetTest, EveryTruncationIsRefused) {
 
 TEST_F(NpyDatasetTest, WhatIsNotReadIsRefusedClearly) {
   const std::string data(32, '\0');
-  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "(2, 2, 2)", /*fortran=*/true), data)),
-              HasSubstr("inputs: expected C order, found Fortran order; numpy.ascontiguousarray"));
-  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f8'", "(2, 2, 1)"), data)),
-              HasSubstr("expected dtype '<f4' (float32), found '<f8'"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<c8'", "(2, 2, 1)"), data)),
+              HasSubstr("expected dtype '<f4' (float32), '<f8' or '<f2', found '<c8'; in Python, "
+                        "numpy.save('new.npy', numpy.load(FILE).astype('<f4')) converts it"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'|u1'", "(2, 2, 2)"), data)),
+              HasSubstr("astype('<f4')) converts it (divide by 255 for pixels from 0 to 1)"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'>f4'", "(2, 2, 2)"), data)),
-              HasSubstr("found '>f4' (big endian)"));
+              HasSubstr("found '>f4' (big endian); in Python"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'|O'", "(2,)"), data)),
-              HasSubstr("found '|O' (Python objects)"));
+              HasSubstr("found '|O' (Python objects); in Python, numpy.save('new.npy', "
+                        "numpy.load(FILE, allow_pickle=True)"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("[('a', '<f4')]", "(2,)"), data)),
               HasSubstr("one of several fields"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "()"), std::string(4, '\0'))),
               HasSubstr("inputs: expected [N, ...] with 4 numbers per row, found []"));
   EXPECT_THAT(ErrorOfInputs("PK\x03\x04zip"), HasSubstr("not a .npy file"));
+  EXPECT_THAT(ErrorOfInputs("version https://git-lfs.github.com/spec/v1\n"),
+              HasSubstr("x.npy: expected a .npy file, found a git-lfs pointer"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "(2, 2, 2)"), data, 4)),
               HasSubstr("expected format version 1.0, 2.0 or 3.0, found 4.0"));
-  EXPECT_THAT(std::string(ErrorOf(Inputs(), Write("y.npy", Npy(Header("'<i4'", "(2,)"),
+  EXPECT_THAT(std::string(ErrorOf(Inputs(), Write("y.npy", Npy(Header("'>i4'", "(2,)"),
                                                                std::string(8, '\0'))))
                               .message()),
-              HasSubstr("labels: expected dtype '<i8' (int64) or '<f4' (float32), found '<i4'"));
+              HasSubstr("labels: expected dtype '<i8' (int64), another integer or '<f4', found "
+                        "'>i4' (big endian); in Python"));
   EXPECT_THAT(std::string(OpenNpy({Inputs()}, {}, kClasses).status().message()),
               HasSubstr("expected as many files of labels as of inputs, 1, found 0"));
 }

@@ -1,7 +1,7 @@
 #include "worker/data/row_dataset.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <utility>
 
 #include "ATen/core/Tensor.h"
@@ -13,33 +13,10 @@
 #include "common/status/status.h"
 #include "worker/data/file_offsets.h"
 #include "worker/data/not_finite.h"
+#include "worker/data/notes.h"
 
 namespace muster::data {
 namespace {
-
-int64_t ElementSize(ElementType type) {
-  switch (type) {
-    case ElementType::kUint8:
-      return 1;
-    case ElementType::kFloat32:
-      return 4;
-    case ElementType::kInt64:
-      return 8;
-  }
-  return 0;
-}
-
-const char* Name(ElementType type) {
-  switch (type) {
-    case ElementType::kUint8:
-      return "uint8";
-    case ElementType::kFloat32:
-      return "float32";
-    case ElementType::kInt64:
-      return "int64";
-  }
-  return "?";
-}
 
 std::string ShapeString(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -53,11 +30,28 @@ absl::Status Wrong(const Array& array, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(array.path, ": ", array.name, ": ", what));
 }
 
-// Element `within` of a row of `row_elements`.
-absl::Status WrongElement(const Array& array, int64_t row, int64_t row_elements, int64_t within,
+// Element `within` of a row.
+absl::Status WrongElement(const Array& array, int64_t row, int64_t within,
                           const std::string& what) {
-  const int64_t at = array.offset + (row * row_elements + within) * ElementSize(array.type);
+  const int64_t at = array.offset + OffsetOf(array, row, within);
   return Wrong(array, absl::StrCat("row ", row, ", byte offset ", at, ": ", what));
+}
+
+// Notes what is done to the array's numbers. Bytes are common in files of images.
+void NoteCast(const Array& array, Notes* notes) {
+  const ElementType read = IsFloat(array.type) ? ElementType::kFloat32 : ElementType::kInt64;
+  if (array.type != read && array.type != ElementType::kUint8) {
+    notes->Add(Note::Kind::kCast,
+               absl::StrCat(array.name, ": ", Name(array.type), " is read as ", Name(read)),
+               array.path);
+  }
+  if (array.order == Order::kFortran && array.shape.size() > 1) {
+    notes->Add(Note::Kind::kCast,
+               absl::StrCat(array.name,
+                            ": in Fortran order, so the numbers of a row lie far apart; "
+                            "numpy.ascontiguousarray makes files that are read faster"),
+               array.path);
+  }
 }
 
 // Labels that Check reads between two calls of activity::Moved().
@@ -71,6 +65,8 @@ class RowDataset : public Dataset {
   absl::Status Add(RowFile file) {
     RETURN_IF_ERROR(CheckInputs(file.inputs));
     if (has_labels()) RETURN_IF_ERROR(CheckLabels(file.labels, file.inputs.shape[0]));
+    NoteCast(file.inputs, &notes_);
+    if (has_labels()) NoteCast(file.labels, &notes_);
     row_shape_.assign(file.inputs.shape.begin() + 1, file.inputs.shape.end());
     offsets_.Append(file.inputs.shape[0]);
     files_.push_back(std::move(file));
@@ -78,6 +74,7 @@ class RowDataset : public Dataset {
   }
 
   int64_t size() const override { return offsets_.size(); }
+  std::vector<Note> notes() const override { return notes_.All(); }
 
   absl::Status Check(const Part& part) const override {
     // Read checks that numbers are finite.
@@ -113,7 +110,7 @@ class RowDataset : public Dataset {
       RETURN_IF_ERROR(ReadInputs(file.inputs, row, inputs + i * spec_.row_elements));
       if (!has_labels()) continue;
       if (numbers()) {
-        RETURN_IF_ERROR(ReadNumbers(file.labels, row, spec_.target_numbers,
+        RETURN_IF_ERROR(ReadNumbers(file.labels, row,
                                     out.targets.data_ptr<float>() + i * spec_.target_numbers));
       } else {
         ASSIGN_OR_RETURN(out.targets.data_ptr<int64_t>()[i], ReadClass(file.labels, row));
@@ -138,7 +135,7 @@ class RowDataset : public Dataset {
   }
 
   absl::Status CheckInputs(const Array& inputs) const {
-    if (inputs.type == ElementType::kInt64) {
+    if (!IsFloat(inputs.type) && inputs.type != ElementType::kUint8) {
       return Wrong(inputs, absl::StrCat("expected float32 rows, found ", Describe(inputs)));
     }
     int64_t elements = 1;
@@ -163,19 +160,24 @@ class RowDataset : public Dataset {
     if (numbers()) {
       const std::vector<int64_t> wide = {rows, spec_.target_numbers};
       const bool narrow = spec_.target_numbers == 1 && labels.shape == std::vector<int64_t>{rows};
-      if (labels.type != ElementType::kFloat32 || (labels.shape != wide && !narrow)) {
-        return Wrong(labels, absl::StrCat("expected float32 ", ShapeString(wide),
-                                          " (numbers, one row for each row of inputs), found ",
-                                          Describe(labels)));
-      }
+      if (IsFloat(labels.type) && (labels.shape == wide || narrow)) return absl::OkStatus();
+      return Wrong(labels,
+                   absl::StrCat("expected float32 ", ShapeString(wide),
+                                " (numbers, one row for each row of inputs), found ",
+                                Describe(labels),
+                                IsFloat(labels.type) ? "" : "; .astype('float32') converts them"));
+    }
+    if (!IsFloat(labels.type) && labels.shape == std::vector<int64_t>{rows}) {
       return absl::OkStatus();
     }
-    if (labels.type == ElementType::kFloat32 || labels.shape != std::vector<int64_t>{rows}) {
-      return Wrong(
-          labels, absl::StrCat("expected int64 ", ShapeString({rows}),
-                               " (classes, one for each row of inputs), found ", Describe(labels)));
+    const char* next = IsFloat(labels.type) ? "; .astype('int64') converts them" : "";
+    if (labels.shape == std::vector<int64_t>{rows, 1}) next = "; .reshape(-1) changes the shape";
+    if (labels.shape == std::vector<int64_t>{rows, spec_.classes} && spec_.classes > 1) {
+      next = "; .argmax(1) makes classes of one-hot rows";
     }
-    return absl::OkStatus();
+    return Wrong(labels, absl::StrCat("expected int64 ", ShapeString({rows}),
+                                      " (classes, one for each row of inputs), found ",
+                                      Describe(labels), next));
   }
 
   absl::Status CheckFiles(const std::vector<FileOffsets::Place>& places) const {
@@ -191,34 +193,29 @@ class RowDataset : public Dataset {
   }
 
   absl::Status ReadInputs(const Array& array, int64_t row, float* out) const {
-    if (array.type == ElementType::kFloat32) {
-      return ReadNumbers(array, row, spec_.row_elements, out);
-    }
+    if (IsFloat(array.type)) return ReadNumbers(array, row, out);
     const uint8_t* in = array.data + row * spec_.row_elements;
     for (int64_t i = 0; i < spec_.row_elements; ++i) out[i] = bytes_[in[i]];
     return absl::OkStatus();
   }
 
-  static absl::Status ReadNumbers(const Array& array, int64_t row, int64_t count, float* out) {
-    const size_t bytes = static_cast<size_t>(count) * sizeof(float);
-    std::memcpy(out, array.data + row * bytes, bytes);
-    if (const auto at = FirstNotFinite(out, count); at.has_value()) {
-      return WrongElement(array, row, count, *at,
-                          absl::StrCat("expected finite numbers, found ", out[*at]));
-    }
-    return absl::OkStatus();
+  static absl::Status ReadNumbers(const Array& array, int64_t row, float* out) {
+    CopyRow(array, row, out);
+    const auto wrong = FirstNotFinite(out, array.row_elements());
+    if (!wrong.has_value()) return absl::OkStatus();
+    const double found = NumberAt(array, OffsetOf(array, row, *wrong));
+    return WrongElement(
+        array, row, *wrong,
+        absl::StrCat("expected ",
+                     std::isfinite(found) ? "numbers that float32 can hold" : "finite numbers",
+                     ", found ", found));
   }
 
   absl::StatusOr<int64_t> ReadClass(const Array& array, int64_t row) const {
-    int64_t found = 0;
-    if (array.type == ElementType::kUint8) {
-      found = array.data[row];
-    } else {
-      std::memcpy(&found, array.data + row * sizeof(found), sizeof(found));
-    }
+    const int64_t found = IntegerAt(array, OffsetOf(array, row, 0));
     if ((found < 0 || found >= spec_.classes) && found != spec_.ignored) {
       return WrongElement(
-          array, row, 1, 0,
+          array, row, 0,
           absl::StrCat("expected a class in [0, ", spec_.classes, "), found ", found));
     }
     return found;
@@ -230,6 +227,7 @@ class RowDataset : public Dataset {
   std::vector<int64_t> row_shape_;
   std::vector<RowFile> files_;
   FileOffsets offsets_;
+  Notes notes_;
 };
 
 }  // namespace

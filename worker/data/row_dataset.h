@@ -12,18 +12,14 @@
 #include "absl/status/statusor.h"
 #include "common/files/mapped_file.h"
 #include "worker/data/dataset.h"
+#include "worker/data/elements.h"
 
 namespace muster::data {
 
-enum class ElementType { kUint8, kFloat32, kInt64 };
-
-// An array in C order and little endian, somewhere in a file.
-struct Array {
+// An array somewhere in a file; its data are in memory.
+struct Array : Elements {
   std::string path;
-  std::string name;  // its name in errors: "inputs"
-  ElementType type = ElementType::kFloat32;
-  std::vector<int64_t> shape;
-  const uint8_t* data = nullptr;              // at any alignment; its size follows from the shape
+  std::string name;                           // its name in errors: "inputs"
   int64_t offset = 0;                         // position of the data in the file, for errors
   std::shared_ptr<const void> owner;          // of the data
   const files::MappedFile* mapped = nullptr;  // the mapped file; null if the data are in memory
@@ -31,21 +27,23 @@ struct Array {
 
 // The rows of one file, or of one pair of files.
 struct RowFile {
-  Array inputs;  // float32 or uint8 [N, ...]
-  // Classes: int64 or uint8 [N]; numbers: float32 [N] or [N, M]. Not used with Labels::kIgnored.
+  Array inputs;  // of a float type, or uint8 (ByteValues): [N, ...]
+  // Classes: of an integer type, [N]; numbers: of a float type, [N] or [N, M]. Not used with
+  // Labels::kIgnored.
   Array labels;
 };
 
 // The values of the bytes of uint8 inputs.
 using ByteValues = std::array<float, 256>;
 
-// The files follow one another. Targets are as batch.h says for `spec`.
+// The files follow one another. Targets are as batch.h says for `spec`. Types that become float32
+// or int64 are noted (Dataset::notes), except uint8, and so is Fortran order.
 // Errors: INVALID_ARGUMENT for an empty list, a model that does not take rows, inputs or labels of
 // another type or shape than the model's, files whose rows differ in shape, or no row at all.
 // Errors of Check and Read besides Dataset's: INVALID_ARGUMENT for a class outside [0,
 // spec.classes) that is not spec.ignored, FAILED_PRECONDITION for a file that has been shortened;
-// of Read: INVALID_ARGUMENT for inputs or targets that are not finite; each with file, row and byte
-// offset.
+// of Read: INVALID_ARGUMENT for inputs or targets that are not finite in float32; each with file,
+// row and byte offset.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
                                                         const InputSpec& spec, Labels labels,
                                                         const ByteValues& bytes = {},

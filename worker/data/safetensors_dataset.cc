@@ -1,17 +1,54 @@
 #include "worker/data/safetensors_dataset.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "worker/data/elements.h"
 #include "worker/data/row_dataset.h"
 
 namespace muster::data {
 namespace {
 
 using safetensors::DType;
+
+std::optional<ElementType> TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return ElementType::kBool;
+    case DType::kU8:
+      return ElementType::kUint8;
+    case DType::kI8:
+      return ElementType::kInt8;
+    case DType::kU16:
+      return ElementType::kUint16;
+    case DType::kI16:
+      return ElementType::kInt16;
+    case DType::kU32:
+      return ElementType::kUint32;
+    case DType::kI32:
+      return ElementType::kInt32;
+    case DType::kI64:
+      return ElementType::kInt64;
+    case DType::kF16:
+      return ElementType::kFloat16;
+    case DType::kBF16:
+      return ElementType::kBFloat16;
+    case DType::kF32:
+      return ElementType::kFloat32;
+    case DType::kF64:
+      return ElementType::kFloat64;
+    case DType::kF8E5M2:
+    case DType::kF8E4M3:
+    case DType::kU64:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
 
 absl::StatusOr<Array> Find(const std::shared_ptr<const safetensors::File>& file,
                            const std::string& name, const char* needed) {
@@ -20,19 +57,22 @@ absl::StatusOr<Array> Find(const std::shared_ptr<const safetensors::File>& file,
     return absl::InvalidArgumentError(
         absl::StrCat(file->path(), ": expected ", needed, ", found no '", name, "'"));
   }
-  if (entry->dtype != DType::kF32 && entry->dtype != DType::kI64) {
+  const std::optional<ElementType> type = TypeOf(entry->dtype);
+  const bool inputs = name == "inputs";
+  if (!type.has_value() || (inputs && !IsFloat(*type))) {
     return absl::InvalidArgumentError(absl::StrCat(
-        file->path(), ": ", name, ": expected ", name == "inputs" ? "F32" : "I64 or F32",
-        ", found ", safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape)));
+        file->path(), ": ", name, ": expected ",
+        inputs ? "F32, F64, F16 or BF16" : "I64, another integer or F32", ", found ",
+        safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape),
+        "; in PyTorch, ", name, ".", inputs ? "float()" : "long()", " converts it"));
   }
-  return Array{.path = file->path(),
-               .name = name,
-               .type = entry->dtype == DType::kF32 ? ElementType::kFloat32 : ElementType::kInt64,
-               .shape = entry->shape,
-               .data = file->data(*entry),
-               .offset = static_cast<int64_t>(file->header().data_offset + entry->begin),
-               .owner = file,
-               .mapped = &file->mapped()};
+  const Elements elements = {.type = *type, .shape = entry->shape, .data = file->data(*entry)};
+  return Array{elements,
+               file->path(),
+               name,
+               static_cast<int64_t>(file->header().data_offset + entry->begin),
+               file,
+               &file->mapped()};
 }
 
 }  // namespace
@@ -44,7 +84,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::
   const char* const needed = labelled ? "'inputs' and 'labels'" : "'inputs'";
   std::vector<RowFile> files;
   for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(safetensors::File opened, safetensors::File::Open(path));
+    ASSIGN_OR_RETURN(safetensors::File opened,
+                     safetensors::File::Open(path, filekind::Wanted::kSafetensorsRows));
     const auto file = std::make_shared<const safetensors::File>(std::move(opened));
     RowFile& rows = files.emplace_back();
     ASSIGN_OR_RETURN(rows.inputs, Find(file, "inputs", needed));

@@ -136,16 +136,33 @@ TEST_F(SafetensorsDatasetTest, TargetsMayBeNumbersAndBadOnesAreLocated) {
 
 TEST_F(SafetensorsDatasetTest, OtherTypesAreRefused) {
   for (const auto& [name, inputs, labels] :
-       std::vector<std::tuple<std::string, DType, DType>>{{"inputs", DType::kF64, DType::kI64},
-                                                          {"inputs", DType::kI64, DType::kI64},
+       std::vector<std::tuple<std::string, DType, DType>>{{"inputs", DType::kI64, DType::kI64},
+                                                          {"inputs", DType::kU8, DType::kI64},
                                                           {"labels", DType::kF32, DType::kF64},
-                                                          {"labels", DType::kF32, DType::kI32}}) {
+                                                          {"labels", DType::kF32, DType::kU64}}) {
     const auto plan = safetensors::Plan({{"inputs", inputs, {1, 4}}, {"labels", labels, {1}}}, {});
     const size_t bytes = 4 * safetensors::ElementSize(inputs) + safetensors::ElementSize(labels);
     ASSERT_TRUE(
         files::WriteAtomically(dir_.Path("a"), plan->prefix + std::string(bytes, '\0')).ok());
     EXPECT_THAT(ErrorOf({dir_.Path("a")}), HasSubstr(dir_.Path("a") + ": " + name + ": expected "));
   }
+}
+
+TEST_F(SafetensorsDatasetTest, OtherFloatsAndWholeNumbersAreConvertedAndNoted) {
+  const auto plan =
+      safetensors::Plan({{"inputs", DType::kBF16, {1, 4}}, {"labels", DType::kI32, {1}}}, {});
+  std::string data = plan->entries[0].name == "inputs" ? "" : std::string("\x02\0\0\0", 4);
+  for (int i = 0; i < 4; ++i) data += std::string("\x20\xc0", 2);  // -2.5
+  if (data.size() == 8) data += std::string("\x02\0\0\0", 4);
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), plan->prefix + data).ok());
+  const auto dataset = OpenSafetensors({dir_.Path("a")}, kSpec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<int64_t> samples = {0};
+  const auto batch = (*dataset)->Read(samples);
+  EXPECT_EQ(batch->inputs[0][3].item<float>(), -2.5f);
+  EXPECT_EQ(batch->targets[0].item<int64_t>(), 2);
+  ASSERT_EQ((*dataset)->notes().size(), 2u);
+  EXPECT_THAT((*dataset)->notes()[0].text, HasSubstr("inputs: bfloat16 is read as float32"));
 }
 
 TEST_F(SafetensorsDatasetTest, MissingKeyAndBrokenFileAreRefused) {

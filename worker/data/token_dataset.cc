@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,11 +10,14 @@
 #include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
+#include "common/filekind/token_look.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
 #include "common/tokenizer/sidecar.h"
 #include "worker/data/file_offsets.h"
 #include "worker/data/max_token.h"
+#include "worker/data/notes.h"
 
 namespace muster::data {
 namespace {
@@ -28,13 +32,20 @@ class TokenDataset : public Dataset {
 
   absl::Status Add(const std::string& path) {
     ASSIGN_OR_RETURN(files::MappedFile file, files::MappedFile::Open(path));
+    RETURN_IF_ERROR(
+        filekind::CheckKind(path, file.data(), file.size(), filekind::Wanted::kTokens));
     if (file.size() % sizeof(Token) != 0) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": truncated: expected a multiple of ", sizeof(Token), " bytes (uint",
                        8 * sizeof(Token), " tokens), found ", file.size()));
     }
     const size_t tokens = file.size() / sizeof(Token);
-    RETURN_IF_ERROR(CheckOrigin(path, static_cast<int64_t>(tokens)));
+    ASSIGN_OR_RETURN(const bool described, CheckOrigin(path, static_cast<int64_t>(tokens)));
+    // Whoever described the file knew its dtype.
+    const auto doubt = described
+                           ? std::nullopt
+                           : filekind::DoubtAboutTokens(file.data(), file.size(), sizeof(Token));
+    if (doubt.has_value()) notes_.Add(Note::Kind::kDoubt, *doubt, path);
     offsets_.Append(tokens == 0 ? 0 : static_cast<int64_t>(tokens - 1) / context_);
     tokens_.Append(static_cast<int64_t>(tokens));
     files_.push_back(std::move(file));
@@ -42,6 +53,7 @@ class TokenDataset : public Dataset {
   }
 
   tokenizer::Source tokenizer() const override { return tokenizer_; }
+  std::vector<Note> notes() const override { return notes_.All(); }
   int64_t total_tokens() const { return tokens_.size(); }
   int64_t size() const override { return offsets_.size(); }
 
@@ -90,21 +102,27 @@ class TokenDataset : public Dataset {
     const auto found = FirstBeyond(Tokens(file) + first, count, vocab_size_);
     if (!found.has_value()) return absl::OkStatus();
     const size_t at = first + *found;
+    const auto other =
+        filekind::OtherReading(file.data(), file.size(), sizeof(Token), vocab_size_);
     return absl::InvalidArgumentError(absl::StrCat(
         file.path(), ": token ", Tokens(file)[at], " at byte offset ", at * sizeof(Token),
-        " (index ", at, ") is beyond the model's vocabulary of ", vocab_size_));
+        " (index ", at, ") is beyond the model's vocabulary of ", vocab_size_,
+        other.has_value() ? "; " : "", other.value_or("")));
   }
 
-  absl::Status CheckOrigin(const std::string& path, int64_t tokens) {
+  // Whether the file has a description of its tokenizer.
+  absl::StatusOr<bool> CheckOrigin(const std::string& path, int64_t tokens) {
     ASSIGN_OR_RETURN(const auto sidecar, tokenizer::ReadSidecar(path));
-    if (!sidecar.has_value()) return absl::OkStatus();
+    if (!sidecar.has_value()) return false;
     RETURN_IF_ERROR(tokenizer::CheckSidecar(*sidecar, path, absl::StrCat("uint", 8 * sizeof(Token)),
                                             tokens, vocab_size_));
     if (!tokenizer_.known()) {
       tokenizer_ = sidecar->tokenizer;
       tokenized_ = path;
     }
-    return tokenizer::CheckSameTokenizer(tokenizer_, tokenized_, sidecar->tokenizer, path);
+    RETURN_IF_ERROR(
+        tokenizer::CheckSameTokenizer(tokenizer_, tokenized_, sidecar->tokenizer, path));
+    return true;
   }
 
   const int64_t context_;
@@ -114,6 +132,7 @@ class TokenDataset : public Dataset {
   std::vector<files::MappedFile> files_;
   FileOffsets offsets_;  // of samples
   FileOffsets tokens_;
+  Notes notes_;
 };
 
 template <typename Token>

@@ -16,11 +16,12 @@ namespace muster::data {
 
 enum class TokenType { kUint16, kUint32 };
 
-// Opens the files, and reads none of their tokens; Check reads them (several GB/s).
+// Opens the files, and looks at the first 64 KB of each; Check reads all tokens (several GB/s).
+// What looks like something else than tokens of this type is noted (Dataset::notes).
 // Errors: INVALID_ARGUMENT for an empty list, a model that does not take tokens, a truncated file,
-// files that hold no sample at all, a file that is not what its sidecar describes
-// (common/tokenizer/sidecar.h), or files of two tokenizers; NOT_FOUND etc. for files that cannot be
-// opened.
+// files that hold no sample at all, a file of another kind (common/filekind), a file that is not
+// what its sidecar describes (common/tokenizer/sidecar.h), or files of two tokenizers; NOT_FOUND
+// etc. for files that cannot be opened.
 // Errors of Check and Read besides Dataset's: INVALID_ARGUMENT for a token that is not below
 // `spec.vocab_size` (file, token, byte offset, index in the file, size of the vocabulary),
 // FAILED_PRECONDITION for a file that has been shortened.

@@ -128,6 +128,30 @@ TEST_F(TokenDatasetTest, EachPartIsCheckedByItself) {
   EXPECT_EQ(activity.count(), 1u + 2u + 1u + 1u);
 }
 
+TEST_F(TokenDatasetTest, AFileOfAnotherKindIsNamed) {
+  std::string header(1024, '\0');
+  header[0] = '\x88', header[1] = '\xd8', header[2] = '\x34', header[3] = '\x01', header[4] = 1;
+  EXPECT_TRUE(files::WriteAtomically(dir_.Path("a"), header + std::string(100, 'x')).ok());
+  const InputSpec all{.kind = InputSpec::Kind::kTokens, .vocab_size = 65536, .context = 3};
+  EXPECT_THAT(ErrorOf({dir_.Path("a")}, TokenType::kUint16, all),
+              HasSubstr("a: expected token numbers, found a token file of llm.c"));
+}
+
+TEST_F(TokenDatasetTest, AnotherWidthIsNotedWhereTheVocabularyHidesItAndNamedWhereItDoesNot) {
+  std::vector<uint32_t> tokens(1000);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 37 % 900);
+  const std::string wide = File("wide", tokens);
+  const auto dataset = OpenTokens({wide}, TokenType::kUint16, kSpec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ((*dataset)->notes().size(), 1u);
+  EXPECT_THAT((*dataset)->notes()[0].text, HasSubstr(wide + ": every second token is 0"));
+  EXPECT_TRUE((*OpenTokens({wide}, TokenType::kUint32, kSpec))->notes().empty());
+  EXPECT_THAT(ErrorOf({File("narrow", std::vector<uint16_t>(tokens.begin(), tokens.end()))},
+                      TokenType::kUint32),
+              HasSubstr("is beyond the model's vocabulary of 1000; the first 1000 would be below "
+                        "it with 2 bytes each: 'dtype: uint16' reads them"));
+}
+
 TEST_F(TokenDatasetTest, ATokenThatIsInNoSampleIsCheckedToo) {
   // One sample of four tokens, and one token that is left over.
   EXPECT_THAT(ErrorOf({File<uint16_t>("a", {1, 2, 3, 4, 1000})}), HasSubstr("(index 4)"));

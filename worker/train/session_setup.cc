@@ -20,6 +20,7 @@
 #include "worker/device/peak_flops.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/agreement.h"
+#include "worker/train/data_notices.h"
 #include "worker/train/model_records.h"
 #include "worker/train/session_impl.h"
 #include "worker/train/tokenizer_of_job.h"
@@ -209,6 +210,7 @@ std::vector<SessionImpl::NamedData> SessionImpl::OpenedData() const {
 absl::Status SessionImpl::AgreeOnData() {
   std::vector<jobspec::Line> sizes;
   for (const auto& [name, data] : OpenedData()) {
+    ReportNotes(name, *data, identity_.rank, session_state_.step, reports_);
     // The ranks have already exchanged the sizes of their own files.
     if (!data->own_sizes.empty()) continue;
     sizes.push_back({name, absl::StrCat(data->dataset->size(), " samples")});
