@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/files.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
@@ -71,6 +72,11 @@ at::ScalarType TypeOf(DType dtype) {
                                  : at::kFloat;
 }
 
+// Language models of transformers often have no output layer of their own.
+constexpr char kOutputLayer[] = "lm_head.weight";
+
+bool IsOutputLayer(const StoredTensor& tensor) { return tensor.name() == kOutputLayer; }
+
 // Reads and checks the values of targets.
 class Reader {
  public:
@@ -110,7 +116,10 @@ class Reader {
       if (!differs[i]) continue;
       read_->problems.Add(absl::StrCat(files_->Describe(sources[0]), " and ",
                                        files_->Describe(sources[i]),
-                                       " are one parameter of this model, but differ in the file"));
+                                       " are one parameter of this model, but differ in the file",
+                                       IsOutputLayer(sources[0]) || IsOutputLayer(sources[i])
+                                           ? " (with 'tied: false' the model has both)"
+                                           : ""));
     }
   }
 
@@ -187,6 +196,14 @@ void FindSources(const TensorSet& set, const WeightsOptions& options, const mode
   }
 }
 
+// What to do about a tensor that the file does not have; may be empty.
+std::string HowToDoWithout(const Target& target, const models::Model& model) {
+  const bool language = model.kind() == "gpt2" || model.kind() == "llama";
+  if (!language || target.name != kOutputLayer) return "";
+  return absl::StrCat(" (in a file without it the output layer is the token embedding: model.",
+                      model.kind(), ".tied: true)");
+}
+
 // The weights of transformers do not show all properties of their model; the config.json beside
 // them does.
 absl::Status CheckConfig(const WeightsOptions& options, const models::Model& model,
@@ -198,6 +215,8 @@ absl::Status CheckConfig(const WeightsOptions& options, const models::Model& mod
   const auto text = files::ReadFile(config);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   RETURN_IF_ERROR(text.status());
+  RETURN_IF_ERROR(filekind::CheckKind(config, reinterpret_cast<const uint8_t*>(text->data()),
+                                      text->size(), filekind::Wanted::kJson));
   const absl::Status differs = Annotate(model.CheckHuggingFaceConfig(*text), config);
   if (options.rename.empty()) return differs;
   if (!differs.ok()) report->other_config = Message(differs);
@@ -237,7 +256,7 @@ absl::StatusOr<LoadedWeights> LoadWeights(const WeightsOptions& options, const m
   for (const Target& target : targets) {
     if (!target.sources.empty()) continue;
     if (!target.optional && options.missing == WeightsOptions::Missing::kRefuse) {
-      problems.Add(absl::StrCat("missing '", target.name, "'"));
+      problems.Add(absl::StrCat("missing '", target.name, "'", HowToDoWithout(target, model)));
     }
     report.initial.push_back(target.name);
   }

@@ -94,7 +94,14 @@ TEST_F(WeightsTest, UntiedFileIsRefusedByATiedModel) {
   tensors.emplace_back("lm_head.weight", tensors[0].second.add(1));
   EXPECT_THAT(std::string(Load(File(tensors), *Gpt2(2)).message()),
               HasSubstr("'transformer.wte.weight' and 'lm_head.weight' are one parameter of this "
-                        "model, but differ in the file"));
+                        "model, but differ in the file (with 'tied: false' the model has both)"));
+}
+
+TEST_F(WeightsTest, ATiedFileSaysWhatAnUntiedModelNeeds) {
+  const auto untied = Gpt2(2, /*tied=*/false);
+  EXPECT_THAT(std::string(Load(File(Tensors(*Gpt2(1))), *untied).message()),
+              HasSubstr("missing 'lm_head.weight' (in a file without it the output layer is the "
+                        "token embedding: model.gpt2.tied: true)"));
 }
 
 TEST_F(WeightsTest, EveryProblemIsReportedAtOnceCappedAtThree) {

@@ -1,6 +1,8 @@
 #include "worker/models/language_model.h"
 
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,7 +23,19 @@ nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
   return value;
 }
 
+// The names of transformers for one function, by the one that Muster writes. Their results differ
+// by the rounding of single operations.
+bool IsOtherName(const nlohmann::json& expected, const nlohmann::json& found) {
+  static const auto& names = *new std::map<std::string, std::set<std::string>>{
+      {"gelu_new", {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},
+      {"silu", {"swish"}}};
+  if (!expected.is_string() || !found.is_string()) return false;
+  const auto other = names.find(expected.get<std::string>());
+  return other != names.end() && other->second.count(found.get<std::string>()) > 0;
+}
+
 bool Equal(const nlohmann::json& expected, const nlohmann::json& found) {
+  if (IsOtherName(expected, found)) return true;
   if (!expected.is_number_float() || !found.is_number()) return expected == found;
   // Some writers have rounded the number to float32.
   const double a = expected.get<double>(), b = found.get<double>();

@@ -69,6 +69,17 @@ const Kind& Llama() {
   return kind;
 }
 
+TEST(LanguageModel, OtherNamesOfItsActivationAreItsOwn) {
+  const auto gpt2 = Gpt2().maker.Make(Gpt2().maker.small());
+  for (const char* name : {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast"}) {
+    const nlohmann::json config = {{"model_type", "gpt2"}, {"activation_function", name}};
+    EXPECT_TRUE(gpt2->CheckHuggingFaceConfig(config.dump()).ok()) << name;
+  }
+  const auto llama = Llama().maker.Make(Llama().maker.small());
+  EXPECT_TRUE(llama->CheckHuggingFaceConfig(R"({"hidden_act": "swish"})").ok());
+  EXPECT_FALSE(gpt2->CheckHuggingFaceConfig(R"({"activation_function": "gelu"})").ok());
+}
+
 class LanguageModelTest : public ::testing::TestWithParam<const Kind*> {
  protected:
   const LanguageModelMaker& maker() const { return GetParam()->maker; }
