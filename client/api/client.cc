@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/api/retries.h"
+#include "client/api/utf8_texts.h"
 #include "common/ids/ids.h"
 #include "common/rpc/address.h"
 #include "common/rpc/deadline.h"
@@ -57,6 +58,7 @@ template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> MusterClient::CallOnce(
     Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
     const Request& request, Cancellation* cancellation, absl::Duration timeout) {
+  RETURN_IF_ERROR(CheckTexts(request));
   grpc::ClientContext context;
   context.set_deadline(DeadlineAfter(timeout));
   const Cancellation::Scope scope(cancellation, &context);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/filekind/file_kind.h"
 #include "common/files/read_beginning.h"
 #include "common/jobfile/scalar.h"
 #include "common/jobfile/yaml_document.h"
@@ -51,6 +52,9 @@ const T* Nearest(const std::map<std::string, T>& values, const std::string& path
 
 // The whole text as one mapping.
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string& file) {
+  if (const auto other = filekind::Mismatch(text, filekind::Wanted::kJobFile)) {
+    return OneProblem(file, *other, 1);
+  }
   const YamlDocument document = ParseYamlDocument(text);
   if (!document.problem.empty()) return OneProblem(file, document.problem, document.line);
   const YAML::Node& root = document.root;

@@ -172,7 +172,8 @@ seed:
           "job.yaml:8: strategy: found 'ddp'; allowed: a mapping with the keys ddp, sharded_ddp, "
           "fsdp (write {ddp: ...})\n"
           "job.yaml:9: optimizer.adamw.lr: found '.nan'; allowed: a finite number\n"
-          "job.yaml:9: optimizer.adamw.eps: found the text '1e-8'; allowed: a finite number\n"
+          "job.yaml:9: optimizer.adamw.eps: found the text '1e-8'; allowed: a finite number; "
+      "write 1e-8 without quotes\n"
           "job.yaml:9: optimizer.adamw.betas: found a list of 1; allowed: 2 numbers, such as [0.9, "
           "0.999]\n"
           "job.yaml:10: batch: found '8'; allowed: a mapping with the keys per_rank, accumulate, "
@@ -305,6 +306,61 @@ TEST(ParseJobFile, RefusesATilde) {
   text.replace(text.find("./ckpt"), 6, "~/ckpt");
   const auto job = ParseJobFile(text, "job.yaml", "/");
   EXPECT_THAT(Message(job.status()), HasSubstr("checkpoint.directory: found '~/ckpt'"));
+}
+
+// The problems of a small job with another fit stage.
+std::string ProblemsOfFit(const std::string& fit) {
+  const std::string job =
+      "name: x\nworld_size: 1\nseed: 1\n"
+      "model: {mlp: {inputs: 4, hidden: [4], classes: 2}}\n"
+      "data: {train: {safetensors: {path: x}}}\n"
+      "optimizer: {sgd: {lr: 0.1}}\nbatch: {per_rank: 1}\n";
+  return Message(
+      ParseJobFile(absl::StrCat(job, "stages: [{fit: ", fit, "}]\n"), "job.yaml", "/folder")
+          .status());
+}
+
+TEST(ParseJobFile, ARefusedChoiceIsNoMissingOneToo) {
+  EXPECT_EQ(ProblemsOfFit("{steps: 10}"), "");
+  for (const char* number : {"1_000", "1e3", "1000.0", "\"1000\""}) {
+    const std::string problems = ProblemsOfFit(absl::StrCat("{steps: ", number, "}"));
+    EXPECT_THAT(problems, HasSubstr("1 problem\n")) << problems;
+    EXPECT_THAT(problems, HasSubstr("; write 1000")) << problems;
+  }
+  for (const char* fit : {"{steps: ten}", "{steps: }", "{steps: [10]}", "{stepps: 10}",
+                          "{epochs: 1.5}", "{epochs: -1e3}"}) {
+    const std::string problems = ProblemsOfFit(fit);
+    EXPECT_THAT(problems, HasSubstr("1 problem\n")) << problems;
+    EXPECT_THAT(problems, testing::Not(HasSubstr("; write"))) << problems;
+  }
+  // A mistyped key does not take the place of another choice.
+  EXPECT_THAT(ProblemsOfFit("{stepps: 1, epochs: 10}"), HasSubstr("1 problem\n"));
+  EXPECT_THAT(ProblemsOfFit("{foo: 1}"), HasSubstr("nothing is chosen"));
+}
+
+TEST(ParseJobFile, ANumberWithACommaIsExplained) {
+  EXPECT_THAT(ProblemsOfFit("{steps: 1,000}"),
+              HasSubstr("stages[0].fit.000: unknown key; a ',' ends a value: write numbers "
+                        "without it"));
+}
+
+TEST(ParseJobFile, AFileOfAnotherKindIsNamed) {
+  EXPECT_THAT(Message(ParseJobFile("version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+                                   "job.yaml", "/folder")
+                          .status()),
+              HasSubstr("job.yaml: expected a job file (YAML), found a git-lfs pointer"));
+}
+
+TEST(ParseJobFile, Utf16IsNamed) {
+  EXPECT_THAT(Message(ParseJobFile("\xff\xfen" + std::string(1, '\0'), "j", "/folder").status()),
+              HasSubstr("j:1: is text in UTF-16; save it as UTF-8"));
+}
+
+TEST(ParseJobFile, AFolderThatIsNotUtf8IsNamed) {
+  const std::string text = "data: {train: {tokens: {path: x.bin}}}\n";
+  EXPECT_THAT(Message(ParseJobFile(text, "job.yaml", "/caf\xe9").status()),
+              HasSubstr("data.train.tokens.path[0]: the path is relative to the folder /caf\xef\xbf"
+                        "\xbd, whose name is not UTF-8; give the folder another name"));
 }
 
 TEST(LoadJobFile, ResolvesPathsAgainstTheFilesFolder) {

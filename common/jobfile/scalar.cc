@@ -1,5 +1,6 @@
 #include "common/jobfile/scalar.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -126,10 +127,38 @@ Read PutNumber(const YAML::Node& node, const FieldDescriptor& field, Message* me
   }
 }
 
+// The number that was meant, as it is to be written: "1000" for "1_000", "1e3" and "1000.0" where a
+// whole number is expected, also for one in quotes. Empty if there is none.
+std::string Meant(const std::string& text, const FieldDescriptor& field) {
+  std::string digits = text;
+  digits.erase(std::remove_if(digits.begin(), digits.end(),
+                              [](char c) { return c == '_' || c == ' ' || c == '\''; }),
+               digits.end());
+  double number = 0;
+  if (ReadDouble(digits, &number) != Read::kOk) return "";
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) return digits;
+  constexpr double kExact = 1e15;  // whole numbers up to here are themselves
+  const bool is_unsigned = field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32 ||
+                           field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
+  const bool whole = std::abs(number) <= kExact && number == std::floor(number) &&
+                     (number >= 0 || !is_unsigned);
+  return whole ? absl::StrCat(static_cast<int64_t>(number)) : "";
+}
+
 std::string SetError(const YAML::Node& node, const FieldDescriptor& field, Read result) {
-  return absl::StrCat("found ", Found(node),
-                      result == Read::kOutOfRange ? ", which does not fit" : "",
-                      "; allowed: ", Expected(field));
+  std::string error = absl::StrCat("found ", Found(node),
+                                   result == Read::kOutOfRange ? ", which does not fit" : "",
+                                   "; allowed: ", Expected(field));
+  using Type = FieldDescriptor;
+  const bool is_number =
+      field.cpp_type() == Type::CPPTYPE_INT32 || field.cpp_type() == Type::CPPTYPE_UINT32 ||
+      field.cpp_type() == Type::CPPTYPE_INT64 || field.cpp_type() == Type::CPPTYPE_UINT64 ||
+      field.cpp_type() == Type::CPPTYPE_DOUBLE;
+  if (!is_number || result != Read::kNotThis || !node.IsScalar()) return error;
+  if (const std::string meant = Meant(node.Scalar(), field); !meant.empty()) {
+    absl::StrAppend(&error, "; write ", meant, IsText(node) ? " without quotes" : "");
+  }
+  return error;
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ YamlDocument ParseYamlDocument(const std::string& text) {
         0);
   }
   const size_t text_end = std::min(ValidUtf8Prefix(text), text.find('\0'));
+  if (text.rfind("\xff\xfe", 0) == 0 || text.rfind("\xfe\xff", 0) == 0) {
+    return Refused("is text in UTF-16; save it as UTF-8", 1);
+  }
   if (text_end < text.size()) {
     return Refused("holds bytes that are not UTF-8 text",
                    1 + static_cast<int>(std::count(text.begin(), text.begin() + text_end, '\n')));

@@ -12,6 +12,7 @@
 #include "common/jobspec/fields.h"
 #include "common/jobspec/rules.h"
 #include "common/jobspec/start.h"
+#include "common/utf8/utf8.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobfile {
@@ -48,8 +49,42 @@ jobspec::KeyValue ValueOf(const YAML::Node& node) {
   return node.IsSequence() ? jobspec::KeyValue::kList : jobspec::KeyValue::kScalar;
 }
 
+bool IsAllDigits(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
 // A field without a value: allowed for messages and lists.
 bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
+
+// Gives a field of a oneof its default: that nothing is chosen there is no second problem where the
+// chosen value was refused.
+void Choose(const FieldDescriptor& field, Message* message) {
+  const auto* oneof = field.real_containing_oneof();
+  const auto* reflection = message->GetReflection();
+  if (oneof == nullptr || reflection->HasOneof(*message, oneof)) return;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection->SetInt32(message, &field, 0);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return reflection->SetInt64(message, &field, 0);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return reflection->SetUInt32(message, &field, 0);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return reflection->SetUInt64(message, &field, 0);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return reflection->SetDouble(message, &field, 0);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return reflection->SetFloat(message, &field, 0);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection->SetBool(message, &field, false);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return reflection->SetEnumValue(message, &field, 0);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection->SetString(message, &field, "");
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      reflection->MutableMessage(message, &field);
+  }
+}
 
 }  // namespace
 
@@ -72,6 +107,8 @@ std::string UnknownKey(const std::string& name, const Descriptor& type, std::str
   if (!near->empty()) absl::StrAppend(&problem, "; did you mean ", *near, "?");
   if (names.empty()) {
     absl::StrAppend(&problem, "; no key is allowed here");
+  } else if (IsAllDigits(name)) {
+    absl::StrAppend(&problem, "; a ',' ends a value: write numbers without it");
   } else {
     absl::StrAppend(&problem, "; allowed: ", absl::StrJoin(names, ", "));
   }
@@ -98,6 +135,10 @@ void YamlMessageReader::Read(const YAML::Node& node, const std::string& path, Me
     return;
   }
   for (const auto& entry : node) ReadKey(entry.first, entry.second, path, message);
+  const Descriptor& type = *message->GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (meant_.count(jobspec::PathOf(path, *type.field(i))) > 0) Choose(*type.field(i), message);
+  }
 }
 
 bool YamlMessageReader::IsName(const YAML::Node& key, const std::string& path) {
@@ -200,10 +241,12 @@ void YamlMessageReader::ReadValue(const YAML::Node& value, const FieldDescriptor
   }
   if (IsNothing(value)) {
     problems_.Add(path, absl::StrCat("has no value; allowed: ", Expected(field)), line);
+    Choose(field, message);
     return;
   }
   if (const auto problem = SetScalar(value, field, message); problem.has_value()) {
     problems_.Add(path, *problem, LineOf(value, line));
+    Choose(field, message);
     return;
   }
   const bool directory =
@@ -234,8 +277,18 @@ void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std
         path, absl::StrCat("found '", found, "'; '~' has no meaning here, write the whole path"),
         line);
   }
+  const std::string& folder = BaseFolder(path);
+  if (found.rfind('/', 0) != 0 && ValidUtf8Prefix(folder) < folder.size()) {
+    // The job, a message with texts in UTF-8, could not be sent.
+    problems_.Add(path,
+                  absl::StrCat("the path is relative to the folder ", ValidUtf8(folder),
+                               ", whose name is not UTF-8; give the folder another name, or write "
+                               "an absolute path"),
+                  line);
+    return;
+  }
   const std::string absolute =
-      (std::filesystem::path(BaseFolder(path)) / found).lexically_normal().string();
+      (std::filesystem::path(folder) / found).lexically_normal().string();
   if (field.is_repeated()) {
     reflection->SetRepeatedString(message, &field, last, absolute);
   } else {
