@@ -98,6 +98,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
                   .err = err,
                   .out_is_terminal = terminal->out_is_terminal,
                   .err_is_terminal = terminal->err_is_terminal,
+                  .columns = terminal->columns,
                   .environment = terminal->environment,
                   .interrupts = terminal->interrupts};
   Console* const console = &escaped;

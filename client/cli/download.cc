@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "client/api/cancellation.h"
+#include "client/cli/terminal/columns.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/interrupts.h"
 #include "client/cli/terminal/job_text.h"
@@ -79,8 +80,8 @@ class Receiving {
     RETURN_IF_ERROR(OfDisk(file_->Append(data)));
     if (console_->err_is_terminal && SteadyNow() - drawn_at_ >= kRedraw) {
       drawn_at_ = SteadyNow();
-      console_->err << EraseLine << ReceivedText(begun_, file_->bytes(), bytes_, elapsed())
-                    << std::flush;
+      const std::string text = ReceivedText(begun_, file_->bytes(), bytes_, elapsed());
+      console_->err << EraseLine << CutToColumns(text, console_->columns()) << std::flush;
     }
     return absl::OkStatus();
   }

@@ -9,7 +9,8 @@ namespace muster::cli {
 
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
                                   const std::string& job_id, const client::StreamOptions& options) {
-  Progress progress(console->err_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain);
+  Progress progress(console->err_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain,
+                    absl::Seconds(5), console->columns);
   v1::Job last;
   const absl::Status status = client->Watch(job_id, options, [&](const v1::Job& job) {
     last = job;

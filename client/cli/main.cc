@@ -7,17 +7,21 @@
 #include <vector>
 
 #include "client/cli/cli.h"
+#include "client/cli/terminal/columns.h"
 
 int main(int argc, char** argv) {
   // It exists until the process ends, because a signal may come at any time.
   static auto& interrupts = *new muster::cli::Interrupts();
   const muster::cli::SignalThread signals(&interrupts);
+  const char* const term = std::getenv("TERM");
+  const bool can_erase = muster::cli::CanErase(term != nullptr ? term : "");
   muster::cli::Console console{
       .in = std::cin,
       .out = std::cout,
       .err = std::cerr,
-      .out_is_terminal = isatty(STDOUT_FILENO) == 1,
-      .err_is_terminal = isatty(STDERR_FILENO) == 1,
+      .out_is_terminal = can_erase && isatty(STDOUT_FILENO) == 1,
+      .err_is_terminal = can_erase && isatty(STDERR_FILENO) == 1,
+      .columns = muster::cli::TerminalColumns,
       .environment =
           [](const std::string& name) {
             const char* value = std::getenv(name.c_str());

@@ -10,6 +10,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/download.h"
 #include "client/cli/partial_file.h"
+#include "client/cli/terminal/columns.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/operation_text.h"
 #include "common/status/status.h"
@@ -44,7 +45,8 @@ absl::StatusOr<v1::Operation> EndOf(Console* console, client::MusterClient& clie
       return ended;
     }
     const auto now = client.GetOperation(name);
-    if (now.ok()) console->err << EraseLine << now->progress() << std::flush;
+    if (!now.ok()) continue;
+    console->err << EraseLine << CutToColumns(now->progress(), console->columns()) << std::flush;
   }
 }
 

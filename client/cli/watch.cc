@@ -10,7 +10,8 @@ namespace {
 ExitCode Watch(Console* console, const CommonOptions& options, const std::string& job_id) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  Progress progress(console->out_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain);
+  Progress progress(console->out_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain,
+                    absl::Seconds(5), console->columns);
   v1::Job last;
   const absl::Status status =
       (*client)->Watch(job_id, {.retry_for = options.retry_for}, [&](const v1::Job& job) {

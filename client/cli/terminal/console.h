@@ -19,8 +19,11 @@ struct Console {
   std::ostream& out;
   // Everything else.
   std::ostream& err;
+  // Whether they are terminals in which a line can be erased and written anew.
   bool out_is_terminal = false;
   bool err_is_terminal = false;
+  // The terminal's columns, now; 0: not known.
+  std::function<int()> columns = [] { return 0; };
   // The value of a variable; empty if it is not set.
   std::function<std::string(const std::string&)> environment;
   Interrupts& interrupts;

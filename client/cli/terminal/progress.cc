@@ -1,10 +1,12 @@
 #include "client/cli/terminal/progress.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/terminal/columns.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/metrics_text.h"
@@ -49,8 +51,8 @@ std::string ProgressLine(const v1::Job& job) {
   return line;
 }
 
-Progress::Progress(ProgressForm form, absl::Duration plain_interval)
-    : form_(form), plain_interval_(plain_interval) {}
+Progress::Progress(ProgressForm form, absl::Duration plain_interval, std::function<int()> columns)
+    : form_(form), plain_interval_(plain_interval), columns_(std::move(columns)) {}
 
 std::string Progress::Events(const v1::Job& job) const {
   std::string events;
@@ -109,10 +111,11 @@ std::string Progress::Update(const v1::Job& job, absl::Time now) {
   const std::string events = Events(job);
   const bool another_stage = job.stage() != last_.stage() && !job.stage().empty();
   // A job that has ended gets a summary.
-  const std::string line = Runs(job.state()) && !job.stage().empty() ? ProgressLine(job) : "";
+  std::string line = Runs(job.state()) && !job.stage().empty() ? ProgressLine(job) : "";
   last_ = job;
   std::string text;
   if (form_ == ProgressForm::kTerminal) {
+    line = CutToColumns(line, columns_ != nullptr ? columns_() : 0);
     if (events.empty() && line == last_line_) return "";
     if (line_is_open_) text = kEraseLine;
     absl::StrAppend(&text, events, line);

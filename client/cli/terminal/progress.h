@@ -4,6 +4,7 @@
 #define MUSTER_CLIENT_CLI_TERMINAL_PROGRESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <ostream>
 #include <string>
 
@@ -28,7 +29,9 @@ class Progress {
  public:
   // Plain lines are printed at most this often, except for events: another state or stage, a
   // validation, a test, a checkpoint, a failure, an event of the job.
-  explicit Progress(ProgressForm form, absl::Duration plain_interval = absl::Seconds(5));
+  // `columns`: of the terminal, asked at each redraw; 0: not known. A longer line is cut.
+  explicit Progress(ProgressForm form, absl::Duration plain_interval = absl::Seconds(5),
+                    std::function<int()> columns = nullptr);
 
   // The text to print (PrintProgress) for this state of the job; may be empty. It begins with
   // kEraseLine (escaped_stream.h) if it takes the place of a line.
@@ -42,6 +45,7 @@ class Progress {
 
   const ProgressForm form_;
   const absl::Duration plain_interval_;
+  const std::function<int()> columns_;
   v1::Job last_;
   std::string last_line_;
   absl::Time last_plain_ = absl::InfinitePast();

@@ -42,6 +42,17 @@ TEST(ProgressLine, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(ProgressLine(Job("state: RUNNING")), "fit  0/1000  0%");
 }
 
+TEST(Progress, ALineIsCutToTheWidthThatTheTerminalHasNow) {
+  int columns = 21;
+  Progress progress(ProgressForm::kTerminal, absl::Seconds(5), [&columns] { return columns; });
+  const v1::Job job = Job("state: RUNNING step: 120 loss: 2.34567");
+  EXPECT_EQ(progress.Update(job, kStart), "tiny-1: RUNNING\nfit  120/1000  12%  ");
+  columns = 10;
+  EXPECT_EQ(progress.Update(job, kStart), "\r\x1b[Kfit  120/");
+  columns = 0;
+  EXPECT_EQ(progress.Update(job, kStart), "\r\x1b[Kfit  120/1000  12%  loss 2.3457");
+}
+
 TEST(Progress, PlainLinesComeSeldom) {
   Progress progress(ProgressForm::kPlain, absl::Seconds(5));
   EXPECT_EQ(progress.Update(Job("state: RUNNING step: 1"), kStart),
