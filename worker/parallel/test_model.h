@@ -27,8 +27,8 @@ at::Tensor Loss(const std::vector<models::Parameter>& parameters, int rank, int6
                 int micro_batch);
 
 // The gradients of an independent run: plain autograd in one process for each rank, with the values
-// of `parameters`, sums in the order of the ranks, and one division. Undefined for frozen
-// parameters.
+// of `parameters`, sums in the order of the ranks, and one division. -0.0 for what no rank used.
+// Undefined for frozen parameters.
 std::vector<at::Tensor> ReferenceGradients(const std::vector<models::Parameter>& parameters,
                                            int world_size, int64_t step, int micro_batches,
                                            double divisor);

@@ -1,11 +1,9 @@
 #include "worker/parallel/unused_mark.h"
 
 #include <cmath>
-#include <vector>
 
 #include "ATen/TensorOperators.h"
 #include "ATen/ops/arange.h"
-#include "ATen/ops/cat.h"
 #include "ATen/ops/full.h"
 #include "ATen/ops/item.h"
 #include "ATen/ops/ones.h"
@@ -70,9 +68,11 @@ TEST(UnusedMark, AGradientThatIsNegativeZeroLosesTheMarkWhenItIsCopied) {
 }
 
 TEST(UnusedMark, AllOtherNumbersAreCopiedAsTheyAre) {
-  const at::Tensor numbers = at::cat(
-      std::vector<at::Tensor>{at::arange(7) * 0.1 - 0.3, at::full({1}, 1e-45),
-                              at::full({1}, -1e-45), at::full({1}, INFINITY)});
+  const at::Tensor numbers = at::arange(10) * 0.1 - 0.3;
+  float* const values = numbers.mutable_data_ptr<float>();
+  values[7] = 1e-45f;
+  values[8] = -1e-45f;
+  values[9] = INFINITY;
   const at::Tensor to = at::zeros({10});
   CopyUnmarked(to, numbers);
   EXPECT_TRUE(to.equal(numbers));
