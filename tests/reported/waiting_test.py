@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from tests.process import harness, jobs, paced_job
-from tests.process.partition_test import Island, available
+from tests.process.island import Island, available
 from tests.process.small_job import await_node, get, submit
 
 needs_network = pytest.mark.skipif(
