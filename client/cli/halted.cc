@@ -111,9 +111,9 @@ absl::StatusOr<v1::Job> FollowOrAsk(Console* console, client::MusterClient* clie
 ExitCode ReportLeft(Console* console, const v1::Job& job, const std::string& state,
                     const std::string& file) {
   const bool halted = IsHalted(job);
-  std::string text =
-      absl::StrCat("job ", job.id(), " cannot go on here: ",
-                   halted ? Cause(job) : absl::StrCat("its last starts failed: ", FailureText(job)));
+  const std::string why =
+      halted ? Cause(job) : absl::StrCat("its last starts failed: ", FailureText(job));
+  std::string text = absl::StrCat("job ", job.id(), " cannot go on here: ", why);
   const char* const once = halted ? "once they can be read" : "once this machine is in order";
   if (state.empty()) {
     absl::StrAppend(&text, "; ", once,

@@ -1,7 +1,7 @@
 // A job of `muster run` on a coordinator of its own that waits for a person. It has halted, because
-// none of its checkpoints can be read: the run asks on the terminal what to do, and ends where there
-// is no terminal. Or it cannot start again, because this machine lacks something, such as the files
-// of its data: there is no other machine, so the run ends after some starts.
+// none of its checkpoints can be read: the run asks on the terminal what to do, and ends where
+// there is no terminal. Or it cannot start again, because this machine lacks something, such as the
+// files of its data: there is no other machine, so the run ends after some starts.
 #ifndef MUSTER_CLIENT_CLI_HALTED_H_
 #define MUSTER_CLIENT_CLI_HALTED_H_
 

@@ -125,8 +125,8 @@ class CommandLog {
   // `number`. Those of them that change settings and had taken effect by then are done, even if no
   // report said so because rank 0 was lost before it could report.
   void FinishTaken(uint64_t number, uint64_t step, absl::Time now);
-  // The command `by` decides anew what commands of this kind have decided (ChangesState): no process
-  // carries them out again.
+  // The command `by` decides anew what commands of this kind have decided (ChangesState): no
+  // process carries them out again.
   void Replace(Kind kind, uint64_t by);
   // The job has ended, and so all its open commands end. `how`: the job's state. `stopped`: it
   // ended because a stop command asked for it. True if there were open commands.

@@ -1,4 +1,5 @@
-// Settings of the job file that a retry changes: the next attempt and all later ones have them. Pure.
+// Settings of the job file that a retry changes: the next attempt and all later ones have them.
+// Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_SETTINGS_H_
 #define MUSTER_COORDINATOR_JOBS_SETTINGS_H_
 

@@ -1,6 +1,6 @@
 // Starts of a job that fail because a worker's process cannot be started, or ends before its first
-// message: a library is missing, there is no memory, it exits at once. Such a start costs no restart
-// as long as another node may start the job. Pure.
+// message: a library is missing, there is no memory, it exits at once. Such a start costs no
+// restart as long as another node may start the job. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_START_FAILURES_H_
 #define MUSTER_COORDINATOR_JOBS_START_FAILURES_H_
 

@@ -121,8 +121,8 @@ void WarnOfLoopback(const muster::agent::AgentOptions& options) {
   if (!coordinator.ok() || coordinator->local() || IsLoopback(coordinator->host)) return;
   if (!IsLoopback(options.host)) return;
   spdlog::warn(
-      "--host is {}: workers on other hosts cannot reach those of this one, and a job with ranks on "
-      "both does not start; give the address at which they reach this host",
+      "--host is {}: workers on other hosts cannot reach those of this one, and a job with ranks "
+      "on both does not start; give the address at which they reach this host",
       options.host);
 }
 

@@ -29,6 +29,13 @@ TellTrouble Tell(ControlStream& stream) {
   };
 }
 
+// A store connects to itself first, and would wait long for an interface that is down.
+absl::Status ReachOneself(ControlStream& stream, const std::string& host) {
+  ASSIGN_OR_RETURN(const auto door, Door::Open(host));
+  return AwaitReachable({0, host, door->port()}, Tell(stream),
+                        {.tell = absl::Seconds(1), .end = absl::Seconds(10)});
+}
+
 // Communicators of the job that are meshes of connections between all ranks.
 int MeshesOf(const v1::JobSpec& spec) {
   const int of_model = spec.device() == v1::JobSpec::CUDA  ? 0
@@ -57,6 +64,7 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& 
   const std::string& host = stream.welcome().host();
   const std::string& secret = stream.welcome().generation_secret();
   if (rank == 0) {
+    RETURN_IF_ERROR(ReachOneself(stream, host));
     ASSIGN_OR_RETURN(auto store, comm::HostStore(host, secret));
     v1::WorkerReport report;
     report.mutable_rendezvous()->set_host(host);

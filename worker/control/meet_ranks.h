@@ -30,9 +30,9 @@ struct Communicators {
 };
 
 // Rank 0: hosts the store at the host that the welcome names, and reports its address. Other ranks:
-// wait for this address, and connect to it. If nothing answers there, the heartbeats say so. Errors:
-// those of comm/gloo/rendezvous.h and of AwaitReachable; DEADLINE_EXCEEDED: the address did not come
-// within `timeout`.
+// wait for this address, and connect to it. If nothing answers there, the heartbeats say so.
+// Errors: those of comm/gloo/rendezvous.h and of AwaitReachable; DEADLINE_EXCEEDED: the address did
+// not come within `timeout`.
 absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& stream,
                                                                  int64_t rank,
                                                                  absl::Duration timeout);
@@ -51,8 +51,8 @@ absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int
                                            std::unique_ptr<comm::RendezvousStore> store);
 
 // Which side is at fault if a rank could not be connected with the others. Hosting the store (rank
-// 0's OpenStore) depends on no other rank; all other steps depend on the other ranks, except what is
-// known before anything is connected (FAILED_PRECONDITION).
+// 0's OpenStore) depends on no other rank; all other steps depend on the other ranks, except what
+// is known before anything is connected (FAILED_PRECONDITION).
 train::FailureKind KindOfMeetingFailure(const absl::Status& error, bool hosting);
 
 }  // namespace muster::control

@@ -82,30 +82,37 @@ std::string Trouble(const Peer& peer, int error) {
   const std::string what = absl::StrCat("cannot reach rank ", peer.rank, " at ",
                                         Shown(peer.host, peer.port), " (", strerror(error), "): ");
   if (IsLoopback(peer.host) && (error == ENETUNREACH || error == EADDRNOTAVAIL)) {
-    return absl::StrCat(what, "the loopback interface of this machine is down (`ip link set lo up`)");
+    return absl::StrCat(what, "the loopback interface of this machine is down (ip link set lo up)");
   }
   if (IsLoopback(peer.host)) {
-    return absl::StrCat(what, peer.host, " leads each machine to itself; start the agent of each "
-                        "node with `muster-agent --host ADDRESS`, the address at which the other "
-                        "nodes reach it");
+    return absl::StrCat(what, peer.host,
+                        " leads each machine to itself; start the agent of each node with "
+                        "`muster-agent --host ADDRESS`, the address at which the other nodes reach "
+                        "it");
   }
-  return absl::StrCat(what, "that is the address of its node's agent; if other nodes reach the node "
-                      "at another one, start its agent with `muster-agent --host ADDRESS`; does a "
+  return absl::StrCat(what,
+                      "that is the address of its node's agent; if other nodes reach the node at "
+                      "another one, start its agent with `muster-agent --host ADDRESS`; does a "
                       "firewall keep the nodes apart?");
 }
 
 constexpr char kMoreOpenFiles[] =
-    "allow muster-agent more open files (LimitNOFILE= in its service, `ulimit -n` in its shell) and "
-    "start it again";
+    "allow muster-agent more open files (LimitNOFILE= in its service, `ulimit -n` in its shell) "
+    "and start it again";
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& host) {
   auto address = ParseAddress(host, 0);
   if (!address.ok()) return address.status();
-  const auto failed = [&host](const char* call) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", host, ": ", call, ": ", strerror(errno)));
+  const auto failed = [&host](const char* call) -> absl::Status {
+    const std::string what =
+        absl::StrCat("cannot listen on ", host, ": ", call, ": ", strerror(errno));
+    if (errno != EADDRNOTAVAIL) return absl::UnavailableError(what);
+    return absl::FailedPreconditionError(absl::StrCat(
+        what, ": no interface of this machine that is up has this address; bring it up, or start "
+              "the agent of this node with `muster-agent --host ADDRESS`, the address at which "
+              "other nodes reach it"));
   };
   const int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return failed("socket");

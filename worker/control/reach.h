@@ -18,7 +18,8 @@ namespace muster::control {
 // A port that accepts connections and does nothing with them, as long as the object lives.
 class Door {
  public:
-  // `host`: a numeric address of this machine. UNAVAILABLE.
+  // `host`: a numeric address of this machine. INVALID_ARGUMENT: it is not numeric.
+  // FAILED_PRECONDITION: this machine does not have it. UNAVAILABLE.
   static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& host);
   ~Door();
   Door(const Door&) = delete;

@@ -29,6 +29,13 @@ TEST(Reach, APeerThatAnswersIsNoTrouble) {
   EXPECT_THAT(told, IsEmpty());
 }
 
+TEST(Reach, AnAddressThatThisMachineDoesNotHaveIsNamedWithTheRemedy) {
+  const absl::Status status = Door::Open("192.0.2.1").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("192.0.2.1"), HasSubstr("--host")));
+  EXPECT_TRUE(absl::IsInvalidArgument(Door::Open("no address").status()));
+}
+
 TEST(Reach, ALoopbackAddressOfAnotherMachineIsToldWithTheRemedyAndNoRestartHelps) {
   const uint16_t port = ClosedPort();
   std::vector<std::string> told;

@@ -25,14 +25,9 @@ struct Listener {
 
 // TCPStore itself would listen on every address of the machine.
 absl::StatusOr<Listener> ListenOn(const std::string& host) {
-  const auto failed = [&host](const char* call) -> absl::Status {
-    const std::string what =
-        absl::StrCat("cannot host the rendezvous on ", host, ": ", call, ": ", strerror(errno));
-    if (errno != EADDRNOTAVAIL) return absl::UnavailableError(what);
-    return absl::FailedPreconditionError(absl::StrCat(
-        what, ": no interface that is up has this address; start the node's agent with "
-              "`muster-agent --host ADDRESS`, the address at which other nodes reach it, or bring "
-              "its interface up"));
+  const auto failed = [&host](const char* call) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot host the rendezvous on ", host, ": ", call, ": ", strerror(errno)));
   };
   sockaddr_storage address = {};
   socklen_t length = 0;

@@ -44,8 +44,7 @@ class RendezvousStore {
 };
 
 // Starts a store on a free port of `host` (a numeric address of this machine), reachable only
-// through that address, and connects to it. UNAVAILABLE when the address cannot be bound;
-// FAILED_PRECONDITION when this machine does not have it.
+// through that address, and connects to it. UNAVAILABLE when the address cannot be bound.
 absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host = "127.0.0.1",
                                                            const std::string& secret = "");
 
