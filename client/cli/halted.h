@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/api/cancellation.h"
 #include "client/api/client.h"
 #include "client/cli/command.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/events.h"
 
 namespace muster::jobs {

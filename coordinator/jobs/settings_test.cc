@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/commands/command_log.h"
+#include "coordinator/jobs/life.h"
 #include "coordinator/jobs/life_fixture.h"
 
 namespace muster::jobs {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/jobs/life.h"
 #include "coordinator/jobs/life_fixture.h"
 
 namespace muster::jobs {
