@@ -1,5 +1,7 @@
 #include "common/jobspec/changes.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -89,7 +91,7 @@ constexpr char kDoNotFit[] = "the job's checkpoints would not fit";
 // Where a part of what may change must stay as it is; absent: it may change.
 std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::JobSpec& after,
                                           const std::string& path) {
-  if (IsBelow(path, "checkpoint.directory")) {
+  if (IsBelow(path, "checkpoint.directory") && before.has_checkpoint()) {
     return "the job continues with the checkpoints in this directory";
   }
   if (IsBelow(path, "precision") && before.precision() != after.precision() &&
@@ -152,8 +154,9 @@ std::vector<Change> Changes(const v1::JobSpec& before, const v1::JobSpec& after)
   const bool of_model = std::any_of(different.begin(), different.end(), [](const Change& change) {
     return IsBelow(change.path, "model");
   });
-  if (!of_model && before.model().SerializeAsString() != after.model().SerializeAsString()) {
-    different.push_back({"model", "", "another one"});
+  using google::protobuf::util::MessageDifferencer;
+  if (!of_model && !MessageDifferencer::Equals(before.model(), after.model())) {
+    different.push_back({"model.plugin.options", "", "others"});
   }
   return different;
 }

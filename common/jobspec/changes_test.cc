@@ -55,6 +55,13 @@ TEST(FixedSettings, AreAllRefusedAtOnceByTheirPaths) {
                                             "seed", "world_size"));
 }
 
+TEST(FixedSettings, AJobThatWroteNoCheckpointsMayBegin) {
+  v1::JobSpec before = Job();
+  before.clear_checkpoint();
+  EXPECT_EQ(FixedSettings(before, Job()).problems_size(), 0);
+  EXPECT_EQ(FixedSettings(Job(), before).problems_size(), 1);
+}
+
 TEST(FixedSettings, TheKindOfTheOptimizerAndWhetherItHasMomentumStay) {
   v1::JobSpec after = Job();
   after.mutable_optimizer()->mutable_sgd()->set_lr(0.5);
@@ -83,7 +90,7 @@ TEST(FixedSettings, OptionsOfAPluginAreOfTheModel) {
   (*after.mutable_model()->mutable_plugin()->mutable_options())["k"] = "v";
   const v1::SpecProblems problems = FixedSettings(before, after);
   ASSERT_EQ(problems.problems_size(), 1);
-  EXPECT_EQ(problems.problems(0).path(), "model");
+  EXPECT_EQ(problems.problems(0).path(), "model.plugin.options");
 }
 
 }  // namespace

@@ -327,6 +327,7 @@ TEST(Cluster, WhileABusyNodeMayStartItsWorkersTheJobWaitsForThatNode) {
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
   world.Submit("other", 1, 0);
   ASSERT_EQ(world.job("other").ranks[0].node, "b");
+  ASSERT_TRUE(world.AttachWorker(20, world.job("other").Worker(0)).ok());
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("job", 1, 0);
   for (int i = 0; i < 5; ++i) {
