@@ -146,7 +146,7 @@ def test_a_run_whose_checkpoints_are_gone_asks_on_a_terminal(cluster):
         )
         text = b""
         while b"start again from step 0 (s)" not in text:
-            assert select.select([near], [], [], harness.BOUND)[0], text
+            assert select.select([near], [], [], harness.BOUND)[0], text.decode()
             text += os.read(near, 4096)
         os.write(near, b"s\n")
         while child.poll() is None:

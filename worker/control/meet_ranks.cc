@@ -29,11 +29,23 @@ TellTrouble Tell(ControlStream& stream) {
   };
 }
 
+std::string NotReachedItself(const std::string& host) {
+  return absl::StrCat("does not reach its own address ", host,
+                      ": is its interface up (ip link set lo up)? Otherwise start the agent of "
+                      "this node with `muster-agent --host ADDRESS`, the address at which other "
+                      "nodes reach it");
+}
+
 // A store connects to itself first, and would wait long for an interface that is down.
 absl::Status ReachOneself(ControlStream& stream, const std::string& host) {
   ASSIGN_OR_RETURN(const auto door, Door::Open(host));
-  return AwaitReachable({0, host, door->port()}, Tell(stream),
-                        {.tell = absl::Seconds(1), .end = absl::Seconds(10)});
+  const auto tell = [&stream, &host](const std::string& trouble) {
+    Tell(stream)(trouble.empty() ? "" : NotReachedItself(host));
+  };
+  const absl::Status reached =
+      AwaitReachable({0, host, door->port()}, tell,
+                     {.tell = absl::Seconds(1), .end = absl::Seconds(10)});
+  return reached.ok() ? reached : absl::FailedPreconditionError(NotReachedItself(host));
 }
 
 // Communicators of the job that are meshes of connections between all ranks.
