@@ -9,6 +9,7 @@ namespace muster::cli {
 
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
                                   const std::string& job_id, const client::StreamOptions& options,
+                                  const std::function<bool(const v1::Job&)>& until,
                                   v1::Job* seen) {
   Progress progress(console->err_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain,
                     absl::Seconds(5), console->columns);
@@ -17,7 +18,7 @@ absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client
     last = job;
     if (seen != nullptr) *seen = job;
     PrintProgress(progress.Update(job, absl::Now()), &console->err);
-    return true;
+    return until == nullptr || !until(job);
   });
   console->err << progress.Interrupt() << std::flush;
   RETURN_IF_ERROR(status);

@@ -2,6 +2,7 @@
 #ifndef MUSTER_CLIENT_CLI_FOLLOW_H_
 #define MUSTER_CLIENT_CLI_FOLLOW_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -10,10 +11,11 @@
 
 namespace muster::cli {
 
-// Shows the job's progress on stderr and returns its last state. `seen`, if not null, gets each
-// state, also those before an error.
+// Shows the job's progress on stderr and returns its last state, or the first one for which `until`
+// is true. `seen`, if not null, gets each state, also those before an error.
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
                                   const std::string& job_id, const client::StreamOptions& options,
+                                  const std::function<bool(const v1::Job&)>& until = nullptr,
                                   v1::Job* seen = nullptr);
 
 // Prints a job that has ended: its summary or its document on stdout, its failure on stderr.

@@ -10,6 +10,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/continuation.h"
 #include "client/cli/follow.h"
+#include "client/cli/halted.h"
 #include "client/cli/local_coordinator.h"
 #include "client/cli/same_command.h"
 #include "client/cli/stopper.h"
@@ -29,6 +30,7 @@ struct RunOptions : CommonOptions, JobFileOptions {
   uint32_t slots = 0;
   bool another_job = false;
   bool next_attempt = false;
+  bool from_scratch = false;
 
   Wish wish() const {
     if (another_job) return Wish::kAnotherJob;
@@ -38,8 +40,9 @@ struct RunOptions : CommonOptions, JobFileOptions {
 
 // A coordinator on this machine that does not answer has ended; there is no use in waiting long.
 constexpr absl::Duration kLocalRetry = absl::Seconds(5);
+constexpr absl::Duration kAgentStarts = absl::Minutes(1);
 // An agent with GPUs first asks its worker whether it is built for them.
-constexpr absl::Duration kAgentStarts = absl::Minutes(2);
+constexpr absl::Duration kAgentWithGpusStarts = absl::Minutes(2);
 
 class Run {
  public:
@@ -73,15 +76,17 @@ class Run {
     return jobfile::ProblemsError(file_.name, problems);
   }
 
-  // Its own agent runs the workers, so a job for which it has too few GPUs would wait for ever.
+  // Its own agent runs the workers: without it, or with too few GPUs, a job would wait for ever.
   // Waits until the agent is there.
-  absl::Status HasGpus(client::MusterClient* client) {
-    for (const absl::Time end = absl::Now() + kAgentStarts; absl::Now() < end;
-         absl::SleepFor(absl::Milliseconds(50))) {
+  absl::Status HasAgent(client::MusterClient* client) {
+    const bool cuda = file_.spec.device() == v1::JobSpec::CUDA;
+    for (const absl::Time end = absl::Now() + (cuda ? kAgentWithGpusStarts : kAgentStarts);
+         absl::Now() < end; absl::SleepFor(absl::Milliseconds(50))) {
       if (stopper_.interrupted()) return absl::CancelledError("interrupted");
       ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, client->Nodes());
       // After a restart with --state the node is known before its agent is back with its GPUs.
       if (nodes.nodes().empty() || nodes.nodes(0).state() != v1::Node::ATTACHED) continue;
+      if (!cuda) return absl::OkStatus();
       const int gpus = nodes.nodes(0).gpus_size();
       if (gpus >= static_cast<int>(file_.spec.world_size())) return absl::OkStatus();
       return absl::InvalidArgumentError(absl::StrCat(
@@ -90,7 +95,10 @@ class Run {
           gpus == 0 ? ": it has none, or muster-worker is built for the CPU only (docs/gpu.md)"
                     : ""));
     }
-    return absl::DeadlineExceededError("the agent of this run did not start");
+    return absl::DeadlineExceededError(
+        absl::StrCat("the agent of this run did not start; the last lines of the log of its "
+                     "coordinator:\n",
+                     coordinator_->LogTail()));
   }
 
   ExitCode RunHere() {
@@ -125,8 +133,8 @@ class Run {
     const auto client = client::MusterClient::Connect(*found, options_.tls);
     if (!client.ok()) return Fail(console_, client.status());
     if (stopper_.interrupted()) return NotBegun();
-    if (coordinator_ != nullptr && file_.spec.device() == v1::JobSpec::CUDA) {
-      const absl::Status enough = HasGpus(client->get());
+    if (coordinator_ != nullptr) {
+      const absl::Status enough = HasAgent(client->get());
       if (stopper_.interrupted()) return NotBegun();
       if (absl::IsInvalidArgument(enough)) return FailWith(console_, Message(enough), kUsage);
       if (!enough.ok()) return Fail(console_, enough);
@@ -137,7 +145,6 @@ class Run {
       if (refused_.has_value()) return FailWith(console_, Message(job.status()), *refused_);
       return FailSubmission(console_, job.status(), file_);
     }
-    // A coordinator of this run's own has no agent yet.
     if (coordinator_ == nullptr) {
       for (const std::string& warning : job->warnings()) {
         console_->err << "warning: " << warning << std::endl;
@@ -145,11 +152,19 @@ class Run {
     }
     v1::Job seen = *job;
     stopper_.JobRuns(client->get(), job->id());
-    const auto ended =
-        FollowJob(console_, client->get(), job->id(),
-                  {.retry_for = retry_for, .cancellation = stopper_.over()}, &seen);
+    const client::StreamOptions stream{.retry_for = retry_for, .cancellation = stopper_.over()};
+    const auto ended = coordinator_ == nullptr
+                           ? FollowJob(console_, client->get(), job->id(), stream, nullptr, &seen)
+                           : FollowOrAsk(console_, client->get(), job->id(),
+                                         {.stream = stream,
+                                          .interrupted = stopper_.interruption(),
+                                          .from_scratch = options_.from_scratch},
+                                         &seen);
     stopper_.JobHasEnded();
     if (!ended.ok()) return Unfinished(ended.status(), seen);
+    if (!client::HasEnded(ended->state())) {
+      return ReportLeft(console_, *ended, options_.state, options_.file);
+    }
     const ExitCode code = ReportEnd(console_, *ended, options_.output);
     return stopper_.interrupted() && !stopper_.leaves() && code != kDone ? kInterrupted : code;
   }
@@ -206,8 +221,9 @@ class Run {
     const bool own = coordinator_ != nullptr;
     while (own && !options_.state.empty()) {
       ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
-      const SameCommand same = Decide({list.jobs().begin(), list.jobs().end()}, options_.Path(),
-                                      file_.spec, options_.wish());
+      const SameCommand same =
+          Decide({list.jobs().begin(), list.jobs().end()}, options_.Path(),
+                 jobfile::ContinueHere(file_.spec).spec, options_.wish(), options_.settings);
       if (same.what == SameCommand::What::kSubmit) break;
       if (same.what == SameCommand::What::kFailed || same.what == SameCommand::What::kRefuse) {
         return Refuse(same);
@@ -215,7 +231,11 @@ class Run {
       console_->err << same.why << std::endl;
       if (same.what == SameCommand::What::kFollow) return same.job;
       if (same.what == SameCommand::What::kNextAttempt) {
-        return client->Retry(same.job.id(), {.retry = retry, .requested_by = Requester(console_)});
+        client::RetrySettings next;
+        if (options_.next_attempt) next.settings = options_.settings;
+        next.settings_folder = AbsolutePath(".");
+        return client->Retry(same.job.id(), {.retry = retry, .requested_by = Requester(console_)},
+                             next);
       }
       if (same.what == SameCommand::What::kStop) {
         RETURN_IF_ERROR(client
@@ -296,9 +316,11 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   command
       ->add_flag("--retry", options->next_attempt,
                  "With --state: begin the next attempt of this job file's newest job, which failed "
-                 "or was stopped")
+                 "or was stopped, with the values of --set")
       ->needs(state)
       ->excludes(another);
+  command->add_flag("--from-scratch", options->from_scratch,
+                    "If none of the job's checkpoints can be read, start it again from step 0");
   AddRetryOption(command, options.get());
   command->callback([=] {
     // A closed pipe must not keep the coordinator from being stopped.

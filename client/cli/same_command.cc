@@ -1,17 +1,14 @@
 #include "client/cli/same_command.h"
 
-#include <google/protobuf/util/message_differencer.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/api/client.h"
+#include "common/jobspec/changes.h"
 #include "common/jobspec/jobspec.h"
+#include "common/problems/problems.h"
 
 namespace muster::cli {
 namespace {
@@ -27,6 +24,21 @@ std::string Name(const v1::Job& job) {
                       job.job_file().empty() ? "" : absl::StrCat(" of ", job.job_file()));
 }
 
+// The settings of the job that retries have changed: the newest decision counts, not the file.
+std::vector<std::string> Retried(const v1::Job& job) {
+  std::vector<std::string> paths;
+  for (const v1::SettingChange& change : job.setting_changes()) paths.push_back(change.path());
+  return paths;
+}
+
+// Whether it is one of these settings, or lies in one.
+bool IsAbout(absl::string_view setting, const std::vector<std::string>& paths) {
+  return std::any_of(paths.begin(), paths.end(), [setting](const std::string& path) {
+    absl::string_view rest = setting;
+    return absl::ConsumePrefix(&rest, path) && (rest.empty() || rest[0] == '.' || rest[0] == '[');
+  });
+}
+
 SameCommand Changed(const v1::Job& job, const std::string& changes) {
   return {What::kRefuse, job,
           absl::StrCat(Name(job), " has reached step ", job.step(),
@@ -36,7 +48,7 @@ SameCommand Changed(const v1::Job& job, const std::string& changes) {
 
 SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
                              const v1::JobSpec& spec, Wish wish) {
-  const std::string changes = Changes(job.spec(), spec);
+  const std::string changes = Changes(job.spec(), spec, Retried(job));
   if (!changes.empty() && !IsOf(job, job_file)) {
     return {What::kRefuse, job,
             absl::StrCat("the state directory holds the unfinished ", Name(job),
@@ -56,31 +68,22 @@ SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
 
 }  // namespace
 
-std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now) {
-  constexpr size_t kShown = 3;
-  const v1::JobSpec from = jobspec::ResolveDefaults(before);
-  const v1::JobSpec to = jobspec::ResolveDefaults(now);
-  google::protobuf::util::MessageDifferencer differencer;
-  std::string report;
-  differencer.ReportDifferencesToString(&report);
-  if (differencer.Compare(from, to)) return "";
-  std::vector<std::string> lines = absl::StrSplit(report, '\n', absl::SkipEmpty());
-  const size_t count = lines.size();
-  lines.resize(std::min(count, kShown));
-  for (std::string& line : lines) {
-    if (absl::StartsWith(line, "added: ")) absl::StrAppend(&line, " (was left out)");
-    if (absl::StartsWith(line, "deleted: ")) absl::StrAppend(&line, " (is left out now)");
-    for (const char* prefix : {"modified: ", "added: ", "deleted: ", "moved: "}) {
-      line = std::string(absl::StripPrefix(line, prefix));
-    }
+std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now,
+                    const std::vector<std::string>& known) {
+  Problems differing;
+  for (const jobspec::Change& change :
+       jobspec::Changes(jobspec::ResolveDefaults(before), jobspec::ResolveDefaults(now))) {
+    if (IsAbout(change.path, known)) continue;
+    const auto shown = [](const std::string& value) { return value.empty() ? "nothing" : value; };
+    differing.Add(absl::StrCat(change.path, ": ", shown(change.old_value), " -> ",
+                               shown(change.new_value)));
   }
-  std::string text = absl::StrJoin(lines, "; ");
-  if (count > kShown) absl::StrAppend(&text, "; and ", count - kShown, " more");
-  return text;
+  return differing.Text();
 }
 
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
-                   const v1::JobSpec& spec, Wish wish) {
+                   const v1::JobSpec& spec, Wish wish,
+                   const std::vector<std::string>& settings) {
   for (const v1::Job& job : jobs) {
     if (!client::HasEnded(job.state())) return DecideUnfinished(job, job_file, spec, wish);
   }
@@ -98,7 +101,11 @@ SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file
   }
   const bool out_of_time = newest->reason() == "TIME_LIMIT";
   if (newest->state() == v1::Job::CANCELLED && wish != Wish::kNextAttempt) return {};
-  const std::string changes = Changes(newest->spec(), spec);
+  std::vector<std::string> known = Retried(*newest);
+  if (wish == Wish::kNextAttempt) {
+    for (const std::string& setting : settings) known.push_back(setting.substr(0, setting.find('=')));
+  }
+  const std::string changes = Changes(newest->spec(), spec, known);
   if (wish == Wish::kNextAttempt || out_of_time) {
     if (!changes.empty()) return Changed(*newest, changes);
     return {What::kNextAttempt, *newest,

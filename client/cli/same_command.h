@@ -16,7 +16,7 @@ enum class Wish {
   kGoOn,
   // --new: another job.
   kAnotherJob,
-  // --retry: the next attempt of a job that failed or was stopped.
+  // --retry: the next attempt of a job that failed or was stopped, with the values of --set.
   kNextAttempt,
 };
 
@@ -44,13 +44,16 @@ struct SameCommand {
 };
 
 // `jobs`: all of the state directory, newest first. `job_file`: the absolute path of the job file;
-// empty: the job comes from standard input. `spec`: the job's.
+// empty: the job comes from standard input. `spec`: the job's. `settings`: the values of --set,
+// which it has already; the next attempt may get them.
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
-                   const v1::JobSpec& spec, Wish wish);
+                   const v1::JobSpec& spec, Wish wish,
+                   const std::vector<std::string>& settings = {});
 
 // The settings that differ, with defaults filled in, as "optimizer.adamw.lr: 0.001 -> 0.01"; at
-// most 3 of them and "and N more". Empty: none.
-std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now);
+// most 3 of them and "and N more". Empty: none. `known`: paths of settings that do not count.
+std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now,
+                    const std::vector<std::string>& known = {});
 
 }  // namespace muster::cli
 

@@ -62,6 +62,23 @@ TEST(SameCommand, AChangedFileIsRefusedWithTheSettingAndBothValues) {
   EXPECT_EQ(Decided({late}).what, What::kRefuse);
 }
 
+TEST(SameCommand, WhatARetryHasChangedIsNoChangeOfTheFile) {
+  v1::Job job = JobOf("a", v1::Job::RUNNING, "/job.yaml", 0.5);
+  job.add_setting_changes()->set_path("optimizer.sgd.lr");
+  EXPECT_EQ(Decided({job}).what, What::kFollow);
+  job.mutable_spec()->set_seed(3);
+  EXPECT_THAT(Decided({job}).why, HasSubstr("with other settings: seed: 3 -> 0."));
+}
+
+TEST(SameCommand, TheNextAttemptMayGetTheValuesOfSet) {
+  const v1::Job job = JobOf("a", v1::Job::FAILED, "/job.yaml", 0.5);
+  const std::vector<std::string> settings = {"optimizer.sgd.lr=0.1"};
+  EXPECT_EQ(Decide({job}, "/job.yaml", Spec(), Wish::kNextAttempt, settings).what,
+            What::kNextAttempt);
+  EXPECT_EQ(Decide({job}, "/job.yaml", Spec(), Wish::kNextAttempt).what, What::kRefuse)
+      << "the file itself was changed";
+}
+
 TEST(SameCommand, OneThatHasEndedIsFollowedByAnotherUnlessItFailed) {
   EXPECT_EQ(Decided({}).what, What::kSubmit);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::SUCCEEDED)}).what, What::kSubmit);

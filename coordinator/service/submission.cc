@@ -136,6 +136,24 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
   submission->spec = spec.SerializeAsString();
 }
 
+jobs::Plan PlanOf(const v1::JobSpec& spec) {
+  return {.world_size = spec.world_size(),
+          .device = DeviceOf(spec),
+          .threads = spec.threads(),
+          .total_steps = jobspec::TotalSteps(spec).value_or(0),
+          .max_restarts = spec.restart().max_restarts(),
+          .keep_checkpoints = spec.checkpoint().keep(),
+          .priority = spec.priority(),
+          .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
+          .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
+          .startup = jobspec::DurationOf(spec.watchdog().startup()),
+          .name = spec.name(),
+          .checkpoint_directory = spec.checkpoint().directory(),
+          .worker_protocol = WorkerProtocolOf(spec),
+          .time_limit =
+              jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())};
+}
+
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,
                                  const jobfile::Continued& continued) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(continued.spec);
@@ -151,21 +169,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,
           .fingerprint = FingerprintOf("submit", request),
           .job_file = request.job_file(),
           .spec = spec.SerializeAsString(),
-          .plan = {.world_size = spec.world_size(),
-                   .device = DeviceOf(spec),
-                   .threads = spec.threads(),
-                   .total_steps = jobspec::TotalSteps(spec).value_or(0),
-                   .max_restarts = spec.restart().max_restarts(),
-                   .keep_checkpoints = spec.checkpoint().keep(),
-                   .priority = spec.priority(),
-                   .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
-                   .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
-                   .startup = jobspec::DurationOf(spec.watchdog().startup()),
-                   .name = spec.name(),
-                   .checkpoint_directory = spec.checkpoint().directory(),
-                   .worker_protocol = WorkerProtocolOf(spec),
-                   .time_limit =
-                       jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())},
+          .plan = PlanOf(spec),
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused),
           .events = std::move(events)};
 }

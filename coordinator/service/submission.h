@@ -31,6 +31,9 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
 // INVALID_ARGUMENT JOB_SPEC_INVALID with the first of the problems, as many as an error can carry.
 absl::Status InvalidSpec(const v1::SpecProblems& all);
 
+// The parts of a job file without problems, with its defaults, that the core uses.
+jobs::Plan PlanOf(const v1::JobSpec& spec);
+
 // For a request without ProblemsOf, whose job with what it takes from a checkpoint is `continued`.
 // The problems there, or what jobfile::CheckOutputs finds, become its `refusal`.
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,

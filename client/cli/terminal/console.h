@@ -20,6 +20,7 @@ struct Console {
   std::ostream& out;
   // Everything else.
   std::ostream& err;
+  bool in_is_terminal = false;
   // Whether they are terminals in which a line can be erased and written anew.
   bool out_is_terminal = false;
   bool err_is_terminal = false;
