@@ -359,7 +359,7 @@ TEST(ParseJobFile, AFileOfAnotherKindIsNamed) {
   EXPECT_THAT(Message(ParseJobFile("version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
                                    "job.yaml", "/folder")
                           .status()),
-              HasSubstr("job.yaml: expected a job file (YAML), found a git-lfs pointer"));
+              HasSubstr("job.yaml:1: expected a job file (YAML), found a git-lfs pointer"));
 }
 
 TEST(ParseJobFile, Utf16IsNamed) {

@@ -22,10 +22,10 @@ struct IdxOptions {
 };
 
 // A gzip file, whatever its name, is unpacked into memory, at most to the size that its own header
-// says; other files are mapped. Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different
-// lengths, for a file that is not an IDX file of unsigned bytes, for targets that are numbers, and
-// for a scale that does not fit into float32; NOT_FOUND etc. for files that cannot be opened;
-// DATA_LOSS for a file that is shorter or longer than its header says, or damaged.
+// says; other files are mapped. Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of
+// different lengths, for a file that is not an IDX file of unsigned bytes, for targets that are
+// numbers, and for a scale that does not fit into float32; NOT_FOUND etc. for files that cannot be
+// opened; DATA_LOSS for a file that is shorter or longer than its header says, or damaged.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec,
                                                  Labels has_labels = Labels::kNeeded);
 
