@@ -289,15 +289,6 @@ absl::Status SessionImpl::MakeSampler() {
 
 absl::Status SessionImpl::PlanSteps(bool went_on) {
   stages_ = Plan();
-  const int64_t step = session_state_.step;
-  if (!went_on && step > 0 && step >= TotalSteps(stages_)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "start.what: everything: nothing is left to train: the checkpoint was written after step ",
-        step, ", epoch ", session_state_.position.epoch, ", sample ",
-        session_state_.position.cursor, ", and this job's stages end after step ",
-        TotalSteps(stages_),
-        "; ask for more steps or epochs, or begin anew with `what: weights+optimizer`"));
-  }
   if (!CountsInEpochs(job_.stages)) return absl::OkStatus();
   const int64_t total_steps = ScheduledSteps(stages_);
   optim::EndAt(total_steps, &job_.schedule);

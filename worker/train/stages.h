@@ -31,6 +31,11 @@ struct PassSteps {
     if (period == 0) return false;
     return step == first || (step >= second && (step - second) % period == 0);
   }
+  // The last one that is not after `end`; 0: there is none.
+  int64_t LastUpTo(int64_t end) const {
+    if (period == 0 || end < first) return 0;
+    return end < second ? first : end - (end - second) % period;
+  }
 };
 
 struct FitUntil {

@@ -171,23 +171,6 @@ TEST_F(StagesTest, AnEpochWhoseRestIsDroppedByALargerBatchHasItsPass) {
   EXPECT_THAT(second->outside.losses(), IsEmpty());
 }
 
-TEST_F(StagesTest, AnotherJobsCheckpointMustLeaveAStep) {
-  Job job = SmallJob();
-  job.stages = {FitStage{.steps = 0, .epochs = 1}};
-  job.checkpoint = Every(0);
-  const auto other = Good(job);
-  job.checkpoint.reset();
-  job.start = StartConfig{other->outside.checkpoints().front(), StartConfig::What::kEverything};
-  job_instance_ = "another";
-  const auto run = RunSessions(job, 2);
-  EXPECT_EQ(run->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(run->ends[0].status().message()),
-              HasSubstr("nothing is left to train: the checkpoint was written after step 12, epoch "
-                        "0, sample 144, and this job's stages end after step 12"));
-  job.stages = {FitStage{.steps = 0, .epochs = 2}};
-  EXPECT_EQ(Good(job)->ends[0]->step, 24);
-}
-
 TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
   Job job = SmallJob();
   job.stages = {TestStage{}, FitStage{6, 0}, ValidateStage{}, TestStage{}, FitStage{6, 0}};
