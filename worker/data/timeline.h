@@ -17,7 +17,7 @@ class Timeline {
   // Steps that have one pace.
   struct Span {
     int64_t step = 0;         // done before it
-    Position position;     // after these steps
+    Position position;        // after these steps
     Pace pace;
   };
 

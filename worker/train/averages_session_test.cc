@@ -231,7 +231,6 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   job_instance_ = "another";
   Job other = JobOf(Strategies()[2], /*every=*/100);
   other.averages->evaluate = true;
-  other.optimizer->lr = 0;  // the parameters stay as they are
   const auto started = [&](const Result& from, What what) {
     other.start = StartConfig{from.outside.checkpoints().at(0), what};
     // One step more than the other job has done.

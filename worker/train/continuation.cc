@@ -154,7 +154,7 @@ std::string TellOfSteps(const SamplingRecord& before, const SamplingRecord& now,
                      : Instead(" samples", now.global_batch, before.global_batch);
   return absl::StrCat("a step takes ", takes, "; an epoch has ", now.samples,
                       " (last: ", now.last, "); training goes on at epoch ", begin.epoch,
-                      ", sample ", begin.cursor, ": after step ", now.step, " ",
+                      ", sample ", begin.cursor, ": after step ", now.step, ", ",
                       Instead(" steps", std::max<int64_t>(total - now.step, 0),
                               std::max<int64_t>(total_before - now.step, 0)),
                       " remain, ", Instead(" in all", total, total_before),

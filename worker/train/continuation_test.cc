@@ -168,7 +168,7 @@ TEST(Continue, NamesTheStepsBeforeAndAfter) {
       run.Session(Own(24, 8)),
       ElementsAre(Pair("STEPS_PER_EPOCH_CHANGED",
                        "a step takes 8 samples instead of 4; an epoch has 24 (last: drop); "
-                       "training goes on at epoch 1, sample 0: after step 6 3 steps instead of 6 "
+                       "training goes on at epoch 1, sample 0: after step 6, 3 steps instead of 6 "
                        "remain, 9 in all instead of 12; a schedule without total_steps ends with "
                        "step 9 instead of 12")));
   EXPECT_EQ(run.step(), 9);

@@ -229,7 +229,8 @@ absl::Status SessionImpl::EndTraining() {
   RETURN_IF_ERROR(RunToEnd([] { return true; }));
   if (session_state_.stopped) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
-  // A job that could not save its last checkpoint may be told to save one.
+  // A job that could not save its last checkpoint, or that began at its end with another job's,
+  // may be told to save one.
   if (has_checkpoints() && !saving_->HasOneOf(session_state_.step)) return absl::OkStatus();
   reports_.Progress("freeing what only training needs");
   trained_->Want(Mask(trained_->in_force().size(), false));

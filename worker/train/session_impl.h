@@ -87,9 +87,9 @@ class SessionImpl : public Session, private CommandEffects {
   // Compares the sizes of the data sets that all ranks share.
   absl::Status AgreeOnData();
   absl::Status MakeSampler();
-  // Plans the stages in steps, with which only the data tell where a stage counts in epochs.
-  // `went_on`: the session continues from a checkpoint of the job itself. If it does not:
-  // INVALID_ARGUMENT: the job does not fit the number of steps.
+  // Plans the stages in steps; where a stage counts in epochs, only the data tell their number.
+  // INVALID_ARGUMENT: the job does not fit this number. Not if it `went_on`: continues from a
+  // checkpoint of its own.
   absl::Status PlanSteps(bool went_on);
   absl::Status BuildTraining();
   absl::Status BuildShards();

@@ -122,6 +122,16 @@ TEST(PlanStages, AnEpochIsOnePassWhateverTheStepsTake) {
   EXPECT_EQ(Print(PlanStages(other, Larger())), "fit 0-7, fit 7-11") << "from sample 4 to 4 or 8";
 }
 
+TEST(PassSteps, TheLastOneIsTheLastThatItHas) {
+  for (const PassSteps& passes : {PassSteps{3, 7, 5}, PassSteps{4, 5, 1}, PassSteps{}}) {
+    for (int64_t end = 0; end < 30; ++end) {
+      int64_t last = 0;
+      for (int64_t step = 1; step <= end; ++step) last = passes.Has(step) ? step : last;
+      EXPECT_EQ(passes.LastUpTo(end), last) << end;
+    }
+  }
+}
+
 TEST(PassDueAtChange, WhereTheRestOfAnEpochIsDroppedThatTheFormerBatchHadNotDropped) {
   std::vector<data::Timeline::Span> spans = {
       {.step = 0, .position = {}, .pace = {24, 4, data::Last::kDrop}},
