@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -16,6 +17,7 @@
 #include "common/files/files.h"
 #include "common/files/private_directory.h"
 #include "common/process/process_stat.h"
+#include "common/process/stop_signals.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -96,9 +98,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
                     // This coordinator is not started again, so its workers end with their lease.
                     "--autonomy", "0s"},
            .grouping = process::Grouping::kOwnGroup,
-           .parent_death_signal = SIGTERM,
-           // They wait until it is able to handle them.
-           .blocked = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}}));
+           .parent_death_signal = SIGTERM}));
   const absl::Time deadline = SteadyNow() + kStartTimeout;
   while (true) {
     // The coordinator writes the file at once or not at all.
@@ -109,6 +109,11 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
     }
     if (interrupted.cancelled()) return absl::CancelledError("interrupted");
     if (const auto exit = process_->Wait(kPoll); exit.has_value()) {
+      // Sent to all processes of the run, and before musterd was able to handle it.
+      const auto& signals = process::PreemptionSignals();
+      if (std::find(signals.begin(), signals.end(), exit->signal) != signals.end()) {
+        return absl::CancelledError(exit->ToString());
+      }
       return absl::UnavailableError(absl::StrCat("the coordinator (", options.program,
                                                  ") ended with ", exit->ToString(), ":\n",
                                                  LogTail()));

@@ -40,7 +40,8 @@ struct LocalCoordinatorOptions {
 // Exited, Leave.
 class LocalCoordinator {
  public:
-  // Returns once it listens. `interrupted` ends the wait with CANCELLED.
+  // Returns once it listens. CANCELLED: `interrupted`, or a signal has ended it that may have been
+  // sent to all processes of this run.
   // UNAVAILABLE: it ended; the message has its last log lines. Other errors: it cannot be started,
   // or its directory cannot be made.
   static absl::StatusOr<std::unique_ptr<LocalCoordinator>> Start(

@@ -113,7 +113,7 @@ class Run {
     local.on_end = [this] { stopper_.CoordinatorEnded(); };
     auto coordinator = LocalCoordinator::Start(local, *stopper_.interruption());
     if (!coordinator.ok()) {
-      if (stopper_.interrupted()) return NotBegun();
+      if (absl::IsCancelled(coordinator.status())) return NotBegun();
       return FailWith(console_, Message(coordinator.status()));
     }
     coordinator_ = *std::move(coordinator);
@@ -171,7 +171,7 @@ class Run {
 
   // A signal came before there was a job.
   ExitCode NotBegun() {
-    if (!stopper_.leaves()) return kInterrupted;
+    if (stopper_.interrupted() && !stopper_.leaves()) return kInterrupted;
     console_->err << "muster: ended before the job began; the same command begins it" << std::endl;
     return kPreempted;
   }
@@ -191,7 +191,8 @@ class Run {
       console_->err << "muster: ended without waiting for job " << job.id() << std::endl;
       return kInterrupted;
     }
-    // Its coordinator has let the job save, and has ended: it got a signal itself, or from this run.
+    // Its coordinator has let the job save, and has ended: it got a signal of its own, or one from
+    // this run.
     SayHowItGoesOn(job);
     return stopper_.interrupted() && !stopper_.leaves() ? kInterrupted : kPreempted;
   }
@@ -208,7 +209,7 @@ class Run {
     } else if (directory.empty()) {
       err << "it writes no checkpoints (`checkpoint` in the job file), so it starts over";
     } else {
-      err << "it has written no checkpoint yet, so it starts over";
+      err << "it has written no checkpoint yet, so it begins again where it began";
     }
     const bool kept = !options_.state.empty();
     err << (kept ? "; the same command continues it:\n" : "; this command continues it:\n")
@@ -238,15 +239,12 @@ class Run {
                              next);
       }
       if (same.what == SameCommand::What::kStop) {
-        RETURN_IF_ERROR(client
-                            ->Stop(same.job.id(),
-                                   {.retry = retry, .requested_by = Requester(console_)})
-                            .status());
+        const client::SteerOptions stop{.retry = retry, .requested_by = Requester(console_)};
+        RETURN_IF_ERROR(client->Stop(same.job.id(), stop).status());
       }
-      RETURN_IF_ERROR(
-          client
-              ->Wait(same.job.id(), {.retry_for = retry_for, .cancellation = stopper_.interruption()})
-              .status());
+      const client::StreamOptions wait{.retry_for = retry_for,
+                                       .cancellation = stopper_.interruption()};
+      RETURN_IF_ERROR(client->Wait(same.job.id(), wait).status());
     }
     return client->Submit(file_.spec, own ? NewId() : "", retry, options_.Path());
   }

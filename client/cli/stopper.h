@@ -36,8 +36,9 @@ class Stopper {
   bool leaves() const;
   // Cancelled by the first signal: no new work needs to begin.
   client::Cancellation* interruption() { return &interrupted_; }
-  // No call needs to go on. Cancelled by the signals that end everything at once; or 45 s after a coordinator that is not
-  // this run's own did not accept the request to stop the job; or soon after CoordinatorEnded.
+  // No call needs to go on. Cancelled by the signals that end everything at once; or 45 s after a
+  // coordinator that is not this run's own did not accept the request to stop the job; or soon
+  // after CoordinatorEnded.
   client::Cancellation* over() { return &over_; }
 
   // `leave` has this run's own coordinator end its jobs in order; called at most once, and at once

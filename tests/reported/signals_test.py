@@ -19,7 +19,8 @@ ENDLESS = [{"fit": {"steps": 1_000_000}}]
 def write_job(muster, **changes):
     """A job that saves only when it is told to, or at its end."""
     checkpoint = {"directory": "checkpoints", "every_steps": 1_000_000, "keep": 3}
-    given = {"world_size": 1, "stages": ENDLESS, "checkpoint": checkpoint, "export": None}
+    given = {"world_size": 1, "stages": ENDLESS, "checkpoint": checkpoint}
+    given |= {"export": None, "schedule": None}
     return paced_job.write_job(muster.folder, PACE_MS, **(given | changes))
 
 
