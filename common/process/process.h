@@ -3,7 +3,8 @@
 //
 // Life cycle: a Spawner lives as long as its children should; Spawn gives a Process, whose
 // destructor ends what still runs. A child has only stdin (/dev/null), stdout and stderr: every
-// other descriptor of its parent is closed. Its signal mask and dispositions are the default ones.
+// other descriptor of its parent is closed. Its signal mask and dispositions are the default ones,
+// except for SpawnOptions::blocked, and a SIGHUP that this process ignores (nohup).
 #ifndef MUSTER_COMMON_PROCESS_PROCESS_H_
 #define MUSTER_COMMON_PROCESS_PROCESS_H_
 
@@ -61,6 +62,8 @@ struct SpawnOptions {
   Output output = Output::kInherit;
   // Sent to the child (not to its own children) when this process, or the Spawner, ends. 0: none.
   int parent_death_signal = 0;
+  // Signals that are blocked when the program begins: they wait until it is able to handle them.
+  std::vector<int> blocked = {};
 };
 
 // One child and its process group. Thread-safe.

@@ -118,6 +118,19 @@ TEST(Process, NothingOfTheParentIsInherited) {
               MatchesRegex("SigBlk:\t0000000000000000\nSigIgn:\t00000000[08]0000000\n"));
 }
 
+TEST(Process, SignalsWaitUntilTheProgramCanHandleThemAndNohupIsInherited) {
+  signal(SIGHUP, SIG_IGN);
+  Spawner spawner;
+  // Not in a shell: some let all signals in.
+  SpawnOptions options{.argv = {"/bin/grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"},
+                       .output = Output::kPipe};
+  options.blocked = {SIGTERM, SIGUSR1};
+  const std::string status = OutputOf(spawner, options);
+  signal(SIGHUP, SIG_DFL);
+  EXPECT_THAT(status,
+              MatchesRegex("SigBlk:\t0000000000004200\nSigIgn:\t00000000[08]0000001\n"));
+}
+
 TEST(Process, HasItsOwnGroupOrSession) {
   Spawner spawner;
   auto group = MustSpawn(spawner, Shell("exec sleep 1000"));

@@ -72,6 +72,7 @@ struct ChildPlan {
   std::vector<char*> environment;
   Grouping grouping;
   int parent_death_signal;
+  sigset_t blocked;
   pid_t parent;
   int input;
   int output;  // -1: inherit.
@@ -83,6 +84,11 @@ struct ChildPlan {
   // A write below PIPE_BUF is atomic; if the parent is gone there is nobody to tell.
   if (write(plan.errors, &error, sizeof(error)) < 0) _exit(126);
   _exit(127);
+}
+
+bool Ignored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
@@ -97,10 +103,11 @@ struct ChildPlan {
     if (getppid() != plan.parent) _exit(127);
   }
   // Servers ignore SIGPIPE, and ignoring is inherited.
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (signal == SIGHUP && Ignored(signal)) continue;
+    ::signal(signal, SIG_DFL);
+  }
+  sigprocmask(SIG_SETMASK, &plan.blocked, nullptr);
 
   if (dup2(plan.input, STDIN_FILENO) < 0) Abandon(plan, "dup2");
   if (plan.output >= 0 &&
@@ -110,6 +117,13 @@ struct ChildPlan {
   if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0) Abandon(plan, "close_range");
   execve(plan.argv[0], plan.argv.data(), plan.environment.data());
   Abandon(plan, plan.argv[0]);
+}
+
+sigset_t ToSet(const std::vector<int>& signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  return set;
 }
 
 void Reap(pid_t pid) {
@@ -152,6 +166,7 @@ absl::StatusOr<Child> Fork(const SpawnOptions& options) {
                           .environment = Pointers(environment),
                           .grouping = options.grouping,
                           .parent_death_signal = options.parent_death_signal,
+                          .blocked = ToSet(options.blocked),
                           .parent = getpid(),
                           .input = input.get(),
                           .output = output.write.get(),
