@@ -28,6 +28,7 @@
 #include "common/spool/spool.h"
 #include "common/status/status.h"
 #include "common/version/version.h"
+#include "worker/agents_signals.h"
 #include "worker/control/model_communicator.h"
 #include "worker/control/run_worker.h"
 #include "worker/launcher/library_path.h"
@@ -82,6 +83,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (agent_pid != 0) muster::ObeySignalsOfAgentOnly(static_cast<pid_t>(agent_pid));
   // Programs that this one starts look for their own libraries.
   muster::launcher::Restore();
   muster::InitLog("muster-worker");

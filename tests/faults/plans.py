@@ -11,6 +11,8 @@ HOLD = 57
 
 STRATEGIES = ("ddp", "fsdp")
 PROGRAMS = ("worker", "workers", "agent", "musterd", "all")
+# Workers leave SIGTERM to their agent.
+TERMINATED = ("agent", "musterd", "all")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,8 @@ def _sigkill(dice, seed):
 
 def _sigterm(dice, seed):
     count = 1 + dice.randrange(2)
-    victims = [PROGRAMS[seed % len(PROGRAMS)], *(dice.choice(PROGRAMS) for _ in range(count - 1))]
+    others = (dice.choice(TERMINATED) for _ in range(count - 1))
+    victims = [TERMINATED[seed % len(TERMINATED)], *others]
     return [("terminate", {"victim": victim}) for victim in victims]
 
 

@@ -146,13 +146,14 @@ def test_an_agent_that_kills_its_workers_makes_the_next_generation_carry_it_out(
     def stop(_):
         cluster.node.send_signal(signal.SIGTERM)
         small_job.await_node(cluster, NODE, "DRAINING")
-        cluster.stop(cluster.node)
+        cluster.node.send_signal(signal.SIGQUIT)
+        cluster.wait(cluster.node)
         assert cluster.processes("muster-worker") == []
         cluster.agent(NODE, slots=2)
 
     job, passes = disturbed(cluster, kind, stop)
     assert job.restarts == 0
-    assert passes == ([2, 2] if kind == "stage" else []), "the second signal does not wait"
+    assert passes == ([2, 2] if kind == "stage" else []), "SIGQUIT does not wait"
 
 
 @pytest.mark.parametrize("kind", ["sample", "stage"])

@@ -212,11 +212,11 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
   if (may_be_its_own && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
     cause = Cause::kLeaseOver;
   }
-  // Whatever stops this agent may also send the signal to its workers, as systemd does.
-  if (cause == Cause::kUnknown && drain_.has_value() &&
-      ended.ending == Ending(ExitSignal{SIGTERM})) {
-    cause = drain_->cause;
-  }
+  // Whatever stops this agent may also send the signal to its workers, as systemd does. If the
+  // coordinator cannot write its store, a worker that has saved ends without its answer.
+  const bool ended_for_drain = ended.ending == Ending(ExitSignal{SIGTERM}) ||
+                               (ended.ending == Ending(ExitCode{0}) && !ended.spooled);
+  if (cause == Cause::kUnknown && drain_.has_value() && ended_for_drain) cause = drain_->cause;
   if (running->second.quarantined) {
     EndQuarantine(running->second.slot, {ended.worker, pid}, effects);
   }

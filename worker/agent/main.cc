@@ -19,6 +19,7 @@
 #include "common/flags/tls.h"
 #include "common/log/log.h"
 #include "common/pluginfolders/plugin_folders.h"
+#include "common/process/stop_signals.h"
 #include "common/rpc/address.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
@@ -89,16 +90,6 @@ std::vector<muster::agent::Gpu> GpusToOffer(const std::string& worker) {
   return gpus;
 }
 
-// Called before any thread is started, so that all threads inherit the mask.
-sigset_t BlockStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
 // The address of the coordinator. One that has never run with its state directory may be started a
 // moment later: that is waited for. CANCELLED: one of the signals came.
 absl::StatusOr<std::string> AwaitCoordinator(const std::string& text, const sigset_t& signals) {
@@ -111,11 +102,18 @@ absl::StatusOr<std::string> AwaitCoordinator(const std::string& text, const sigs
   }
 }
 
-// SIGTERM and SIGINT ask the agent to stop, until it has ended.
+// The signals ask the agent to stop, until it has ended.
 absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
+  using muster::process::StopOrder;
   std::atomic<bool> ended = false;
   std::thread listener([&] {
-    for (int signal = 0; sigwait(&signals, &signal) == 0 && !ended;) agent.RequestStop();
+    muster::process::StopSequence sequence;
+    for (int signal = 0; sigwait(&signals, &signal) == 0 && !ended;) {
+      const StopOrder order = sequence.Take(signal);
+      if (order != StopOrder::kNone) agent.RequestStop();
+      // The second request kills the workers.
+      if (order == StopOrder::kAtOnce) agent.RequestStop();
+    }
   });
   const absl::Status why = agent.Wait();
   ended = true;
@@ -127,6 +125,7 @@ absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const sigset_t signals = muster::process::BlockStopSignals();
   CLI::App app("Offers this host's slots to a Muster coordinator and runs its workers.",
                "muster-agent");
   app.set_version_flag("--version", std::string("muster-agent ") + muster::Version());
@@ -179,7 +178,7 @@ int main(int argc, char** argv) {
   app.add_option("--drain-timeout", drain_timeout,
                  "After SIGTERM or `muster drain`: how long the jobs here may take to save a "
                  "checkpoint and to end, "
-                 "longer while they compute or write; a second SIGTERM ends them at once")
+                 "longer while they compute or write; SIGQUIT or a second Ctrl-C ends them at once")
       ->capture_default_str();
   std::vector<std::string> plugin_folders;
   app.add_option("--plugins", plugin_folders,
@@ -202,7 +201,6 @@ int main(int argc, char** argv) {
   }
   if (exit_with_lease) options.core.after_lease = muster::agent::AfterLease::kQuit;
 
-  const sigset_t signals = BlockStopSignals();
   muster::InitLog("muster-agent");
   const auto coordinator = AwaitCoordinator(options.coordinator, signals);
   if (absl::IsCancelled(coordinator.status())) return 0;

@@ -110,6 +110,21 @@ TEST(MusterAgent, SigtermStopsItsWorkersAndItExitsWithZero) {
   EXPECT_TRUE(worker.Ends());
 }
 
+TEST(MusterAgent, OtherSignalsAreLikeSigtermAndSigquitWaitsForNobody) {
+  for (const int signal : {SIGUSR1, SIGQUIT}) {
+    FakeCoordinator coordinator;
+    Program agent(
+        {"--coordinator", coordinator.address(), "--slots", "1", "--worker", ScriptedWorker()});
+    coordinator.AwaitHello();
+    coordinator.StartWorker(Worker("trap '' TERM; echo ready; while :; do sleep 1; done"));
+    coordinator.AwaitLine("ready");
+    kill(agent->pid(), signal);
+    // Not even SIGTERM ends this worker.
+    if (signal != SIGQUIT) kill(agent->pid(), SIGTERM);
+    EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
+  }
+}
+
 TEST(MusterAgent, ItWaitsForACoordinatorThatIsStartedLater) {
   FakeCoordinator coordinator;
   const files::TempDir folder;

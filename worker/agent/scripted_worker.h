@@ -16,10 +16,13 @@
 
 namespace muster::agent {
 
-// A "muster-worker" that runs the value of --job as a shell script.
+// A "muster-worker" that runs the value of --job as a shell script. As the true one, it first lets
+// in the signals that are blocked at its start. Not every shell does this.
 inline std::string ScriptedWorker() {
   const std::string path = std::string(getenv("TEST_TMPDIR")) + "/scripted-worker";
-  std::ofstream(path) << "#!/bin/sh\neval \"$4\"\n";
+  std::ofstream(path) << "#!/bin/sh\nexec perl -MPOSIX=:signal_h -e '"
+                         "sigprocmask(SIG_SETMASK, POSIX::SigSet->new); "
+                         "exec qw(/bin/sh -c), q(eval \"$4\"), \"sh\", @ARGV' -- \"$@\"\n";
   chmod(path.c_str(), 0755);
   return path;
 }

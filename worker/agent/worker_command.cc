@@ -47,6 +47,8 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
       .grouping = process::Grouping::kOwnGroup,
       .output = process::Output::kPipe,
       .parent_death_signal = SIGKILL,
+      // The worker decides whose signals it obeys, once its libraries are loaded (worker/main.cc).
+      .blocked = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2},
   };
 }
 
