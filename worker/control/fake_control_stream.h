@@ -45,6 +45,9 @@ class FakeControlStream : public ControlStream {
   // The result of Flush, and the timeout of its last call.
   absl::Status flushed;
   std::optional<absl::Duration> flush_timeout;
+  // How many calls of Flush follow before the coordinator answers, and before it sends the notice.
+  int answers_after = 0;
+  int notice_after = 1 << 30;
 
   const std::vector<v1::WorkerReport>& reports() const { return reports_; }
 
@@ -58,6 +61,8 @@ class FakeControlStream : public ControlStream {
   bool Settle(absl::Duration) override { return true; }
   absl::Status Flush(absl::Duration timeout) override {
     flush_timeout = timeout;
+    --notice_after;
+    if (answers_after-- > 0) return absl::DeadlineExceededError("not acknowledged yet");
     return flushed;
   }
   void SetProgress(v1::WorkerHeartbeat) override {}
@@ -65,7 +70,7 @@ class FakeControlStream : public ControlStream {
     return meeting_->Wait(timeout);
   }
   bool WaitForExportGranted(const std::string&, absl::Duration) override { return true; }
-  bool Preempted() const override { return false; }
+  bool Preempted() const override { return notice_after <= 0; }
   uint64_t NewestCommand() const override { return 0; }
   v1::Command GetCommand(uint64_t) const override { return {}; }
 

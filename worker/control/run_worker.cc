@@ -273,8 +273,9 @@ constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
 constexpr absl::Duration kRemovalBeat = absl::Seconds(1);
 
 void FinishRemovals(ControlStream& stream, checkpoint::Remover& remover) {
-  // The acknowledgement of the last checkpoint names the checkpoints that it replaces.
-  const absl::Status flushed = stream.Flush(kLongestRemoval);
+  // The acknowledgement of the last checkpoint names the checkpoints that it replaces. The next
+  // generation removes what a preempted one could not.
+  const absl::Status flushed = FlushUnlessPreempted(stream, kLongestRemoval);
   if (flushed.ok()) {
     // The work of the remover's thread counts as this rank's work, so the rank does not count as
     // hanging meanwhile.
@@ -283,8 +284,7 @@ void FinishRemovals(ControlStream& stream, checkpoint::Remover& remover) {
       activity::Moved();
     }
   }
-  spdlog::warn("old checkpoints may stay: they were not named and removed within {}",
-               absl::FormatDuration(kLongestRemoval));
+  spdlog::warn("old checkpoints may stay: they were not named and removed in time");
 }
 
 }  // namespace

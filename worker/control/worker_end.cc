@@ -2,13 +2,21 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status/status.h"
+#include "common/steady/now.h"
 #include "common/utf8/utf8.h"
 #include "worker/checkpoint/epoch.h"
 
 namespace muster::control {
+namespace {
+
+// How long a process that ends early waits for the coordinator's answer.
+constexpr absl::Duration kAnswersWithin = absl::Seconds(2);
+
+}  // namespace
 
 v1::WorkerReport EndReport(const WorkerEnd& end) {
   v1::WorkerReport report;
@@ -43,8 +51,20 @@ void ReportEnd(ControlStream& stream, WorkerEnd& end) {
     if (!end.end.ended_early.empty()) spdlog::warn("{}", end.end.ended_early);
   }
   stream.Report(EndReport(end));
-  const absl::Status flushed = stream.Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
-  if (!flushed.ok()) spdlog::warn("{}", Message(flushed));
+  const absl::Status flushed = failed ? stream.Flush(kAnswersWithin)
+                                      : FlushUnlessPreempted(stream, absl::InfiniteDuration());
+  if (flushed.ok()) return;
+  spdlog::warn("{}", Message(flushed));
+  // The agent sends what is in its spool.
+  if (!failed) stream.Settle(kAnswersWithin);
+}
+
+absl::Status FlushUnlessPreempted(ControlStream& stream, absl::Duration timeout) {
+  const absl::Time end = SteadyNow() + timeout;
+  while (true) {
+    const absl::Status flushed = stream.Flush(std::min(kAnswersWithin, end - SteadyNow()));
+    if (flushed.ok() || stream.Preempted() || SteadyNow() >= end) return flushed;
+  }
 }
 
 }  // namespace muster::control

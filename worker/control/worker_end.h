@@ -20,9 +20,14 @@ struct WorkerEnd {
 
 v1::WorkerReport EndReport(const WorkerEnd& end);
 
-// Reports it, logs it, and waits until the report is durable (a failure: 2 s at most). Does nothing
-// the second time.
+// Reports it, logs it, and waits until the report is durable: for 2 s at most after a failure, and
+// as FlushUnlessPreempted after a good end. Does nothing the second time.
 void ReportEnd(ControlStream& stream, WorkerEnd& end);
+
+// Waits until every report is durable, at most `timeout`. A preempted worker must end soon, and its
+// checkpoint is written: it waits for 2 s at most, for a coordinator that hangs or cannot write its
+// store.
+absl::Status FlushUnlessPreempted(ControlStream& stream, absl::Duration timeout);
 
 }  // namespace muster::control
 

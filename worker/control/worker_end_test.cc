@@ -44,7 +44,15 @@ TEST(WorkerEnd, IsReportedOnceAndWaitedFor) {
   ReportEnd(good, finished);
   ReportEnd(good, finished);
   EXPECT_EQ(good.reports().size(), 1u);
-  EXPECT_EQ(good.flush_timeout, absl::InfiniteDuration()) << "it must not be done anew";
+  FakeControlStream late({}, &meeting);
+  late.answers_after = 3;
+  EXPECT_EQ(FlushUnlessPreempted(late, absl::InfiniteDuration()), absl::OkStatus())
+      << "what is done must not be done anew";
+  FakeControlStream preempted({}, &meeting);
+  preempted.answers_after = 1 << 30;
+  preempted.notice_after = 2;
+  EXPECT_FALSE(FlushUnlessPreempted(preempted, absl::InfiniteDuration()).ok());
+  EXPECT_EQ(preempted.notice_after, 0) << "its checkpoint is written";
   FakeControlStream bad({}, &meeting);
   bad.flushed = absl::DeadlineExceededError("not acknowledged");
   WorkerEnd failed{.error = absl::InternalError("broken")};
