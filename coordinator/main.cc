@@ -22,6 +22,7 @@
 #include "common/flags/duration.h"
 #include "common/flags/tls.h"
 #include "common/log/log.h"
+#include "common/process/stop_signals.h"
 #include "common/rpc/access.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call_times.h"
@@ -105,25 +106,57 @@ std::vector<std::string> OfLocalAgent(const Flags& flags) {
   return more;
 }
 
-// Lets the jobs of the local agent save a checkpoint and end; another signal ends that at once.
-void EmptyLocalNode(service::Coordinator& coordinator, absl::Duration timeout,
-                    const sigset_t& signals) {
-  const auto signalled_again = [&signals] {
-    const timespec at_once = {};
-    return sigtimedwait(&signals, nullptr, &at_once) > 0;
-  };
+// The signals to this process.
+class Signals {
+ public:
+  explicit Signals(const sigset_t& signals) : signals_(signals) {}
+  // Waits for the first one.
+  void Await() {
+    int signal = 0;
+    sigwait(&signals_, &signal);
+    at_once_ = sequence_.Take(signal) == process::StopOrder::kAtOnce;
+  }
+  // Whether one has come that asks for an end at once.
+  bool AtOnce() {
+    const timespec no_wait = {};
+    for (int signal = 0; (signal = sigtimedwait(&signals_, nullptr, &no_wait)) > 0;) {
+      at_once_ |= sequence_.Take(signal) == process::StopOrder::kAtOnce;
+    }
+    return at_once_;
+  }
+
+ private:
+  const sigset_t signals_;
+  process::StopSequence sequence_;
+  bool at_once_ = false;
+};
+
+// Lets the jobs of the local agent save a checkpoint and end, unless they should end at once.
+void EmptyLocalNode(service::Coordinator& coordinator, launch::LocalAgent& agent,
+                    absl::Duration timeout, Signals& signals) {
+  // The agent may have got the signal, too.
+  agent.Leave();
   coordinator.Drain(launch::kLocalNode);
   const absl::Time start = SteadyNow();
   const auto elapsed = [start] { return SteadyNow() - start; };
   std::optional<uint64_t> activity;
   absl::Duration moved = -kStandstill;
+  bool agent_stops = false;
   while (elapsed() < timeout || elapsed() < moved + kStandstill) {
-    if (coordinator.AwaitDrained(absl::Milliseconds(200))) return;
-    if (signalled_again()) break;
+    if (coordinator.AwaitDrained(absl::Milliseconds(200)) || agent.HasEnded()) return;
+    if (signals.AtOnce()) break;
+    // While the store cannot be written, the coordinator does not learn that the workers have
+    // ended. The agent ends after them.
+    if (!agent_stops && !coordinator.health().ready().ok()) {
+      agent_stops = true;
+      coordinator.Drain(launch::kLocalNode);
+      agent.Signal(SIGTERM);
+    }
     const uint64_t now = coordinator.DrainActivity();
     if (activity.value_or(now) != now) moved = elapsed();
     activity = now;
   }
+  if (!coordinator.health().ready().ok()) return agent.Signal(SIGQUIT);
   coordinator.InterruptDrained();
   coordinator.AwaitDrained(kInterruptTimeout);
 }
@@ -152,7 +185,7 @@ absl::StatusOr<std::unique_ptr<web::Watched>> StartWatched(const Flags& flags,
   return watched;
 }
 
-absl::Status Run(Flags flags, const sigset_t& signals) {
+absl::Status Run(Flags flags, Signals signals) {
   ASSIGN_OR_RETURN(flags.coordinator.timing.lease,
                    ParseDurationFlag("--lease", flags.lease, absl::Seconds(1), absl::Hours(1)));
   ASSIGN_OR_RETURN(
@@ -249,11 +282,10 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
                                                        .more = OfLocalAgent(flags),
                                                        .state_directory = flags.state}));
   }
-  int signal = 0;
-  sigwait(&signals, &signal);
+  signals.Await();
   spdlog::info("stopping");
   if (watched != nullptr) watched->Stopping();
-  if (agent != nullptr) EmptyLocalNode(*coordinator, drain_timeout, signals);
+  if (agent != nullptr) EmptyLocalNode(*coordinator, *agent, drain_timeout, signals);
   watched.reset();
   coordinator.reset();
   agent.reset();
@@ -266,6 +298,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
+  const sigset_t signals = muster::process::BlockStopSignals();
   CLI::App app("Coordinates training jobs: accepts them, places them on agents, tracks every rank.",
                "musterd");
   app.set_version_flag("--version", std::string("musterd ") + muster::Version());
@@ -307,7 +340,7 @@ int main(int argc, char** argv) {
   app.add_option("--drain-timeout", flags.drain_timeout,
                  "After SIGTERM: how long the jobs of the local agent may take to save a "
                  "checkpoint and to end, "
-                 "longer while they compute or write; a second SIGTERM ends them at once")
+                 "longer while they compute or write; SIGQUIT or a second Ctrl-C ends them at once")
       ->capture_default_str();
   app.add_option("--keep-metrics", flags.store.kept_metrics,
                  "Steps whose metrics are kept for a job, and validation passes; older ones are "
@@ -357,15 +390,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : muster::kUsageError;
   }
-  // Before any thread is started, so that all of them inherit it.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   muster::InitLog("musterd");
   if (flags.coordinator.server.reflection) muster::LinkReflection();
-  const absl::Status status = muster::Run(std::move(flags), signals);
+  const absl::Status status = muster::Run(std::move(flags), muster::Signals(signals));
   if (status.ok()) return 0;
   spdlog::error("{}", muster::Message(status));
   return absl::IsInvalidArgument(status) ? muster::kUsageError : 1;

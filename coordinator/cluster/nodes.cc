@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
+#include "coordinator/cluster/preemption_notices.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/membership/refusal.h"
@@ -175,13 +176,13 @@ void Cluster::AgentDraining(PeerStreamId session, const std::string& reason, abs
   const std::string node = agent->second;
   if (!draining_.try_emplace(node, Draining{reason, true}).second) return;
   effects_.push_back(Say{absl::StrCat("node '", node, "': its agent is being stopped: ", reason)});
-  PreemptNode(node, absl::StrCat("the agent of node '", node, "' is being stopped"), now);
+  PreemptNode(node, WhyAgentStops(node), now);
   Schedule(now);
 }
 
 void Cluster::Drain(const std::string& node, absl::Time now) {
-  draining_[node] = {"musterd is being stopped", false};
-  PreemptNode(node, "musterd is being stopped", now);
+  draining_[node] = {kMusterdStops, false};
+  PreemptNode(node, kMusterdStops, now);
 }
 
 void Cluster::Interrupt(const std::string& node, absl::Time now) {

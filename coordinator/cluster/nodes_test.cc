@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
+#include "coordinator/cluster/preemption_notices.h"
 #include "coordinator/cluster/world.h"
 #include "coordinator/membership/refusal.h"
 
@@ -132,6 +133,29 @@ TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
   world.cluster().AgentDraining(1, "SIGTERM", world.now());
   EXPECT_NE(beat(9), 0) << "nor does it matter who asks";
   EXPECT_EQ(world.cluster().DrainActivity(99), 0) << "no agent's stream";
+}
+
+// The streams that get a notice for this node.
+std::vector<PeerStreamId> Noticed(World& world, const std::string& node, StoreState store) {
+  std::vector<PeerStreamId> streams;
+  for (const SendToWorker& notice : PreemptionNotices(world.cluster(), node, "why", store)) {
+    EXPECT_EQ(std::get<PreemptionNotice>(notice.order).reason, "why");
+    streams.push_back(notice.session);
+  }
+  return streams;
+}
+
+TEST(PreemptionNotices, TheyNeedNoChangeOfTheState) {
+  World world;
+  world.Start("job", 2);
+  const std::vector<PeerStreamId> both = {10, 11};
+  EXPECT_EQ(Noticed(world, "a", StoreState::kWorks), both);
+  EXPECT_EQ(Noticed(world, "b", StoreState::kWorks), std::vector<PeerStreamId>());
+  EXPECT_TRUE(world.cluster().TakeBatch().empty());
+  // A stop that was accepted, but cannot be stored, has not reached the workers.
+  ASSERT_TRUE(world.Stop("job").ok());
+  EXPECT_EQ(Noticed(world, "a", StoreState::kWorks), std::vector<PeerStreamId>());
+  EXPECT_EQ(Noticed(world, "a", StoreState::kInTrouble), both);
 }
 
 TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItStartsAgainFromStepZero) {

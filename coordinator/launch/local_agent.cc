@@ -58,12 +58,23 @@ absl::StatusOr<std::unique_ptr<LocalAgent>> LocalAgent::Start(const LocalAgentOp
   return self;
 }
 
+void LocalAgent::Leave() {
+  if (!watcher_.joinable()) return;
+  const uint64_t one = 1;
+  (void)!write(stop_.get(), &one, sizeof(one));
+  watcher_.join();
+}
+
+bool LocalAgent::HasEnded() const {
+  return Watched() < 0 || Readable(Watched(), absl::ZeroDuration());
+}
+
+void LocalAgent::Signal(int signal) {
+  if (Watched() >= 0) syscall(SYS_pidfd_send_signal, Watched(), signal, nullptr, 0);
+}
+
 LocalAgent::~LocalAgent() {
-  if (watcher_.joinable()) {
-    const uint64_t one = 1;
-    (void)!write(stop_.get(), &one, sizeof(one));
-    watcher_.join();
-  }
+  Leave();
   if (process_ != nullptr) process_->Stop(options_.grace);
   EndAdopted();
   std::error_code error;

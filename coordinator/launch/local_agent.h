@@ -47,6 +47,13 @@ class LocalAgent {
   // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
   ~LocalAgent();
 
+  // From now on the agent is not started again when it ends.
+  void Leave();
+  // After Leave, from the same thread as Leave:
+  // Whether the agent has ended, and with it its workers.
+  bool HasEnded() const;
+  void Signal(int signal);
+
  private:
   explicit LocalAgent(const LocalAgentOptions& options) : options_(options) {}
 

@@ -73,6 +73,19 @@ TEST_F(LocalAgentTest, AnAgentThatEndsIsStartedAnew) {
   EXPECT_TRUE(Lives(second));
 }
 
+TEST_F(LocalAgentTest, OneThatIsLeftIsNotStartedAnew) {
+  auto agent = LocalAgent::Start(options_);
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  const pid_t pid = Started().first;
+  (*agent)->Leave();
+  EXPECT_FALSE((*agent)->HasEnded());
+  (*agent)->Signal(SIGKILL);
+  while (!(*agent)->HasEnded()) {
+  }
+  agent->reset();
+  EXPECT_FALSE(Lives(pid));
+}
+
 // What a killed coordinator leaves: a child process that starts an agent and is killed.
 pid_t LeaveAnAgent(const LocalAgentOptions& options, const std::function<pid_t()>& started) {
   int ready[2];

@@ -28,6 +28,7 @@
 #include "coordinator/service/job_service.h"
 #include "coordinator/service/operation_service.h"
 #include "coordinator/service/peer_services.h"
+#include "coordinator/service/send_notices.h"
 #include "coordinator/service/transfers.h"
 
 namespace muster::service {
@@ -209,6 +210,10 @@ Coordinator::~Coordinator() {
 }
 
 void Coordinator::Drain(const std::string& node) {
+  // While the store cannot be written, the rest waits.
+  engine_->Aside([node, this](const cluster::Cluster& cluster, absl::Time) {
+    SendNotices(*engine_, sessions_, cluster, node, cluster::kMusterdStops);
+  });
   engine_->Post([=](cluster::Cluster& cluster, absl::Time now) { cluster.Drain(node, now); },
                 [=, this](const absl::Status& committed) {
                   if (!committed.ok()) return SayDrained();

@@ -16,6 +16,7 @@
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/peer_limits.h"
 #include "coordinator/service/permit.h"
+#include "coordinator/service/send_notices.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -58,6 +59,8 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
               const Secrets* secrets, Caller caller, const Authorizer& authorize)
       : PeerStreamReactor(engine, sessions, id,
                           PermitOf(caller, "/muster.v1.AgentService/Attach", authorize)),
+        engine_(*engine),
+        sessions_(*sessions),
         secrets_(secrets),
         caller_(std::move(caller)) {}
   void Send(const cluster::AgentOrder& order) override {
@@ -118,8 +121,12 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
   }
 
   bool IsBeat(const v1::AgentMessage& message) const override { return message.has_heartbeat(); }
+  bool IsUrgent(const v1::AgentMessage& message) const override { return message.has_draining(); }
   void TakeBeat(const v1::AgentMessage& message, cluster::Cluster& cluster,
                 absl::Time came) override {
+    if (message.has_draining()) {
+      return SendNotices(engine_, sessions_, cluster, node_, cluster::WhyAgentStops(node_));
+    }
     // A heartbeat is acknowledged at once, without the store: nothing in it must be durable, and a
     // slow disk must not end the agents' leases.
     if (!cluster.AgentHeard(id(), came) || message.heartbeat().sequence() == 0) return;
@@ -150,12 +157,16 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
     RETURN_IF_ERROR(CheckOffer(hello));
     RETURN_IF_ERROR(AgentMayBe(caller_, hello.node()));
     greeted_ = true;
+    node_ = hello.node();
     return cluster.AttachAgent(id(), FromWire(hello), now);
   }
 
+  const Engine& engine_;
+  const PeerStreams& sessions_;
   const Secrets* const secrets_;
   const Caller caller_;
   bool greeted_ = false;
+  std::string node_;
 };
 
 class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirective> {

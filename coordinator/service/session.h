@@ -150,7 +150,8 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       EndReading(refused);
       return false;
     }
-    IsBeat(*message) ? Beat(std::move(message)) : Queue(std::move(message));
+    if (IsBeat(*message) || IsUrgent(*message)) Beat(message);
+    if (!IsBeat(*message)) Queue(std::move(message));
     return true;
   }
 
@@ -160,6 +161,8 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // `came` is the time of arrival.
   virtual bool IsBeat(const In& message) const = 0;
   virtual void TakeBeat(const In& message, cluster::Cluster& cluster, absl::Time came) = 0;
+  // Something of this message does not wait for the store: TakeBeat gets it, too, before Take.
+  virtual bool IsUrgent(const In&) const { return false; }
   // The number of log lines in the message, which may be dropped if the coordinator cannot keep up;
   // 0 for other messages. Called by gRPC.
   virtual uint64_t LogLinesOf(const In&) const { return 0; }

@@ -98,6 +98,27 @@ TEST_F(TroubleTest, HeartbeatsAreAcknowledgedWhileACommitHangs) {
   EXPECT_TRUE(worker.Take([](const v1::WorkerDirective& d) { return d.has_report_ack(); }));
 }
 
+TEST_F(TroubleTest, JobsThatShouldLeaveAreToldSoAtOnce) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  ASSERT_TRUE(agent.Welcomed());
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1), "a", &job).ok());
+  FakeWorker worker(address(), agent.Started(1, 0));
+  ASSERT_TRUE(worker.Welcome().has_value());
+  ASSERT_TRUE(Submit(Spec(1), "b", &job).ok());
+  FakeWorker another(address(), agent.Started(1, 0));
+  ASSERT_TRUE(another.Welcome().has_value());
+  store_in_trouble_->Fail(absl::UnavailableError("disk I/O error"));
+  ASSERT_EQ(ReasonOf(Submit(Spec(1), "c", &job)), "STORE_TROUBLE");
+  coordinator_->Drain("n1");
+  EXPECT_EQ(worker.Preempted(), "musterd is being stopped");
+  EXPECT_EQ(another.Preempted(), "musterd is being stopped");
+  v1::AgentMessage draining;
+  draining.mutable_draining()->set_reason("SIGTERM");
+  ASSERT_TRUE(agent.Send(draining));
+  EXPECT_EQ(worker.Preempted(), "the agent of node 'n1' is being stopped");
+}
+
 TEST_F(TroubleTest, ANewPeerIsToldThatTheStoreFailsAndAcceptedOnceItWorks) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   v1::Job job;
