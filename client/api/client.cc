@@ -126,10 +126,12 @@ absl::StatusOr<Response> MusterClient::Change(
 }
 
 absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
-                                             const RetryOptions& options) {
+                                             const RetryOptions& options,
+                                             const std::string& job_file) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_job_id(job_id);
+  request.set_job_file(job_file);
   return Change(stub_.get(), &v1::JobService::Stub::SubmitJob, std::move(request), options);
 }
 

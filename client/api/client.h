@@ -90,9 +90,11 @@ class MusterClient {
 
   const std::string& address() const { return address_; }
 
-  // `job_id` may be empty. A new request id is made for each call that changes something.
+  // `job_id` may be empty. `job_file`: its absolute path; empty: there is none. A new request id is
+  // made for each call that changes something.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& job_id,
-                                 const RetryOptions& options = {});
+                                 const RetryOptions& options = {},
+                                 const std::string& job_file = "");
   absl::StatusOr<v1::ValidateJobResponse> Validate(const v1::JobSpec& spec);
   absl::StatusOr<v1::Job> Get(const std::string& job_id);
   // Newest first; requested in pages. The result's next_page_token is set if there are more than

@@ -115,6 +115,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   job.number = number;
   job.spec = submission.spec;
   job.submitter = submission.submitter;
+  job.job_file = submission.job_file;
   spec_bytes_ += job.spec.size();
   job.plan = submission.plan;
   job.create_time = now;

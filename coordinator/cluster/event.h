@@ -31,6 +31,7 @@ struct Submission {
   // Of the request's contents.
   std::string fingerprint;
   std::string submitter;
+  std::string job_file;
   std::string spec;
   jobs::Plan plan;
   // An error with which the submission is refused, unless it repeats an earlier request.

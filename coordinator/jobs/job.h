@@ -246,6 +246,8 @@ struct JobIdentity {
   absl::Time create_time = absl::InfinitePast();
   // Who submitted it, as the connection proved it.
   std::string submitter;
+  // The absolute path of the job file at the submitter's; empty: there is none.
+  std::string job_file;
 };
 
 // Its state, and what decides on it. It changes when something happens to the job, not with its

@@ -103,6 +103,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.mutable_spec()->ParseFromString(job.spec);
   Set(out.mutable_create_time(), job.create_time);
   out.set_submitter(job.submitter);
+  out.set_job_file(job.job_file);
   if (job.start_time != absl::InfinitePast()) Set(out.mutable_start_time(), job.start_time);
   if (job.end_time != absl::InfinitePast()) Set(out.mutable_end_time(), job.end_time);
   out.set_generation(job.generation);

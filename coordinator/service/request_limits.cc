@@ -27,6 +27,7 @@ const std::map<std::string, size_t>& LongestByName() {
       {"requested_by", kLimits.requested_by_bytes},
       {"page_token", kLimits.page_token_bytes},
       {"path", kLimits.path_bytes},
+      {"job_file", kLimits.path_bytes},
       {"from", kLimits.path_bytes},
       {"freeze", jobspec::kLongestPattern},
       {"unfreeze", jobspec::kLongestPattern},

@@ -142,6 +142,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
           .name = spec.name(),
           .request_id = request.request_id(),
           .fingerprint = FingerprintOf("submit", request),
+          .job_file = request.job_file(),
           .spec = spec.SerializeAsString(),
           .plan = {.world_size = spec.world_size(),
                    .device = DeviceOf(spec),

@@ -342,6 +342,10 @@ CREATE TABLE deliveries (
   body BLOB NOT NULL
 ) STRICT;
 )sql",
+    // ---- 20: the job file that was submitted.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN job_file TEXT NOT NULL DEFAULT '';
+)sql",
 };
 
 // A file of a newer version is refused.

@@ -97,6 +97,7 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line("state_reason", j.state_reason)("version_ceiling", j.version_ceiling);
   // Older files have none.
   if (!j.submitter.empty()) line("submitter", j.submitter);
+  if (!j.job_file.empty()) line("job_file", j.job_file);
   line("create_time", j.create_time)("start_time", j.start_time)("end_time", j.end_time);
   line("generation", j.generation)("live", j.live)("ending", j.ending);
   line("stop_requested", j.stop_requested)("restarts", j.restarts);

@@ -35,6 +35,7 @@ struct JobsTable {
     column("time_limit", Units{job.plan.time_limit, absl::Microseconds(1)});
     column("create_time", job.create_time);
     column("submitter", job.submitter);
+    column("job_file", job.job_file);
   }
 };
 
