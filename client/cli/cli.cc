@@ -17,7 +17,7 @@ else the one of this user on this machine. For HOST:PORT with certificates: --tl
 --tls-key and --tls-ca, else $MUSTER_TLS_CERTIFICATE, $MUSTER_TLS_KEY and $MUSTER_TLS_CA.
 Exit codes: 0 done, or the job SUCCEEDED; 1 other error; 2 usage or refused job file; 100 the job
 FAILED; 101 the wait timed out; 102 not found; 103 the job was CANCELLED; 104 coordinator
-unreachable; 130 interrupted.
+unreachable; 105 preempted, can go on; 130 interrupted.
 
 First steps:
   muster validate job.yaml        what is wrong with a job file, all at once
@@ -99,6 +99,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
                   .out_is_terminal = terminal->out_is_terminal,
                   .err_is_terminal = terminal->err_is_terminal,
                   .environment = terminal->environment,
+                  .command_line = terminal->command_line,
                   .interrupts = terminal->interrupts};
   Console* const console = &escaped;
   ExitCode code = kDone;

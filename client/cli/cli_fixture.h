@@ -33,7 +33,7 @@ stages: {fit: {steps: 3}}
 // it names.
 class CliTest : public testing::Test {
  protected:
-  CliTest() : interrupts_([] {}) {}
+  CliTest() : interrupts_([](int) {}) {}
 
   void SetUp() override {
     server_ = Server::Start(ServerOptions::InsecureLoopback(), {&service_, &cluster_}).value();

@@ -16,6 +16,7 @@
 #include "common/rpc/address.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
+#include "common/utf8/utf8.h"
 
 namespace muster::cli {
 
@@ -118,6 +119,12 @@ std::string AbsolutePath(const std::string& path) {
   std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
   if (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
   return absolute;
+}
+
+std::string JobFileOptions::Path() const {
+  if (file == "-") return "";
+  const std::string path = AbsolutePath(file);
+  return ValidUtf8(path) == path ? path : "";
 }
 
 std::string Requester(Console* console) {

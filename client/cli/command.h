@@ -39,6 +39,9 @@ struct JobFileOptions {
   std::string file;
   // The values of --set, in order.
   std::vector<std::string> settings;
+
+  // The absolute path of the file. Empty for standard input, and if the path is not UTF-8.
+  std::string Path() const;
 };
 
 // Adds FILE and --set.

@@ -8,11 +8,13 @@
 namespace muster::cli {
 
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
-                                  const std::string& job_id, const client::StreamOptions& options) {
+                                  const std::string& job_id, const client::StreamOptions& options,
+                                  v1::Job* seen) {
   Progress progress(console->err_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain);
   v1::Job last;
   const absl::Status status = client->Watch(job_id, options, [&](const v1::Job& job) {
     last = job;
+    if (seen != nullptr) *seen = job;
     PrintProgress(progress.Update(job, absl::Now()), &console->err);
     return true;
   });

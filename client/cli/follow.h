@@ -10,9 +10,11 @@
 
 namespace muster::cli {
 
-// Shows the job's progress on stderr and returns its last state.
+// Shows the job's progress on stderr and returns its last state. `seen`, if not null, gets each
+// state, also those before an error.
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
-                                  const std::string& job_id, const client::StreamOptions& options);
+                                  const std::string& job_id, const client::StreamOptions& options,
+                                  v1::Job* seen = nullptr);
 
 // Prints a job that has ended: its summary or its document on stdout, its failure on stderr.
 // Returns its exit code.

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -16,6 +17,7 @@
 #include "common/files/files.h"
 #include "common/files/private_directory.h"
 #include "common/process/process_stat.h"
+#include "common/process/stop_signals.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -73,6 +75,10 @@ absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
   }
   std::unique_ptr<LocalCoordinator> coordinator(new LocalCoordinator(state, std::move(temporary)));
   RETURN_IF_ERROR(coordinator->Launch(options, interrupted));
+  coordinator->watcher_ = std::thread([process = coordinator->process_.get(), options] {
+    process->Wait(absl::InfiniteDuration());
+    options.on_end();
+  });
   return coordinator;
 }
 
@@ -103,6 +109,11 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
     }
     if (interrupted.cancelled()) return absl::CancelledError("interrupted");
     if (const auto exit = process_->Wait(kPoll); exit.has_value()) {
+      // Sent to all processes of the run, and before musterd was able to handle it.
+      const auto& signals = process::PreemptionSignals();
+      if (std::find(signals.begin(), signals.end(), exit->signal) != signals.end()) {
+        return absl::CancelledError(exit->ToString());
+      }
       return absl::UnavailableError(absl::StrCat("the coordinator (", options.program,
                                                  ") ended with ", exit->ToString(), ":\n",
                                                  LogTail()));
@@ -143,6 +154,7 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
     while (!(exit = process_->Wait(kPoll)).has_value() && SteadyNow() < deadline) {
       if (hurried || !hurry()) continue;
       hurried = true;
+      process_->Signal(SIGQUIT);
       deadline = std::min(deadline, SteadyNow() + kShortStopTimeout);
     }
     if (!exit.has_value()) {
@@ -152,6 +164,7 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
     // A coordinator that ended normally has ended its agent.
     if (*exit != process::Exit{}) KillAgent();
   }
+  if (watcher_.joinable()) watcher_.join();
   temporary_.reset();
 }
 

@@ -2,10 +2,13 @@
 #ifndef MUSTER_CLIENT_CLI_LOCAL_COORDINATOR_H_
 #define MUSTER_CLIENT_CLI_LOCAL_COORDINATOR_H_
 
+#include <signal.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -28,13 +31,17 @@ struct LocalCoordinatorOptions {
   // run, or by the next run if this one is killed.
   std::string state_directory;
   std::string temporary_root = "/tmp";
+  // Called once, on another thread, when the coordinator has ended, whether asked to or not; not
+  // after Stop has returned.
+  std::function<void()> on_end = [] {};
 };
 
 // Life cycle: Start, then Stop or the destructor, after which no process is left. Thread-safe:
-// Exited.
+// Exited, Leave.
 class LocalCoordinator {
  public:
-  // Returns once it listens. `interrupted` ends the wait with CANCELLED.
+  // Returns once it listens. CANCELLED: `interrupted`, or a signal has ended it that may have been
+  // sent to all processes of this run.
   // UNAVAILABLE: it ended; the message has its last log lines. Other errors: it cannot be started,
   // or its directory cannot be made.
   static absl::StatusOr<std::unique_ptr<LocalCoordinator>> Start(
@@ -47,9 +54,10 @@ class LocalCoordinator {
   // The last lines of its log.
   std::string LogTail() const;
 
-  // Asks it to end (it ends its agent and the workers first) and waits; if `hurry` returns true, or
-  // if it takes too long, kills all of them. Removes a temporary state directory. A second call
-  // does nothing.
+  // Asks it to let its jobs save a checkpoint, and to end. Returns at once.
+  void Leave() { process_->Signal(SIGTERM); }
+  // The same, and waits; if `hurry` returns true, or if it takes too long, kills all processes.
+  // Removes a temporary state directory. A second call does nothing.
   void Stop(const std::function<bool()>& hurry);
 
  private:
@@ -65,6 +73,7 @@ class LocalCoordinator {
   process::Spawner spawner_;
   std::unique_ptr<process::Process> process_;
   std::string address_;
+  std::thread watcher_;
   bool stopped_ = false;
 };
 

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
             const char* value = std::getenv(name.c_str());
             return std::string(value != nullptr ? value : "");
           },
+      .command_line = std::vector<std::string>(argv, argv + argc),
       .interrupts = interrupts,
   };
   return muster::cli::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc), &console);

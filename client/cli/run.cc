@@ -1,16 +1,21 @@
-#include <google/protobuf/util/message_differencer.h>
 #include <signal.h>
+
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
+#include "client/cli/continuation.h"
 #include "client/cli/follow.h"
 #include "client/cli/local_coordinator.h"
+#include "client/cli/same_command.h"
 #include "client/cli/stopper.h"
+#include "common/files/files.h"
 #include "common/ids/ids.h"
 #include "common/jobfile/check_files.h"
-#include "common/jobspec/jobspec.h"
 #include "common/rpc/address.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
@@ -21,6 +26,13 @@ namespace {
 struct RunOptions : CommonOptions, JobFileOptions {
   std::string state;
   uint32_t slots = 0;
+  bool another_job = false;
+  bool next_attempt = false;
+
+  Wish wish() const {
+    if (another_job) return Wish::kAnotherJob;
+    return next_attempt ? Wish::kNextAttempt : Wish::kGoOn;
+  }
 };
 
 // A coordinator on this machine that does not answer has ended; there is no use in waiting long.
@@ -31,7 +43,11 @@ constexpr absl::Duration kAgentStarts = absl::Minutes(2);
 class Run {
  public:
   Run(Console* console, const RunOptions& options, const jobfile::JobFile& file)
-      : console_(console), options_(options), file_(file), stopper_(&console->interrupts) {}
+      : console_(console),
+        options_(options),
+        file_(file),
+        stopper_(&console->interrupts,
+                 options.address.empty() ? Coordinator::kOwn : Coordinator::kAnother) {}
 
   ExitCode Execute() {
     if (!options_.address.empty()) return RunAt(options_.address, options_.retry_for);
@@ -85,12 +101,14 @@ class Run {
     local.state_directory = options_.state;
     const std::string temporary_root = console_->environment("TMPDIR");
     if (!temporary_root.empty()) local.temporary_root = temporary_root;
+    local.on_end = [this] { stopper_.CoordinatorEnded(); };
     auto coordinator = LocalCoordinator::Start(local, *stopper_.interruption());
     if (!coordinator.ok()) {
-      if (stopper_.interrupted()) return kInterrupted;
+      if (absl::IsCancelled(coordinator.status())) return NotBegun();
       return FailWith(console_, Message(coordinator.status()));
     }
     coordinator_ = *std::move(coordinator);
+    stopper_.CoordinatorRuns([this] { coordinator_->Leave(); });
     const ExitCode code = RunAt(coordinator_->address(), kLocalRetry);
     if (code != kUnreachable || stopper_.interrupted()) return code;
     const auto exit = coordinator_->Exited();
@@ -105,16 +123,18 @@ class Run {
     if (!found.ok()) return Fail(console_, found.status());
     const auto client = client::MusterClient::Connect(*found, options_.tls);
     if (!client.ok()) return Fail(console_, client.status());
-    if (stopper_.interrupted()) return kInterrupted;
+    if (stopper_.interrupted()) return NotBegun();
     if (coordinator_ != nullptr && file_.spec.device() == v1::JobSpec::CUDA) {
       const absl::Status enough = HasGpus(client->get());
-      if (stopper_.interrupted()) return kInterrupted;
+      if (stopper_.interrupted()) return NotBegun();
       if (absl::IsInvalidArgument(enough)) return FailWith(console_, Message(enough), kUsage);
       if (!enough.ok()) return Fail(console_, enough);
     }
     const auto job = FindOrSubmit(client->get(), retry_for);
     if (!job.ok()) {
-      return stopper_.interrupted() ? kInterrupted : FailSubmission(console_, job.status(), file_);
+      if (stopper_.interrupted()) return NotBegun();
+      if (refused_.has_value()) return FailWith(console_, Message(job.status()), *refused_);
+      return FailSubmission(console_, job.status(), file_);
     }
     // A coordinator of this run's own has no agent yet.
     if (coordinator_ == nullptr) {
@@ -122,38 +142,105 @@ class Run {
         console_->err << "warning: " << warning << std::endl;
       }
     }
+    v1::Job seen = *job;
     stopper_.JobRuns(client->get(), job->id());
-    const auto ended = FollowJob(console_, client->get(), job->id(),
-                                 {.retry_for = retry_for, .cancellation = stopper_.at_once()});
+    const auto ended =
+        FollowJob(console_, client->get(), job->id(),
+                  {.retry_for = retry_for, .cancellation = stopper_.over()}, &seen);
     stopper_.JobHasEnded();
-    if (!ended.ok()) {
-      if (!stopper_.interrupted()) return Fail(console_, ended.status());
-      console_->err << "muster: ended without waiting for job " << job->id() << std::endl;
-      return kInterrupted;
-    }
+    if (!ended.ok()) return Unfinished(ended.status(), seen);
     const ExitCode code = ReportEnd(console_, *ended, options_.output);
-    return stopper_.interrupted() && code != kDone ? kInterrupted : code;
+    return stopper_.interrupted() && !stopper_.leaves() && code != kDone ? kInterrupted : code;
   }
 
-  // With --state: the same job, if an earlier run was killed during it.
-  absl::StatusOr<v1::Job> FindOrSubmit(client::MusterClient* client, absl::Duration retry_for) {
-    if (!options_.state.empty() && coordinator_ != nullptr) {
-      ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
-      for (const v1::Job& job : list.jobs()) {
-        if (client::HasEnded(job.state())) continue;
-        if (google::protobuf::util::MessageDifferencer::Equals(
-                jobspec::ResolveDefaults(job.spec()), jobspec::ResolveDefaults(file_.spec))) {
-          console_->err << "job " << job.id() << " continues from step " << job.step() << std::endl;
-          return job;
-        }
-        return absl::FailedPreconditionError(absl::StrCat(
-            options_.state, " holds the unfinished job ", job.id(),
-            ", which has another job file; finish it with its own job file, or use another "
-            "--state"));
-      }
+  // A signal came before there was a job.
+  ExitCode NotBegun() {
+    if (stopper_.interrupted() && !stopper_.leaves()) return kInterrupted;
+    console_->err << "muster: ended before the job began; the same command begins it" << std::endl;
+    return kPreempted;
+  }
+
+  // The run ends before its job.
+  ExitCode Unfinished(const absl::Status& why, const v1::Job& job) {
+    // A coordinator that leaves may take longer to end than to answer.
+    if (coordinator_ != nullptr && stopper_.interrupted()) {
+      coordinator_->Stop([this] { return stopper_.hurried(); });
     }
-    return client->Submit(file_.spec, coordinator_ != nullptr ? NewId() : "",
-                          {.retry_for = retry_for, .cancellation = stopper_.at_once()});
+    const auto exit = coordinator_ != nullptr ? coordinator_->Exited() : std::nullopt;
+    const bool in_order = exit == process::Exit{} && !stopper_.hurried();
+    if (!stopper_.interrupted() && !in_order) {
+      return absl::IsCancelled(why) ? kUnreachable : Fail(console_, why);
+    }
+    if (!in_order) {
+      console_->err << "muster: ended without waiting for job " << job.id() << std::endl;
+      return kInterrupted;
+    }
+    // Its coordinator has let the job save, and has ended: it got a signal of its own, or one from
+    // this run.
+    SayHowItGoesOn(job);
+    return stopper_.interrupted() && !stopper_.leaves() ? kInterrupted : kPreempted;
+  }
+
+  void SayHowItGoesOn(const v1::Job& job) {
+    if (IsDocument(options_.output)) console_->out << Document(job, options_.output) << std::flush;
+    const std::string& directory = file_.spec.checkpoint().directory();
+    const std::string checkpoint =
+        directory.empty() ? "" : NewestCheckpoint(files::JoinPath(directory, job.id()));
+    std::ostream& err = console_->err;
+    err << "muster: job " << job.id() << " has ended before its last step and can go on; ";
+    if (!checkpoint.empty()) {
+      err << "its newest checkpoint is " << checkpoint;
+    } else if (directory.empty()) {
+      err << "it writes no checkpoints (`checkpoint` in the job file), so it starts over";
+    } else {
+      err << "it has written no checkpoint yet, so it begins again where it began";
+    }
+    const bool kept = !options_.state.empty();
+    err << (kept ? "; the same command continues it:\n" : "; this command continues it:\n")
+        << ShellLine(ContinueFrom(console_->command_line, kept ? "" : checkpoint)) << std::endl;
+  }
+
+  // With --state: the job of this file that an earlier run has left, if it can go on.
+  absl::StatusOr<v1::Job> FindOrSubmit(client::MusterClient* client, absl::Duration retry_for) {
+    const client::RetryOptions retry{.retry_for = retry_for, .cancellation = stopper_.over()};
+    const bool own = coordinator_ != nullptr;
+    while (own && !options_.state.empty()) {
+      ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
+      const SameCommand same = Decide({list.jobs().begin(), list.jobs().end()}, options_.Path(),
+                                      file_.spec, options_.wish());
+      if (same.what == SameCommand::What::kSubmit) break;
+      if (same.what == SameCommand::What::kFailed || same.what == SameCommand::What::kRefuse) {
+        return Refuse(same);
+      }
+      console_->err << same.why << std::endl;
+      if (same.what == SameCommand::What::kFollow) return same.job;
+      if (same.what == SameCommand::What::kNextAttempt) {
+        return client->Retry(same.job.id(), {.retry = retry, .requested_by = Requester(console_)});
+      }
+      if (same.what == SameCommand::What::kStop) {
+        const client::SteerOptions stop{.retry = retry, .requested_by = Requester(console_)};
+        RETURN_IF_ERROR(client->Stop(same.job.id(), stop).status());
+      }
+      const client::StreamOptions wait{.retry_for = retry_for,
+                                       .cancellation = stopper_.interruption()};
+      RETURN_IF_ERROR(client->Wait(same.job.id(), wait).status());
+    }
+    return client->Submit(file_.spec, own ? NewId() : "", retry, options_.Path());
+  }
+
+  absl::Status Refuse(const SameCommand& same) {
+    if (same.what == SameCommand::What::kRefuse) {
+      refused_ = kUsage;
+      return absl::FailedPreconditionError(same.why);
+    }
+    refused_ = kJobFailed;
+    std::vector<std::string> words = ContinueFrom(console_->command_line, "");
+    words.push_back("--retry");
+    const std::string retry = ShellLine(words);
+    words.back() = "--new";
+    return absl::FailedPreconditionError(
+        absl::StrCat(same.why, "\nIts next attempt, from its newest checkpoint: ", retry,
+                     "\nAnother job: ", ShellLine(words)));
   }
 
   // A coordinator with an empty store would give every run the same id, and runs with the same
@@ -167,8 +254,11 @@ class Run {
   Console* const console_;
   const RunOptions& options_;
   const jobfile::JobFile& file_;
-  Stopper stopper_;
+  // Set if FindOrSubmit has decided that no job runs.
+  std::optional<ExitCode> refused_;
   std::unique_ptr<LocalCoordinator> coordinator_;
+  // Uses coordinator_.
+  Stopper stopper_;
 };
 
 }  // namespace
@@ -180,7 +270,9 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   command->footer(
       "Without an address it starts its own coordinator, and ends it with the job. Ctrl-C "
       "stops the job "
-      "(with a\ncheckpoint if it writes them); a second Ctrl-C ends everything at once.");
+      "(with a\ncheckpoint if it writes them); a second Ctrl-C, or SIGQUIT, ends everything at "
+      "once. SIGTERM, SIGHUP,\nSIGUSR1 and SIGUSR2 let the job save a checkpoint and end (exit "
+      "code 105); it can go on later.");
   AddJobFileOptions(command, options.get());
   AddCommonOptions(command, console, options.get());
   command
@@ -188,11 +280,22 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
                    "Ranks that this machine may run (default: as many as the job has)")
       ->check(CLI::Range(uint32_t{1}, kMostSlots))
       ->type_name("N");
+  auto* state = command->add_option(
+      "--state", options->state,
+      "Keep the coordinator's state there; after a signal, a time limit or a kill, the same "
+      "command continues its job");
+  state->type_name("DIR");
+  auto* another = command->add_flag(
+      "--new", options->another_job,
+      "With --state: begin another job, even if one of this job file could go on; one that has "
+      "not ended is stopped");
+  another->needs(state);
   command
-      ->add_option(
-          "--state", options->state,
-          "Keep the coordinator's state there; after a kill, the same command continues its job")
-      ->type_name("DIR");
+      ->add_flag("--retry", options->next_attempt,
+                 "With --state: begin the next attempt of this job file's newest job, which failed "
+                 "or was stopped")
+      ->needs(state)
+      ->excludes(another);
   AddRetryOption(command, options.get());
   command->callback([=] {
     // A closed pipe must not keep the coordinator from being stopped.

@@ -1,31 +1,94 @@
 #include "client/cli/stopper.h"
 
+#include <utility>
+
 namespace muster::cli {
 namespace {
 
 // How long to wait for a job that the coordinator was not able to stop.
 constexpr absl::Duration kStopTimeout = absl::Seconds(45);
+// For how long this run's own coordinator is asked again to stop the job. While it cannot write its
+// store it refuses, and then it ends the job in the way that needs no store.
+constexpr absl::Duration kOwnRetry = absl::Seconds(1);
+// How often it is asked while the job has not ended.
+constexpr absl::Duration kAskAgain = absl::Seconds(2);
+// In this time the last messages of a coordinator that has ended are read.
+constexpr absl::Duration kLastMessages = absl::Milliseconds(500);
 
 }  // namespace
 
-Stopper::Stopper(Interrupts* interrupts)
-    : thread_([this] { Run(); }), listener_(interrupts, [this](int count) {
-        interrupted_.Cancel();
-        if (count > 1) {
-          at_once_.Cancel();
-          stop_call_.Cancel();
-        }
-        absl::MutexLock lock(&mutex_);
-        wanted_ = true;
-      }) {}
+Stopper::Stopper(Interrupts* interrupts, Coordinator coordinator)
+    : coordinator_(coordinator),
+      thread_([this] { Run(); }),
+      listener_(interrupts, [this](int signal) { Signalled(signal); }) {}
 
 Stopper::~Stopper() {
   {
     absl::MutexLock lock(&mutex_);
-    over_ = true;
+    job_over_ = true;
   }
-  ended_.Changed();
+  changed_.Changed();
   thread_.join();
+}
+
+void Stopper::Signalled(int signal) {
+  const bool own = coordinator_ == Coordinator::kOwn;
+  bool at_once = signal == SIGQUIT;
+  bool leave = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (signal == SIGINT) {
+      at_once = std::exchange(stop_wanted_, true);
+    } else if (signal == SIGTERM && !own) {
+      stop_wanted_ = true;
+    } else if (signal != SIGQUIT && own) {
+      leave_wanted_ = leave = true;
+    } else {
+      at_once = true;
+    }
+  }
+  interrupted_.Cancel();
+  if (leave) Leave();
+  if (!at_once) return;
+  at_once_.Cancel();
+  over_.Cancel();
+  stop_call_.Cancel();
+}
+
+bool Stopper::leaves() const {
+  absl::MutexLock lock(&mutex_);
+  return leave_wanted_ && !stop_wanted_;
+}
+
+void Stopper::Leave() {
+  std::function<void()> leave;
+  {
+    absl::MutexLock lock(&mutex_);
+    leave = std::exchange(leave_, nullptr);
+  }
+  if (leave) leave();
+}
+
+void Stopper::CoordinatorRuns(std::function<void()> leave) {
+  bool wanted = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    leave_ = std::move(leave);
+    wanted = leave_wanted_;
+  }
+  if (wanted) Leave();
+}
+
+void Stopper::CoordinatorEnded() {
+  {
+    absl::MutexLock lock(&mutex_);
+    leave_ = nullptr;
+    changed_.Await(mutex_, kLastMessages, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return job_over_ || client_ == nullptr;
+    });
+  }
+  over_.Cancel();
+  stop_call_.Cancel();
 }
 
 void Stopper::JobRuns(client::MusterClient* client, const std::string& job_id) {
@@ -40,8 +103,8 @@ void Stopper::JobHasEnded() {
   stop_call_.Cancel();
   absl::MutexLock lock(&mutex_);
   client_ = nullptr;
-  over_ = true;
-  ended_.Changed();
+  job_over_ = true;
+  changed_.Changed();
   mutex_.Await(absl::Condition(&idle));
 }
 
@@ -50,11 +113,11 @@ void Stopper::Run() {
   std::string job_id;
   {
     const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return over_ || (wanted_ && client_ != nullptr);
+      return job_over_ || (stop_wanted_ && client_ != nullptr);
     };
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&due));
-    if (over_) return;
+    if (job_over_) return;
     client = client_;
     job_id = job_id_;
     calling_ = true;
@@ -62,14 +125,32 @@ void Stopper::Run() {
   // Once it has accepted this, the coordinator itself ends a job that makes no progress for 30 s. A
   // job that does, for example because it writes a large checkpoint, may take longer. After an
   // error the job may have ended; or the call had no effect, and then nobody stops the job.
-  const bool accepted = client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).ok();
-  const absl::Duration wait = accepted ? absl::InfiniteDuration() : kStopTimeout;
+  const bool own = coordinator_ == Coordinator::kOwn;
+  client::RetryOptions retry{.cancellation = &stop_call_};
+  if (own) retry.retry_for = kOwnRetry;
+  absl::Status accepted = client->Stop(job_id, {.retry = retry}).status();
+  const auto job_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return job_over_; };
+  while (own && !absl::IsUnavailable(accepted)) {
+    {
+      absl::MutexLock lock(&mutex_);
+      calling_ = false;
+      if (changed_.Await(mutex_, kAskAgain, job_over)) return;
+      calling_ = client_ != nullptr;
+      if (!calling_) return;
+    }
+    // A coordinator that cannot write its store any more does not see the job's end.
+    accepted = client->Stop(job_id, {.retry = retry}).status();
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    calling_ = false;
+  }
+  if (own) Leave();
+  const absl::Duration wait = own || accepted.ok() ? absl::InfiniteDuration() : kStopTimeout;
   absl::MutexLock lock(&mutex_);
-  calling_ = false;
-  if (ended_.Await(mutex_, wait,
-                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return over_; }))
-    return;
+  if (changed_.Await(mutex_, wait, job_over)) return;
   at_once_.Cancel();
+  over_.Cancel();
 }
 
 }  // namespace muster::cli

@@ -1,8 +1,13 @@
-// Handles Ctrl-C while `muster run` runs a job: the first one asks the job to stop, the second one
-// ends everything at once.
+// Handles signals while `muster run` runs a job.
+//
+// Ctrl-C asks the job to stop; a second one, or SIGQUIT, ends everything at once. SIGTERM, SIGHUP,
+// SIGUSR1 and SIGUSR2 ask the run to leave: its job saves a checkpoint and ends, and goes on later.
+// A run on a coordinator that is not its own takes SIGTERM for Ctrl-C. The other three end only the
+// run, and not the job.
 #ifndef MUSTER_CLIENT_CLI_STOPPER_H_
 #define MUSTER_CLIENT_CLI_STOPPER_H_
 
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -15,40 +20,59 @@
 
 namespace muster::cli {
 
-// Listens to interrupts for its lifetime. Thread-safe.
+// Whose coordinator runs the job.
+enum class Coordinator { kOwn, kAnother };
+
+// Listens to signals for its lifetime. Thread-safe.
 class Stopper {
  public:
-  explicit Stopper(Interrupts* interrupts);
+  Stopper(Interrupts* interrupts, Coordinator coordinator);
   ~Stopper();
 
+  // Whether a signal has come.
   bool interrupted() const { return interrupted_.cancelled(); }
   bool hurried() const { return at_once_.cancelled(); }
-  // Cancelled by the first interrupt: no new work needs to begin.
+  // Whether the job should go on later. False after Ctrl-C.
+  bool leaves() const;
+  // Cancelled by the first signal: no new work needs to begin.
   client::Cancellation* interruption() { return &interrupted_; }
-  // Cancelled by the second interrupt, or 45 s after the coordinator did not accept the request to
-  // stop the job.
-  client::Cancellation* at_once() { return &at_once_; }
+  // No call needs to go on. Cancelled by the signals that end everything at once; or 45 s after a
+  // coordinator that is not this run's own did not accept the request to stop the job; or soon
+  // after CoordinatorEnded.
+  client::Cancellation* over() { return &over_; }
 
-  // From now on the first interrupt stops this job. If it has come already, the job is stopped at
-  // once. `client` must live until JobHasEnded returns.
+  // `leave` has this run's own coordinator end its jobs in order; called at most once, and at once
+  // if the signal has come already. It must be callable for the lifetime of this object.
+  void CoordinatorRuns(std::function<void()> leave);
+  // This run's own coordinator has ended. Its last messages may still have to be read.
+  void CoordinatorEnded();
+  // From now on Ctrl-C stops this job. If it has come already, the job is stopped at once. `client`
+  // must live until JobHasEnded returns.
   void JobRuns(client::MusterClient* client, const std::string& job_id);
   void JobHasEnded();
 
  private:
+  void Signalled(int signal);
   void Run();
+  // Calls leave_, unless it was called.
+  void Leave();
 
+  const Coordinator coordinator_;
   client::Cancellation interrupted_;
   client::Cancellation at_once_;
+  client::Cancellation over_;
   // Ends the call that asks the job to stop.
   client::Cancellation stop_call_;
 
   mutable absl::Mutex mutex_;
-  SteadyCondition ended_;  // over_ has changed
+  SteadyCondition changed_;  // job_over_
   client::MusterClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::string job_id_ ABSL_GUARDED_BY(mutex_);
-  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;   // an interrupt has come
+  std::function<void()> leave_ ABSL_GUARDED_BY(mutex_);
+  bool stop_wanted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leave_wanted_ ABSL_GUARDED_BY(mutex_) = false;
   bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // client_ is being used
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  bool job_over_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Declared after the members that they use.
   std::thread thread_;

@@ -15,7 +15,8 @@ ExitCode Submit(Console* console, const SubmitOptions& options) {
   if (file == nullptr) return kUsage;
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Submit(file->spec, options.id, {.retry_for = options.retry_for});
+  const auto job =
+      (*client)->Submit(file->spec, options.id, {.retry_for = options.retry_for}, options.Path());
   if (!job.ok()) return FailSubmission(console, job.status(), *file);
   for (const std::string& warning : job->warnings()) console->err << "warning: " << warning << "\n";
   if (!options.wait) {

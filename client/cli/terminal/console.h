@@ -7,6 +7,7 @@
 #include <istream>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "client/cli/terminal/interrupts.h"
 
@@ -23,6 +24,8 @@ struct Console {
   bool err_is_terminal = false;
   // The value of a variable; empty if it is not set.
   std::function<std::string(const std::string&)> environment;
+  // All words, from the program on; empty in tests.
+  std::vector<std::string> command_line = {};
   Interrupts& interrupts;
 };
 

@@ -17,6 +17,8 @@ enum ExitCode {
   kNotFound = 102,
   kJobCancelled = 103,
   kUnreachable = 104,
+  // The job has saved and ended because of a signal, and can go on.
+  kPreempted = 105,
   kInterrupted = 130,
 };
 

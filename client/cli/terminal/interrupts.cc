@@ -1,38 +1,45 @@
 #include "client/cli/terminal/interrupts.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "client/cli/terminal/exit_code.h"
+#include "common/process/stop_signals.h"
 
 namespace muster::cli {
 
-void Interrupts::EndProcess() { _exit(kInterrupted); }
+void Interrupts::EndProcess(int signal) {
+  if (signal != SIGINT && signal != SIGTERM) {
+    ::signal(signal, SIG_DFL);
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    raise(signal);
+  }
+  _exit(kInterrupted);
+}
 
-Interrupts::Interrupts(std::function<void()> otherwise) : otherwise_(std::move(otherwise)) {}
+Interrupts::Interrupts(std::function<void(int)> otherwise) : otherwise_(std::move(otherwise)) {}
 
-void Interrupts::Deliver() {
+void Interrupts::Deliver(int signal) {
   std::function<void(int)> listener;
-  int count = 0;
   {
     absl::MutexLock lock(&mutex_);
     listener = listener_;
-    count = ++count_;
     running_ = listener != nullptr;
   }
-  if (!listener) return otherwise_();
-  listener(count);
+  if (!listener) return otherwise_(signal);
+  listener(signal);
   absl::MutexLock lock(&mutex_);
   running_ = false;
 }
 
-Interrupts::Listener::Listener(Interrupts* interrupts, std::function<void(int)> interrupted)
+Interrupts::Listener::Listener(Interrupts* interrupts, std::function<void(int)> signalled)
     : interrupts_(interrupts) {
   absl::MutexLock lock(&interrupts_->mutex_);
-  interrupts_->listener_ = std::move(interrupted);
-  interrupts_->count_ = 0;
+  interrupts_->listener_ = std::move(signalled);
 }
 
 Interrupts::Listener::~Listener() {
@@ -45,15 +52,11 @@ Interrupts::Listener::~Listener() {
 }
 
 SignalThread::SignalThread(Interrupts* interrupts) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const sigset_t signals = process::BlockStopSignals();
   std::thread([signals, interrupts] {
     while (true) {
       int signal = 0;
-      if (sigwait(&signals, &signal) == 0) interrupts->Deliver();
+      if (sigwait(&signals, &signal) == 0) interrupts->Deliver(signal);
     }
   }).detach();
 }

@@ -1,6 +1,9 @@
-// Turns Ctrl-C (SIGINT) and SIGTERM into ordinary calls on a separate thread.
+// Turns the signals that end a program (common/process/stop_signals.h), Ctrl-C for example, into
+// ordinary calls on a separate thread.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_INTERRUPTS_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_INTERRUPTS_H_
+
+#include <signal.h>
 
 #include <functional>
 #include <thread>
@@ -10,18 +13,19 @@
 
 namespace muster::cli {
 
-// Passes interrupts to a listener. Thread-safe.
+// Passes signals to a listener. Thread-safe.
 class Interrupts {
  public:
-  // `otherwise` is called if there is no listener; by default the process ends with exit code 130.
-  explicit Interrupts(std::function<void()> otherwise = EndProcess);
+  // `otherwise` is called if there is no listener; by default the process ends: with exit code 130
+  // on SIGINT and SIGTERM, else as programs do that do not know the signal.
+  explicit Interrupts(std::function<void(int signal)> otherwise = EndProcess);
 
   // Listens for the lifetime of the object. There may be one listener at a time.
   class Listener {
    public:
-    // `interrupted` gets 1 with the first interrupt, then 2, and so on. Called on another thread,
-    // never two calls at once, and never after the destructor has returned.
-    Listener(Interrupts* interrupts, std::function<void(int)> interrupted);
+    // `signalled` gets the number of each signal. Called on another thread, never two calls at
+    // once, and never after the destructor has returned.
+    Listener(Interrupts* interrupts, std::function<void(int signal)> signalled);
     ~Listener();
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;
@@ -30,23 +34,22 @@ class Interrupts {
     Interrupts* const interrupts_;
   };
 
-  // An interrupt has come.
-  void Deliver();
+  // A signal has come.
+  void Deliver(int signal = SIGINT);
 
  private:
-  static void EndProcess();
+  static void EndProcess(int signal);
 
-  const std::function<void()> otherwise_;
+  const std::function<void(int)> otherwise_;
   absl::Mutex mutex_;
   std::function<void(int)> listener_ ABSL_GUARDED_BY(mutex_);
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
   // A call of the listener is running.
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Turns the process's SIGINT and SIGTERM into deliveries, from its construction to the end of the
-// process. To be made once, at the start of main, before there is any other thread (they inherit
-// the blocked signals).
+// Turns the process's signals into deliveries, from its construction to the end of the process. To
+// be made once, at the start of main, before there is any other thread (they inherit the blocked
+// signals).
 class SignalThread {
  public:
   // `interrupts` must live as long as the process.

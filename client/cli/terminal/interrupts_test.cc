@@ -10,21 +10,26 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(Interrupts, AreCountedForEachListenerAndGoElsewhereWithoutOne) {
-  int otherwise = 0;
-  Interrupts interrupts([&] { ++otherwise; });
+TEST(Interrupts, GoToTheListenerAndElsewhereWithoutOne) {
+  std::vector<int> otherwise;
+  Interrupts interrupts([&](int signal) { otherwise.push_back(signal); });
   interrupts.Deliver();
-  EXPECT_EQ(otherwise, 1);
+  EXPECT_THAT(otherwise, ElementsAre(SIGINT));
   for (int listener = 0; listener < 2; ++listener) {
-    std::vector<int> counts;
-    const Interrupts::Listener listens(&interrupts, [&](int count) { counts.push_back(count); });
+    std::vector<int> signals;
+    const Interrupts::Listener listens(&interrupts,
+                                       [&](int signal) { signals.push_back(signal); });
     interrupts.Deliver();
-    interrupts.Deliver();
-    EXPECT_THAT(counts, ElementsAre(1, 2));
+    interrupts.Deliver(SIGTERM);
+    EXPECT_THAT(signals, ElementsAre(SIGINT, SIGTERM));
   }
-  EXPECT_EQ(otherwise, 1);
-  interrupts.Deliver();
-  EXPECT_EQ(otherwise, 2);
+  interrupts.Deliver(SIGHUP);
+  EXPECT_THAT(otherwise, ElementsAre(SIGINT, SIGHUP));
+}
+
+TEST(Interrupts, WithoutAListenerTheProcessEndsAsOthersDo) {
+  EXPECT_EXIT(Interrupts().Deliver(SIGTERM), testing::ExitedWithCode(130), "");
+  EXPECT_EXIT(Interrupts().Deliver(SIGHUP), testing::KilledBySignal(SIGHUP), "");
 }
 
 }  // namespace

@@ -1,0 +1,114 @@
+#include "client/cli/same_command.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/api/client.h"
+#include "common/jobspec/jobspec.h"
+
+namespace muster::cli {
+namespace {
+
+using What = SameCommand::What;
+
+bool IsOf(const v1::Job& job, const std::string& job_file) {
+  return !job_file.empty() && job.job_file() == job_file;
+}
+
+std::string Name(const v1::Job& job) {
+  return absl::StrCat("job ", job.id(),
+                      job.job_file().empty() ? "" : absl::StrCat(" of ", job.job_file()));
+}
+
+SameCommand Changed(const v1::Job& job, const std::string& changes) {
+  return {What::kRefuse, job,
+          absl::StrCat(Name(job), " has reached step ", job.step(),
+                       " with other settings: ", changes,
+                       ". With its own settings it goes on; --new begins another job")};
+}
+
+SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
+                             const v1::JobSpec& spec, Wish wish) {
+  const std::string changes = Changes(job.spec(), spec);
+  if (!changes.empty() && !IsOf(job, job_file)) {
+    return {What::kRefuse, job,
+            absl::StrCat("the state directory holds the unfinished ", Name(job),
+                         ", which has another job file; finish it with its own job file, or use "
+                         "another --state")};
+  }
+  if (job.state() == v1::Job::STOPPING) {
+    return {What::kAwaitEnd, job, absl::StrCat("job ", job.id(), " is being stopped")};
+  }
+  if (wish == Wish::kAnotherJob) {
+    return {What::kStop, job, absl::StrCat("job ", job.id(), " is stopped, because of --new")};
+  }
+  if (!changes.empty()) return Changed(job, changes);
+  return {What::kFollow, job,
+          absl::StrCat("job ", job.id(), " continues from step ", job.step())};
+}
+
+}  // namespace
+
+std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now) {
+  constexpr size_t kShown = 3;
+  const v1::JobSpec from = jobspec::ResolveDefaults(before);
+  const v1::JobSpec to = jobspec::ResolveDefaults(now);
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string report;
+  differencer.ReportDifferencesToString(&report);
+  if (differencer.Compare(from, to)) return "";
+  std::vector<std::string> lines = absl::StrSplit(report, '\n', absl::SkipEmpty());
+  const size_t count = lines.size();
+  lines.resize(std::min(count, kShown));
+  for (std::string& line : lines) {
+    if (absl::StartsWith(line, "added: ")) absl::StrAppend(&line, " (was left out)");
+    if (absl::StartsWith(line, "deleted: ")) absl::StrAppend(&line, " (is left out now)");
+    for (const char* prefix : {"modified: ", "added: ", "deleted: ", "moved: "}) {
+      line = std::string(absl::StripPrefix(line, prefix));
+    }
+  }
+  std::string text = absl::StrJoin(lines, "; ");
+  if (count > kShown) absl::StrAppend(&text, "; and ", count - kShown, " more");
+  return text;
+}
+
+SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
+                   const v1::JobSpec& spec, Wish wish) {
+  for (const v1::Job& job : jobs) {
+    if (!client::HasEnded(job.state())) return DecideUnfinished(job, job_file, spec, wish);
+  }
+  const auto newest = std::find_if(jobs.begin(), jobs.end(),
+                                   [&](const v1::Job& job) { return IsOf(job, job_file); });
+  if (wish == Wish::kAnotherJob) return {};
+  if (newest == jobs.end()) {
+    if (wish != Wish::kNextAttempt) return {};
+    return {What::kRefuse, {}, "--retry: the state directory holds no job of this job file"};
+  }
+  if (newest->state() == v1::Job::SUCCEEDED) {
+    if (wish != Wish::kNextAttempt) return {};
+    return {What::kRefuse, *newest,
+            absl::StrCat("--retry: ", Name(*newest), " SUCCEEDED: there is nothing left to do")};
+  }
+  const bool out_of_time = newest->reason() == "TIME_LIMIT";
+  if (newest->state() == v1::Job::CANCELLED && wish != Wish::kNextAttempt) return {};
+  const std::string changes = Changes(newest->spec(), spec);
+  if (wish == Wish::kNextAttempt || out_of_time) {
+    if (!changes.empty()) return Changed(*newest, changes);
+    return {What::kNextAttempt, *newest,
+            absl::StrCat("job ", newest->id(), ": ", newest->state_reason(), "; attempt ",
+                         newest->attempt() + 1, " continues from its newest checkpoint")};
+  }
+  return {What::kFailed, *newest,
+          absl::StrCat(Name(*newest), " FAILED at step ", newest->step(), ": ",
+                       newest->state_reason(),
+                       changes.empty() ? "" : absl::StrCat("; changed since: ", changes))};
+}
+
+}  // namespace muster::cli

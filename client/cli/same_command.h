@@ -1,0 +1,57 @@
+// What `muster run --state DIR FILE` does when DIR holds jobs already: a batch script that is
+// started again, after a preemption for example, goes on with its job. Pure.
+#ifndef MUSTER_CLIENT_CLI_SAME_COMMAND_H_
+#define MUSTER_CLIENT_CLI_SAME_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+#include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/job_spec.pb.h"
+
+namespace muster::cli {
+
+// What the user asks for besides the job file.
+enum class Wish {
+  kGoOn,
+  // --new: another job.
+  kAnotherJob,
+  // --retry: the next attempt of a job that failed or was stopped.
+  kNextAttempt,
+};
+
+struct SameCommand {
+  enum class What {
+    // There is nothing to go on with.
+    kSubmit,
+    // Follow `job`, which has not ended.
+    kFollow,
+    // `job` is being stopped. Decide again when it has ended.
+    kAwaitEnd,
+    // Stop `job`, and decide again when it has ended.
+    kStop,
+    // Begin the next attempt of `job`, and follow it.
+    kNextAttempt,
+    // `job` FAILED: a person decides.
+    kFailed,
+    // See `why`.
+    kRefuse,
+  };
+  What what = What::kSubmit;
+  v1::Job job;
+  // For people: what is done, or why nothing is done. May be empty.
+  std::string why;
+};
+
+// `jobs`: all of the state directory, newest first. `job_file`: the absolute path of the job file;
+// empty: the job comes from standard input. `spec`: the job's.
+SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
+                   const v1::JobSpec& spec, Wish wish);
+
+// The settings that differ, with defaults filled in, as "optimizer.adamw.lr: 0.001 -> 0.01"; at
+// most 3 of them and "and N more". Empty: none.
+std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_SAME_COMMAND_H_
