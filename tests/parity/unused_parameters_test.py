@@ -151,7 +151,8 @@ def test_every_strategy_leaves_what_pytorch_leaves(tmp_path, optimizer, ranks, a
 def test_with_gradients_in_bfloat16_and_a_loss_scale(tmp_path, strategy, every):
     """What a step did not use has the bits from before it, and all else has others."""
     sharding = {"reduce_every": every, "reduce_dtype": "bfloat16"}
-    more = {"precision": "float16", "loss_scale": {"initial": 256.0}, "strategy": {strategy: sharding}}
+    scaled = {"precision": "float16", "loss_scale": {"initial": 256.0}}
+    more = scaled | {"strategy": {strategy: sharding}}
     spec = job(tmp_path, 2, 2, "adamw", **more)
     found = run(spec, tmp_path / "run")
     before = {f"param/{name}": value for name, value in build().named_parameters()}
