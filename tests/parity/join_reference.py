@@ -35,25 +35,25 @@ def divisor_of(divide_by, world_size, accumulate, terms):
     ]
 
 
-def state_of(model, optimizer, trained):
-    """`trained`: the names of all parameters that were trained until now. One that no step has used
-    has no state in PyTorch, and zeros in a checkpoint, which mean the same."""
+def state_of(model, optimizer):
     state = {f"param/{name}": tensor.detach().clone() for name, tensor in model.named_parameters()}
     state |= {f"buffer/{name}": tensor.clone() for name, tensor in model.named_buffers()}
-    slots = {
-        slot: value.dim() == 0
-        for own in optimizer.state.values()
-        for slot, value in own.items()
-        if value is not None
-    }
     for name, parameter in model.named_parameters():
-        if name not in trained:
-            continue
-        own = optimizer.state.get(parameter, {})
-        for slot, scalar in slots.items():
-            zeros = torch.zeros(()) if scalar else torch.zeros_like(parameter)
-            state[f"{slot}/{name}"] = own.get(slot, zeros).detach().clone()
+        for slot, value in optimizer.state.get(parameter, {}).items():
+            if value is not None:
+                state[f"{slot}/{name}"] = value.detach().clone()
     return state
+
+
+def with_zeros(expected, found):
+    """What a checkpoint must have. A parameter that was trained, but that no step has used, has no
+    state in PyTorch, and zeros in a checkpoint, which mean the same."""
+    unused = {
+        name: torch.zeros_like(tensor)
+        for name, tensor in found.items()
+        if name not in expected and f"param/{name.split('/', 1)[1]}" in expected
+    }
+    return unused | expected
 
 
 def freeze(model, rules):
@@ -75,7 +75,6 @@ def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_
     accumulate = batch.get("accumulate", 1)
     optimizer = reference.build_optimizer(spec["optimizer"], model.train())
     joined = {}
-    ever_trained = set()
     for number, ranks in enumerate(steps, 1):
         freeze(model, changes.get(number - 1, []))
         optimizer.zero_grad(set_to_none=True)
@@ -112,8 +111,6 @@ def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_
         model.load_state_dict(after, strict=False)
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                ever_trained.add(name)
             if parameter.requires_grad and name in used:  # by any rank
                 divisor = divisor_of(divide_by, world_size, accumulate, terms)
                 parameter.grad = gradients[name] / divisor
@@ -121,7 +118,7 @@ def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_
             torch.nn.utils.clip_grad_norm_(trained, spec["clip_grad_norm"])
         optimizer.step()
         loss = sum(losses) / (sum(terms) if divide_by == "samples" else len(terms))
-        yield Step(loss, state_of(model, optimizer, ever_trained), dict(joined))
+        yield Step(loss, state_of(model, optimizer), dict(joined))
 
 
 def steps_of_an_epoch(counts, accumulate):

@@ -132,7 +132,8 @@ TEST(UnusedParameters, NothingIsSteppedInAStepThatTheDeviceSkips) {
   ASSERT_TRUE(optimizer.ok());
   SetGradient(tensor, 0, 0);
   const at::Tensor one = at::ones({}).to(device), zero = at::zeros({}).to(device);
-  for (const auto& [skip, unused] : {std::pair(one, zero), std::pair(zero, one), std::pair(one, one)}) {
+  for (const auto& [skip, unused] :
+       {std::pair(one, zero), std::pair(zero, one), std::pair(one, one)}) {
     EXPECT_TRUE((*optimizer)->Step(kRate, skip, std::vector<at::Tensor>{unused}).ok());
     EXPECT_TRUE(tensor.cpu().equal(Numbers(1, at::kCPU)));
     for (const NamedTensor& slot : (*optimizer)->State()) {

@@ -5,7 +5,6 @@
 
 #include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
-#include "c10/core/GradMode.h"
 #include "c10/util/Exception.h"
 #include "common/status/status.h"
 #include "torch/csrc/autograd/function_hook.h"

@@ -157,11 +157,11 @@ class Strategy {
   virtual absl::Status FinishBackward(const BucketReduced& reduced) = 0;
   absl::Status FinishBackward() { return FinishBackward(nullptr); }
 
-  // For each of pieces(): undefined, or a float32 scalar on its device. It is 1 if no micro-batch of
-  // any rank used the parameter in this step, otherwise 0; undefined means 0, and on the CPU no 0
-  // is there. The values are the same on all ranks. They are known when `reduced` is called for the
-  // piece's bucket, and after FinishBackward, until the next BeginStep. A parameter without
-  // elements counts as used.
+  // For each of pieces(): undefined, or a float32 scalar on its device. The scalar is 1 if no
+  // micro-batch of any rank used the parameter in this step, otherwise 0. Undefined means 0; on the
+  // CPU each 0 is undefined. Where ranks have pieces of one parameter, the values are the same.
+  // They are known when `reduced` is called for the piece's bucket, and after FinishBackward, until
+  // the next BeginStep. A parameter without elements counts as used.
   virtual const std::vector<at::Tensor>& unused() const = 0;
 
   // Returns `mine` of every rank, sums over its own pieces, in rank order: float64 [ranks, N] of

@@ -1,5 +1,5 @@
-// A mark in the gradients of parameters that no rank used in a step. It needs no message of its own,
-// and costs nothing where all parameters are used.
+// A mark in the gradients of parameters that no rank used in a step. It needs no message, and costs
+// nothing where all parameters are used.
 //
 // A rank that did not use a parameter contributes -0.0 for each element; a rank that used it
 // contributes 0.0 in place of each -0.0. In IEEE 754, x + -0.0 is x for every x, and a sum is -0.0

@@ -25,7 +25,8 @@ using LossOfRank =
 
 // Three steps of SGD on two ranks. After each step the parameters must have the bits of a run in
 // one process without any strategy, which adds the gradients of the ranks in their order; what no
-// rank used there must be unused. Net has no buffers. recompute: all children of the root are recomputed.
+// rank used there must be unused. Net has no buffers. recompute: all children of the root are
+// recomputed.
 template <typename Net>
 void ExpectPlainTraining(const LossOfRank<Net>& loss, bool recompute, const FsdpOptions& options) {
   constexpr double kRate = 0.05;
