@@ -2,7 +2,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
@@ -32,7 +31,9 @@ ExitCode Retry(Console* console, const RetryOptions& options) {
     if (problems.problems().empty()) return Fail(console, job.status());
     return FailWith(console,
                     absl::StrCat("job ", options.job, " is not retried:\n",
-                                 absl::StripSuffix(jobspec::FormatProblems(problems), "\n")),
+                                 jobspec::FormatProblems(problems),
+                                 "what is fixed may change in a new job that begins with this "
+                                 "one's checkpoint (start.checkpoint)"),
                     kUsage);
   }
   if (options.wait) {

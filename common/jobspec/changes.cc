@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -114,6 +115,13 @@ std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::J
   return std::nullopt;
 }
 
+// The end of a long value tells more than its beginning: it may be a path.
+std::string Shortened(const std::string& value) {
+  constexpr size_t kLongest = 40;
+  return value.size() <= kLongest ? value
+                                  : absl::StrCat("...", value.substr(value.size() - kLongest));
+}
+
 std::string WhyFixed(const std::string& path) {
   if (IsBelow(path, "name")) return "it would be another job";
   if (IsBelow(path, "model") || IsBelow(path, "ema") || IsBelow(path, "strategy")) {
@@ -163,6 +171,7 @@ std::vector<Change> Changes(const v1::JobSpec& before, const v1::JobSpec& after)
 
 v1::SpecProblems FixedSettings(const v1::JobSpec& before, const v1::JobSpec& after) {
   v1::SpecProblems problems;
+  std::set<std::string> told;
   for (const Change& change : Changes(before, after)) {
     const bool may_change =
         std::any_of(kMayChange.begin(), kMayChange.end(),
@@ -171,14 +180,15 @@ v1::SpecProblems FixedSettings(const v1::JobSpec& before, const v1::JobSpec& aft
                                                ? WhyFixedWithin(before, after, change.path)
                                                : std::optional<std::string>(WhyFixed(change.path));
     if (!why.has_value()) continue;
+    // An error has no room for each value of another model or optimizer.
+    const std::string top = change.path.substr(0, change.path.find('.'));
+    if (!told.insert(absl::StrCat(top, " ", *why)).second) continue;
     auto* problem = problems.add_problems();
     problem->set_path(change.path);
     problem->set_message(absl::StrCat(
-        change.new_value.empty() ? "left out" : absl::StrCat("found ", change.new_value),
-        ", and the job has ",
-        change.old_value.empty() ? std::string("none") : change.old_value,
-        "; a job that has run cannot change this: ", *why,
-        "; a new job may begin with its checkpoint (start.checkpoint)"));
+        change.new_value.empty() ? "left out" : absl::StrCat("found ", Shortened(change.new_value)),
+        ", the job has ", change.old_value.empty() ? "none" : Shortened(change.old_value),
+        "; fixed once it has run: ", *why));
   }
   return problems;
 }

@@ -25,7 +25,8 @@ struct Change {
 std::vector<Change> Changes(const v1::JobSpec& before, const v1::JobSpec& after);
 
 // A problem for each change that a job must not make once it has run: with it, its checkpoints
-// would not fit, or it would be another job.
+// would not fit, or it would be another job. Of several changes within `model`, `data` and so on,
+// which have one reason, only the first is named.
 v1::SpecProblems FixedSettings(const v1::JobSpec& before, const v1::JobSpec& after);
 
 }  // namespace muster::jobspec

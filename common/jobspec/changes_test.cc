@@ -65,7 +65,7 @@ TEST(FixedSettings, AJobThatWroteNoCheckpointsMayBegin) {
 TEST(FixedSettings, TheKindOfTheOptimizerAndWhetherItHasMomentumStay) {
   v1::JobSpec after = Job();
   after.mutable_optimizer()->mutable_sgd()->set_lr(0.5);
-  EXPECT_FALSE(Refused(after).empty());
+  EXPECT_EQ(Refused(after).size(), 1) << "one reason for all values";
   v1::JobSpec plain = Job(), with_momentum = Job();
   plain.mutable_optimizer()->mutable_sgd()->set_momentum(0);
   with_momentum.mutable_optimizer()->mutable_sgd()->set_momentum(0.9);
