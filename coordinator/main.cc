@@ -1,7 +1,6 @@
 // musterd: the coordinator of a cluster. One process, one state directory.
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "common/flags/duration.h"
 #include "common/flags/tls.h"
 #include "common/log/log.h"
+#include "common/process/open_files.h"
 #include "common/rpc/access.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call_times.h"
@@ -85,15 +85,6 @@ std::string DefaultAgent() {
 std::string GetEnvironment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value != nullptr ? value : "";
-}
-
-// Lets this process have as many open files as it may. The result is how many that are.
-size_t RaiseOpenFiles() {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : before;
 }
 
 // The arguments of the local agent that say what its workers may load and read. It has this
@@ -222,7 +213,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   flags.coordinator.server.authorize = [&denied](const Caller& caller, const std::string& method) {
     return Authorize(caller, method, *denied);
   };
-  flags.coordinator.server.limits = ConnectionLimits::For(RaiseOpenFiles());
+  flags.coordinator.server.limits = ConnectionLimits::For(process::RaiseOpenFiles());
   store::Store* used = flags.http.empty() ? store->get() : static_cast<store::Store*>(&timed_store);
   auto started = service::Coordinator::Start(flags.coordinator, used);
   if (!started.ok()) return WithAdvice(started.status());

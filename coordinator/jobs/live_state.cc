@@ -46,6 +46,23 @@ std::string JoinWarning(const Job& job) {
                       job.ranks[longest].joined_since, more);
 }
 
+// What keeps the first rank that has told it from starting; empty: nothing.
+std::string Trouble(const Job& job) {
+  std::string first;
+  size_t more = 0;
+  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const Rank& one = job.ranks[rank];
+    if (one.trouble.empty()) continue;
+    if (!first.empty()) {
+      ++more;
+    } else {
+      first = absl::StrCat("rank ", rank, " on node '", one.node, "' ", one.trouble);
+    }
+  }
+  if (more > 0) absl::StrAppend(&first, " (and ", more, more == 1 ? " rank more)" : " ranks more)");
+  return first;
+}
+
 }  // namespace
 
 std::string Warning(const Job& job) {
@@ -98,6 +115,10 @@ void DescribeLive(Job* job) {
   } else {
     job->state = State::kStarting;
     job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
+    if (const std::string trouble = Trouble(*job); !trouble.empty()) {
+      absl::StrAppend(&job->state_reason, "; ", trouble);
+      job->reason_code = kRanksCannotMeet;
+    }
   }
   if (const std::string waits = WaitsForNodes(*job); !waits.empty()) {
     job->state_reason =

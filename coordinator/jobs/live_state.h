@@ -8,6 +8,9 @@
 
 namespace muster::jobs {
 
+// The reason code of a job of which some ranks cannot connect to others.
+inline constexpr char kRanksCannotMeet[] = "RANKS_CANNOT_MEET";
+
 // Sets state, state_reason and reason_code.
 void DescribeLive(Job* job);
 

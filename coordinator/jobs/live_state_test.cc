@@ -67,5 +67,24 @@ TEST(Life, SavesThatFailAreToldWhileItRuns) {
   EXPECT_EQ(job.reason_code, "");
 }
 
+TEST(LiveState, WhatKeepsARankFromStartingIsShown) {
+  Job job = NewJob(3);
+  StartGeneration(&job, Ranks(job), At(0));
+  EXPECT_TRUE(OnTrouble(&job, 1, "cannot reach rank 0"));
+  EXPECT_FALSE(OnTrouble(&job, 1, "cannot reach rank 0")) << "that is nothing new";
+  EXPECT_TRUE(OnTrouble(&job, 2, "cannot reach rank 0"));
+  EXPECT_EQ(job.state, State::kStarting);
+  EXPECT_EQ(job.state_reason,
+            "0 of 3 ranks are ready; rank 1 on node 'n1' cannot reach rank 0 (and 1 rank more)");
+  EXPECT_EQ(job.reason_code, "RANKS_CANNOT_MEET");
+  OnTrouble(&job, 1, "");
+  OnTrouble(&job, 2, "");
+  EXPECT_EQ(job.state_reason, "0 of 3 ranks are ready");
+  EXPECT_EQ(job.reason_code, "");
+  OnTrouble(&job, 1, "cannot reach rank 0");
+  Begin(&job);
+  EXPECT_EQ(job.state_reason, "");
+}
+
 }  // namespace
 }  // namespace muster::jobs

@@ -38,6 +38,7 @@ const TextRule& RuleOf(const FieldDescriptor& field) {
       {"checkpoint_path", {kLimits.path_bytes, Beyond::kRefuse}},
       {"version", {kId}},
       {"progress", {kLimits.progress_bytes}},
+      {"trouble", {kLimits.progress_bytes}},
       {"stage", {kLimits.progress_bytes}},
       {"reason", {kLimits.report_text_bytes}},
       {"message", {kLimits.report_text_bytes}},

@@ -111,6 +111,21 @@ absl::StatusOr<std::string> AwaitCoordinator(const std::string& text, const sigs
   }
 }
 
+bool IsLoopback(const std::string& host) {
+  return host.rfind("127.", 0) == 0 || host == "::1" || host == "localhost";
+}
+
+// A coordinator that is reached over the network probably has nodes on other hosts.
+void WarnOfLoopback(const muster::agent::AgentOptions& options) {
+  const auto coordinator = muster::ParseAddress(options.coordinator);
+  if (!coordinator.ok() || coordinator->local() || IsLoopback(coordinator->host)) return;
+  if (!IsLoopback(options.host)) return;
+  spdlog::warn(
+      "--host is {}: workers on other hosts cannot reach those of this one, and a job with ranks "
+      "on both does not start; give the address at which they reach this host",
+      options.host);
+}
+
 // SIGTERM and SIGINT ask the agent to stop, until it has ended.
 absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
   std::atomic<bool> ended = false;
@@ -211,6 +226,7 @@ int main(int argc, char** argv) {
     return absl::IsInvalidArgument(coordinator.status()) ? kUsageError : 1;
   }
   options.coordinator = *coordinator;
+  WarnOfLoopback(options);
   if (options.state_directory.empty()) options.state_directory = DefaultState(options);
   if (options.spool.empty()) {
     options.spool = muster::files::JoinPath(options.state_directory, "spool");

@@ -14,6 +14,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/comm/gloo/rendezvous.h"
 #include "worker/control/control_stream.h"
+#include "worker/control/reach.h"
 #include "worker/train/failure.h"
 
 namespace muster::control {
@@ -29,11 +30,19 @@ struct Communicators {
 };
 
 // Rank 0: hosts the store at the host that the welcome names, and reports its address. Other ranks:
-// wait for this address, and connect to it. Errors: those of comm/gloo/rendezvous.h;
-// DEADLINE_EXCEEDED: the address did not come within `timeout`.
+// wait for this address, and connect to it. If nothing answers there, the heartbeats say so.
+// Errors: those of comm/gloo/rendezvous.h and of AwaitReachable; DEADLINE_EXCEEDED: the address did
+// not come within `timeout`.
 absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& stream,
                                                                  int64_t rank,
                                                                  absl::Duration timeout);
+
+// Before ConnectRanks: makes sure that this rank can connect with the others. Blocks until all have
+// come as far as this. The result is kept until ConnectRanks returns, because others may still try
+// it. Errors: those of reach.h, and of the store.
+absl::StatusOr<std::unique_ptr<Door>> ReachRanks(ControlStream& stream, int64_t rank,
+                                                 absl::Duration timeout,
+                                                 comm::RendezvousStore& store);
 
 // Blocks until all ranks are connected. watched: see GlooOptions. Errors: those of
 // comm/gloo/gloo_communicator.h.
@@ -42,7 +51,8 @@ absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int
                                            std::unique_ptr<comm::RendezvousStore> store);
 
 // Which side is at fault if a rank could not be connected with the others. Hosting the store (rank
-// 0's OpenStore) depends on no other rank; all other steps depend on the other ranks.
+// 0's OpenStore) depends on no other rank; all other steps depend on the other ranks, except what
+// is known before anything is connected (FAILED_PRECONDITION).
 train::FailureKind KindOfMeetingFailure(const absl::Status& error, bool hosting);
 
 }  // namespace muster::control

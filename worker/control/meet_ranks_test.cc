@@ -39,6 +39,8 @@ TEST(MeetRanks, AllRanksFindEachOtherThroughTheStoreThatRank0Reports) {
     threads.emplace_back([&, rank] {
       auto store = OpenStore(streams[rank], rank, kTimeout);
       ASSERT_TRUE(store.ok()) << store.status();
+      const auto door = ReachRanks(streams[rank], rank, kTimeout, **store);
+      ASSERT_TRUE(door.ok()) << door.status();
       auto connected =
           ConnectRanks(streams[rank].welcome(), rank, kTimeout, nullptr, *std::move(store));
       ASSERT_TRUE(connected.ok()) << connected.status();
@@ -75,6 +77,28 @@ TEST(MeetRanks, HostingAtAnInvalidAddressNamesTheAddress) {
   EXPECT_TRUE(stream.reports().empty());
 }
 
+TEST(MeetRanks, ARankAtAnAddressThatNobodyElseReachesIsNamedWithIt) {
+  FakeMeeting meeting;
+  // Both listen on addresses of this machine; Gloo would not connect them.
+  FakeControlStream v4(Welcome(2), &meeting);
+  FakeControlStream v6(Welcome(2, "::1"), &meeting);
+  absl::Status ends[2];
+  std::thread other([&] {
+    auto store = OpenStore(v6, 1, kTimeout);
+    ASSERT_TRUE(store.ok()) << store.status();
+    ends[1] = ReachRanks(v6, 1, kTimeout, **store).status();
+  });
+  auto store = OpenStore(v4, 0, kTimeout);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ends[0] = ReachRanks(v4, 0, kTimeout, **store).status();
+  other.join();
+  for (const absl::Status& end : ends) {
+    if (absl::IsUnavailable(end)) continue;  // there is no IPv6 here
+    EXPECT_TRUE(absl::IsFailedPrecondition(end)) << end;
+    EXPECT_THAT(std::string(end.message()), HasSubstr("--host"));
+  }
+}
+
 TEST(MeetRanks, OnlyAFailureToHostTheStoreIsTheCause) {
   const absl::Status bad = absl::InvalidArgumentError("no address");
   const absl::Status busy = absl::UnavailableError("cannot be bound");
@@ -82,6 +106,9 @@ TEST(MeetRanks, OnlyAFailureToHostTheStoreIsTheCause) {
   EXPECT_EQ(KindOfMeetingFailure(busy, /*hosting=*/true), train::FailureKind::kTransient);
   EXPECT_EQ(KindOfMeetingFailure(bad, /*hosting=*/false), train::FailureKind::kConsequence);
   EXPECT_EQ(KindOfMeetingFailure(busy, /*hosting=*/false), train::FailureKind::kConsequence);
+  const absl::Status known = absl::FailedPreconditionError("IPv4 and IPv6");
+  EXPECT_EQ(KindOfMeetingFailure(known, /*hosting=*/true), train::FailureKind::kPermanent);
+  EXPECT_EQ(KindOfMeetingFailure(known, /*hosting=*/false), train::FailureKind::kPermanent);
 }
 
 }  // namespace

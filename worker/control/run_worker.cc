@@ -26,6 +26,7 @@
 #include "worker/control/meet_ranks.h"
 #include "worker/control/memory_report.h"
 #include "worker/control/own_checkpoints.h"
+#include "worker/control/reach.h"
 #include "worker/control/report_from_event.h"
 #include "worker/control/session_heartbeat.h"
 #include "worker/control/worker_end.h"
@@ -121,8 +122,9 @@ class StreamExportGate : public train::ExportGate {
 };
 
 WorkerEnd FailedToMeet(const absl::Status& error, bool hosting) {
-  return {.error = Annotate(error, "meeting the other ranks"),
-          .kind = KindOfMeetingFailure(error, hosting)};
+  const absl::Status explained = ExplainOpenFiles(error);
+  return {.error = Annotate(explained, "meeting the other ranks"),
+          .kind = KindOfMeetingFailure(explained, hosting)};
 }
 
 // Ends the communicators after an error. If the error is the cause of the failure, its report is
@@ -227,6 +229,7 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   }
   parts.from_scratch = stream.welcome().from_scratch();
   parts.start_from = stream.welcome().start_from();
+  parts.learning_rate_since = static_cast<int64_t>(stream.welcome().learning_rate_since());
   parts.stages_done = {.stages = stream.welcome().stages_done(),
                        .step = static_cast<int64_t>(stream.welcome().stages_done_step())};
   const auto session = train::Session::Create(identity, job, parts);
@@ -255,6 +258,8 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
   auto store = OpenStore(stream, identity.rank, timeout);
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
+  const auto door = ReachRanks(stream, identity.rank, timeout, **store);
+  if (!door.ok()) return FailedToMeet(door.status(), /*hosting=*/false);
   heartbeat.WatchedFor(FromProto(stream.welcome().lease()));
   // While the coordinator is down, it cannot look for hanging ranks, and no rank has to report to
   // it in time.
