@@ -7,6 +7,7 @@
 #include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/settings.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -144,7 +145,12 @@ absl::StatusOr<jobs::Job*> Cluster::OpenJob(const std::string& job_id) {
   if (job == nullptr) return NoSuchJob(job_id);
   if (job->terminal()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
-                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state), " already"));
+                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state), " already",
+                               job->state == jobs::State::kSucceeded
+                                   ? ""
+                                   : absl::StrCat("; `muster retry ", job_id,
+                                                  "` continues it, with --set KEY=VALUE (such as "
+                                                  "optimizer.adamw.lr=1e-4) for other settings")));
   }
   return job;
 }
@@ -253,6 +259,7 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
                   absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
   }
+  RETURN_IF_ERROR(request.refusal);
   RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
   RETURN_IF_ERROR(CheckRoomFor(*job, request.command));
   RETURN_IF_ERROR(CheckOpenJobs());
@@ -266,6 +273,9 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
   job->told_commands = job->told_before = number;
+  spec_bytes_ -= job->spec.size();
+  jobs::ChangeSettings(job, request.settings, request.command.requester, number, now);
+  spec_bytes_ += job->spec.size();
   // If the job was paused when it ended, this ends the pause.
   job->commands.Applied(number, job->step);
   job->commands.Finished(number, {.time = now});

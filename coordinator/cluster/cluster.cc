@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/slots/gpu_slot.h"
 #include "coordinator/jobs/conclusion.h"
+#include "coordinator/jobs/start_failures.h"
 #include "coordinator/jobs/time_limit.h"
 #include "coordinator/membership/refusal.h"
 
@@ -132,6 +133,7 @@ void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
 void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   EndRanks(*job, ended);
   if (!job->live) JudgeNodes(job, now);
+  if (jobs::HasStartedInVain(*job) && !MayStartElsewhere(*job, now)) jobs::FailToStart(job, now);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     if (job->ranks[rank].exited || !job->live) {
       Close(membership_.Forget(job->id, rank),
@@ -255,18 +257,29 @@ jobs::Slots Cluster::SlotsAt(jobs::Device device, absl::Time now) const {
   return slots;
 }
 
-std::string Cluster::TooBigFor(uint32_t world_size, jobs::Device device) const {
+uint32_t Cluster::MostOffered(jobs::Device device,
+                              const std::function<bool(const std::string& node)>& counts) const {
   // All ranks of a job run on nodes of the same protocol.
   std::map<uint32_t, uint32_t> of_protocol;
-  uint32_t offered = 0;
+  uint32_t most = 0;
   for (const auto& [node, agent] : membership_.agents()) {
-    if (!Offers(node, last_tick_)) continue;
-    offered = std::max(offered, of_protocol[agent.protocol] +=
-                                static_cast<uint32_t>(SlotsOf(agent, device).size()));
+    if (!counts(node)) continue;
+    most = std::max(most, of_protocol[agent.protocol] +=
+                          static_cast<uint32_t>(SlotsOf(agent, device).size()));
   }
+  return most;
+}
+
+std::string Cluster::TooBigFor(uint32_t world_size, jobs::Device device) const {
+  bool any = false;
+  const uint32_t offered = MostOffered(device, [&](const std::string& node) {
+    const bool offers = Offers(node, last_tick_);
+    any = any || offers;
+    return offers;
+  });
   if (world_size <= offered) return "";
   const std::string needs = absl::StrCat("needs ", jobs::CountOf(world_size, device), "; ");
-  if (of_protocol.empty()) return absl::StrCat(needs, "no agent is attached");
+  if (!any) return absl::StrCat(needs, "no agent is attached");
   if (offered == 0) return absl::StrCat(needs, "no attached agent offers any");
   return absl::StrCat(needs, offered, offered == 1 ? " is offered" : " are offered");
 }

@@ -89,7 +89,8 @@ class Cluster {
                                    const Check& check = nullptr);
   // Continues a job that has ended FAILED or CANCELLED, with the same id, as its next attempt. Adds
   // a command `resume`, which is done at once, to the job's log and returns its number. Errors:
-  // NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED).
+  // NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED);
+  // request.refusal.
   absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now);
   // Adds a kCancel command, whose target has not taken effect. If no process can hold the target,
   // the target is cancelled at once. Returns the target's number. Errors: also NOT_FOUND
@@ -353,6 +354,12 @@ class Cluster {
   // Of all attached nodes that are closed, for people; empty: there are none.
   std::string ClosedNodes(absl::Time now) const;
   jobs::Slots SlotsAt(jobs::Device device, absl::Time now) const;
+  // The largest job that could run on these nodes if all their slots were free.
+  uint32_t MostOffered(jobs::Device device,
+                       const std::function<bool(const std::string& node)>& counts) const;
+  // Whether nodes that have not failed to start workers lately have enough slots for the job, free
+  // or not.
+  bool MayStartElsewhere(const jobs::Job& job, absl::Time now) const;
   // Whether this agent may have its name. ALREADY_EXISTS NODE_NAME_TAKEN; FAILED_PRECONDITION
   // STALE_INCARNATION.
   absl::Status CheckName(const AgentHello& hello) const;

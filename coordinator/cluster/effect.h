@@ -79,6 +79,8 @@ struct WelcomeWorker {
   std::vector<jobs::Checkpoint> known_checkpoints;
   bool from_scratch = false;
   std::string start_from;
+  // jobs::LearningRateSince.
+  uint64_t learning_rate_since = 0;
   // As in jobs::JobProgress.
   uint64_t stages_done = 0;
   uint64_t stages_done_step = 0;

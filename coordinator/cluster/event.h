@@ -14,6 +14,7 @@
 #include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
+#include "coordinator/jobs/settings.h"
 #include "coordinator/membership/file_writing.h"
 #include "coordinator/membership/gpu.h"
 #include "coordinator/membership/watchdog.h"
@@ -51,6 +52,9 @@ struct CommandRequest {
   // it starts from its newest checkpoint.
   bool from_scratch = false;
   std::string from;
+  // For a retry: why it is refused unless it is a repeat, and the settings that it changes.
+  absl::Status refusal;
+  jobs::NewSettings settings;
 };
 
 // A request of a client about a node.
@@ -144,6 +148,8 @@ struct WorkerHello {
 struct Heartbeat {
   uint64_t step = 0;
   std::string progress;
+  // What keeps it from starting, for people.
+  std::string trouble;
   std::string stage;
   uint64_t activity = 0;
   membership::Collectives collectives;

@@ -343,6 +343,14 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
   effects_.push_back(Say{said});
 }
 
+bool Cluster::MayStartElsewhere(const jobs::Job& job, absl::Time now) const {
+  const std::set<std::string> cannot = health_.CannotStart(now);
+  // A node whose agent attaches again in a moment counts.
+  return job.plan.world_size <= MostOffered(job.plan.device, [&](const std::string& node) {
+           return WhyClosed(node, now).empty() && !cannot.contains(node);
+         });
+}
+
 void Cluster::NodesWork(const jobs::Job& job) {
   for (const jobs::Rank& rank : job.ranks) {
     if (health_.Forgive(rank.node)) StoreHealth(rank.node);

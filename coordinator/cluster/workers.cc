@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/settings.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -72,6 +73,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
                                           .known_checkpoints = jobs::NotUsable(*job),
                                           .from_scratch = job->from_scratch,
                                           .start_from = job->start_from,
+                                          .learning_rate_since = jobs::LearningRateSince(*job),
                                           .stages_done = job->stages_done,
                                           .stages_done_step = job->stages_done_step,
                                           .acked_report = rank.acked_report,
@@ -126,7 +128,13 @@ bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl:
                                                   heartbeat.activity, heartbeat.collectives, now);
   jobs::Rank* rank = CurrentRank(id);
   jobs::Job* job = FindJob(id.job);
-  if (rank == nullptr || !moved) return true;
+  if (rank == nullptr) return true;
+  const bool troubled = jobs::OnTrouble(job, id.rank, heartbeat.trouble);
+  if (troubled && !heartbeat.trouble.empty()) {
+    effects_.push_back(Say{absl::StrCat("job '", job->id, "' rank ", id.rank, " on node '",
+                                        rank->node, "' ", heartbeat.trouble)});
+  }
+  if (!moved && !troubled) return true;
   rank->step = std::max(rank->step, heartbeat.step);
   if (id.rank == 0 && rank->session_started && !rank->finished) {
     job->step = std::max(job->step, heartbeat.step);

@@ -194,11 +194,13 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   const auto failure = OwnFailure(*job);
   const std::string cause = Describe(failure->root);
   if (end == End::kNodeFault) {
+    if (failure->root.code == kWorkerDidNotStart) ++job->start_failures;
     const absl::Duration wait = Backoff(*job, job->node_faults++, kLongestAfterNodeFault);
     if (wait > absl::ZeroDuration()) job->not_before = now + wait;
     job->state_reason = Waits(*job, cause);
     return;
   }
+  job->start_failures = 0;
   if (failure->root.permanent) return FailForGood(job, failure->root, now);
   if (job->restarts_used >= job->plan.max_restarts) {
     return Conclude(job, State::kFailed,

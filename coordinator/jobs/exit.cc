@@ -23,6 +23,9 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
       break;
   }
   if (exit.why == Exit::Why::kNodeFault) note.kind = FailureKind::kNodeFault;
+  const bool with_its_agent =
+      exit.why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
+  if (!job.ranks[rank].attached && !with_its_agent) note.code = kWorkerDidNotStart;
   if (!job.ranks[rank].attached && note.kind != FailureKind::kNodeFault) {
     note.kind = FailureKind::kNodeFault;
     absl::StrAppend(&note.reason, ", before it attached to the coordinator");

@@ -10,6 +10,10 @@
 
 namespace muster::jobs {
 
+// FailureNote::code of a process that could not be started, or that ended before its first message,
+// and the reason code of a job that fails because of such processes.
+inline constexpr char kWorkerDidNotStart[] = "WORKER_DID_NOT_START";
+
 // The root cause and its consequences.
 struct Failure {
   FailureNote root;

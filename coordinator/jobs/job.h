@@ -87,6 +87,8 @@ struct Rank {
   bool attached = false;
   // The first step to which it brought no input, while it has none; else 0.
   uint64_t joined_since = 0;
+  // What keeps it from starting, as it says itself; empty: nothing. Not stored.
+  std::string trouble;
 
   bool operator==(const Rank&) const = default;
 };
@@ -225,6 +227,24 @@ struct AttemptEnd {
   bool operator==(const AttemptEnd&) const = default;
 };
 
+// A retry gave a setting of the job file another value.
+struct SettingChange {
+  // The attempt that began with it.
+  uint32_t attempt = 0;
+  // The newest generation before it.
+  uint64_t generation = 0;
+  absl::Time time = absl::InfinitePast();
+  // As the connection proved it.
+  std::string requester;
+  // "optimizer.adamw.lr".
+  std::string path;
+  // As in a job file; empty: it was left out.
+  std::string old_value;
+  std::string new_value;
+
+  bool operator==(const SettingChange&) const = default;
+};
+
 struct Rendezvous {
   std::string host;
   uint32_t port = 0;
@@ -235,7 +255,7 @@ struct Rendezvous {
 // A job without its lists is of a fixed size, however long it has run. It is in three parts, and
 // each of them is stored by itself when it has changed.
 
-// What was handed in. It never changes.
+// What was handed in. Only a retry with other settings changes `spec` and `plan`.
 struct JobIdentity {
   std::string id;
   // Of submission, from 1: who came first.
@@ -300,6 +320,8 @@ struct JobLife {
   uint32_t restarts_used = 0;
   // Generations in a row that ended by the fault of a node, since the job last made progress.
   uint32_t node_faults = 0;
+  // Of these, how many in a row ended because a worker did not start (start_failures.h).
+  uint32_t start_failures = 0;
   // The latest step at which it failed: a job without checkpoints makes progress when it passes
   // this step.
   uint64_t failed_step = 0;
@@ -372,6 +394,8 @@ struct Job : JobFields {
   std::vector<FailureNote> failures;
   // Of the attempts before this one, oldest first.
   std::vector<AttemptEnd> ended_attempts;
+  // Oldest first.
+  std::vector<SettingChange> setting_changes;
   commands::CommandLog commands;
   Trainability trainability;
   // The newest ones, oldest first. Stored one by one as they come.

@@ -19,7 +19,7 @@ namespace {
 // The job has made progress since its last failure: earlier failures do not count any more.
 void MadeProgress(Job* job) {
   job->restarts_used = 0;
-  job->node_faults = 0;
+  job->node_faults = job->start_failures = 0;
 }
 
 void Settle(Job* job, absl::Time now) {
@@ -131,7 +131,7 @@ void OnNextAttempt(Job* job, absl::Time now) {
   job->halt_reason.clear();
   job->save_failure.reset();
   job->ended_early.clear();
-  job->restarts_used = job->node_faults = 0;
+  job->restarts_used = job->node_faults = job->start_failures = 0;
   job->time_used = absl::ZeroDuration();
   job->time_up = false;
   job->not_before = absl::InfinitePast();
@@ -144,10 +144,19 @@ void OnAttached(Job* job, uint32_t rank) {
   if (!Ignored(*job, rank)) job->ranks[rank].attached = true;
 }
 
+bool OnTrouble(Job* job, uint32_t rank, const std::string& trouble) {
+  if (Ignored(*job, rank) || job->ranks[rank].trouble == trouble) return false;
+  job->ranks[rank].trouble = trouble;
+  DescribeLive(job);
+  return true;
+}
+
 void OnSessionStarted(Job* job, uint32_t rank, uint64_t step) {
   if (Ignored(*job, rank)) return;
   job->ranks[rank].session_started = true;
+  job->ranks[rank].trouble.clear();
   job->ranks[rank].step = step;
+  job->start_failures = 0;
   if (rank == 0) job->step = job->started_step = step;
   DescribeLive(job);
 }

@@ -52,6 +52,9 @@ using Ended = std::vector<uint32_t>;
 // restart.
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
+// The rank says what keeps it from starting; empty: nothing. True if that is new.
+bool OnTrouble(Job* job, uint32_t rank, const std::string& trouble);
+
 // The rank's communicators are connected and its model is loaded. `step`: optimizer steps done at
 // the start.
 void OnSessionStarted(Job* job, uint32_t rank, uint64_t step);

@@ -103,5 +103,18 @@ TEST(NodeHealth, WhatWasStoredGoesOn) {
   EXPECT_EQ(restarted.Find("n", At(100))->until, At(220));
 }
 
+TEST(NodeHealth, KnowsWhichNodesCouldNotStartWorkersLately) {
+  NodeHealth health;
+  health.Failed("said", Said("a"), At(0));
+  health.Failed("perhaps", {"a", "crash", Kind::kPerhaps}, At(0));
+  health.Failed("n", OfPrograms(), At(0));
+  EXPECT_EQ(health.CannotStart(At(1)), std::set<std::string>{"n"});
+  EXPECT_TRUE(health.CannotStart(At(601)).empty()) << "that was long ago";
+  for (int i = 0; i < 3; ++i) health.Failed("n", OfPrograms(), At(700));
+  EXPECT_EQ(health.CannotStart(At(9000)), std::set<std::string>{"n"}) << "it was left out";
+  health.Forgive("n");
+  EXPECT_TRUE(health.CannotStart(At(9000)).empty());
+}
+
 }  // namespace
 }  // namespace muster::jobs

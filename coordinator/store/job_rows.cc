@@ -65,6 +65,9 @@ Batch::JobRow JobRows::TakeChanges(jobs::Job* job) {
   row.attempts = Compare(
       job->ended_attempts, [](size_t, const jobs::AttemptEnd& end) { return end.attempt; },
       &attempts_);
+  row.setting_changes = Compare(job->setting_changes, by_position, &setting_changes_);
+  // They come with another spec.
+  if (row.setting_changes.size() > 0) row.identity = *job;
   for (uint64_t number : job->commands.TakeChanged()) {
     row.commands.put[number] = *job->commands.Find(number);
   }

@@ -43,6 +43,7 @@ class JobRows {
   std::map<std::string, CheckpointRow> checkpoints_;
   std::map<uint64_t, jobs::FailureNote> failures_;
   std::map<uint32_t, jobs::AttemptEnd> attempts_;
+  std::map<uint64_t, jobs::SettingChange> setting_changes_;
   jobs::Trainability trainability_;  // without its history
   std::map<uint64_t, jobs::TrainabilityChange> trainability_changes_;
 };

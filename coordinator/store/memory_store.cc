@@ -46,6 +46,7 @@ jobs::Job MemoryStore::Assemble(const StoredJob& stored) {
   }
   job.failures = Values(stored.failures);
   job.ended_attempts = Values(stored.attempts);
+  job.setting_changes = Values(stored.setting_changes);
   job.commands = commands::CommandLog(Values(stored.commands));
   job.trainability = stored.trainability;
   job.trainability.history = Values(stored.trainability_changes);
@@ -77,6 +78,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
     Apply(row.checkpoints, &stored.checkpoints);
     Apply(row.failures, &stored.failures);
     Apply(row.attempts, &stored.attempts);
+    Apply(row.setting_changes, &stored.setting_changes);
     Apply(row.commands, &stored.commands);
     if (row.trainability.has_value()) stored.trainability = *row.trainability;
     Apply(row.trainability_changes, &stored.trainability_changes);

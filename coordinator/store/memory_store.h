@@ -50,6 +50,7 @@ class MemoryStore : public Store {
     std::map<uint64_t, jobs::FailureNote> failures;
     std::map<uint64_t, commands::Command> commands;
     std::map<uint32_t, jobs::AttemptEnd> attempts;
+    std::map<uint64_t, jobs::SettingChange> setting_changes;
     jobs::Trainability trainability;  // without its history
     std::map<uint64_t, jobs::TrainabilityChange> trainability_changes;
     std::vector<jobs::JobEvent> events;

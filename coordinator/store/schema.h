@@ -342,6 +342,22 @@ CREATE TABLE deliveries (
   body BLOB NOT NULL
 ) STRICT;
 )sql",
+    // ---- 21: retries with other settings; workers that do not start.
+    R"sql(
+CREATE TABLE setting_changes (
+  job_id TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  time INTEGER,
+  requester TEXT NOT NULL,
+  path TEXT NOT NULL,
+  old_value TEXT NOT NULL,
+  new_value TEXT NOT NULL,
+  PRIMARY KEY (job_id, position)
+) STRICT, WITHOUT ROWID;
+ALTER TABLE job_life ADD COLUMN start_failures INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 // A file of a newer version is refused.

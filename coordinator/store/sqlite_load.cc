@@ -99,6 +99,12 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     (*jobs)[job_id].ended_attempts.push_back(std::move(end));
   }
   RETURN_IF_ERROR(attempts.status());
+  auto settings = Select<SettingChangesTable>("ORDER BY job_id, position");
+  while (settings.Next()) {
+    auto& [job_id, position, change] = settings.row();
+    (*jobs)[job_id].setting_changes.push_back(std::move(change));
+  }
+  RETURN_IF_ERROR(settings.status());
   auto failures = Select<FailuresTable>("ORDER BY job_id, position");
   while (failures.Next()) {
     auto& [job_id, position, note] = failures.row();

@@ -125,7 +125,8 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
     for (const char* table : {"job_life", "job_progress", "ranks", "checkpoints", "failures",
                               "commands", "trainability", "trainability_changes", "attempts",
-                              "steps", "validations", "tests", "logs", "events"}) {
+                              "setting_changes", "steps", "validations", "tests", "logs",
+                              "events"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
               .Bind(id)

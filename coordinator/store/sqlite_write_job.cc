@@ -23,6 +23,9 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   for (const auto& [attempt, end] : row.attempts.put) {
     RETURN_IF_ERROR(PutRow<AttemptsTable>(id, end));
   }
+  for (const auto& [position, change] : row.setting_changes.put) {
+    RETURN_IF_ERROR(PutRow<SettingChangesTable>(id, position, change));
+  }
   for (const auto& [position, note] : row.failures.put) {
     RETURN_IF_ERROR(PutRow<FailuresTable>(id, position, note));
   }
@@ -55,6 +58,7 @@ absl::Status SqliteStore::RemoveRows(const Batch::JobRow& row) {
   RETURN_IF_ERROR(remove("failures", "position", row.failures.removed));
   RETURN_IF_ERROR(remove("commands", "number", row.commands.removed));
   RETURN_IF_ERROR(remove("attempts", "attempt", row.attempts.removed));
+  RETURN_IF_ERROR(remove("setting_changes", "position", row.setting_changes.removed));
   return remove("trainability_changes", "version", row.trainability_changes.removed);
 }
 

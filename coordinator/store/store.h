@@ -150,6 +150,8 @@ struct Batch {
     RowChanges<uint64_t, jobs::FailureNote> failures;
     RowChanges<uint64_t, commands::Command> commands;
     RowChanges<uint32_t, jobs::AttemptEnd> attempts;
+    // By position.
+    RowChanges<uint64_t, jobs::SettingChange> setting_changes;
     // Without its history; absent: unchanged.
     std::optional<jobs::Trainability> trainability;
     // By version.
@@ -159,7 +161,7 @@ struct Batch {
     size_t rows() const {
       return identity.has_value() + life.has_value() + progress.has_value() + ranks.size() +
              checkpoints.size() + failures.size() + commands.size() + attempts.size() +
-             trainability.has_value() + trainability_changes.size();
+             setting_changes.size() + trainability.has_value() + trainability_changes.size();
     }
     bool empty() const { return rows() == 0; }
   };

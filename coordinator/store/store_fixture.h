@@ -55,8 +55,17 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                          .reason_code = "CODE",
                          .end_time = job.create_time,
                          .step = 4}};
+  job.setting_changes = {{.attempt = 2,
+                          .generation = 1,
+                          .time = job.create_time,
+                          .requester = "uid:7",
+                          .path = "optimizer.adamw.lr",
+                          .old_value = "0.1",
+                          .new_value = "0.01"},
+                         {.attempt = 3, .path = "clip_grad_norm", .new_value = "1"}};
   job.restarts_used = 1;
   job.node_faults = 5;
+  job.start_failures = 2;
   job.failed_step = 15;
   job.started_step = 14;
   job.not_before = job.create_time + absl::Seconds(7);
@@ -191,6 +200,7 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.preempted, b.preempted);
   EXPECT_EQ(a.attempt, b.attempt);
   EXPECT_EQ(a.ended_attempts, b.ended_attempts);
+  EXPECT_EQ(a.setting_changes, b.setting_changes);
   EXPECT_EQ(a.restarts_used, b.restarts_used);
   EXPECT_EQ(a.node_faults, b.node_faults);
   EXPECT_EQ(a.failed_step, b.failed_step);

@@ -69,6 +69,7 @@ struct JobLifeTable {
     column("restarts", life.restarts);
     column("restarts_used", life.restarts_used);
     column("node_faults", life.node_faults);
+    column("start_failures", life.start_failures);
     column("failed_step", life.failed_step);
     column("started_step", life.started_step);
     column("not_before", life.not_before);
@@ -184,6 +185,23 @@ struct AttemptsTable {
     column("reason_code", end.reason_code);
     column("end_time", end.end_time);
     column("step", end.step);
+  }
+};
+
+struct SettingChangesTable {
+  static constexpr char kName[] = "setting_changes";
+  using Row = std::tuple<std::string, uint64_t, jobs::SettingChange>;
+  template <typename Visitor, typename Id, typename Position, typename Change>
+  static void Columns(Visitor& column, Id& job_id, Position& position, Change& change) {
+    column("job_id", job_id);
+    column("position", position);
+    column("attempt", change.attempt);
+    column("generation", change.generation);
+    column("time", change.time);
+    column("requester", change.requester);
+    column("path", change.path);
+    column("old_value", change.old_value);
+    column("new_value", change.new_value);
   }
 };
 

@@ -1,0 +1,28 @@
+#include "coordinator/jobs/start_failures.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/jobs/conclusion.h"
+#include "coordinator/jobs/failure.h"
+
+namespace muster::jobs {
+
+bool HasStartedInVain(const Job& job) {
+  return job.waiting() && job.start_failures >= kMostStartFailures && OwnFailure(job).has_value();
+}
+
+void FailToStart(Job* job, absl::Time now) {
+  const std::optional<Failure> failure = OwnFailure(*job);
+  if (!failure.has_value()) return;
+  job->state = State::kFailed;
+  job->state_reason = absl::StrCat(
+      Describe(failure->root), "; its workers did not start ", job->start_failures,
+      " times in a row, and no other node has room for the job; `muster retry ", job->id,
+      "` tries again");
+  job->reason_code = kWorkerDidNotStart;
+  job->end_time = now;
+  job->not_before = absl::InfinitePast();
+}
+
+}  // namespace muster::jobs
