@@ -173,11 +173,14 @@ absl::StatusOr<v1::Job> MusterClient::Stop(const std::string& job_id, const Stee
   return Change(stub_.get(), &v1::JobService::Stub::StopJob, std::move(request), options.retry);
 }
 
-absl::StatusOr<v1::Job> MusterClient::Retry(const std::string& job_id,
-                                            const SteerOptions& options) {
+absl::StatusOr<v1::Job> MusterClient::Retry(const std::string& job_id, const SteerOptions& options,
+                                            const RetrySettings& settings) {
   v1::RetryJobRequest request;
   request.set_job_id(job_id);
   request.set_requested_by(options.requested_by);
+  request.mutable_settings()->Add(settings.settings.begin(), settings.settings.end());
+  request.set_settings_folder(settings.settings_folder);
+  if (settings.from_step.has_value()) request.set_from_step(*settings.from_step);
   return Change(stub_.get(), &v1::JobService::Stub::RetryJob, std::move(request), options.retry);
 }
 

@@ -58,6 +58,16 @@ struct SteerOptions {
   std::string requested_by;
 };
 
+// What the next attempt of a job has in place of what it had.
+struct RetrySettings {
+  // "optimizer.adamw.lr=1e-4", in this order.
+  std::vector<std::string> settings;
+  // Relative paths in them are relative to it; absolute.
+  std::string settings_folder;
+  // It begins with the checkpoint of this step; absent: with the newest one that counts.
+  std::optional<uint64_t> from_step;
+};
+
 // From where a job without processes continues; if neither is set, from its newest checkpoint.
 struct StartOptions {
   // From step 0, even if there are checkpoints.
@@ -100,7 +110,8 @@ class MusterClient {
   absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options = {});
   absl::StatusOr<v1::Job> Stop(const std::string& job_id, const SteerOptions& options = {});
   // The next attempt of a job that FAILED or was CANCELLED. at_step is not used.
-  absl::StatusOr<v1::Job> Retry(const std::string& job_id, const SteerOptions& options = {});
+  absl::StatusOr<v1::Job> Retry(const std::string& job_id, const SteerOptions& options = {},
+                                const RetrySettings& settings = {});
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options = {});
   absl::StatusOr<v1::ListNodesResponse> Nodes();

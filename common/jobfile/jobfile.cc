@@ -11,6 +11,7 @@
 #include "common/jobfile/scalar.h"
 #include "common/jobfile/yaml_document.h"
 #include "common/jobfile/yaml_message.h"
+#include "common/jobfile/yaml_of_message.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
@@ -91,9 +92,10 @@ absl::Status ProblemsError(const std::string& file, const v1::SpecProblems& prob
   return error;
 }
 
-absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string& file,
-                                     const std::string& base_folder, const Overrides& overrides) {
-  ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(text, file));
+namespace {
+
+absl::StatusOr<JobFile> ReadTree(const YAML::Node& root, const std::string& file,
+                                 const std::string& base_folder, const Overrides& overrides) {
   JobFile job{.name = file};
   const Overridden overridden = ApplyOverrides(root, overrides.settings, *job.spec.GetDescriptor());
   job.sources = overridden.sources;
@@ -126,6 +128,20 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string&
                    });
   jobspec::LimitProblems(&problems);
   return ProblemsError(file, problems);
+}
+
+}  // namespace
+
+absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string& file,
+                                     const std::string& base_folder, const Overrides& overrides) {
+  ASSIGN_OR_RETURN(const YAML::Node root, ParseYaml(text, file));
+  return ReadTree(root, file, base_folder, overrides);
+}
+
+absl::StatusOr<JobFile> ChangeJob(const v1::JobSpec& spec, const std::string& name,
+                                  const Overrides& overrides) {
+  // All paths in it are absolute.
+  return ReadTree(YamlOf(spec), name, "/", overrides);
 }
 
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& overrides) {

@@ -36,6 +36,11 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string&
                                      const std::string& base_folder,
                                      const Overrides& overrides = {});
 
+// The same for a job whose paths are absolute: it with the overrides. `name`: the job's name in
+// messages.
+absl::StatusOr<JobFile> ChangeJob(const v1::JobSpec& spec, const std::string& name,
+                                  const Overrides& overrides);
+
 // Sets, for each problem, the override that set its field, or the line of its field or of the
 // nearest enclosing field.
 void AddPlaces(const JobFile& file, v1::SpecProblems* problems);

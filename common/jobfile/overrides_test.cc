@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/jobfile/jobfile.h"
+#include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 
@@ -223,6 +224,55 @@ TEST(Overrides, ACoordinatorsProblemIsGivenItsPlaceToo) {
   EXPECT_EQ(problems.problems(0).line(), 0);
   EXPECT_EQ(problems.problems(1).source(), "");
   EXPECT_EQ(problems.problems(1).line(), 5);
+}
+
+constexpr char kEverything[] = R"(name: all
+world_size: 2
+seed: 18446744073709551615
+model: {plugin: {path: /p.so, name: p, options: {a: "1", b: yes, c: "x: y"}}}
+data: {train: {tokens: {path: [a, b], dtype: uint16}}, validate: {tokens: {path: c}}}
+optimizer: {adamw: {lr: 3.0e-8, betas: [0, 0.95]}, groups: [{match: "*bias", weight_decay: 0}]}
+schedule: {constant: {}}
+batch: {per_rank: 1, last: uneven}
+uneven_inputs: {stop_at_first: {}}
+precision: float16
+trainable: {rules: [{freeze: "a.*"}, {unfreeze: "a.b"}]}
+start: {checkpoint: other@7, what: weights+optimizer}
+stages: [{fit: {steps: 3, validate_every: 1}}, {validate: {}}]
+checkpoint: {directory: c}
+priority: 0
+)";
+
+TEST(ChangeJob, WithoutSettingsIsTheSameJob) {
+  for (const char* text : {kGood, kEverything}) {
+    const v1::JobSpec spec = jobspec::ResolveDefaults(Set({}, text));
+    const auto same = ChangeJob(spec, "job x", {});
+    ASSERT_TRUE(same.ok()) << same.status();
+    EXPECT_EQ(same->spec.DebugString(), spec.DebugString());
+  }
+}
+
+TEST(ChangeJob, HasTheSettingsAndTheRestStays) {
+  v1::JobSpec expected = jobspec::ResolveDefaults(Set({}, kEverything));
+  const auto changed = ChangeJob(
+      expected, "job x",
+      {.settings = {"optimizer.adamw.lr=1e-4", "stages[0].fit.steps=9", "export.path=w"},
+       .base_folder = "/here"});
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  expected.mutable_optimizer()->mutable_adamw()->set_lr(1e-4);
+  expected.mutable_stages(0)->mutable_fit()->set_steps(9);
+  expected.mutable_export_()->set_path("/here/w");
+  EXPECT_EQ(changed->spec.DebugString(), expected.DebugString());
+}
+
+TEST(ChangeJob, ProblemsNameTheirSettings) {
+  const auto changed = ChangeJob(jobspec::ResolveDefaults(Set({})), "job x",
+                                 {.settings = {"optimizer.adamw.lr=fast", "learning=1"}});
+  const v1::SpecProblems problems = Problems(changed.status());
+  ASSERT_EQ(problems.problems_size(), 2) << changed.status();
+  for (const auto& problem : problems.problems()) {
+    EXPECT_THAT(problem.source(), HasSubstr("--set ")) << problem.DebugString();
+  }
 }
 
 }  // namespace

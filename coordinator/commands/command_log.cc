@@ -162,7 +162,7 @@ Delivery::When CommandLog::WhenOf(const Command& command) const {
   if (!command.applied_step.has_value()) {
     return command.outcome.has_value() ? When::kNever : When::kWhenDue;
   }
-  if (ChangesState(command.kind)) return When::kReplay;
+  if (ChangesState(command.kind)) return command.target != 0 ? When::kNever : When::kReplay;
   if (command.kind == Kind::kPause) return command.target != 0 ? When::kNever : When::kWhenDue;
   // It took effect. Without an outcome it may not be finished.
   return command.outcome.has_value() ? When::kNever : When::kWhenDue;
@@ -213,6 +213,13 @@ void CommandLog::FinishTaken(uint64_t number, uint64_t step, absl::Time now) {
     const bool taken =
         one <= number && command.applied_step.has_value() && *command.applied_step <= step;
     if (taken && ChangesState(command.kind)) Finished(one, {.time = now});
+  }
+}
+
+void CommandLog::Replace(Kind kind, uint64_t by) {
+  for (uint64_t number = 1; number < by && number <= newest(); ++number) {
+    const Command& command = *Find(number);
+    if (command.kind == kind && command.target == 0) Change(number).target = by;
   }
 }
 

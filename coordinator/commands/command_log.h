@@ -71,7 +71,8 @@ struct Command {
   // The command waits until this many optimizer steps are done.
   std::optional<uint64_t> at_step;
   // For kCancel: the number of the command to cancel. For a kPause that took effect: the number of
-  // the resume that ended it; 0: the pause lasts.
+  // the resume that ended it; 0: the pause lasts. For a command that Replace() names: the number of
+  // the resume that replaced it; 0: there is none.
   uint64_t target = 0;
   // Who asked, as the client says.
   std::string requested_by;
@@ -124,6 +125,9 @@ class CommandLog {
   // `number`. Those of them that change settings and had taken effect by then are done, even if no
   // report said so because rank 0 was lost before it could report.
   void FinishTaken(uint64_t number, uint64_t step, absl::Time now);
+  // The command `by` decides anew what commands of this kind have decided (ChangesState): no
+  // process carries them out again.
+  void Replace(Kind kind, uint64_t by);
   // The job has ended, and so all its open commands end. `how`: the job's state. `stopped`: it
   // ended because a stop command asked for it. True if there were open commands.
   bool EndAll(const std::string& how, bool stopped, absl::Time now);

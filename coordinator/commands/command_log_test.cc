@@ -288,5 +288,15 @@ TEST(CommandLog, FromTheStoreItAnswersAsBefore) {
   EXPECT_EQ(loaded.Find(1)->target, 4);
 }
 
+TEST(CommandLog, WhatALaterDecisionReplacesIsNotDoneAgain) {
+  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kSetTrainability, Kind::kSetLearningRate,
+                          Kind::kResume, Kind::kSetLearningRate});
+  for (const uint64_t number : {1, 2, 3, 5}) log.Applied(number, 10 * number);
+  log.Replace(Kind::kSetLearningRate, 4);
+  EXPECT_EQ(Whens(log), (std::vector<When>{When::kNever, When::kReplay, When::kNever,
+                                           When::kWhenDue, When::kReplay}));
+  EXPECT_TRUE(log.TakeChanged().contains(3)) << "it is stored";
+}
+
 }  // namespace
 }  // namespace muster::commands

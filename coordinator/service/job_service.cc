@@ -17,6 +17,7 @@
 #include "coordinator/service/parse_job.h"
 #include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
+#include "coordinator/service/retry.h"
 #include "coordinator/service/row_stream.h"
 #include "coordinator/service/submission.h"
 #include "coordinator/service/wire.h"
@@ -344,12 +345,13 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   auto* reactor = context->DefaultReactor();
   auto result = std::make_shared<absl::Status>();
   engine_->Request(
-      [=](cluster::Cluster& cluster, absl::Time now) {
-        *result =
-            cluster
-                .NextAttempt(
-                    CommandOf(context, "retry", *request, commands::Kind::kResume, contents), now)
-                .status();
+      [=, this](cluster::Cluster& cluster, absl::Time now) {
+        cluster::CommandRequest command =
+            CommandOf(context, "retry", *request, commands::Kind::kResume, contents);
+        if (const jobs::Job* job = cluster.Find(request->job_id()); job != nullptr) {
+          AddRetry(*job, *request, timing_, &command);
+        }
+        *result = cluster.NextAttempt(command, now).status();
       },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));

@@ -131,6 +131,15 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
     Set(message->mutable_end_time(), end.end_time);
     message->set_step(end.step);
   }
+  for (const jobs::SettingChange& change : job.setting_changes) {
+    v1::SettingChange* message = out.add_setting_changes();
+    message->set_attempt(change.attempt);
+    Set(message->mutable_time(), change.time);
+    message->set_requester(change.requester);
+    message->set_path(change.path);
+    message->set_old_value(change.old_value);
+    message->set_new_value(change.new_value);
+  }
   out.set_restarts(job.restarts);
   out.set_restarts_left(job.plan.max_restarts - std::min(job.plan.max_restarts, job.restarts_used));
   if (job.not_before != absl::InfinitePast()) Set(out.mutable_not_before(), job.not_before);

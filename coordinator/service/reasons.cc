@@ -10,6 +10,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"BACKUP_RUNNING", "Try again when the other backup is done."},
       {"CANNOT_GENERATE", "Only jobs whose model is gpt2 or llama continue prompts."},
       {"CERTIFICATE_REVOKED", "Ask whoever issues certificates for a new one."},
+      {"CHECKPOINT_NOT_FOUND", "Name the step of a checkpoint that Job.checkpoints lists."},
       {"CLIENT_GONE", "Nothing: the client ended the call."},
       {"CLIENT_TOO_NEW", "Update the coordinator, or use an older client."},
       {"CLIENT_TOO_OLD", "Update the client."},

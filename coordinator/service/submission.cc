@@ -135,6 +135,24 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
   submission->spec = spec.SerializeAsString();
 }
 
+jobs::Plan PlanOf(const v1::JobSpec& spec) {
+  return {.world_size = spec.world_size(),
+          .device = DeviceOf(spec),
+          .threads = spec.threads(),
+          .total_steps = jobspec::TotalSteps(spec).value_or(0),
+          .max_restarts = spec.restart().max_restarts(),
+          .keep_checkpoints = spec.checkpoint().keep(),
+          .priority = spec.priority(),
+          .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
+          .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
+          .startup = jobspec::DurationOf(spec.watchdog().startup()),
+          .name = spec.name(),
+          .checkpoint_directory = spec.checkpoint().directory(),
+          .worker_protocol = WorkerProtocolOf(spec),
+          .time_limit =
+              jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())};
+}
+
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(request.spec());
   const v1::SpecProblems refused = jobfile::CheckOutputs(spec);
@@ -143,21 +161,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
           .request_id = request.request_id(),
           .fingerprint = FingerprintOf("submit", request),
           .spec = spec.SerializeAsString(),
-          .plan = {.world_size = spec.world_size(),
-                   .device = DeviceOf(spec),
-                   .threads = spec.threads(),
-                   .total_steps = jobspec::TotalSteps(spec).value_or(0),
-                   .max_restarts = spec.restart().max_restarts(),
-                   .keep_checkpoints = spec.checkpoint().keep(),
-                   .priority = spec.priority(),
-                   .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
-                   .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
-                   .startup = jobspec::DurationOf(spec.watchdog().startup()),
-                   .name = spec.name(),
-                   .checkpoint_directory = spec.checkpoint().directory(),
-                   .worker_protocol = WorkerProtocolOf(spec),
-                   .time_limit =
-                       jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())},
+          .plan = PlanOf(spec),
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
 }
 

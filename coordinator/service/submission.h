@@ -30,6 +30,9 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
 // INVALID_ARGUMENT JOB_SPEC_INVALID with the first of the problems, as many as an error can carry.
 absl::Status InvalidSpec(const v1::SpecProblems& all);
 
+// The parts of a job file without problems, with its defaults, that the core uses.
+jobs::Plan PlanOf(const v1::JobSpec& spec);
+
 // For a request without ProblemsOf. What jobfile::CheckOutputs finds becomes its `refusal`.
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request);
 

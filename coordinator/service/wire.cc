@@ -102,6 +102,7 @@ struct WorkerOrderToWire {
     }
     message->set_from_scratch(welcome.from_scratch);
     message->set_start_from(welcome.start_from);
+    message->set_learning_rate_since(welcome.learning_rate_since);
     message->set_stages_done(static_cast<uint32_t>(welcome.stages_done));
     message->set_stages_done_step(welcome.stages_done_step);
     message->set_acked_sequence(welcome.acked_report);
@@ -257,6 +258,7 @@ cluster::WorkerHello FromWire(const v1::WorkerHello& hello) {
 cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {
   cluster::Heartbeat result{.step = heartbeat.step(),
                             .progress = heartbeat.progress(),
+                            .trouble = heartbeat.trouble(),
                             .stage = heartbeat.stage(),
                             .activity = heartbeat.activity(),
                             .collectives = {.begun = heartbeat.collectives_begun(),

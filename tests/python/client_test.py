@@ -144,7 +144,12 @@ def test_a_running_job_is_steered(muster, client, endless):
     assert endless.wait(harness.BOUND).state_reason
     with pytest.raises(m.JobFailed):
         endless.wait(harness.BOUND, check=True)
-    assert endless.retry().attempt == 2
+    with pytest.raises(m.SpecInvalid) as refused:
+        endless.retry(set={"name": "other", "seed": 8})
+    assert {problem.path for problem in refused.value.problems} == {"name", "seed"}
+    again = endless.retry(set={"optimizer.adamw.lr": 1e-4})
+    assert (again.attempt, again.spec.optimizer.adamw.lr) == (2, 1e-4)
+    assert again.setting_changes[0].path == "optimizer.adamw.lr"
     endless.stop()
     endless.wait(harness.BOUND)
 

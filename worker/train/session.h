@@ -54,6 +54,9 @@ struct SessionParts {
   // A user decided to start from step 0, or from this directory. Neither: start from `checkpoints`.
   bool from_scratch = false;
   std::string start_from;
+  // A retry has changed the job's learning rate: that of a checkpoint of an earlier generation than
+  // this one does not count any more. 0: every checkpoint's counts.
+  int64_t learning_rate_since = 0;
   // What the coordinator knows of earlier sessions of this job.
   StagesDone stages_done;
   // Records the session's collectives. Null: the session records them in an object of its own.

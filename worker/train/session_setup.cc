@@ -379,6 +379,10 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
       spdlog::info("{}: checked and loaded in {:.3f} s", restored.path, took.count());
     }
     Restore(restored);
+    // A later decision than that which the checkpoint has.
+    if (restored.generation < parts_.learning_rate_since && job_.optimizer.has_value()) {
+      session_state_.learning_rate = job_.optimizer->lr;
+    }
     saving_->ResumeFrom(restored);
   }
   return restored.path;

@@ -49,6 +49,7 @@ absl::StatusOr<std::string> SessionImpl::StartFromOther() {
   TellOfAverages(*restored);
   if (job_.start->what != StartConfig::What::kEverything || !trains()) return std::string();
   Restore(*restored);
+  if (parts_.learning_rate_since > 0) session_state_.learning_rate = job_.optimizer->lr;
   return restored->path;
 }
 

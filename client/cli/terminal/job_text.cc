@@ -38,6 +38,13 @@ std::string Mebibytes(const v1::MemoryUse& use) {
 // Of `muster get`.
 constexpr int kShownEvents = 5;
 
+// "optimizer.adamw.lr: 0.002 -> 0.0001"
+std::string ChangeText(const v1::SettingChange& change) {
+  const auto value = [](const std::string& text) { return text.empty() ? "left out" : text; };
+  return absl::StrCat(change.path(), ": ", value(change.old_value()), " -> ",
+                      value(change.new_value()));
+}
+
 std::string Note(const v1::Job& job) {
   std::vector<std::string> notes;
   if (!job.reason().empty()) notes.push_back(job.reason());
@@ -240,6 +247,10 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
     add("attempt", absl::StrCat(job.attempt(), "; the one before: ", StateName(former.state()),
                                 ": ", former.state_reason()));
   }
+  for (const v1::SettingChange& change : job.setting_changes()) {
+    add("changed", absl::StrCat(ChangeText(change), ", since attempt ", change.attempt(), ", by ",
+                                change.requester()));
+  }
   add("created", Stamp(job.create_time()));
   if (job.has_start_time()) add("started", Stamp(job.start_time()));
   if (job.has_end_time()) add("ended", Stamp(job.end_time()));
@@ -276,6 +287,14 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   if (!events.empty()) absl::StrAppend(&text, "\n", events);
   const std::string failure = FailureText(job);
   if (!failure.empty()) absl::StrAppend(&text, "\nlast failure: ", failure);
+  return text;
+}
+
+std::string SettingChanges(const v1::Job& job, uint32_t attempt) {
+  std::string text;
+  for (const v1::SettingChange& change : job.setting_changes()) {
+    if (change.attempt() == attempt) absl::StrAppend(&text, "  ", ChangeText(change), "\n");
+  }
   return text;
 }
 

@@ -44,6 +44,8 @@ std::string EventTable(const v1::Job& job, absl::Time now);
 std::string BestCheckpoint(const v1::Job& job);
 // All information about one job.
 std::string JobDetails(const v1::Job& job, absl::Time now);
+// The settings that a retry has changed for this attempt, a line for each, indented.
+std::string SettingChanges(const v1::Job& job, uint32_t attempt);
 // "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has ended. One
 // line.
 std::string JobSummary(const v1::Job& job);

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster import errors
@@ -19,30 +18,12 @@ from muster._proto.proto.muster.v1 import (
     operation_pb2,
 )
 from muster._proto.proto.muster.v1.job_spec_pb2 import JobSpec
+from muster._settings import Settings, json_of, settings_of
 from muster.job import Job
 from muster.operation import Operation
 
 # A job file: its path, or its content as a mapping or as a message.
 JobFile = str | os.PathLike[str] | Mapping[str, Any] | JobSpec
-Settings = Mapping[str, Any] | Iterable[str]
-
-
-def _json(value: Any) -> str:
-    """As JSON, which is YAML. YAML has no pairs of escapes for one character, as JSON has."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _settings(given: Settings | None) -> list[str]:
-    """KEY=VALUE for each. Values of a mapping stay what they are: a string is in quotes."""
-    if given is None:
-        return []
-    if isinstance(given, str):
-        raise ValueError(
-            f"set: found the string {given!r}; expected a mapping or a list of 'KEY=VALUE'"
-        )
-    if isinstance(given, Mapping):
-        return [f"{key}={_json(value)}" for key, value in given.items()]
-    return list(given)
 
 
 def _text_of(path: pathlib.Path) -> str:
@@ -134,7 +115,7 @@ class Client:
         return self._parse(job, set).spec
 
     def _parse(self, job: JobFile, set: Settings | None) -> _Parsed:
-        settings = _settings(set)
+        settings = settings_of(set)
         if isinstance(job, JobSpec):
             if settings:
                 raise ValueError("set: only for a job file or a mapping, not for a message")
@@ -142,7 +123,7 @@ class Client:
         here = os.getcwd()
         request = job_service_pb2.ParseJobRequest(settings=settings, settings_folder=here)
         if isinstance(job, Mapping):
-            request.yaml = _json(job)
+            request.yaml = json_of(job)
             request.base_folder = here
         else:
             path = pathlib.Path(job)

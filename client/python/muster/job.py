@@ -18,6 +18,7 @@ from muster._proto.proto.muster.v1 import (
     operation_pb2,
     operation_service_pb2,
 )
+from muster._settings import Settings, settings_of
 from muster.operation import Operation, name_of
 
 if TYPE_CHECKING:
@@ -332,9 +333,27 @@ class Job:
         )
         return self._connection.change(self._connection.jobs.StopJob, request)
 
-    def retry(self, requested_by: str = "") -> job_pb2.Job:
-        """Begins the next attempt of a job that FAILED or was CANCELLED."""
-        request = job_service_pb2.RetryJobRequest(job_id=self.id, requested_by=requested_by)
+    def retry(
+        self,
+        requested_by: str = "",
+        *,
+        set: Settings | None = None,
+        from_step: int | None = None,
+    ) -> job_pb2.Job:
+        """Begins the next attempt of a job that FAILED or was CANCELLED.
+
+        set: other values for settings of the job, {"optimizer.adamw.lr": 1e-4}; relative paths in
+        them are relative to the current folder. What a job that has run cannot change is refused.
+        from_step: begin with the checkpoint of this step (0: from the beginning) in place of the
+        newest one."""
+        settings = settings_of(set)
+        request = job_service_pb2.RetryJobRequest(
+            job_id=self.id,
+            requested_by=requested_by,
+            settings=settings,
+            settings_folder=os.getcwd() if settings else "",
+            from_step=from_step,
+        )
         return self._connection.change(self._connection.jobs.RetryJob, request)
 
     def delete(self) -> job_service_pb2.DeleteJobResponse:

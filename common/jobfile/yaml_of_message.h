@@ -1,0 +1,16 @@
+// The YAML tree from which YamlMessageReader reads a message again.
+#ifndef MUSTER_COMMON_JOBFILE_YAML_OF_MESSAGE_H_
+#define MUSTER_COMMON_JOBFILE_YAML_OF_MESSAGE_H_
+
+#include <google/protobuf/message.h>
+#include <yaml-cpp/yaml.h>
+
+namespace muster::jobfile {
+
+// All fields that are set (numbers and texts without presence: those that are not zero or empty),
+// under their names in job files.
+YAML::Node YamlOf(const google::protobuf::Message& message);
+
+}  // namespace muster::jobfile
+
+#endif  // MUSTER_COMMON_JOBFILE_YAML_OF_MESSAGE_H_
