@@ -96,6 +96,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
   Console escaped{.in = terminal->in,
                   .out = out,
                   .err = err,
+                  .in_is_terminal = terminal->in_is_terminal,
                   .out_is_terminal = terminal->out_is_terminal,
                   .err_is_terminal = terminal->err_is_terminal,
                   .environment = terminal->environment,

@@ -8,13 +8,14 @@
 namespace muster::cli {
 
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
-                                  const std::string& job_id, const client::StreamOptions& options) {
+                                  const std::string& job_id, const client::StreamOptions& options,
+                                  const std::function<bool(const v1::Job&)>& until) {
   Progress progress(console->err_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain);
   v1::Job last;
   const absl::Status status = client->Watch(job_id, options, [&](const v1::Job& job) {
     last = job;
     PrintProgress(progress.Update(job, absl::Now()), &console->err);
-    return true;
+    return until == nullptr || !until(job);
   });
   console->err << progress.Interrupt() << std::flush;
   RETURN_IF_ERROR(status);

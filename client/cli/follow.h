@@ -2,6 +2,7 @@
 #ifndef MUSTER_CLIENT_CLI_FOLLOW_H_
 #define MUSTER_CLIENT_CLI_FOLLOW_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -10,9 +11,11 @@
 
 namespace muster::cli {
 
-// Shows the job's progress on stderr and returns its last state.
+// Shows the job's progress on stderr and returns its last state, or the first one for which `until`
+// is true.
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
-                                  const std::string& job_id, const client::StreamOptions& options);
+                                  const std::string& job_id, const client::StreamOptions& options,
+                                  const std::function<bool(const v1::Job&)>& until = nullptr);
 
 // Prints a job that has ended: its summary or its document on stdout, its failure on stderr.
 // Returns its exit code.

@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
       .in = std::cin,
       .out = std::cout,
       .err = std::cerr,
+      .in_is_terminal = isatty(STDIN_FILENO) == 1,
       .out_is_terminal = isatty(STDOUT_FILENO) == 1,
       .err_is_terminal = isatty(STDERR_FILENO) == 1,
       .environment =

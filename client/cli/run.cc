@@ -6,6 +6,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
+#include "client/cli/halted.h"
 #include "client/cli/local_coordinator.h"
 #include "client/cli/stopper.h"
 #include "common/ids/ids.h"
@@ -21,12 +22,14 @@ namespace {
 struct RunOptions : CommonOptions, JobFileOptions {
   std::string state;
   uint32_t slots = 0;
+  bool from_scratch = false;
 };
 
 // A coordinator on this machine that does not answer has ended; there is no use in waiting long.
 constexpr absl::Duration kLocalRetry = absl::Seconds(5);
+constexpr absl::Duration kAgentStarts = absl::Minutes(1);
 // An agent with GPUs first asks its worker whether it is built for them.
-constexpr absl::Duration kAgentStarts = absl::Minutes(2);
+constexpr absl::Duration kAgentWithGpusStarts = absl::Minutes(2);
 
 class Run {
  public:
@@ -56,15 +59,17 @@ class Run {
     return jobfile::ProblemsError(file_.name, problems);
   }
 
-  // Its own agent runs the workers, so a job for which it has too few GPUs would wait for ever.
+  // Its own agent runs the workers: without it, or with too few GPUs, a job would wait for ever.
   // Waits until the agent is there.
-  absl::Status HasGpus(client::MusterClient* client) {
-    for (const absl::Time end = absl::Now() + kAgentStarts; absl::Now() < end;
-         absl::SleepFor(absl::Milliseconds(50))) {
+  absl::Status HasAgent(client::MusterClient* client) {
+    const bool cuda = file_.spec.device() == v1::JobSpec::CUDA;
+    for (const absl::Time end = absl::Now() + (cuda ? kAgentWithGpusStarts : kAgentStarts);
+         absl::Now() < end; absl::SleepFor(absl::Milliseconds(50))) {
       if (stopper_.interrupted()) return absl::CancelledError("interrupted");
       ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, client->Nodes());
       // After a restart with --state the node is known before its agent is back with its GPUs.
       if (nodes.nodes().empty() || nodes.nodes(0).state() != v1::Node::ATTACHED) continue;
+      if (!cuda) return absl::OkStatus();
       const int gpus = nodes.nodes(0).gpus_size();
       if (gpus >= static_cast<int>(file_.spec.world_size())) return absl::OkStatus();
       return absl::InvalidArgumentError(absl::StrCat(
@@ -73,7 +78,10 @@ class Run {
           gpus == 0 ? ": it has none, or muster-worker is built for the CPU only (docs/gpu.md)"
                     : ""));
     }
-    return absl::DeadlineExceededError("the agent of this run did not start");
+    return absl::DeadlineExceededError(
+        absl::StrCat("the agent of this run did not start; the last lines of the log of its "
+                     "coordinator:\n",
+                     coordinator_->LogTail()));
   }
 
   ExitCode RunHere() {
@@ -106,8 +114,8 @@ class Run {
     const auto client = client::MusterClient::Connect(*found, options_.tls);
     if (!client.ok()) return Fail(console_, client.status());
     if (stopper_.interrupted()) return kInterrupted;
-    if (coordinator_ != nullptr && file_.spec.device() == v1::JobSpec::CUDA) {
-      const absl::Status enough = HasGpus(client->get());
+    if (coordinator_ != nullptr) {
+      const absl::Status enough = HasAgent(client->get());
       if (stopper_.interrupted()) return kInterrupted;
       if (absl::IsInvalidArgument(enough)) return FailWith(console_, Message(enough), kUsage);
       if (!enough.ok()) return Fail(console_, enough);
@@ -116,20 +124,27 @@ class Run {
     if (!job.ok()) {
       return stopper_.interrupted() ? kInterrupted : FailSubmission(console_, job.status(), file_);
     }
-    // A coordinator of this run's own has no agent yet.
     if (coordinator_ == nullptr) {
       for (const std::string& warning : job->warnings()) {
         console_->err << "warning: " << warning << std::endl;
       }
     }
     stopper_.JobRuns(client->get(), job->id());
-    const auto ended = FollowJob(console_, client->get(), job->id(),
-                                 {.retry_for = retry_for, .cancellation = stopper_.at_once()});
+    const client::StreamOptions stream{.retry_for = retry_for, .cancellation = stopper_.at_once()};
+    const auto ended = coordinator_ == nullptr
+                           ? FollowJob(console_, client->get(), job->id(), stream)
+                           : FollowOrAsk(console_, client->get(), job->id(),
+                                         {.stream = stream,
+                                          .interrupted = stopper_.interruption(),
+                                          .from_scratch = options_.from_scratch});
     stopper_.JobHasEnded();
     if (!ended.ok()) {
       if (!stopper_.interrupted()) return Fail(console_, ended.status());
       console_->err << "muster: ended without waiting for job " << job->id() << std::endl;
       return kInterrupted;
+    }
+    if (!client::HasEnded(ended->state())) {
+      return ReportLeft(console_, *ended, options_.state, options_.file);
     }
     const ExitCode code = ReportEnd(console_, *ended, options_.output);
     return stopper_.interrupted() && code != kDone ? kInterrupted : code;
@@ -193,6 +208,8 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
           "--state", options->state,
           "Keep the coordinator's state there; after a kill, the same command continues its job")
       ->type_name("DIR");
+  command->add_flag("--from-scratch", options->from_scratch,
+                    "If none of the job's checkpoints can be read, start it again from step 0");
   AddRetryOption(command, options.get());
   command->callback([=] {
     // A closed pipe must not keep the coordinator from being stopped.

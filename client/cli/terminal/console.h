@@ -19,6 +19,7 @@ struct Console {
   std::ostream& out;
   // Everything else.
   std::ostream& err;
+  bool in_is_terminal = false;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
   // The value of a variable; empty if it is not set.
