@@ -103,7 +103,8 @@ v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
     if (!status.ok()) problems.Add(path, Message(status));
   }
   if (!problems.Has("start.checkpoint")) {
-    for (const v1::SpecProblem& problem : ContinueHere(spec).problems.problems()) {
+    const Continued continued = ContinueHere(spec);
+    for (const v1::SpecProblem& problem : continued.problems.problems()) {
       problems.Add(problem.path(), problem.message());
     }
   }

@@ -7,6 +7,7 @@
 
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
+#include "common/manifest/manifest.h"
 
 namespace muster::jobfile {
 namespace {
@@ -37,6 +38,22 @@ TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
   EXPECT_THAT(problems.problems(1).message(), HasSubstr("is empty"));
   EXPECT_EQ(problems.problems(2).path(), "data.validate.safetensors.path[0]");
   EXPECT_THAT(problems.problems(2).message(), HasSubstr("not a regular file"));
+}
+
+TEST(CheckFiles, NamesACheckpointAfterWhichNothingIsLeft) {
+  files::TempDir folder;
+  manifest::Manifest manifest;
+  manifest.job = "other";
+  manifest.step = 5;
+  ASSERT_TRUE(manifest::Write(manifest, folder.path()).ok());
+  v1::JobSpec spec;
+  spec.mutable_start()->set_checkpoint(folder.path());
+  spec.mutable_start()->set_what(v1::StartSpec::EVERYTHING);
+  spec.add_stages()->mutable_fit()->set_steps(5);
+  const v1::SpecProblems problems = CheckFiles(spec);
+  ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+  EXPECT_EQ(problems.problems(0).path(), "start.what");
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("nothing would be trained"));
 }
 
 TEST(CheckFiles, NamesAFileByItsPathInTheJobFile) {

@@ -52,7 +52,7 @@ def first(muster, folder, **changes):
 
 def rates(muster, job):
     lines = muster.cli("metrics", job, "-o", "json").out.splitlines()
-    return {round(json.loads(line)["step"]["learning_rate"], 9) for line in lines}
+    return {round(json.loads(line)["learning_rate"], 9) for line in lines}
 
 
 def texts(job, reason):

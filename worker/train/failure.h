@@ -19,7 +19,8 @@ enum class Cause {
   kStaleEpoch = 3,
   // This rank's node is at fault, not the job.
   kNodeFault = 4,
-  // A user told the job to continue from a checkpoint that is complete but does not fit the job.
+  // A user told the job to continue from a checkpoint that is complete but does not fit the job, or
+  // the job file names one after which nothing is left to train.
   kStartDoesNotFit = 5,
 };
 // The same error with a cause, which Annotate keeps.
