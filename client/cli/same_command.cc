@@ -74,7 +74,7 @@ std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now,
   for (const jobspec::Change& change :
        jobspec::Changes(jobspec::ResolveDefaults(before), jobspec::ResolveDefaults(now))) {
     if (IsAbout(change.path, known)) continue;
-    const auto shown = [](const std::string& value) { return value.empty() ? "nothing" : value; };
+    const auto shown = [](const std::string& value) { return value.empty() ? "left out" : value; };
     differing.Add(absl::StrCat(change.path, ": ", shown(change.old_value), " -> ",
                                shown(change.new_value)));
   }
@@ -103,7 +103,9 @@ SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file
   if (newest->state() == v1::Job::CANCELLED && wish != Wish::kNextAttempt) return {};
   std::vector<std::string> known = Retried(*newest);
   if (wish == Wish::kNextAttempt) {
-    for (const std::string& setting : settings) known.push_back(setting.substr(0, setting.find('=')));
+    for (const std::string& setting : settings) {
+      known.push_back(setting.substr(0, setting.find('=')));
+    }
   }
   const std::string changes = Changes(newest->spec(), spec, known);
   if (wish == Wish::kNextAttempt || out_of_time) {

@@ -67,7 +67,7 @@ TEST(SameCommand, WhatARetryHasChangedIsNoChangeOfTheFile) {
   job.add_setting_changes()->set_path("optimizer.sgd.lr");
   EXPECT_EQ(Decided({job}).what, What::kFollow);
   job.mutable_spec()->set_seed(3);
-  EXPECT_THAT(Decided({job}).why, HasSubstr("with other settings: seed: 3 -> 0."));
+  EXPECT_THAT(Decided({job}).why, HasSubstr("with other settings: seed: 3 -> left out."));
 }
 
 TEST(SameCommand, TheNextAttemptMayGetTheValuesOfSet) {

@@ -258,6 +258,10 @@ std::string What(Kind kind, string_view beginning) {
 constexpr char kArrayToTokens[] = ".astype('<u2').tofile('train.bin')";
 
 std::string NextForTorch(Wanted wanted) {
+  if (wanted == Wanted::kOptimizerState) {
+    return "in Python, torch.save(torch.load(FILE, weights_only=True), 'new.pt') writes a file of "
+           "torch.save, if it is one from before PyTorch 1.6";
+  }
   if (wanted != Wanted::kWeights && wanted != Wanted::kSafetensorsRows) {
     return "write the values in it in the format that is expected";
   }

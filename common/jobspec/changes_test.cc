@@ -13,7 +13,8 @@ v1::JobSpec Job() { return ResolveDefaults(Parse(kGpt2Job)); }
 
 std::vector<std::string> Refused(const v1::JobSpec& after) {
   std::vector<std::string> paths;
-  for (const auto& problem : FixedSettings(Job(), after).problems()) {
+  const v1::SpecProblems problems = FixedSettings(Job(), after);
+  for (const auto& problem : problems.problems()) {
     paths.push_back(problem.path());
   }
   return paths;

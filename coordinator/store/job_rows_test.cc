@@ -13,7 +13,7 @@ namespace {
 
 TEST(JobRows, AllRowsOfANewJobAreWritten) {
   // First the identity, life and progress of the job, then its lists.
-  EXPECT_EQ(NewRows(FullJob("a", 1)).rows(), 3 + 2 + 4 + 2 + 3 + 2 + 1 + 2);
+  EXPECT_EQ(NewRows(FullJob("a", 1)).rows(), 3 + 2 + 4 + 2 + 3 + 2 + 1 + 2 + 2);
 }
 
 TEST(JobRows, WhatHasNotChangedIsNotWrittenAgain) {

@@ -127,7 +127,8 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   EXPECT_THAT(tables(), testing::UnorderedElementsAre(
                             "jobs", "job_life", "job_progress", "ranks", "checkpoints", "failures",
                             "commands", "trainability", "trainability_changes", "requests", "steps",
-                            "validations", "tests", "logs", "events", "attempts"));
+                            "validations", "tests", "logs", "events", "attempts",
+                            "setting_changes"));
   ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }
