@@ -42,7 +42,8 @@ cluster::CommandRequest Retry(const std::vector<std::string>& settings,
 
 std::vector<std::string> RefusedPaths(const cluster::CommandRequest& command) {
   std::vector<std::string> paths;
-  for (const auto& problem : Problems(command.refusal).problems()) paths.push_back(problem.path());
+  const v1::SpecProblems problems = Problems(command.refusal);
+  for (const auto& problem : problems.problems()) paths.push_back(problem.path());
   return paths;
 }
 
@@ -64,7 +65,7 @@ TEST(Retry, HasTheNewValuesAndNamesWhatChanges) {
   EXPECT_EQ(command.settings.plan.max_restarts, 7);
   std::vector<std::string> paths;
   for (const auto& change : command.settings.changes) paths.push_back(change.path);
-  EXPECT_THAT(paths, UnorderedElementsAre("export.path", "optimizer.sgd.lr",
+  EXPECT_THAT(paths, UnorderedElementsAre("export.from", "export.path", "optimizer.sgd.lr",
                                           "restart.max_restarts"));
 }
 

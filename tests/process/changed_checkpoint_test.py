@@ -117,6 +117,10 @@ def test_a_job_that_begins_with_it_finds_each(muster, checkpoint):
     muster.stop(daemon)
 
 
+def listed(muster):
+    return muster.cli("checkpoints", "list", "job").out
+
+
 def test_a_job_that_goes_on_sets_it_aside(muster):
     """The checkpoint before is used; what was changed is kept under another name."""
     daemon = muster.musterd(local_slots=2)
@@ -129,6 +133,8 @@ def test_a_job_that_goes_on_sets_it_aside(muster):
     )
     muster.cli("pause", "job", "--wait")
     newest = max(folder.glob("step-*[0-9]"), key=lambda path: int(path.name.split("-")[1]))
+    # Before the report of the save arrives, the coordinator does not know the checkpoint.
+    harness.eventually(lambda: newest.name in listed(muster), "the newest checkpoint counts")
     manifest = newest / "MANIFEST.json"
     text = manifest.read_text().replace('"version": 3', '"version": 1', 1)
     manifest.write_text(text.replace('"cursor": ', '"cursor": 10', 1))
@@ -136,7 +142,7 @@ def test_a_job_that_goes_on_sets_it_aside(muster):
     bad = newest.with_name(newest.name + ".bad")
     harness.eventually(bad.exists, "the changed checkpoint is set aside")
     harness.eventually(lambda: client.get("job").generation == 2, "the job goes on")
-    assert "damaged" in muster.cli("checkpoints", "list", "job").out
+    harness.eventually(lambda: "damaged" in listed(muster), "the coordinator is told")
     muster.cli("stop", "job")
     muster.cli("wait", "job", expect=103)
     client.close()
