@@ -10,7 +10,7 @@ NAMES = [
     "per-rank-one-cut",
     "rows-cut-in-data",
     "rows-with-nan",
-    "npy-fortran-order",
+    "npy-too-wide",
     "idx-cut",
     "gzip-cut",
     "weights-of-another-shape",

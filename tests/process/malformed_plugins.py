@@ -28,9 +28,17 @@ def for_another_machine(data):
 
 
 plugin(
-    "plugin-that-is-text", "shared object", "something else", lambda _: b"#!/bin/sh\ntouch pwned\n"
+    "plugin-that-is-text",
+    "a shared library",
+    "text that begins with '#!/bin/sh'",
+    lambda _: b"#!/bin/sh\ntouch pwned\n",
 )
-plugin("plugin-that-is-python", "shared object", "something else", lambda _: inputs.pickled(b"N."))
+plugin(
+    "plugin-that-is-python",
+    "a shared library",
+    "a Python pickle",
+    lambda _: inputs.pickled(b"N."),
+)
 plugin("plugin-cut-in-header", "at least 64 bytes", "found 40", first(40))
 plugin("plugin-cut-after-header", "is cut off: expected at least", "found 64", first(64))
 plugin(

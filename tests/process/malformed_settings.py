@@ -282,7 +282,7 @@ text(
     "this is not YAML",
     "end of sequence flow not found",
 )
-text("binary", "\x7fELF\x02\x01\x01\0\0", "job.yaml:1", "UTF-8 text", "bytes that are no")
+text("binary", "\x7fELF\x02\x01\x01\0\0", "job.yaml:1", "a job file (YAML)", "(ELF)")
 text(
     "tabs",
     GOOD_TEXT.replace("{", "\t{").replace('"name"', "\t- name"),
