@@ -37,6 +37,13 @@ def last_step(muster, job):
     return event_files.read(folder(muster, job))["train/loss"][-1][0]
 
 
+def is_in_files(muster, job, step):
+    if not folder(muster, job).exists():
+        return False
+    losses = event_files.read(folder(muster, job)).get("train/loss", [])
+    return bool(losses) and losses[-1][0] == step
+
+
 def begin(muster, *holds, **changes):
     submit(muster, "job", **{"stages": [{"fit": {"steps": 60}}]} | changes)
     for hold in holds:
@@ -102,6 +109,9 @@ def test_what_is_not_written_at_the_end_is_named(cluster, make_disk):  # noqa: F
 def test_a_generation_says_what_the_one_before_could_not_write(cluster, make_disk):  # noqa: F811
     muster, disk = cluster, make_disk("logs", "1m")
     begin(muster, 7, 43)
+    # Event files are written in the background, and the mark of the pause comes before the numbers
+    # of its step.
+    harness.eventually(lambda: is_in_files(muster, "job", 7), "the files have step 7")
     disk.fill()
     go_on_to(muster, 43)
     await_event(muster, "job", "TENSORBOARD_FAILED")
