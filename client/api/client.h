@@ -64,7 +64,8 @@ struct RetrySettings {
   std::vector<std::string> settings;
   // Relative paths in them are relative to it; absolute.
   std::string settings_folder;
-  // It begins with the checkpoint of this step; absent: with the newest one that counts.
+  // The step of the checkpoint with which the attempt begins. Absent: the newest checkpoint that
+  // counts.
   std::optional<uint64_t> from_step;
 };
 

@@ -38,9 +38,9 @@ struct HaltOptions {
   bool from_scratch = false;
 };
 
-// As FollowJob, but also returns a job that stands still, and one that has halted, if the person
-// decides that it ends there or if there is no terminal. A job that halted in an earlier run first
-// tries its checkpoints again. `seen`: as FollowJob's.
+// FollowJob, which also returns in two other cases: the job stands still; or the job has halted, and
+// the person ends the run, or there is no terminal to ask on. A job that halted in an earlier run
+// first tries its checkpoints again. `seen`: as FollowJob's.
 absl::StatusOr<v1::Job> FollowOrAsk(Console* console, client::MusterClient* client,
                                     const std::string& job_id, const HaltOptions& options,
                                     v1::Job* seen);

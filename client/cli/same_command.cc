@@ -31,7 +31,7 @@ std::vector<std::string> Retried(const v1::Job& job) {
   return paths;
 }
 
-// Whether it is one of these settings, or lies in one.
+// Whether the setting is at one of the paths or below.
 bool IsAbout(absl::string_view setting, const std::vector<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [setting](const std::string& path) {
     absl::string_view rest = setting;

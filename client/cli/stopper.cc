@@ -7,8 +7,8 @@ namespace {
 
 // How long to wait for a job that the coordinator was not able to stop.
 constexpr absl::Duration kStopTimeout = absl::Seconds(45);
-// For how long this run's own coordinator is asked again to stop the job. While it cannot write its
-// store it refuses, and then it ends the job in the way that needs no store.
+// For how long this run's own coordinator is asked again to stop the job. A coordinator that cannot
+// write its store refuses the request. Then the run ends the job by a drain, which needs no store.
 constexpr absl::Duration kOwnRetry = absl::Seconds(1);
 // How often it is asked while the job has not ended.
 constexpr absl::Duration kAskAgain = absl::Seconds(2);

@@ -40,8 +40,8 @@ struct Continued {
 Continued Continue(const v1::JobSpec& file, const CheckpointSettings& from,
                    const std::string& checkpoint);
 
-// Both steps, with the error of ReadSettings as a problem. A job that does not go on comes back as
-// it is, and so does one that names a job instead of a directory.
+// ReadSettings and Continue, with the error of the former as a problem. A job file that does not go
+// on, or that names a job instead of a directory, is returned unchanged.
 Continued ContinueHere(const v1::JobSpec& file);
 
 // The problem of a reader that cannot read the checkpoint.

@@ -7,8 +7,8 @@
 
 namespace muster::jobfile {
 
-// All fields that are set (numbers and texts without presence: those that are not zero or empty),
-// under their names in job files.
+// All fields that are set, under their names in job files. A number or text without presence counts
+// as set unless it is zero or empty.
 YAML::Node YamlOf(const google::protobuf::Message& message);
 
 }  // namespace muster::jobfile
