@@ -96,7 +96,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
   Console escaped{.in = terminal->in,
                   .out = out,
                   .err = err,
-                  .in_is_terminal = terminal->in_is_terminal,
+                  .person_answers = terminal->person_answers,
                   .out_is_terminal = terminal->out_is_terminal,
                   .err_is_terminal = terminal->err_is_terminal,
                   .columns = terminal->columns,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <istream>
 
 #include "absl/strings/ascii.h"
@@ -30,7 +31,9 @@ enum class Choice { kTryAgain, kFromScratch, kEnd };
 std::string ReadAnswer(Console* console, const client::Cancellation* interrupted) {
   while (interrupted == nullptr || !interrupted->cancelled()) {
     pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    if (poll(&input, 1, kPollMilliseconds) <= 0) continue;
+    const int ready = poll(&input, 1, kPollMilliseconds);
+    if (ready < 0 && errno != EINTR) return "";
+    if (ready <= 0) continue;
     std::string line;
     if (!std::getline(console->in, line)) return "";
     return absl::AsciiStrToLower(absl::StripAsciiWhitespace(line));
@@ -90,7 +93,7 @@ absl::StatusOr<v1::Job> FollowOrAsk(Console* console, client::MusterClient* clie
       choice = Choice::kFromScratch;
     } else if (first) {
       choice = Choice::kTryAgain;
-    } else if (console->in_is_terminal && console->err_is_terminal && !interrupted) {
+    } else if (console->person_answers && !interrupted) {
       choice = Ask(console, job, options.interrupted);
     }
     if (choice == Choice::kEnd) {
@@ -110,7 +113,7 @@ absl::StatusOr<v1::Job> FollowOrAsk(Console* console, client::MusterClient* clie
 }
 
 ExitCode ReportLeft(Console* console, const v1::Job& job, const std::string& state,
-                    const std::string& file) {
+                    const std::string& file, Output output) {
   const bool halted = IsHalted(job);
   const std::string why =
       halted ? Cause(job) : absl::StrCat("its last starts failed: ", FailureText(job));
@@ -127,6 +130,7 @@ ExitCode ReportLeft(Console* console, const v1::Job& job, const std::string& sta
                       "` starts the job again from step 0");
     }
   }
+  if (IsDocument(output)) console->out << Document(job, output) << std::flush;
   return FailWith(console, text);
 }
 

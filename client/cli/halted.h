@@ -38,17 +38,18 @@ struct HaltOptions {
   bool from_scratch = false;
 };
 
-// FollowJob, which also returns in two other cases: the job stands still; or the job has halted, and
-// the person ends the run, or there is no terminal to ask on. A job that halted in an earlier run
-// first tries its checkpoints again. `seen`: as FollowJob's.
+// FollowJob, which also returns in two other cases: the job stands still; or it has halted, and the
+// person ends the run, or there is no terminal to ask on. A job that halted in an earlier run first
+// tries its checkpoints again. `seen`: as FollowJob's.
 absl::StatusOr<v1::Job> FollowOrAsk(Console* console, client::MusterClient* client,
                                     const std::string& job_id, const HaltOptions& options,
                                     v1::Job* seen);
 
 // Says why a job is left that has not ended, and the commands that continue it. `state`: the
 // directory of --state; empty: none, and nothing of the job is kept except its checkpoints.
+// `output`: a document of the job is printed where one is asked for.
 ExitCode ReportLeft(Console* console, const v1::Job& job, const std::string& state,
-                      const std::string& file);
+                    const std::string& file, Output output);
 
 }  // namespace muster::cli
 

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
       .in = std::cin,
       .out = std::cout,
       .err = std::cerr,
-      .in_is_terminal = isatty(STDIN_FILENO) == 1,
+      .person_answers = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1,
       .out_is_terminal = can_erase && isatty(STDOUT_FILENO) == 1,
       .err_is_terminal = can_erase && isatty(STDERR_FILENO) == 1,
       .columns = muster::cli::TerminalColumns,

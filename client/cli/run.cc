@@ -17,7 +17,6 @@
 #include "common/files/files.h"
 #include "common/ids/ids.h"
 #include "common/jobfile/check_files.h"
-#include "common/jobfile/continued.h"
 #include "common/rpc/address.h"
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
@@ -32,6 +31,12 @@ struct RunOptions : CommonOptions, JobFileOptions {
   bool next_attempt = false;
   bool from_scratch = false;
 
+  // The first option that has no meaning with an address; null: none is given.
+  const char* OfOwnCoordinator() const {
+    if (!state.empty()) return "--state";
+    if (slots > 0) return "--slots";
+    return from_scratch ? "--from-scratch" : nullptr;
+  }
   Wish wish() const {
     if (another_job) return Wish::kAnotherJob;
     return next_attempt ? Wish::kNextAttempt : Wish::kGoOn;
@@ -53,13 +58,24 @@ class Run {
         stopper_(&console->interrupts,
                  options.address.empty() ? Coordinator::kOwn : Coordinator::kAnother) {}
 
+  ~Run() {
+    // The coordinator's watcher calls stopper_.
+    if (coordinator_ != nullptr) coordinator_->Stop([this] { return stopper_.hurried(); });
+  }
+
   ExitCode Execute() {
-    if (!options_.address.empty()) return RunAt(options_.address, options_.retry_for);
+    if (!options_.address.empty()) {
+      const char* const own = options_.OfOwnCoordinator();
+      if (own == nullptr) return RunAt(options_.address, options_.retry_for);
+      return FailWith(console_,
+                      absl::StrCat(own, " is for a run with a coordinator of its own; found "
+                                        "--address (or MUSTER_ADDRESS) ",
+                                   options_.address, "; leave one of the two out"),
+                      kUsage);
+    }
     const absl::Status fit = FitsThisMachine();
     if (!fit.ok()) return FailWith(console_, Message(fit), kUsage);
-    const ExitCode code = RunHere();
-    if (coordinator_ != nullptr) coordinator_->Stop([this] { return stopper_.hurried(); });
-    return code;
+    return RunHere();
   }
 
  private:
@@ -163,7 +179,7 @@ class Run {
     stopper_.JobHasEnded();
     if (!ended.ok()) return Unfinished(ended.status(), seen);
     if (!client::HasEnded(ended->state())) {
-      return ReportLeft(console_, *ended, options_.state, options_.file);
+      return ReportLeft(console_, *ended, options_.state, options_.file, options_.output);
     }
     const ExitCode code = ReportEnd(console_, *ended, options_.output);
     return stopper_.interrupted() && !stopper_.leaves() && code != kDone ? kInterrupted : code;
@@ -224,23 +240,19 @@ class Run {
       ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
       const SameCommand same =
           Decide({list.jobs().begin(), list.jobs().end()}, options_.Path(),
-                 jobfile::ContinueHere(file_.spec).spec, options_.wish(), options_.settings);
+                 file_.spec, options_.wish(), options_.settings);
       if (same.what == SameCommand::What::kSubmit) break;
       if (same.what == SameCommand::What::kFailed || same.what == SameCommand::What::kRefuse) {
         return Refuse(same);
       }
       console_->err << same.why << std::endl;
       if (same.what == SameCommand::What::kFollow) return same.job;
+      const client::SteerOptions next{.retry = retry, .requested_by = Requester(console_)};
       if (same.what == SameCommand::What::kNextAttempt) {
-        client::RetrySettings next;
-        if (options_.next_attempt) next.settings = options_.settings;
-        next.settings_folder = AbsolutePath(".");
-        return client->Retry(same.job.id(), {.retry = retry, .requested_by = Requester(console_)},
-                             next);
+        return client->Retry(same.job.id(), next, {.settings = same.settings});
       }
       if (same.what == SameCommand::What::kStop) {
-        const client::SteerOptions stop{.retry = retry, .requested_by = Requester(console_)};
-        RETURN_IF_ERROR(client->Stop(same.job.id(), stop).status());
+        RETURN_IF_ERROR(client->Stop(same.job.id(), next).status());
       }
       const client::StreamOptions wait{.retry_for = retry_for,
                                        .cancellation = stopper_.interruption()};
@@ -275,7 +287,7 @@ class Run {
   Console* const console_;
   const RunOptions& options_;
   const jobfile::JobFile& file_;
-  // Set if FindOrSubmit has decided that no job runs.
+  // The exit code, if FindOrSubmit has decided that no job runs.
   std::optional<ExitCode> refused_;
   std::unique_ptr<LocalCoordinator> coordinator_;
   // Uses coordinator_.

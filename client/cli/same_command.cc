@@ -1,13 +1,20 @@
 #include "client/cli/same_command.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/api/client.h"
+#include "common/jobfile/continued.h"
 #include "common/jobspec/changes.h"
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/lines.h"
+#include "common/jobspec/start.h"
 #include "common/problems/problems.h"
 
 namespace muster::cli {
@@ -24,23 +31,74 @@ std::string Name(const v1::Job& job) {
                       job.job_file().empty() ? "" : absl::StrCat(" of ", job.job_file()));
 }
 
-// The settings of the job that retries have changed: the newest decision counts, not the file.
-std::vector<std::string> Retried(const v1::Job& job) {
-  std::vector<std::string> paths;
-  for (const v1::SettingChange& change : job.setting_changes()) paths.push_back(change.path());
-  return paths;
-}
-
 // Whether the setting is at one of the paths or below.
-bool IsAbout(absl::string_view setting, const std::vector<std::string>& paths) {
+bool IsAbout(absl::string_view setting, const std::set<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [setting](const std::string& path) {
     absl::string_view rest = setting;
     return absl::ConsumePrefix(&rest, path) && (rest.empty() || rest[0] == '.' || rest[0] == '[');
   });
 }
 
+// What the file has otherwise than the job. No change is: what a retry has changed, unless --set
+// names it; and what a job that goes on from a checkpoint has from there, because the file leaves
+// it out.
+std::vector<jobspec::Change> ChangesOf(const v1::Job& job, const v1::JobSpec& file,
+                                       const std::vector<std::string>& settings) {
+  std::set<std::string> retried, set, written;
+  for (const v1::SettingChange& change : job.setting_changes()) retried.insert(change.path());
+  for (const std::string& one : settings) set.insert(one.substr(0, one.find('=')));
+  for (const jobspec::Line& line : jobspec::LinesOf(file)) written.insert(line.path);
+  const bool goes_on = jobfile::GoesOn(file);
+  // The coordinator has replaced a job by the directory of its checkpoint.
+  if (!jobspec::IsDirectory(file.start().checkpoint())) written.erase("start.checkpoint");
+  std::vector<jobspec::Change> changes;
+  for (jobspec::Change& change :
+       jobspec::Changes(jobspec::ResolveDefaults(job.spec()), jobspec::ResolveDefaults(file))) {
+    if (IsAbout(change.path, retried) && !IsAbout(change.path, set)) continue;
+    if (goes_on && !written.contains(change.path)) continue;
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+std::string Text(const std::vector<jobspec::Change>& changes) {
+  Problems texts;
+  for (const jobspec::Change& change : changes) {
+    const auto shown = [](const std::string& value) { return value.empty() ? "left out" : value; };
+    texts.Add(absl::StrCat(change.path, ": ", shown(change.old_value), " -> ",
+                           shown(change.new_value)));
+  }
+  return texts.Text();
+}
+
+// As RetryJob takes them. Empty: one of them cannot be changed, or cannot be said.
+std::vector<std::string> AsSettings(const v1::Job& job, const v1::JobSpec& file,
+                                    const std::vector<jobspec::Change>& changes) {
+  const v1::SpecProblems fixed = jobspec::FixedSettings(jobspec::ResolveDefaults(job.spec()),
+                                                        jobspec::ResolveDefaults(file));
+  for (const v1::SpecProblem& problem : fixed.problems()) {
+    const bool counts = std::any_of(
+        changes.begin(), changes.end(),
+        [&problem](const jobspec::Change& change) { return change.path == problem.path(); });
+    if (counts) return {};
+  }
+  std::vector<std::string> settings;
+  for (const jobspec::Change& change : changes) {
+    if (change.new_value.empty()) return {};
+    // Numbers and words stand as they are. A text in quotes is one of YAML and of JSON.
+    const bool plain = std::all_of(
+        change.new_value.begin(), change.new_value.end(),
+        [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("_.+-", c); });
+    settings.push_back(absl::StrCat(
+        change.path, "=",
+        plain ? change.new_value
+              : absl::StrCat("\"", absl::Utf8SafeCEscape(change.new_value), "\"")));
+  }
+  return settings;
+}
+
 SameCommand Changed(const v1::Job& job, const std::string& changes) {
-  return {What::kRefuse, job,
+  return {What::kRefuse, job, {},
           absl::StrCat(Name(job), " has reached step ", job.step(),
                        " with other settings: ", changes,
                        ". With its own settings it goes on; --new begins another job")};
@@ -48,38 +106,25 @@ SameCommand Changed(const v1::Job& job, const std::string& changes) {
 
 SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
                              const v1::JobSpec& spec, Wish wish) {
-  const std::string changes = Changes(job.spec(), spec, Retried(job));
+  const std::string changes = Text(ChangesOf(job, spec, {}));
   if (!changes.empty() && !IsOf(job, job_file)) {
-    return {What::kRefuse, job,
+    return {What::kRefuse, job, {},
             absl::StrCat("the state directory holds the unfinished ", Name(job),
                          ", which has another job file; finish it with its own job file, or use "
                          "another --state")};
   }
   if (job.state() == v1::Job::STOPPING) {
-    return {What::kAwaitEnd, job, absl::StrCat("job ", job.id(), " is being stopped")};
+    return {What::kAwaitEnd, job, {}, absl::StrCat("job ", job.id(), " is being stopped")};
   }
   if (wish == Wish::kAnotherJob) {
-    return {What::kStop, job, absl::StrCat("job ", job.id(), " is stopped, because of --new")};
+    return {What::kStop, job, {}, absl::StrCat("job ", job.id(), " is stopped, because of --new")};
   }
   if (!changes.empty()) return Changed(job, changes);
-  return {What::kFollow, job,
+  return {What::kFollow, job, {},
           absl::StrCat("job ", job.id(), " continues from step ", job.step())};
 }
 
 }  // namespace
-
-std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now,
-                    const std::vector<std::string>& known) {
-  Problems differing;
-  for (const jobspec::Change& change :
-       jobspec::Changes(jobspec::ResolveDefaults(before), jobspec::ResolveDefaults(now))) {
-    if (IsAbout(change.path, known)) continue;
-    const auto shown = [](const std::string& value) { return value.empty() ? "left out" : value; };
-    differing.Add(absl::StrCat(change.path, ": ", shown(change.old_value), " -> ",
-                               shown(change.new_value)));
-  }
-  return differing.Text();
-}
 
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
                    const v1::JobSpec& spec, Wish wish,
@@ -92,32 +137,28 @@ SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file
   if (wish == Wish::kAnotherJob) return {};
   if (newest == jobs.end()) {
     if (wish != Wish::kNextAttempt) return {};
-    return {What::kRefuse, {}, "--retry: the state directory holds no job of this job file"};
+    return {What::kRefuse, {}, {}, "--retry: the state directory holds no job of this job file"};
   }
   if (newest->state() == v1::Job::SUCCEEDED) {
     if (wish != Wish::kNextAttempt) return {};
-    return {What::kRefuse, *newest,
+    return {What::kRefuse, *newest, {},
             absl::StrCat("--retry: ", Name(*newest), " SUCCEEDED: there is nothing left to do")};
   }
   const bool out_of_time = newest->reason() == "TIME_LIMIT";
   if (newest->state() == v1::Job::CANCELLED && wish != Wish::kNextAttempt) return {};
-  std::vector<std::string> known = Retried(*newest);
-  if (wish == Wish::kNextAttempt) {
-    for (const std::string& setting : settings) {
-      known.push_back(setting.substr(0, setting.find('=')));
-    }
-  }
-  const std::string changes = Changes(newest->spec(), spec, known);
+  const std::vector<jobspec::Change> changes = ChangesOf(*newest, spec, settings);
   if (wish == Wish::kNextAttempt || out_of_time) {
-    if (!changes.empty()) return Changed(*newest, changes);
-    return {What::kNextAttempt, *newest,
+    const std::vector<std::string> may_change = AsSettings(*newest, spec, changes);
+    if (may_change.size() != changes.size()) return Changed(*newest, Text(changes));
+    return {What::kNextAttempt, *newest, may_change,
             absl::StrCat("job ", newest->id(), ": ", newest->state_reason(), "; attempt ",
-                         newest->attempt() + 1, " continues from its newest checkpoint")};
+                         newest->attempt() + 1, " continues from its newest checkpoint",
+                         changes.empty() ? "" : absl::StrCat(", with ", Text(changes)))};
   }
-  return {What::kFailed, *newest,
+  return {What::kFailed, *newest, {},
           absl::StrCat(Name(*newest), " FAILED at step ", newest->step(), ": ",
                        newest->state_reason(),
-                       changes.empty() ? "" : absl::StrCat("; changed since: ", changes))};
+                       changes.empty() ? "" : absl::StrCat("; changed since: ", Text(changes)))};
 }
 
 }  // namespace muster::cli

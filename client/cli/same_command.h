@@ -39,21 +39,18 @@ struct SameCommand {
   };
   What what = What::kSubmit;
   v1::Job job;
+  // With kNextAttempt: the settings that have changed, and may change, for RetryJob.
+  std::vector<std::string> settings = {};
   // For people: what is done, or why nothing is done. May be empty.
   std::string why;
 };
 
 // `jobs`: all of the state directory, newest first. `job_file`: the absolute path of the job file;
-// empty: the job comes from standard input. `spec`: the job's. `settings`: the values of --set,
-// which it has already; the next attempt may get them.
+// empty: the job comes from standard input. `spec`: the job as the file has it, without its
+// defaults and with the values of --set. `settings`: those of --set.
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
                    const v1::JobSpec& spec, Wish wish,
                    const std::vector<std::string>& settings = {});
-
-// The settings that differ, with defaults filled in, as "optimizer.adamw.lr: 0.001 -> 0.01"; at
-// most 3 of them and "and N more". Empty: none. `known`: paths of settings that do not count.
-std::string Changes(const v1::JobSpec& before, const v1::JobSpec& now,
-                    const std::vector<std::string>& known = {});
 
 }  // namespace muster::cli
 

@@ -6,6 +6,7 @@
 namespace muster::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using What = SameCommand::What;
 
@@ -59,7 +60,37 @@ TEST(SameCommand, AChangedFileIsRefusedWithTheSettingAndBothValues) {
   EXPECT_THAT(another.why, HasSubstr("the unfinished job a of /other.yaml"));
   v1::Job late = JobOf("a", v1::Job::FAILED, "/job.yaml", 0.5);
   late.set_reason("TIME_LIMIT");
-  EXPECT_EQ(Decided({late}).what, What::kRefuse);
+  late.mutable_spec()->set_seed(4);
+  EXPECT_THAT(Decided({late}).why, HasSubstr("optimizer.sgd.lr: 0.5 -> 0.1; seed: 4 -> 0"));
+  EXPECT_EQ(Decided({late}).what, What::kRefuse) << "the seed must not change";
+}
+
+TEST(SameCommand, TheNextAttemptGetsTheChangesOfTheFileThatItMayHave) {
+  v1::Job late = JobOf("a", v1::Job::FAILED, "/job.yaml", 0.5);
+  late.set_reason("TIME_LIMIT");
+  const SameCommand same = Decided({late});
+  EXPECT_EQ(same.what, What::kNextAttempt);
+  EXPECT_THAT(same.settings, ElementsAre("optimizer.sgd.lr=0.1"));
+  EXPECT_THAT(same.why, HasSubstr(", with optimizer.sgd.lr: 0.5 -> 0.1"));
+  v1::JobSpec file = Spec(0.5);
+  file.mutable_export_()->set_path("/a b/\"w\".safetensors");
+  EXPECT_THAT(Decide({late}, "/job.yaml", file, Wish::kGoOn).settings,
+              testing::Contains("export.path=\"/a b/\\\"w\\\".safetensors\""));
+}
+
+TEST(SameCommand, WhatAJobHasFromACheckpointIsNoChange) {
+  v1::Job job = JobOf("a", v1::Job::RUNNING, "/job.yaml", 0.5);
+  job.mutable_spec()->set_seed(7);
+  job.mutable_spec()->mutable_start()->set_checkpoint("/ckpt/other/step-4-g1");
+  job.mutable_spec()->mutable_start()->set_what(v1::StartSpec::EVERYTHING);
+  job.mutable_spec()->add_stages()->mutable_fit()->set_steps(9);
+  v1::JobSpec file = Spec(0.5);
+  file.mutable_start()->set_checkpoint("other@4");
+  file.mutable_start()->set_what(v1::StartSpec::EVERYTHING);
+  file.add_stages()->mutable_fit()->set_steps(9);
+  EXPECT_EQ(Decide({job}, "/job.yaml", file, Wish::kGoOn).what, What::kFollow);
+  file.set_seed(8);
+  EXPECT_THAT(Decide({job}, "/job.yaml", file, Wish::kGoOn).why, HasSubstr("seed: 7 -> 8"));
 }
 
 TEST(SameCommand, WhatARetryHasChangedIsNoChangeOfTheFile) {
@@ -67,16 +98,21 @@ TEST(SameCommand, WhatARetryHasChangedIsNoChangeOfTheFile) {
   job.add_setting_changes()->set_path("optimizer.sgd.lr");
   EXPECT_EQ(Decided({job}).what, What::kFollow);
   job.mutable_spec()->set_seed(3);
-  EXPECT_THAT(Decided({job}).why, HasSubstr("with other settings: seed: 3 -> left out."));
+  EXPECT_THAT(Decided({job}).why, HasSubstr("with other settings: seed: 3 -> 0."));
 }
 
 TEST(SameCommand, TheNextAttemptMayGetTheValuesOfSet) {
   const v1::Job job = JobOf("a", v1::Job::FAILED, "/job.yaml", 0.5);
   const std::vector<std::string> settings = {"optimizer.sgd.lr=0.1"};
-  EXPECT_EQ(Decide({job}, "/job.yaml", Spec(), Wish::kNextAttempt, settings).what,
-            What::kNextAttempt);
-  EXPECT_EQ(Decide({job}, "/job.yaml", Spec(), Wish::kNextAttempt).what, What::kRefuse)
-      << "the file itself was changed";
+  EXPECT_THAT(Decide({job}, "/job.yaml", Spec(), Wish::kNextAttempt, settings).settings,
+              ElementsAre("optimizer.sgd.lr=0.1"));
+  // A value that an earlier retry has set may be set again.
+  v1::Job again = job;
+  again.add_setting_changes()->set_path("optimizer.sgd.lr");
+  EXPECT_THAT(Decide({again}, "/job.yaml", Spec(), Wish::kNextAttempt).settings,
+              testing::IsEmpty());
+  EXPECT_THAT(Decide({again}, "/job.yaml", Spec(), Wish::kNextAttempt, settings).settings,
+              ElementsAre("optimizer.sgd.lr=0.1"));
 }
 
 TEST(SameCommand, OneThatHasEndedIsFollowedByAnotherUnlessItFailed) {

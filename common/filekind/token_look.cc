@@ -84,8 +84,9 @@ std::optional<std::string> TooWide(const Numbers& tokens, size_t width, size_t w
   if (low.size() < kLeast / 2 || !AreDifferent(low)) return std::nullopt;
   const auto beyond = std::count_if(low.begin(), low.end(), [&](double x) { return x > upper; });
   if (2 * static_cast<size_t>(beyond) < low.size()) return std::nullopt;
-  return absl::StrCat("every second token is ", upper > 0 ? absl::StrCat("at most ", upper) : "0",
-                      " in the first ", tokens.size(), ": was the file written with ", wide,
+  return absl::StrCat(step == 2 ? "every second token is " : "three of four tokens are ",
+                      upper > 0 ? absl::StrCat("at most ", upper) : "0", " in the first ",
+                      tokens.size(), ": was the file written with ", wide,
                       " bytes for each token? Then ",
                       wide == 4 ? "'dtype: uint32' reads it" : Remedy("<i8", width));
 }

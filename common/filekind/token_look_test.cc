@@ -51,7 +51,9 @@ TEST(TokenLook, TokensOfAnotherWidthAreDoubted) {
                 HasSubstr("every second token is 0 in the first 10000: was the file written with 4 "
                           "bytes for each token? Then 'dtype: uint32' reads it"))
         << vocabulary;
-    EXPECT_THAT(File(Random<int64_t>(vocabulary)).Doubt(2), HasSubstr("8 bytes for each token?"));
+    EXPECT_THAT(File(Random<int64_t>(vocabulary)).Doubt(2),
+                HasSubstr("three of four tokens are 0 in the first 20000: was the file written "
+                          "with 8 bytes for each token?"));
     EXPECT_THAT(File(Random<int64_t>(vocabulary)).Doubt(4),
                 HasSubstr("numpy.fromfile(FILE, '<i8').astype('<u4').tofile(NEW)"));
   }

@@ -74,9 +74,10 @@ absl::StatusOr<CheckpointSettings> ReadSettings(const std::string& directory) {
   RETURN_IF_ERROR(CheckFile(files::JoinPath(directory, manifest::kFileName)));
   ASSIGN_OR_RETURN(const manifest::Manifest manifest, manifest::Read(directory));
   CheckpointSettings found{.step = static_cast<uint64_t>(manifest.step), .settings = std::nullopt};
+  const manifest::Steering& steering = manifest.steering;
+  found.learning_rate = steering.learning_rate;
   if (manifest.settings.empty()) return found;
   ASSIGN_OR_RETURN(found.settings, jobspec::TrainingSettingsFromJson(manifest.settings));
-  const manifest::Steering& steering = manifest.steering;
   if (steering.learning_rate.has_value()) {
     jobspec::SetLearningRate(*steering.learning_rate, &*found.settings);
   }
@@ -106,8 +107,14 @@ Continued Continue(const v1::JobSpec& file, const CheckpointSettings& from,
                                       from.step, "; allowed: ", from.step + 1, " or more"));
     return result;
   }
-  if (from.settings.has_value()) {
-    jobspec::TakenSettings taken = jobspec::TakeLeftOut(file, *from.settings);
+  std::optional<v1::JobSpec> settings = from.settings;
+  if (!settings.has_value() && from.learning_rate.has_value()) {
+    // All that an older checkpoint says about settings.
+    settings = jobspec::ResolveDefaults(file);
+    jobspec::SetLearningRate(*from.learning_rate, &*settings);
+  }
+  if (settings.has_value()) {
+    jobspec::TakenSettings taken = jobspec::TakeLeftOut(file, *settings);
     result.spec = std::move(taken.spec);
     result.taken = Sentence(
         absl::StrCat("start.what: everything: the job file leaves out, and so the checkpoint ",

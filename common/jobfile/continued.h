@@ -22,6 +22,8 @@ struct CheckpointSettings {
   // As jobspec::TrainingSettings, with what commands had changed. Absent: an older program wrote
   // the checkpoint.
   std::optional<v1::JobSpec> settings;
+  // The rate that a command had set. Also in `settings`, where those are known.
+  std::optional<double> learning_rate = {};
 };
 // Reads `directory`/MANIFEST.json. Errors: those of manifest::Read, and FAILED_PRECONDITION if it
 // is no regular file or far too large.

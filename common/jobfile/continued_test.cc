@@ -127,6 +127,38 @@ TEST_F(ContinuedTest, AnOlderCheckpointGivesOnlyItsStep) {
   EXPECT_EQ(without.problems.problems(0).path(), "optimizer");
 }
 
+TEST_F(ContinuedTest, ALiveRateOfAnOlderCheckpointIsNamed) {
+  manifest_.settings = "";
+  manifest_.steering.learning_rate = 0.5;
+  v1::JobSpec file = File();
+  const Continued found = ContinueWith(file);
+  EXPECT_THAT(found.problems.problems(), IsEmpty());
+  EXPECT_EQ(found.spec.optimizer().adamw().lr(), 0.001);
+  EXPECT_THAT(found.differing,
+              HasSubstr("optimizer.adamw.lr: 0.001 in the job file, 0.5 in the checkpoint"));
+  file.clear_optimizer();
+  const Continued without = ContinueWith(file);
+  ASSERT_THAT(without.problems.problems(), SizeIs(1));
+  EXPECT_EQ(without.problems.problems(0).path(), "optimizer");
+}
+
+TEST_F(ContinuedTest, AWrittenZeroCounts) {
+  v1::JobSpec other = jobspec::Parse(jobspec::kGpt2Job);
+  other.set_seed(7);
+  other.mutable_schedule()->mutable_warmup_cosine()->set_warmup_steps(3);
+  other.mutable_ema()->set_evaluate(true);
+  manifest_.settings = jobspec::TrainingSettingsJson(jobspec::ResolveDefaults(other));
+  v1::JobSpec file = File();
+  file.set_seed(0);
+  file.mutable_schedule()->mutable_warmup_cosine()->set_warmup_steps(0);
+  file.mutable_ema()->set_evaluate(false);
+  const Continued found = ContinueWith(file);
+  EXPECT_EQ(found.spec.seed(), 0u);
+  EXPECT_EQ(found.spec.schedule().warmup_cosine().warmup_steps(), 0u);
+  EXPECT_FALSE(found.spec.ema().evaluate());
+  EXPECT_THAT(found.differing, HasSubstr("seed: 0 in the job file, 7 in the checkpoint"));
+}
+
 TEST_F(ContinuedTest, WhatCannotBeReadIsNamed) {
   const Continued found = ContinueHere(File());
   ASSERT_THAT(found.problems.problems(), SizeIs(1));

@@ -67,6 +67,7 @@ constexpr std::array kMayChange = {
     "checkpoint",
     "clip_grad_norm",
     "collectives",
+    "data.predict",
     "data.test",
     "data.validate",
     "evaluation",
@@ -89,6 +90,14 @@ constexpr std::array kMayChange = {
 
 constexpr char kDoNotFit[] = "the job's checkpoints would not fit";
 
+// The same number of stages, of the same kinds.
+bool SameKinds(const v1::JobSpec& before, const v1::JobSpec& after) {
+  return std::equal(before.stages().begin(), before.stages().end(), after.stages().begin(),
+                    after.stages().end(), [](const v1::StageSpec& a, const v1::StageSpec& b) {
+                      return a.kind_case() == b.kind_case();
+                    });
+}
+
 // Where a part of what may change must stay as it is; absent: it may change.
 std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::JobSpec& after,
                                           const std::string& path) {
@@ -98,6 +107,10 @@ std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::J
   if (IsBelow(path, "precision") && before.precision() != after.precision() &&
       (before.precision() == v1::JobSpec::FLOAT16 || after.precision() == v1::JobSpec::FLOAT16)) {
     return "only float16 has a loss scale, and checkpoints contain it";
+  }
+  if (IsBelow(path, "stages") && !SameKinds(before, after)) {
+    return "the stages that are over are counted by their place; within a stage the values may "
+           "change";
   }
   if (!IsBelow(path, "optimizer")) return std::nullopt;
   if (before.optimizer().kind_case() != after.optimizer().kind_case()) {
@@ -118,8 +131,11 @@ std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::J
 // The end of a long value tells more than its beginning: it may be a path.
 std::string Shortened(const std::string& value) {
   constexpr size_t kLongest = 40;
-  return value.size() <= kLongest ? value
-                                  : absl::StrCat("...", value.substr(value.size() - kLongest));
+  if (value.size() <= kLongest) return value;
+  size_t begin = value.size() - kLongest;
+  // Not within a character of UTF-8.
+  while (begin < value.size() && (static_cast<uint8_t>(value[begin]) & 0xC0) == 0x80) ++begin;
+  return absl::StrCat("...", value.substr(begin));
 }
 
 std::string WhyFixed(const std::string& path) {
@@ -131,6 +147,10 @@ std::string WhyFixed(const std::string& path) {
     return "`muster freeze` and `muster unfreeze` change it while the job runs";
   }
   if (IsBelow(path, "start")) return "it counts only at the beginning of a job";
+  if (IsBelow(path, "world_size") || IsBelow(path, "device")) {
+    return "a retry keeps the job's ranks";
+  }
+  if (IsBelow(path, "loss")) return "the steps before were trained with the other loss";
   if (IsBelow(path, "data") || IsBelow(path, "batch") || IsBelow(path, "seed") ||
       IsBelow(path, "uneven_inputs")) {
     return "the place in the data that a checkpoint names would be another one";

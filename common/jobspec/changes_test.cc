@@ -5,6 +5,7 @@
 
 #include "common/jobspec/gpt2_job.h"
 #include "common/jobspec/jobspec.h"
+#include "common/utf8/utf8.h"
 
 namespace muster::jobspec {
 namespace {
@@ -54,6 +55,25 @@ TEST(FixedSettings, AreAllRefusedAtOnceByTheirPaths) {
   EXPECT_THAT(Refused(after),
               testing::UnorderedElementsAre("checkpoint.directory", "model.gpt2.layers", "name",
                                             "seed", "world_size"));
+}
+
+TEST(FixedSettings, ValuesWithinAStageMayChangeAndTheStagesThemselvesMayNot) {
+  v1::JobSpec after = Job();
+  after.mutable_stages(0)->mutable_fit()->set_steps(9);
+  EXPECT_TRUE(Refused(after).empty());
+  after.add_stages()->mutable_validate();
+  EXPECT_THAT(Refused(after), testing::Not(testing::IsEmpty()));
+}
+
+TEST(FixedSettings, ALongValueIsCutBetweenCharacters) {
+  v1::JobSpec after = Job();
+  std::string name = "/";
+  for (int i = 0; i < 39; ++i) name += "\xc3\xbc";  // 2 bytes each
+  after.mutable_checkpoint()->set_directory(name + "x");
+  const v1::SpecProblems problems = FixedSettings(Job(), after);
+  ASSERT_EQ(problems.problems_size(), 1);
+  const std::string& message = problems.problems(0).message();
+  EXPECT_EQ(ValidUtf8Prefix(message), message.size()) << message;
 }
 
 TEST(FixedSettings, AJobThatWroteNoCheckpointsMayBegin) {

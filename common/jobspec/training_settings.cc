@@ -32,15 +32,6 @@ constexpr const char* kSettings[] = {
 // A message in LinesOf.
 constexpr char kMessage[] = "{}";
 
-void ClearEnd(uint64_t steps, v1::ScheduleSpec* schedule) {
-  const auto clear = [steps](auto* kind) {
-    if (kind->total_steps() == steps) kind->clear_total_steps();
-  };
-  if (schedule->has_warmup_cosine()) clear(schedule->mutable_warmup_cosine());
-  if (schedule->has_linear()) clear(schedule->mutable_linear());
-  if (schedule->has_one_cycle()) clear(schedule->mutable_one_cycle());
-}
-
 // Removes the lists of `settings` for which the file has a list of its own: MergeFrom would append.
 void DropLists(const Message& file, Message* settings) {
   std::vector<const FieldDescriptor*> given;
@@ -125,15 +116,27 @@ std::vector<std::string> Differences(const Values& file, const Values& checkpoin
 
 }  // namespace
 
-v1::JobSpec TrainingSettings(const v1::JobSpec& spec) {
+void UnsetOwnEnd(v1::JobSpec* spec) {
+  const uint64_t steps = UnlimitedSteps(*spec).value_or(0);
+  if (!spec->has_schedule() || steps == 0) return;
+  const auto unset = [steps](auto* kind) {
+    if (kind->total_steps() == steps) kind->clear_total_steps();
+  };
+  v1::ScheduleSpec* schedule = spec->mutable_schedule();
+  if (schedule->has_warmup_cosine()) unset(schedule->mutable_warmup_cosine());
+  if (schedule->has_linear()) unset(schedule->mutable_linear());
+  if (schedule->has_one_cycle()) unset(schedule->mutable_one_cycle());
+}
+
+v1::JobSpec TrainingSettings(const v1::JobSpec& whole) {
+  v1::JobSpec spec = whole;
+  UnsetOwnEnd(&spec);
   google::protobuf::FieldMask mask;
   for (const char* path : kSettings) mask.add_paths(path);
   v1::JobSpec settings;
   google::protobuf::util::FieldMaskUtil::MergeMessageTo(spec, mask, {}, &settings);
   // The file with which that job began.
   if (settings.has_optimizer()) settings.mutable_optimizer()->clear_state();
-  const uint64_t steps = UnlimitedSteps(spec).value_or(0);
-  if (settings.has_schedule() && steps > 0) ClearEnd(steps, settings.mutable_schedule());
   return settings;
 }
 

@@ -12,9 +12,13 @@
 
 namespace muster::jobspec {
 
+// Leaves out the end of a schedule where it is the end of the job's own stages: with other stages
+// the default is another one.
+void UnsetOwnEnd(v1::JobSpec* spec);
+
 // The part of a job with its defaults that decides how it trains. The end of a schedule that is the
 // end of the job's own stages is left out, because in another job it is the end of that job's.
-v1::JobSpec TrainingSettings(const v1::JobSpec& spec);
+v1::JobSpec TrainingSettings(const v1::JobSpec& whole);
 
 // The same as JSON with the names of the job file, and back. What a newer program has added is
 // ignored. INVALID_ARGUMENT: the text is no JSON of settings.

@@ -22,7 +22,8 @@ sigset_t BlockStopSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
-  for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT}) {
+  if (!Ignored(SIGQUIT)) sigaddset(&signals, SIGQUIT);
+  for (const int signal : PreemptionSignals()) {
     if (!Ignored(signal)) sigaddset(&signals, signal);
   }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);

@@ -62,6 +62,10 @@ absl::Status OnlyThisUserWrites(const std::string& runtime) {
 
 }  // namespace
 
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
 absl::StatusOr<Address> ParseAddress(const std::string& text) {
   absl::string_view rest = text;
   if (absl::ConsumePrefix(&rest, kUnix)) {

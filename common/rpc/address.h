@@ -26,6 +26,9 @@ struct Address {
   bool local() const { return !path.empty(); }
 };
 
+// Whether the name or numeric address leads each machine to itself.
+bool IsLoopback(const std::string& host);
+
 // INVALID_ARGUMENT: of neither form.
 absl::StatusOr<Address> ParseAddress(const std::string& text);
 // As ParseAddress reads it, and as gRPC's channels do.

@@ -86,9 +86,9 @@ struct RunningWorker {
 
 // The newest agent protocol that this program speaks; it also accepts the versions before and the
 // next one. From version 2 on heartbeats are acknowledged. From version 3 on agents have a folder
-// for files that clients fetch, and send these. Version 4 came with workers of protocol 7, which
-// must not share a job with older ones.
-inline constexpr uint32_t kAgentProtocol = 4;
+// for files that clients fetch, and send these. Versions 4 and 5 came with workers of protocols 7
+// and 8, which must not share a job with older ones.
+inline constexpr uint32_t kAgentProtocol = 5;
 inline constexpr uint32_t kAgentProtocolOfDownloads = 3;
 
 // No database is so old that it lacks more generations of a job. Without a limit one false number
@@ -128,8 +128,10 @@ struct SlotQuarantine {
 // the optimizer's state to a file, and begin with that of a file, with another job's checkpoint or
 // with a part of a weights file. From version 5 on they write a file for a client to their agent's
 // folder. From version 6 on they know stages that test, and that count in epochs, and they evaluate
-// and sample on request. From version 7 on they write event files for TensorBoard.
-inline constexpr uint32_t kWorkerProtocol = 7;
+// and sample on request. From version 7 on they write event files for TensorBoard. From version 8
+// on the job file's settings count beside those of a checkpoint, and so does a rate that a retry
+// changes.
+inline constexpr uint32_t kWorkerProtocol = 8;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From this version on workers use WorkerWelcome.from_scratch and start_from.
 inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
@@ -138,6 +140,7 @@ inline constexpr uint32_t kWorkerProtocolOfOptimizerState = 4;
 inline constexpr uint32_t kWorkerProtocolOfDownloads = 5;
 inline constexpr uint32_t kWorkerProtocolOfStages = 6;
 inline constexpr uint32_t kWorkerProtocolOfEventFiles = 7;
+inline constexpr uint32_t kWorkerProtocolOfSettings = 8;
 
 struct WorkerHello {
   WorkerId worker;

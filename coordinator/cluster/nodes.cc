@@ -311,11 +311,9 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
   judged = job->generation;
   if (job->state == jobs::State::kSucceeded) return NodesWork(*job);
   const auto failure = jobs::RootCause(job->failures);
-  if (!failure.has_value() || failure->root.generation != job->generation ||
-      failure->root.permanent) {
-    return;
-  }
+  if (!failure.has_value() || failure->root.generation != job->generation) return;
   const jobs::FailureNote& root = failure->root;
+  if (root.permanent && root.kind != jobs::FailureKind::kNodeFault) return;
   // If the agent process on which it failed is gone, there is no node to leave out.
   const jobs::Rank& rank = job->ranks[root.rank];
   const membership::Agent* agent = membership_.FindAgent(root.node);
@@ -345,7 +343,7 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
 }
 
 bool Cluster::MayStartElsewhere(const jobs::Job& job, absl::Time now) const {
-  const std::set<std::string> cannot = health_.CannotStart(now);
+  const std::set<std::string> cannot = health_.CannotStart(job.id, now);
   // A node whose agent attaches again in a moment counts.
   return job.plan.world_size <= MostOffered(job.plan.device, [&](const std::string& node) {
            return WhyClosed(node, now).empty() && !cannot.contains(node);

@@ -318,6 +318,39 @@ TEST(Cluster, ANodeWhoseWorkersCannotStartCostsNoRestartBesideAGoodOne) {
   EXPECT_EQ(world.job("job").restarts, 0);
 }
 
+// A worker of the job on agent 1's node says that the node cannot take it.
+void RefuseOn(World& world, const std::string& id) {
+  const membership::WorkerId worker = world.job(id).Worker(0);
+  ASSERT_TRUE(world.AttachWorker(10, worker).ok());
+  jobs::ReportedFailure failure{.reason = "no such address", .permanent = true};
+  failure.code = "NODE_FAULT";
+  failure.node_fault = true;
+  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = failure}).ok());
+  world.Exit(1, worker, 1);
+}
+
+TEST(Cluster, ANodeThatCannotTakeAWorkerFailsTheJobIfThereIsNoOther) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, 5);
+  RefuseOn(world, "job");
+  EXPECT_EQ(world.job("job").state, jobs::State::kFailed);
+  EXPECT_EQ(world.job("job").reason_code, "NODE_FAULT");
+  EXPECT_EQ(world.job("job").generation, 1);
+}
+
+TEST(Cluster, AJobThatOneNodeCannotTakeGoesOnOnAnother) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("job", 1, 0);
+  ASSERT_EQ(world.job("job").ranks[0].node, "a");
+  RefuseOn(world, "job");
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").ranks[0].node, "b");
+  EXPECT_EQ(world.job("job").restarts_used, 0);
+}
+
 // Beats of agent 1 for some seconds, in which each worker that is started on its node fails.
 void PassWithoutStarting(World& world, const std::string& id, int seconds) {
   for (int second = 0; second < seconds; ++second) {

@@ -46,7 +46,8 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
         absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
         "this process is of an older program, which cannot be told where the job should start");
   }
-  if (hello.protocol < job->plan.worker_protocol) {
+  const uint32_t needed = jobs::LearningRateSince(*job) > 0 ? kWorkerProtocolOfSettings : 0;
+  if (hello.protocol < std::max(needed, job->plan.worker_protocol)) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
                   "this process is of an older program, which does not know all settings of the "
                   "job; update the programs of its node");

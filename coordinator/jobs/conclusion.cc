@@ -194,7 +194,8 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   const auto failure = OwnFailure(*job);
   const std::string cause = Describe(failure->root);
   if (end == End::kNodeFault) {
-    if (failure->root.code == kWorkerDidNotStart) ++job->start_failures;
+    job->start_failures =
+        failure->root.code == kWorkerDidNotStart ? job->start_failures + 1 : 0;
     const absl::Duration wait = Backoff(*job, job->node_faults++, kLongestAfterNodeFault);
     if (wait > absl::ZeroDuration()) job->not_before = now + wait;
     job->state_reason = Waits(*job, cause);

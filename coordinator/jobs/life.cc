@@ -212,7 +212,7 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
               failure.reason);
   note.step = failure.step;
   if (failure.node_fault && !failure.consequence) note.kind = FailureKind::kNodeFault;
-  note.permanent = failure.permanent && note.kind == FailureKind::kReported;
+  note.permanent = failure.permanent && !failure.consequence;
   if (!failure.consequence) note.code = failure.code;
   // All ranks report it; one event is enough.
   if (note.code == kFinalSaveFailed && !OwnFailure(*job).has_value()) {

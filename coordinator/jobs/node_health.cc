@@ -105,12 +105,14 @@ std::set<std::string> NodeHealth::Suspects(const std::string& job, absl::Time no
   return suspects;
 }
 
-std::set<std::string> NodeHealth::CannotStart(absl::Time now) const {
+std::set<std::string> NodeHealth::CannotStart(const std::string& job, absl::Time now) const {
   std::set<std::string> nodes;
   for (const auto& [name, node] : nodes_) {
     const bool failed = std::any_of(
         node.faults.begin(), node.faults.end(), [&](const auto& dated) {
-          return dated.time + kWindow > now && dated.fault.kind == Fault::Kind::kPrograms;
+          return dated.time + kWindow > now &&
+                 (dated.fault.kind == Fault::Kind::kPrograms ||
+                  (dated.fault.kind == Fault::Kind::kSaidByWorker && dated.fault.job == job));
         });
     if (failed || node.left_out.times > 0) nodes.insert(name);
   }

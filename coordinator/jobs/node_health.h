@@ -62,8 +62,9 @@ class NodeHealth {
   // Nodes that this job uses only if there are no others, because they had faults lately.
   std::set<std::string> Suspects(const std::string& job, absl::Time now) const;
 
-  // Nodes that could not start a worker lately, or were left out and have not made progress since.
-  std::set<std::string> CannotStart(absl::Time now) const;
+  // Nodes that could not start a worker lately, or that a worker of this job called at fault, or
+  // that were left out and have not made progress since.
+  std::set<std::string> CannotStart(const std::string& job, absl::Time now) const;
 
   // The number of recent failures after which a node is left out, or doubted.
   static constexpr size_t kFaults = 3;

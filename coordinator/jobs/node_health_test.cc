@@ -108,12 +108,13 @@ TEST(NodeHealth, KnowsWhichNodesCouldNotStartWorkersLately) {
   health.Failed("said", Said("a"), At(0));
   health.Failed("perhaps", {"a", "crash", Kind::kPerhaps}, At(0));
   health.Failed("n", OfPrograms(), At(0));
-  EXPECT_EQ(health.CannotStart(At(1)), std::set<std::string>{"n"});
-  EXPECT_TRUE(health.CannotStart(At(601)).empty()) << "that was long ago";
+  EXPECT_EQ(health.CannotStart("j", At(1)), std::set<std::string>{"n"});
+  EXPECT_EQ(health.CannotStart("a", At(1)), (std::set<std::string>{"n", "said"}));
+  EXPECT_TRUE(health.CannotStart("j", At(601)).empty()) << "that was long ago";
   for (int i = 0; i < 3; ++i) health.Failed("n", OfPrograms(), At(700));
-  EXPECT_EQ(health.CannotStart(At(9000)), std::set<std::string>{"n"}) << "it was left out";
+  EXPECT_EQ(health.CannotStart("j", At(9000)), std::set<std::string>{"n"}) << "it was left out";
   health.Forgive("n");
-  EXPECT_TRUE(health.CannotStart(At(9000)).empty());
+  EXPECT_TRUE(health.CannotStart("j", At(9000)).empty());
 }
 
 }  // namespace

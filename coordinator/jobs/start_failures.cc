@@ -9,18 +9,25 @@
 namespace muster::jobs {
 
 bool HasStartedInVain(const Job& job) {
-  return job.waiting() && job.start_failures >= kMostStartFailures && OwnFailure(job).has_value();
+  if (!job.waiting()) return false;
+  const std::optional<Failure> failure = OwnFailure(job);
+  return failure.has_value() &&
+         (failure->root.permanent || job.start_failures >= kMostStartFailures);
 }
 
 void FailToStart(Job* job, absl::Time now) {
   const std::optional<Failure> failure = OwnFailure(*job);
   if (!failure.has_value()) return;
   job->state = State::kFailed;
-  job->state_reason = absl::StrCat(
-      Describe(failure->root), "; its workers did not start ", job->start_failures,
-      " times in a row, and no other node has room for the job; `muster retry ", job->id,
-      "` tries again");
-  job->reason_code = kWorkerDidNotStart;
+  const std::string times =
+      failure->root.permanent
+          ? ""
+          : absl::StrCat("its workers did not start ", job->start_failures,
+                         " times in a row, and ");
+  job->state_reason =
+      absl::StrCat(Describe(failure->root), "; ", times,
+                   "no other node has room for the job; `muster retry ", job->id, "` tries again");
+  job->reason_code = failure->root.code;
   job->end_time = now;
   job->not_before = absl::InfinitePast();
 }

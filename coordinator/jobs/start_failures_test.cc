@@ -43,6 +43,23 @@ TEST(StartFailures, ANodeThatIsLostWithItsAgentIsNone) {
   EXPECT_FALSE(HasStartedInVain(job));
 }
 
+TEST(StartFailures, AWorkerThatSaysThatItsNodeCannotTakeItIsBelievedAtOnce) {
+  Job job = NewJob(1, 5);
+  StartGeneration(&job, Ranks(job), At(0));
+  OnFailureReport(&job, 0,
+                  {.reason = "no such address",
+                   .permanent = true,
+                   .code = "NODE_FAULT",
+                   .node_fault = true},
+                  kTimeouts, At(0));
+  OnExit(&job, 0, Code(1), kTimeouts, At(0));
+  ASSERT_TRUE(HasStartedInVain(job));
+  FailToStart(&job, At(1));
+  EXPECT_EQ(job.reason_code, "NODE_FAULT");
+  EXPECT_THAT(job.state_reason, testing::HasSubstr("no such address; no other node has room"));
+  EXPECT_EQ(job.restarts_used, 0);
+}
+
 TEST(StartFailures, ASessionBetweenThemBeginsTheCountAgain) {
   Job job = NewJob(1, 5);
   for (int i = 0; i < 2; ++i) Start(&job, Code(127));

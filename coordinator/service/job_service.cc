@@ -356,11 +356,16 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   contents.mutable_resume();
   auto* reactor = context->DefaultReactor();
   auto result = std::make_shared<absl::Status>();
+  cluster::CommandRequest prepared =
+      CommandOf(context, "retry", *request, commands::Kind::kResume, contents);
+  const std::optional<jobs::Job> read = ReadForRetry(engine_, request->job_id());
+  if (read.has_value()) AddRetry(*read, *request, timing_, &prepared);
   engine_->Request(
       [=, this](cluster::Cluster& cluster, absl::Time now) {
-        cluster::CommandRequest command =
-            CommandOf(context, "retry", *request, commands::Kind::kResume, contents);
-        if (const jobs::Job* job = cluster.Find(request->job_id()); job != nullptr) {
+        cluster::CommandRequest command = prepared;
+        const jobs::Job* job = cluster.Find(request->job_id());
+        // Another retry has changed its settings meanwhile.
+        if (read.has_value() && job != nullptr && job->spec != read->spec) {
           AddRetry(*job, *request, timing_, &command);
         }
         *result = cluster.NextAttempt(command, now).status();

@@ -7,9 +7,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/notification.h"
+#include "common/jobfile/check_files.h"
 #include "common/jobfile/jobfile.h"
 #include "common/jobspec/changes.h"
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/training_settings.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
@@ -52,29 +55,43 @@ absl::Status AddStart(const jobs::Job& job, uint64_t step, cluster::CommandReque
                 {{"field", "from_step"}});
 }
 
-// A schedule that ends with the job's steps ends with its new steps, unless a setting says else.
-void UnsetTotalSteps(const v1::RetryJobRequest& request, v1::JobSpec* spec) {
-  const uint64_t steps = jobspec::UnlimitedSteps(*spec).value_or(0);
-  const bool given =
-      std::any_of(request.settings().begin(), request.settings().end(),
-                  [](const std::string& setting) { return absl::StartsWith(setting, "schedule"); });
-  if (given || steps == 0) return;
-  const auto unset = [steps](auto* schedule) {
-    if (schedule->total_steps() == steps) schedule->clear_total_steps();
+// Optimizer steps of all fit stages. Where stages count in epochs: as many in each epoch as the
+// ranks have told for the settings before. Absent: not known.
+std::optional<uint64_t> StepsOf(const jobs::Job& job, const v1::JobSpec& before,
+                                const v1::JobSpec& after) {
+  if (const auto steps = jobspec::TotalSteps(after); steps.has_value()) return steps;
+  const auto same = [&before](const v1::JobSpec& other) {
+    return other.world_size() == before.world_size() &&
+           other.batch().per_rank() == before.batch().per_rank() &&
+           other.batch().accumulate() == before.batch().accumulate();
   };
-  v1::ScheduleSpec* schedule = spec->mutable_schedule();
-  if (schedule->has_warmup_cosine()) unset(schedule->mutable_warmup_cosine());
-  if (schedule->has_linear()) unset(schedule->mutable_linear());
-  if (schedule->has_one_cycle()) unset(schedule->mutable_one_cycle());
+  uint64_t epochs = 0, steps = 0, new_epochs = 0, new_steps = 0;
+  for (const v1::StageSpec& stage : before.stages()) {
+    if (stage.fit().limit_steps() > 0) return std::nullopt;
+    epochs += stage.fit().epochs();
+    steps += stage.fit().steps();
+  }
+  for (const v1::StageSpec& stage : after.stages()) {
+    if (stage.fit().limit_steps() > 0) return std::nullopt;
+    new_epochs += stage.fit().epochs();
+    new_steps += stage.fit().steps();
+  }
+  if (epochs == 0 || job.fit_steps <= steps || !same(after)) return std::nullopt;
+  return new_steps + (job.fit_steps - steps) / epochs * new_epochs;
 }
 
-// The settings that put the job's end before its beginning.
-void CheckSteps(const v1::JobSpec& after, uint64_t start, v1::SpecProblems* problems) {
-  const uint64_t total = jobspec::TotalSteps(after).value_or(0);
-  if (total == 0 || total > start || !jobspec::Trains(after)) return;
+// Adds a problem for stages with another number of steps, all of which are done. Without such a
+// change a job may have trained to its end, and have failed after it.
+void CheckSteps(const jobs::Job& job, const v1::JobSpec& before, const v1::JobSpec& after,
+                uint64_t start, v1::SpecProblems* problems) {
+  const std::optional<uint64_t> total = StepsOf(job, before, after);
+  const std::optional<uint64_t> old_total =
+      jobspec::TotalSteps(before).has_value() ? jobspec::TotalSteps(before)
+                                              : std::optional<uint64_t>(job.fit_steps);
+  if (!total.has_value() || *total == 0 || total == old_total || *total > start) return;
   auto* problem = problems->add_problems();
   problem->set_path("stages");
-  problem->set_message(absl::StrCat("the fit stages have ", total,
+  problem->set_message(absl::StrCat("the fit stages have ", *total,
                                     " steps, and the job begins again after step ", start,
                                     ": nothing would be trained; allowed: more steps, or an "
                                     "earlier checkpoint (from_step)"));
@@ -112,10 +129,18 @@ absl::Status AddSettings(const jobs::Job& job, const v1::RetryJobRequest& reques
                   absl::StrCat("settings_folder: found '", folder, "'; expected an absolute path"),
                   {{"field", "settings_folder"}});
   }
-  v1::JobSpec before;
-  before.ParseFromString(job.spec);
+  v1::JobSpec stored;
+  stored.ParseFromString(job.spec);
+  // An older musterd stored it without the defaults of newer fields.
+  const v1::JobSpec before = jobspec::ResolveDefaults(stored);
   v1::JobSpec base = before;
-  UnsetTotalSteps(request, &base);
+  // With other stages a schedule ends where these do, unless a setting says otherwise.
+  const auto& given = request.settings();
+  if (std::none_of(given.begin(), given.end(), [](const std::string& setting) {
+        return absl::StartsWith(setting, "schedule");
+      })) {
+    jobspec::UnsetOwnEnd(&base);
+  }
   const auto file = jobfile::ChangeJob(
       base, absl::StrCat("job ", job.id),
       {.settings = {request.settings().begin(), request.settings().end()}, .base_folder = folder});
@@ -126,7 +151,9 @@ absl::Status AddSettings(const jobs::Job& job, const v1::RetryJobRequest& reques
   const v1::JobSpec after = jobspec::ResolveDefaults(file->spec);
   v1::SpecProblems problems = jobspec::FixedSettings(before, after);
   problems.MergeFrom(ProblemsOf(after, timing));
-  CheckSteps(after, StartOf(job, request), &problems);
+  CheckSteps(job, before, after, StartOf(job, request), &problems);
+  // Known now: a file that cannot be written would else be an error after the training.
+  if (problems.problems().empty()) problems = jobfile::CheckOutputs(after);
   jobfile::AddPlaces(*file, &problems);
   // The job has no lines.
   for (v1::SpecProblem& problem : *problems.mutable_problems()) problem.clear_line();
@@ -151,6 +178,25 @@ void AddRetry(const jobs::Job& job, const v1::RetryJobRequest& request,
   if (request.has_from_step() && command->refusal.ok()) {
     command->refusal = AddStart(job, request.from_step(), command);
   }
+}
+
+std::optional<jobs::Job> ReadForRetry(Engine* engine, const std::string& job_id) {
+  std::optional<jobs::Job> found;
+  absl::Notification done;
+  engine->Read([&](const absl::Status& committed) {
+    const jobs::Job* job = committed.ok() ? engine->cluster().Find(job_id) : nullptr;
+    if (job != nullptr) {
+      found.emplace();
+      found->id = job->id;
+      found->spec = job->spec;
+      found->checkpoints = job->checkpoints;
+      found->found_checkpoints = job->found_checkpoints;
+      found->fit_steps = job->fit_steps;
+    }
+    done.Notify();
+  });
+  done.WaitForNotification();
+  return found;
 }
 
 }  // namespace muster::service

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,44 @@ TEST(Retry, RefusesAnEndBeforeItsBeginning) {
   EXPECT_THAT(RefusedPaths(Retry({"stages[0].fit.steps=8"})), UnorderedElementsAre("stages"));
   EXPECT_TRUE(Retry({"stages[0].fit.steps=9"}).refusal.ok());
   EXPECT_TRUE(Retry({"stages[0].fit.steps=8"}, 4).refusal.ok());
+}
+
+// A job that has trained all of its steps, and failed after them.
+TEST(Retry, AJobWhoseStepsAreDoneMayGetOtherSettings) {
+  jobs::Job done = FailedJob();
+  v1::JobSpec spec;
+  ASSERT_TRUE(spec.ParseFromString(done.spec));
+  done.checkpoints.push_back({.step = *jobspec::TotalSteps(spec), .path = "/ckpt/job/last"});
+  v1::RetryJobRequest request;
+  request.add_settings("export.path=w");
+  request.set_settings_folder("/here");
+  cluster::CommandRequest command;
+  AddRetry(done, request, {}, &command);
+  EXPECT_TRUE(command.refusal.ok()) << command.refusal;
+}
+
+TEST(Retry, RefusesFewerEpochsThanAreDone) {
+  jobs::Job job = FailedJob();
+  v1::JobSpec spec;
+  ASSERT_TRUE(spec.ParseFromString(job.spec));
+  spec.mutable_stages(0)->mutable_fit()->set_epochs(4);
+  job.spec = spec.SerializeAsString();
+  job.fit_steps = 16;  // 4 in each epoch
+  const auto refused = [&job](const std::string& setting) {
+    v1::RetryJobRequest request;
+    request.add_settings(setting);
+    cluster::CommandRequest command;
+    AddRetry(job, request, {}, &command);
+    return RefusedPaths(command);
+  };
+  EXPECT_THAT(refused("stages[0].fit.epochs=2"), UnorderedElementsAre("stages"));
+  EXPECT_THAT(refused("stages[0].fit.epochs=3"), testing::IsEmpty());
+}
+
+TEST(Retry, AnExportOverTheFileOfSomebodyElseIsRefused) {
+  const std::string path = testing::TempDir() + "/of_somebody_else";
+  std::ofstream(path) << "text";
+  EXPECT_THAT(RefusedPaths(Retry({"export.path=" + path})), UnorderedElementsAre("export.path"));
 }
 
 TEST(Retry, BeginsWithTheCheckpointOfAStep) {

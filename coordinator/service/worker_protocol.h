@@ -12,6 +12,7 @@ namespace muster::service {
 
 // The oldest worker protocol that knows them; 0: any.
 inline uint32_t WorkerProtocolOf(const v1::JobSpec& spec) {
+  if (spec.start().what() == v1::StartSpec::EVERYTHING) return cluster::kWorkerProtocolOfSettings;
   if (spec.has_metrics()) return cluster::kWorkerProtocolOfEventFiles;
   const bool begins_with_state =
       spec.has_start() || !spec.optimizer().state().empty() || spec.model().has_weights_from();

@@ -14,6 +14,8 @@ TEST(WorkerProtocol, AJobNeedsWorkersThatKnowAllOfItsSettings) {
   v1::JobSpec started = spec, state = spec, part = spec;
   started.mutable_start()->set_checkpoint("/c");
   EXPECT_EQ(WorkerProtocolOf(started), 4u);
+  started.mutable_start()->set_what(v1::StartSpec::EVERYTHING);
+  EXPECT_EQ(WorkerProtocolOf(started), 8u) << "an older worker takes the checkpoint's rate";
   state.mutable_optimizer()->set_state("/s");
   EXPECT_EQ(WorkerProtocolOf(state), 4u);
   part.mutable_model()->mutable_weights_from()->set_file("/w");

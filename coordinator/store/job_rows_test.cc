@@ -71,6 +71,13 @@ INSTANTIATE_TEST_SUITE_P(
         OneChange{"OfANewCommand", [](jobs::Job& job) { job.commands.Append({}); }},
         OneChange{"OfACommandThatEnds", [](jobs::Job& job) { job.commands.Finished(3, {}); }},
         OneChange{"OfWhatIsTrained", [](jobs::Job& job) { job.trainability.in_force = "g"; }},
+        // The row of the change, and the identity with the settings that count now.
+        OneChange{"OfItsSettings",
+                  [](jobs::Job& job) {
+                    job.spec = "changed";
+                    job.setting_changes.push_back({.attempt = 4, .path = "seed"});
+                  },
+                  2},
         OneChange{"OfTheHistory",
                   [](jobs::Job& job) { job.trainability.history.push_back({.version = 4}); }}),
     [](const auto& info) { return std::string(info.param.name); });

@@ -66,6 +66,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.restarts_used = 1;
   job.node_faults = 5;
   job.start_failures = 2;
+  job.job_file = "/home/ann/job.yaml";
   job.failed_step = 15;
   job.started_step = 14;
   job.not_before = job.create_time + absl::Seconds(7);
@@ -203,6 +204,8 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.setting_changes, b.setting_changes);
   EXPECT_EQ(a.restarts_used, b.restarts_used);
   EXPECT_EQ(a.node_faults, b.node_faults);
+  EXPECT_EQ(a.start_failures, b.start_failures);
+  EXPECT_EQ(a.job_file, b.job_file);
   EXPECT_EQ(a.failed_step, b.failed_step);
   EXPECT_EQ(a.started_step, b.started_step);
   EXPECT_EQ(a.not_before, b.not_before);

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "common/version/version.h"
@@ -24,10 +23,6 @@ namespace {
 // coordinator spends little time on it, and so does the thread that answers for all pages.
 constexpr absl::Duration kFreshFor = absl::Seconds(1);
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
 
 Page Told(const absl::Status& status) {
   return status.ok() ? PlainPage(200, "ok\n") : PlainPage(503, absl::StrCat(Message(status), "\n"));

@@ -77,10 +77,10 @@ class Cluster:
             "musterd": ["musterd"],
             "all": ["musterd", "muster-agent", "muster-worker"],
         }[victim]
-        if "muster-worker" in programs:
-            # The last generation may have no process left; those of the next one will start.
+        for program in programs:
+            # What an earlier strike has ended may not have been started again.
             harness.eventually(
-                lambda: self.muster.processes("muster-worker"), "there is a worker to kill"
+                lambda program=program: self.muster.processes(program), f"{program} runs"
             )
         targets = [process for program in programs for process in self.muster.processes(program)]
         source.shuffle(targets)

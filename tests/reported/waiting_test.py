@@ -130,8 +130,9 @@ def test_a_run_whose_checkpoints_are_gone_ends_by_name_without_a_terminal(muster
     assert "starts again from step 0" in said, said
 
 
-def test_a_run_whose_checkpoints_are_gone_asks_on_a_terminal(cluster):
-    """Muster issue 49: PAUSED for ever."""
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_run_whose_checkpoints_are_gone_asks_on_a_terminal(cluster, term):
+    """Muster issue 49: PAUSED for ever. A terminal that cannot erase has a person, too."""
     job = halted(cluster)
     near, far = pty.openpty()
     try:
@@ -141,7 +142,7 @@ def test_a_run_whose_checkpoints_are_gone_asks_on_a_terminal(cluster):
             stdout=far,
             stderr=far,
             cwd=cluster.folder,
-            env=cluster.environment(),
+            env=cluster.environment() | {"TERM": term},
             start_new_session=True,
         )
         text = b""
@@ -229,6 +230,27 @@ def test_loopback_that_is_down_is_named(cluster, island):
     job = get(cluster, "job")
     assert int(job["generation"]) == 1, "another start does not help"
     assert "127.0.0.1" in job["state_reason"] and "up" in job["state_reason"], job
+
+
+@needs_network
+def test_a_node_that_cannot_take_a_worker_does_not_fail_a_job_that_another_node_can_take(
+    cluster, island
+):
+    """A node without loopback, and a smaller one that works."""
+    subprocess.run(["ip", "-n", island.name, "link", "set", "lo", "down"], check=True)
+    cluster.musterd(listen=f"{island.near}:0")
+    cluster.spawn(
+        *("muster-agent", "--coordinator", cluster.address, "--node", "bad", "--slots", 4),
+        prefix=("ip", "netns", "exec", island.name),
+    )
+    await_node(cluster, "bad")
+    cluster.agent("good", slots=2)
+    await_node(cluster, "good")
+    submit(cluster, "job", stages=[{"fit": {"steps": 3}}], schedule=None)
+    cluster.cli("wait", "job")
+    job = get(cluster, "job")
+    assert int(job["generation"]) > 1, "the bad node was never tried"
+    assert int(job.get("restarts", 0)) == 0, job
 
 
 @needs_network

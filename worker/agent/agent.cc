@@ -44,7 +44,7 @@ namespace muster::agent {
 namespace {
 
 // The version of AgentService; that of the coordinator may differ by one.
-constexpr uint32_t kProtocol = 4;
+constexpr uint32_t kProtocol = 5;
 
 // Waits use a clock that stops while the machine sleeps, but the lease continues.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);

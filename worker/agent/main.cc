@@ -102,15 +102,11 @@ absl::StatusOr<std::string> AwaitCoordinator(const std::string& text, const sigs
   }
 }
 
-bool IsLoopback(const std::string& host) {
-  return host.rfind("127.", 0) == 0 || host == "::1" || host == "localhost";
-}
-
 // A coordinator that is reached over the network probably has nodes on other hosts.
 void WarnOfLoopback(const muster::agent::AgentOptions& options) {
   const auto coordinator = muster::ParseAddress(options.coordinator);
-  if (!coordinator.ok() || coordinator->local() || IsLoopback(coordinator->host)) return;
-  if (!IsLoopback(options.host)) return;
+  if (!coordinator.ok() || coordinator->local() || muster::IsLoopback(coordinator->host)) return;
+  if (!muster::IsLoopback(options.host)) return;
   spdlog::warn(
       "--host is {}: workers on other hosts cannot reach those of this one, and a job with ranks "
       "on both does not start; give the address at which they reach this host",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/stop_signals.h"
 #include "common/secret/secret.h"
 #include "common/secret/worker_variable.h"
 #include "common/version/version.h"
@@ -37,6 +38,8 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
   if (!command.secret.empty()) {
     command.environment[secret::kWorkerVariable] = secret::ToHex(command.secret);
   }
+  std::vector<int> blocked = process::PreemptionSignals();
+  blocked.push_back(SIGINT);
   return {
       .argv = {command.binary, "--coordinator", command.coordinator, "--job", worker.job,
                "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
@@ -48,7 +51,7 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
       .output = process::Output::kPipe,
       .parent_death_signal = SIGKILL,
       // The worker decides whose signals it obeys, once its libraries are loaded (worker/main.cc).
-      .blocked = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2},
+      .blocked = std::move(blocked),
   };
 }
 

@@ -26,7 +26,7 @@ namespace muster::control {
 namespace {
 
 // The version of WorkerService; that of the coordinator may differ by one.
-constexpr uint32_t kProtocol = 7;
+constexpr uint32_t kProtocol = 8;
 constexpr std::chrono::milliseconds kRetry(100);
 // The pause while the coordinator cannot write its store.
 constexpr std::chrono::milliseconds kRetryInTrouble(500);

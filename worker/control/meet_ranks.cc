@@ -45,7 +45,9 @@ absl::Status ReachOneself(ControlStream& stream, const std::string& host) {
   const absl::Status reached =
       AwaitReachable({0, host, door->port()}, tell,
                      {.tell = absl::Seconds(1), .end = absl::Seconds(10)});
-  return reached.ok() ? reached : absl::FailedPreconditionError(NotReachedItself(host));
+  if (reached.ok()) return reached;
+  return train::WithCause(absl::FailedPreconditionError(NotReachedItself(host)),
+                          train::Cause::kNodeFault);
 }
 
 // Communicators of the job that are meshes of connections between all ranks.
@@ -86,7 +88,8 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& 
   }
   ASSIGN_OR_RETURN(const v1::Rendezvous meeting, stream.WaitForRendezvous(timeout));
   RETURN_IF_ERROR(
-      AwaitReachable({0, meeting.host(), static_cast<uint16_t>(meeting.port())}, Tell(stream)));
+      AwaitReachable({0, meeting.host(), static_cast<uint16_t>(meeting.port())}, Tell(stream),
+                     {.end = std::min(timeout, Patience().end)}));
   return comm::ConnectStore(meeting.host(), static_cast<uint16_t>(meeting.port()),
                             absl::ToChronoMilliseconds(timeout), secret);
 }
@@ -102,7 +105,8 @@ absl::StatusOr<std::unique_ptr<Door>> ReachRanks(ControlStream& stream, int64_t 
   for (int64_t i = 1; i <= std::min(world_size - 1, kMostTried); ++i) {
     ASSIGN_OR_RETURN(const Peer peer, AwaitPeer(store, (rank + i) % world_size, timeout));
     RETURN_IF_ERROR(CheckFamilies(rank, welcome.host(), peer));
-    RETURN_IF_ERROR(AwaitReachable(peer, Tell(stream)));
+    RETURN_IF_ERROR(
+        AwaitReachable(peer, Tell(stream), {.end = std::min(timeout, Patience().end)}));
   }
   return door;
 }

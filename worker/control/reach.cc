@@ -17,8 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/process/open_files.h"
+#include "common/rpc/address.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "worker/train/failure.h"
 
 namespace muster::control {
 namespace {
@@ -50,10 +52,6 @@ absl::StatusOr<SocketAddress> ParseAddress(const std::string& host, uint16_t por
     return absl::InvalidArgumentError(absl::StrCat("'", host, "' is not a numeric address"));
   }
   return address;
-}
-
-bool IsLoopback(const std::string& host) {
-  return absl::StartsWith(host, "127.") || host == "::1";
 }
 
 std::string Shown(const std::string& host, uint16_t port) {
@@ -96,6 +94,11 @@ std::string Trouble(const Peer& peer, int error) {
                       "firewall keep the nodes apart?");
 }
 
+// This node cannot take any rank of the job as it is; another node may.
+absl::Status FaultOfThisNode(const std::string& what) {
+  return train::WithCause(absl::FailedPreconditionError(what), train::Cause::kNodeFault);
+}
+
 constexpr char kMoreOpenFiles[] =
     "allow muster-agent more open files (LimitNOFILE= in its service, `ulimit -n` in its shell) "
     "and start it again";
@@ -109,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& host) {
     const std::string what =
         absl::StrCat("cannot listen on ", host, ": ", call, ": ", strerror(errno));
     if (errno != EADDRNOTAVAIL) return absl::UnavailableError(what);
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FaultOfThisNode(absl::StrCat(
         what, ": no interface of this machine that is up has this address; bring it up, or start "
               "the agent of this node with `muster-agent --host ADDRESS`, the address at which "
               "other nodes reach it"));
@@ -179,14 +182,14 @@ absl::Status CheckOpenFiles(int64_t rank, int64_t world_size, int meshes) {
   const int64_t needed =
       open + kOthers + of_store + meshes * kConnections * (world_size - 1);
   if (needed <= limit) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return FaultOfThisNode(
       absl::StrCat("a rank that connects with ", world_size - 1, " others needs about ", needed,
                    " open files, and this process may have ", limit, ": ", kMoreOpenFiles));
 }
 
 absl::Status ExplainOpenFiles(const absl::Status& error) {
   if (!absl::StrContains(error.message(), strerror(EMFILE))) return error;
-  return absl::FailedPreconditionError(
+  return FaultOfThisNode(
       absl::StrCat(Message(error), "; this process may not open more files: ", kMoreOpenFiles));
 }
 

@@ -19,7 +19,7 @@ namespace muster::control {
 class Door {
  public:
   // `host`: a numeric address of this machine. INVALID_ARGUMENT: it is not numeric.
-  // FAILED_PRECONDITION: this machine does not have it. UNAVAILABLE.
+  // FAILED_PRECONDITION with train::Cause::kNodeFault: this machine does not have it. UNAVAILABLE.
   static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& host);
   ~Door();
   Door(const Door&) = delete;
@@ -44,7 +44,7 @@ struct Peer {
 struct Patience {
   // When others are told that a peer does not answer.
   absl::Duration tell = absl::Seconds(3);
-  // When no more is tried.
+  // When to give up.
   absl::Duration end = absl::Seconds(60);
 };
 
@@ -61,12 +61,13 @@ absl::Status AwaitReachable(const Peer& peer, const TellTrouble& tell,
 // connect.
 absl::Status CheckFamilies(int64_t rank, const std::string& host, const Peer& peer);
 
-// FAILED_PRECONDITION: this process may not open as many files as it needs to connect with
-// world_size - 1 others, `meshes` times. Allows it as many as it may have at all.
+// FAILED_PRECONDITION with train::Cause::kNodeFault: this process may not open as many files as it
+// needs to connect with world_size - 1 others, `meshes` times. Allows it as many as it may have at
+// all.
 absl::Status CheckOpenFiles(int64_t rank, int64_t world_size, int meshes);
 
 // The error, and what to do about it if it says that no more files may be opened; then it is
-// FAILED_PRECONDITION.
+// FAILED_PRECONDITION with train::Cause::kNodeFault.
 absl::Status ExplainOpenFiles(const absl::Status& error);
 
 }  // namespace muster::control

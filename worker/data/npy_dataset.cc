@@ -45,7 +45,8 @@ absl::Status WrongType(const std::string& path, const std::string& name, const s
   const bool inputs = name == "inputs";
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": ", name, ": expected dtype ",
-      inputs ? "'<f4' (float32), '<f8' or '<f2'" : "'<i8' (int64), another integer or '<f4'",
+      inputs ? "'<f4' (float32), '<f8' or '<f2'"
+             : "'<i8' (int64), another integer but uint64, or '<f4'",
       ", found '", descr, "'", why, "; in Python, numpy.save('new.npy', numpy.load(FILE",
       absl::StartsWith(descr, "|O") ? ", allow_pickle=True" : "", ").astype('",
       inputs ? "<f4" : "<i8", "')) converts it",

@@ -196,8 +196,8 @@ TEST_F(NpyDatasetTest, WhatIsNotReadIsRefusedClearly) {
   EXPECT_THAT(std::string(ErrorOf(Inputs(), Write("y.npy", Npy(Header("'>i4'", "(2,)"),
                                                                std::string(8, '\0'))))
                               .message()),
-              HasSubstr("labels: expected dtype '<i8' (int64), another integer or '<f4', found "
-                        "'>i4' (big endian); in Python"));
+              HasSubstr("labels: expected dtype '<i8' (int64), another integer but uint64, or "
+                        "'<f4', found '>i4' (big endian); in Python"));
   EXPECT_THAT(std::string(OpenNpy({Inputs()}, {}, kClasses).status().message()),
               HasSubstr("expected as many files of labels as of inputs, 1, found 0"));
 }

@@ -62,7 +62,7 @@ absl::StatusOr<Array> Find(const std::shared_ptr<const safetensors::File>& file,
   if (!type.has_value() || (inputs && !IsFloat(*type))) {
     return absl::InvalidArgumentError(absl::StrCat(
         file->path(), ": ", name, ": expected ",
-        inputs ? "F32, F64, F16 or BF16" : "I64, another integer or F32", ", found ",
+        inputs ? "F32, F64, F16 or BF16" : "I64, another integer but U64, or F32", ", found ",
         safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape),
         "; in PyTorch, ", name, ".", inputs ? "float()" : "long()", " converts it"));
   }

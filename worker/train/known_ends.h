@@ -35,8 +35,9 @@ std::optional<int64_t> FirstSingleSample(const Division& division, const data::P
 // channel.
 bool NeedsTwoSamples(const v1::ModelSpec& model);
 
-// Whether a validation pass after this step may make a checkpoint the best one.
-bool APassOfTheBestComes(const std::vector<PlannedStage>& stages, int64_t step);
+// Whether a validation pass after this step may make a checkpoint the best one. `due`: a pass after
+// this very step has not run yet.
+bool APassOfTheBestComes(const std::vector<PlannedStage>& stages, int64_t step, bool due);
 
 // The error of a job that comes to that step. `model`: what cannot train then, in words.
 absl::Status SingleSampleError(const std::string& model, const Division& division, int64_t step);
@@ -49,7 +50,7 @@ absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages, int64_t 
 
 // INVALID_ARGUMENT: the job exports the best checkpoint, and there will be none.
 absl::Status CheckBest(const std::optional<ExportConfig>& weights_export,
-                       const std::vector<PlannedStage>& stages, int64_t step);
+                       const std::vector<PlannedStage>& stages, int64_t step, bool due);
 
 }  // namespace muster::train
 

@@ -168,7 +168,8 @@ absl::Status SessionImpl::CheckKnownEnds(const std::string& started_from) const 
     if (!started_from.empty() && trains()) {
       RETURN_IF_ERROR(CheckStepsAreLeft(stages_, session_state_.step, started_from));
     }
-    RETURN_IF_ERROR(CheckBest(job_.weights_export, stages_, session_state_.step));
+    RETURN_IF_ERROR(CheckBest(job_.weights_export, stages_, session_state_.step,
+                              session_state_.validation_due));
   }
   if (!trains()) return absl::OkStatus();
   const Division division{.size = train_data_->dataset->size(),

@@ -20,7 +20,8 @@ struct Console {
   std::ostream& out;
   // Everything else.
   std::ostream& err;
-  bool in_is_terminal = false;
+  // Whether a person sees `err` and can answer on `in`, also in a terminal that cannot erase.
+  bool person_answers = false;
   // Whether they are terminals in which a line can be erased and written anew.
   bool out_is_terminal = false;
   bool err_is_terminal = false;
