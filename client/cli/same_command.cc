@@ -121,7 +121,7 @@ SameCommand DecideUnfinished(const v1::Job& job, const std::string& job_file,
   }
   if (!changes.empty()) return Changed(job, changes);
   return {What::kFollow, job, {},
-          absl::StrCat("job ", job.id(), " continues from step ", job.step())};
+          absl::StrCat("job ", job.id(), " continues; it had reached step ", job.step())};
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(SameCommand, AJobThatHasNotEndedGoesOn) {
     const SameCommand same = Decided({JobOf("new", v1::Job::FAILED), JobOf("a", state)});
     EXPECT_EQ(same.what, What::kFollow);
     EXPECT_EQ(same.job.id(), "a");
-    EXPECT_EQ(same.why, "job a continues from step 7");
+    EXPECT_EQ(same.why, "job a continues; it had reached step 7");
   }
   // From standard input, or before this file was moved.
   EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING, "")}).what, What::kFollow);

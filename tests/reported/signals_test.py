@@ -114,7 +114,7 @@ def test_a_batch_script_that_is_started_again_goes_on_with_its_job(muster):
         run.send_signal(number)
         err = end(run, 130 if number == signal.SIGINT else 105)
         muster.assert_no_process(at_once=True)
-        assert reached == 0 or f"continues from step {reached}\n" in err, err
+        assert reached == 0 or f"it had reached step {reached}\n" in err, err
         reached = checkpoints(muster)[-1]
     assert len(ids) == 1
     assert [event["reason"] for event in job["events"]].count("PREEMPTED") == 3, job["events"]
