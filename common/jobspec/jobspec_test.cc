@@ -23,7 +23,7 @@ bool Equal(const google::protobuf::Message& a, const google::protobuf::Message& 
 TEST(ResolveDefaults, FillsWhatTheProtoNames) {
   const v1::JobSpec spec = ResolveDefaults(Parse(kGpt2Job));
   EXPECT_TRUE(Equal(spec, Parse(R"(
-    name: "tiny" world_size: 2 device: CPU precision: FLOAT32
+    name: "tiny" world_size: 2 seed: 0 device: CPU precision: FLOAT32
     model { gpt2 { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64
                    inner: 256 dropout: 0 tied: true } }
     data {

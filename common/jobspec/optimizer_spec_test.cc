@@ -56,17 +56,19 @@ constexpr char kSgd[] =
 
 TEST(ResolveDefaults, FillsSchedules) {
   const std::string sgd = kSgd;
-  ExpectResolved("", sgd + "schedule { constant {} }");
+  ExpectResolved("", sgd + "schedule { constant { warmup_steps: 0 } }");
   ExpectResolved("schedule { constant { warmup_steps: 3 } }",
                  sgd + "schedule { constant { warmup_steps: 3 } }");
   ExpectResolved("schedule { warmup_cosine {} }",
-                 sgd + "schedule { warmup_cosine { total_steps: 100 min_ratio: 0 } }");
+                 sgd +
+                     "schedule { warmup_cosine { warmup_steps: 0 total_steps: 100 "
+                     "min_ratio: 0 } }");
   ExpectResolved("schedule { linear { warmup_steps: 3 } }",
                  sgd + "schedule { linear { warmup_steps: 3 total_steps: 100 min_ratio: 0 } }");
   ExpectResolved("schedule { linear { total_steps: 7 min_ratio: 0.5 } }",
-                 sgd + "schedule { linear { total_steps: 7 min_ratio: 0.5 } }");
+                 sgd + "schedule { linear { warmup_steps: 0 total_steps: 7 min_ratio: 0.5 } }");
   ExpectResolved("schedule { step { step_size: 5 } }",
-                 sgd + "schedule { step { step_size: 5 gamma: 0.1 } }");
+                 sgd + "schedule { step { warmup_steps: 0 step_size: 5 gamma: 0.1 } }");
   ExpectResolved("schedule { one_cycle {} }",
                  sgd +
                      "schedule { one_cycle { total_steps: 100 pct_start: 0.3 div_factor: 25 "
@@ -82,24 +84,24 @@ TEST(ResolveDefaults, FillsSchedules) {
 TEST(ResolveDefaults, FillsAdam) {
   ExpectResolved("optimizer { adam { lr: 0.1 } }",
                  "optimizer { adam { lr: 0.1 betas: 0.9 betas: 0.999 eps: 1e-8 weight_decay: 0 } } "
-                 "on_nan: FAIL schedule { constant {} }");
+                 "on_nan: FAIL schedule { constant { warmup_steps: 0 } }");
 }
 
 TEST(ResolveDefaults, FillsLion) {
   ExpectResolved(
       "optimizer { lion { lr: 0.1 } }",
       "optimizer { lion { lr: 0.1 betas: 0.9 betas: 0.99 weight_decay: 0 } } on_nan: FAIL "
-      "schedule { constant {} }");
+      "schedule { constant { warmup_steps: 0 } }");
 }
 
 TEST(ResolveDefaults, FillsAdadelta) {
   ExpectResolved("optimizer { adadelta {} }",
                  "optimizer { adadelta { lr: 1 rho: 0.9 eps: 1e-6 weight_decay: 0 } } "
-                 "on_nan: FAIL schedule { constant {} }");
+                 "on_nan: FAIL schedule { constant { warmup_steps: 0 } }");
 }
 
 TEST(ResolveDefaults, FillsTheLossScaleOfFloat16Only) {
-  const std::string rest = std::string(kSgd) + "schedule { constant {} } ";
+  const std::string rest = std::string(kSgd) + "schedule { constant { warmup_steps: 0 } } ";
   ExpectResolved("precision: BFLOAT16", rest + "precision: BFLOAT16");
   ExpectResolved("precision: FLOAT16",
                  rest +
@@ -116,7 +118,7 @@ TEST(ResolveDefaults, LeavesOpenWhatAGroupDoesNotSet) {
       " groups { match: \"*\" lr_scale: 0.5 } groups { match: \"b\" weight_decay: 0 } } ";
   ExpectResolved("optimizer { sgd { lr: 0.1 }" + groups,
                  "optimizer { sgd { lr: 0.1 momentum: 0 weight_decay: 0 nesterov: false }" +
-                     groups + "on_nan: FAIL schedule { constant {} }");
+                     groups + "on_nan: FAIL schedule { constant { warmup_steps: 0 } }");
 }
 
 TEST(ResolveDefaults, FillsTheDefaultsOfAnOptimizerOfAGroup) {
@@ -125,7 +127,8 @@ TEST(ResolveDefaults, FillsTheDefaultsOfAnOptimizerOfAGroup) {
   ExpectResolved(own + "groups { match: \"*\" optimizer { lion { lr: 1 } } } }",
                  own +
                      "groups { match: \"*\" optimizer { lion { lr: 1 betas: [ 0.9, 0.99 ] "
-                     "weight_decay: 0 } } } } on_nan: FAIL schedule { constant {} }");
+                     "weight_decay: 0 } } } } on_nan: FAIL "
+                     "schedule { constant { warmup_steps: 0 } }");
 }
 
 TEST(ValidateSpec, TakesWhatIsJustPossible) {
