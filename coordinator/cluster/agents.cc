@@ -147,10 +147,10 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
     if (HasSlot(hello.node, slot)) quarantined.insert(slot);
   }
 
-  awaited_.erase(hello.node);
+  restored_.NodeKnown(hello.node);
   // This comes first: jobs do not start while such processes are known.
-  StrangersGone(hello.node);
-  EndStrangers(hello, now);
+  restored_.ProcessesEnded(hello.node);
+  EndLaterProcesses(hello, now);
   std::set<std::string> running;
   for (const RunningWorker& worker : hello.running) running.insert(worker.worker.incarnation);
   AgentProcessGone(hello.node, hello.incarnation, running,
@@ -264,7 +264,7 @@ void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::T
     ApplyJobChange(job, ended, now);
   }
   effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
-  StrangerGone(exit.worker.job, exit.worker.incarnation, *NodeOf(session));
+  restored_.ProcessEnded(exit.worker.job, exit.worker.incarnation, *NodeOf(session));
 }
 
 void Cluster::WorkerLogged(PeerStreamId session, const WorkerId& worker,

@@ -1,8 +1,9 @@
 // Requests of clients, and the answers that are stored for repeated requests.
 #include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
@@ -14,8 +15,6 @@
 namespace muster::cluster {
 namespace {
 
-// Requests are kept for this time after their job was deleted: longer than a client repeats a call.
-constexpr absl::Duration kRequestsKept = absl::Hours(24);
 // The highest at_step: no job has this many steps.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
@@ -50,53 +49,24 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
                    ": from and from_scratch are for a job without processes; stop it first"));
 }
 
-absl::Status DeletedSince(const std::string& job_id) {
-  return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                absl::StrCat("the job '", job_id, "' of this request has been deleted"));
-}
-
 }  // namespace
 
-absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& request_id,
-                                                         const std::string& fingerprint) const {
-  if (request_id.empty()) return nullptr;
-  const auto known = requests_.find(request_id);
-  if (known == requests_.end()) return nullptr;
-  if (known->second.fingerprint != fingerprint) {
-    return Refuse(
-        absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
-        absl::StrCat("request id '", request_id, "' was used for another request; use a new UUID"),
-        {{"field", "request_id"}});
-  }
-  return &known->second;
-}
-
 void Cluster::Remember(store::RequestRow row) {
-  if (row.request_id.empty()) return;
-  if (options_.planted_fault != PlantedFault::kLostRequestId) batch_.requests.push_back(row);
-  if (row.job_deleted()) bygone_requests_.emplace(row.deleted_time, row.request_id);
-  requests_[row.request_id] = std::move(row);
-}
-
-void Cluster::ForgetRequests(absl::Time now) {
-  while (!bygone_requests_.empty() && bygone_requests_.begin()->first + kRequestsKept <= now) {
-    const std::string request_id = bygone_requests_.begin()->second;
-    bygone_requests_.erase(bygone_requests_.begin());
-    requests_.erase(request_id);
-    batch_.removed_requests.push_back(request_id);
-  }
+  std::vector<store::RequestRow> rows = requests_.Remember(std::move(row));
+  if (options_.planted_fault == PlantedFault::kLostRequestId) return;
+  std::move(rows.begin(), rows.end(), std::back_inserter(batch_.requests));
 }
 
 absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::Time now) {
-  const auto repeat = Repeat(submission.request_id, submission.fingerprint);
-  if (!repeat.ok()) return repeat.status();
-  if (*repeat != nullptr) {
-    if ((*repeat)->job_deleted()) return DeletedSince((*repeat)->job_id);
-    return (*repeat)->job_id;
+  ASSIGN_OR_RETURN(const store::RequestRow* const repeat,
+                   requests_.Repeat(submission.request_id, submission.fingerprint));
+  if (repeat != nullptr) {
+    if (repeat->job_deleted()) return JobOfRequestDeleted(repeat->job_id);
+    return repeat->job_id;
   }
   if (!submission.refusal.ok()) return submission.refusal;
 
-  RETURN_IF_ERROR(CheckRoomForRequestId(submission.request_id));
+  RETURN_IF_ERROR(requests_.CheckRoom(submission.request_id));
   RETURN_IF_ERROR(CheckRoomForJob(submission.spec));
   const uint64_t number = last_number_ + 1;
   std::string id = submission.job_id;
@@ -129,18 +99,6 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   ListsChanged(&job);
   ApplyJobChange(&job, {}, now);
   return id;
-}
-
-absl::StatusOr<std::optional<uint64_t>> Cluster::RepeatedCommand(
-    const CommandRequest& request) const {
-  const auto repeat = Repeat(request.request_id, request.fingerprint);
-  if (!repeat.ok()) return repeat.status();
-  if (*repeat == nullptr) return std::nullopt;
-  if ((*repeat)->job_deleted()) return DeletedSince(request.job_id);
-  uint64_t number = 0;
-  // The answer to a stop that an older musterd stored has no number.
-  (void)absl::SimpleAtoi((*repeat)->answer, &number);
-  return number;
 }
 
 absl::StatusOr<jobs::Job*> Cluster::OpenJob(const std::string& job_id) {
@@ -191,7 +149,8 @@ void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) 
 
 absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::Time now,
                                           const Check& check) {
-  ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
+  ASSIGN_OR_RETURN(const auto repeated,
+                   requests_.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
   if (const jobs::Job* ended = Find(request.job_id);
       request.command.kind == commands::Kind::kResume && ended != nullptr && ended->terminal()) {
@@ -200,7 +159,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
   // A stop is accepted even if the job's limits for commands are reached.
   if (request.command.kind != commands::Kind::kStop) {
-    RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
+    RETURN_IF_ERROR(requests_.CheckRoom(request.request_id));
     RETURN_IF_ERROR(CheckRoomFor(*job, request.command));
   }
   if (request.command.at_step > kLatestStep) {
@@ -248,7 +207,8 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
 }
 
 absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, absl::Time now) {
-  ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
+  ASSIGN_OR_RETURN(const auto repeated,
+                   requests_.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
   jobs::Job* job = FindJob(request.job_id);
   if (job == nullptr) return NoSuchJob(request.job_id);
@@ -263,7 +223,7 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
                   absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
   }
   RETURN_IF_ERROR(request.refusal);
-  RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
+  RETURN_IF_ERROR(requests_.CheckRoom(request.request_id));
   RETURN_IF_ERROR(CheckRoomFor(*job, request.command));
   RETURN_IF_ERROR(CheckOpenJobs());
   if (request.from_scratch || !request.from.empty()) {
@@ -292,7 +252,8 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
 }
 
 absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Time now) {
-  ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
+  ASSIGN_OR_RETURN(const auto repeated,
+                   requests_.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
   jobs::Job* job = FindJob(request.job_id);
   if (job == nullptr) return NoSuchJob(request.job_id);
@@ -351,9 +312,9 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
                                             const std::string& fingerprint,
                                             const std::string& answer, absl::Time now,
                                             const std::string& requested_by) {
-  const auto repeat = Repeat(request_id, fingerprint);
-  if (!repeat.ok()) return repeat.status();
-  if (*repeat != nullptr) return (*repeat)->answer;
+  ASSIGN_OR_RETURN(const store::RequestRow* const repeat,
+                   requests_.Repeat(request_id, fingerprint));
+  if (repeat != nullptr) return repeat->answer;
   const jobs::Job* job = FindJob(job_id);
   if (job == nullptr) return NoSuchJob(job_id);
   if (!job->terminal()) {
@@ -363,11 +324,8 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
                                "(`muster stop ",
                                job_id, " --wait`)"));
   }
-  for (auto& [id, row] : requests_) {
-    if (row.job_id != job_id || row.job_deleted()) continue;
-    row.deleted_time = now;
-    batch_.requests.push_back(row);
-    bygone_requests_.emplace(now, id);
+  for (store::RequestRow& row : requests_.JobDeleted(job_id, now)) {
+    batch_.requests.push_back(std::move(row));
   }
   Remember({.request_id = request_id,
             .fingerprint = fingerprint,
@@ -389,10 +347,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   outbox_.Forget(job_id);
   judged_.erase(job_id);
   // A later job with the same id must not inherit any of these.
-  strangers_.erase(job_id);
-  loaded_.erase(job_id);
-  loaded_live_.erase(job_id);
-  restored_.erase(job_id);
+  restored_.JobDeleted(job_id);
   stop_activity_.erase(job_id);
   places_.erase(job_id);
   submitted_.erase(job->number);

@@ -30,11 +30,12 @@ std::string Sentence(const jobs::Job& job) {
 Cluster::Cluster(const Options& options, const store::Image& image, absl::Time now)
     : options_(options),
       membership_(options.timing),
+      requests_(options.limits.request_ids, image.requests),
+      restored_(now + options.timing.Grant()),
       last_tick_(now),
-      awaited_until_(now + options.timing.Grant()),
       outbox_(options.webhooks, image.deliveries) {
   for (const store::NodeRow& row : image.nodes) {
-    awaited_.insert(row.node);
+    restored_.HadNode(row.node);
     membership_.ExpectAgent(
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         now);
@@ -42,10 +43,6 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
   for (const store::NodeMarkRow& row : image.node_marks) {
     marks_[row.node] = row;
     health_.Restore(row.node, row.left_out);
-  }
-  for (const store::RequestRow& row : image.requests) {
-    requests_[row.request_id] = row;
-    if (row.job_deleted()) bygone_requests_.emplace(row.deleted_time, row.request_id);
   }
   last_number_ = image.last_number;
   for (const jobs::Job& stored : image.jobs) {
@@ -58,10 +55,9 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     submitted_[job.number] = job.id;
     said_[job.id] = job.state;
     if (!job.terminal()) open_[job.number] = job.id;
-    if (!job.live) loaded_.insert(job.id);
     places_[job.id].since = job.generation;
     Placed(job);
-    if (job.live) loaded_live_[job.id].newest_command = job.commands.newest();
+    restored_.HadJob(job.id, job.live ? std::optional(job.commands.newest()) : std::nullopt);
     // An older musterd did not end the commands of a job that had ended.
     const bool stopped = job.state == jobs::State::kCancelled;
     if (job.terminal() && job.commands.EndAll(jobs::Name(job.state), stopped, now)) {
@@ -312,12 +308,9 @@ void Cluster::Schedule(jobs::Device device, absl::Time now) {
   std::vector<jobs::Waiting> line;
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
-    if (job.plan.device != device || !job.waiting() || strangers_.contains(id)) continue;
-    if (now < awaited_until_ && restored_.contains(id)) continue;
+    if (job.plan.device != device || !job.waiting() || restored_.MayRun(id, now)) continue;
     // Other jobs do not wait for a job that waits after faults of nodes.
     if (job.not_before > now && jobs::EndOf(job) == jobs::End::kNodeFault) continue;
-    // If the database was restored, the job may still run on one of the awaited nodes.
-    if (!awaited_.empty() && loaded_.contains(id)) continue;
     line.push_back({.id = id,
                     .number = number,
                     .priority = job.plan.priority,

@@ -24,6 +24,8 @@
 #include "absl/time/time.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
+#include "coordinator/cluster/requests.h"
+#include "coordinator/cluster/restored.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/node_health.h"
@@ -222,10 +224,7 @@ class Cluster {
     std::set<uint32_t> ranks;
   };
 
-  // This job may have processes that the restored, older database does not know.
-  void MayRunElsewhere(const jobs::Job& job);
   void GrantFreshGrace(absl::Time now);
-  void RestartAwaiting(absl::Time now);
   jobs::Job* FindJob(const std::string& job_id);
   // The rank of this process, if it is the rank's current process and not gone; otherwise null.
   jobs::Rank* CurrentRank(const WorkerId& id);
@@ -251,16 +250,12 @@ class Cluster {
   // ---- One more (room.cc).
   absl::Status CheckOpenJobs() const;
   absl::Status CheckRoomForJob(const std::string& spec) const;
-  // Always OK for an empty one.
-  absl::Status CheckRoomForRequestId(const std::string& request_id) const;
   absl::Status CheckRoomFor(const jobs::Job& job, const commands::Command& command) const;
 
   // OK if all attached workers of the job speak this protocol or a newer one.
   absl::Status CheckWorkersAreOf(uint32_t protocol, const jobs::Job& job) const;
   // Refusals that all commands have in common.
   absl::StatusOr<jobs::Job*> OpenJob(const std::string& job_id);
-  // The answer to a repeated request for a command; absent if the request is not a repeat.
-  absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
   // ---- Reports (reports.cc).
   // The next report of the process `id`.
   void TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now);
@@ -294,16 +289,12 @@ class Cluster {
                                         absl::Time now);
   // If processes of later generations than their job's run on this node, tells them to end; the
   // job's next generation is above them.
-  void EndStrangers(const AgentHello& hello, absl::Time now);
+  void EndLaterProcesses(const AgentHello& hello, absl::Time now);
   // A process of a later generation than the job's shows that the database was restored: the
   // running generation ends, and the next one is above it. `what` says what happened to the
   // process, for the log.
   void NewerGenerationFound(jobs::Job* job, uint64_t generation, const std::string& what,
                             absl::Time now);
-  void StrangerGone(const std::string& job, const std::string& incarnation,
-                    const std::string& node);
-  // All such processes on this node have ended, with their agent or with its lease.
-  void StrangersGone(const std::string& node);
   // ---- Orders, slots and nodes.
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
   void SendToNode(const std::string& node, AgentOrder order);
@@ -368,12 +359,7 @@ class Cluster {
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::set<std::string>& left, const std::string& reason,
                         absl::Time now);
-  // The stored request that this one repeats; null if it repeats none. REQUEST_ID_REUSED.
-  absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
-                                                  const std::string& fingerprint) const;
   void Remember(store::RequestRow row);
-  // The requests of deleted jobs whose time is over.
-  void ForgetRequests(absl::Time now);
 
   const Options options_;
   membership::Membership membership_;
@@ -385,9 +371,8 @@ class Cluster {
   uint64_t last_number_ = 0;
   // Not terminal, by number.
   std::map<uint64_t, std::string> open_;
-  std::map<std::string, store::RequestRow> requests_;
-  // Requests of deleted jobs, by the time of the deletion.
-  std::multimap<absl::Time, std::string> bygone_requests_;
+  Requests requests_;
+  Restored restored_;
   std::map<std::string, std::deque<std::string>> newest_steps_;
   std::map<PeerStreamId, std::string> agent_sessions_;
   std::map<PeerStreamId, WorkerId> worker_sessions_;
@@ -401,19 +386,6 @@ class Cluster {
     std::set<std::string> nodes;
   };
   std::map<std::string, Places> places_;
-  // Processes of a later generation than their job's, by job: incarnation and node. The job does
-  // not start while it has any.
-  std::map<std::string, std::map<std::string, std::string>> strangers_;
-  // Jobs whose processes knew more than the restored database. The database may also not know all
-  // nodes of these processes, so these jobs do not start before awaited_until_.
-  std::set<std::string> restored_;
-  // Of each job whose processes lived when this started: the newest command then, and which of its
-  // processes have attached since.
-  struct Loaded {
-    uint64_t newest_command = 0;
-    std::set<std::string> came;
-  };
-  std::map<std::string, Loaded> loaded_live_;
   struct Draining {
     std::string reason;
     // The agent itself said so: the drain ends with its process.
@@ -430,12 +402,6 @@ class Cluster {
   std::map<std::string, uint64_t> judged_;
   absl::Time last_tick_;
   bool judging_ = true;
-  // awaited_: nodes that were known when this object was made and have not attached since. loaded_:
-  // jobs that, as far as was known, had no processes then. Such a job is not started before all
-  // awaited nodes are back, or before awaited_until_, when their leases are over.
-  std::set<std::string> awaited_;
-  absl::Time awaited_until_;
-  std::set<std::string> loaded_;
   // Of jobs that are being stopped: what their ranks have done.
   std::map<std::string, uint64_t> stop_activity_;
 

@@ -34,7 +34,7 @@ std::vector<jobs::Job*> Cluster::LiveJobsOn(const std::string& node) {
 
 void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
   const std::string node = agent.node;
-  StrangersGone(node);
+  restored_.ProcessesEnded(node);
   EndSessionsOf(
       node, absl::StrCat("the agent of node '", node, "' is lost"),
       [this](const std::string& id) {
@@ -77,10 +77,10 @@ void Cluster::NodeFound(const std::string& node, absl::Time now) {
 }
 
 absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
-  const auto repeat = Repeat(request.request_id, request.fingerprint);
+  const auto repeat = requests_.Repeat(request.request_id, request.fingerprint);
   if (!repeat.ok()) return repeat.status();
   if (*repeat != nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
+  RETURN_IF_ERROR(requests_.CheckRoom(request.request_id));
   const std::string& node = request.node;
   const membership::Agent* agent = membership_.FindAgent(node);
   if (agent == nullptr && !marks_.contains(node)) {
@@ -101,12 +101,12 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
       request.requested_by.empty() ? "" : absl::StrCat(" by ", request.requested_by);
   const std::string said = absl::StrCat("node '", node, "' is forgotten", by);
   effects_.push_back(Say{said});
-  StrangersGone(node);
+  restored_.ProcessesEnded(node);
   EndSessionsOf(node, said, [](const std::string&) { return false; }, now);
   membership_.ForgetAgent(node);
   draining_.erase(node);
   quarantined_.erase(node);
-  awaited_.erase(node);
+  restored_.NodeKnown(node);
   health_.Forgive(node);
   Unmark(node);
   batch_.removed_nodes.push_back(node);

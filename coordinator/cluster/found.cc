@@ -147,13 +147,13 @@ absl::StatusOr<uint64_t> Cluster::ResumeHalted(jobs::Job* job, const CommandRequ
   return number;
 }
 
-void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
+void Cluster::EndLaterProcesses(const AgentHello& hello, absl::Time now) {
   for (const RunningWorker& running : hello.running) {
     jobs::Job* job = FindJob(running.worker.job);
     if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
     // Only a database can have been restored: of a job that was submitted since, this object has
     // started all generations.
-    if (!loaded_.contains(job->id) && !loaded_live_.contains(job->id)) continue;
+    if (!restored_.Had(job->id)) continue;
     if (running.worker.generation - job->generation > kMostLostGenerations) continue;
     // A process with the number of the newest known generation belongs to it if its incarnation is
     // known. Otherwise it is of a generation that a restored database has lost.
@@ -161,7 +161,7 @@ void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
         job->ranks.begin(), job->ranks.end(),
         [&](const jobs::Rank& rank) { return rank.incarnation == running.worker.incarnation; });
     if (known && running.worker.generation == job->generation) continue;
-    strangers_[job->id][running.worker.incarnation] = hello.node;
+    restored_.LaterProcess(job->id, running.worker.incarnation, hello.node);
     NewerGenerationFound(job, running.worker.generation,
                          absl::StrCat("runs on node '", hello.node, "' and is ended"), now);
   }
@@ -172,31 +172,10 @@ void Cluster::NewerGenerationFound(jobs::Job* job, uint64_t generation, const st
   jobs::AddEvent(job, now, "NEWER_GENERATION_FOUND",
                  absl::StrCat("a process of generation ", generation, " ", what,
                               ": was the database restored?"));
-  MayRunElsewhere(*job);
+  restored_.KnowsMore(job->id);
   const jobs::Ended ended = jobs::OnNewerGeneration(job, generation, now);
   ListsChanged(job);
   ApplyJobChange(job, ended, now);
-}
-
-void Cluster::MayRunElsewhere(const jobs::Job& job) {
-  if (loaded_.contains(job.id) || loaded_live_.contains(job.id)) restored_.insert(job.id);
-}
-
-void Cluster::StrangerGone(const std::string& job, const std::string& incarnation,
-                           const std::string& node) {
-  const auto strangers = strangers_.find(job);
-  if (strangers == strangers_.end()) return;
-  const auto stranger = strangers->second.find(incarnation);
-  if (stranger == strangers->second.end() || stranger->second != node) return;
-  strangers->second.erase(stranger);
-  if (strangers->second.empty()) strangers_.erase(strangers);
-}
-
-void Cluster::StrangersGone(const std::string& node) {
-  for (auto& [id, strangers] : strangers_) {
-    std::erase_if(strangers, [&](const auto& stranger) { return stranger.second == node; });
-  }
-  std::erase_if(strangers_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 }  // namespace muster::cluster

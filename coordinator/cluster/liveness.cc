@@ -27,15 +27,13 @@ void Cluster::StoreWasAway(absl::Duration gap, absl::Time now) {
       Say{absl::StrCat("the store could not be written for ", absl::FormatDuration(gap),
                        ": everybody without a stream gets a new lease")});
   membership_.GrantGraceToDetached(now);
-  RestartAwaiting(now);
+  restored_.Await(now + options_.timing.Grant());
 }
 
 void Cluster::GrantFreshGrace(absl::Time now) {
   membership_.GrantFreshGrace(now);
-  RestartAwaiting(now);
+  restored_.Await(now + options_.timing.Grant());
 }
-
-void Cluster::RestartAwaiting(absl::Time now) { awaited_until_ = now + options_.timing.Grant(); }
 
 void Cluster::Tick(absl::Time now) {
   last_tick_ = now;
@@ -84,11 +82,10 @@ void Cluster::Tick(absl::Time now) {
     ApplyJobChange(job, ended, now);
   }
   // While the coordinator does not listen, no node can come back.
-  if (judging_ && now >= awaited_until_) {
-    awaited_.clear();
-    restored_.clear();
+  if (judging_) restored_.Tick(now);
+  for (std::string& id : requests_.ForgetOld(now)) {
+    batch_.removed_requests.push_back(std::move(id));
   }
-  ForgetRequests(now);
   Schedule(now);
 }
 

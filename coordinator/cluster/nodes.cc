@@ -79,9 +79,9 @@ Cluster::NodeView Cluster::View(const std::string& node) const {
 
 absl::StatusOr<bool> Cluster::ActsOnNode(const NodeRequest& request, absl::Time now) {
   ASSIGN_OR_RETURN(const store::RequestRow* repeat,
-                   Repeat(request.request_id, request.fingerprint));
+                   requests_.Repeat(request.request_id, request.fingerprint));
   if (repeat != nullptr) return false;
-  RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
+  RETURN_IF_ERROR(requests_.CheckRoom(request.request_id));
   if (membership_.FindAgent(request.node) == nullptr && !marks_.contains(request.node)) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
                   absl::StrCat("there is no node '", request.node,

@@ -49,7 +49,7 @@ absl::Status Cluster::WorkerReported(PeerStreamId session, const Report& report,
 }
 
 void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now) {
-  MayRunElsewhere(*job);
+  restored_.KnowsMore(job->id);
   const jobs::Ended ended = jobs::OnInterrupted(
       job,
       absl::StrCat(what, " were acknowledged and are missing here: was the database restored?"),
@@ -202,7 +202,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                    jobs::OnFinished(job, rank, finished.preempted, options_.end_timeouts, now);
                  },
                  [&](const jobs::ReportedFailure& failure) {
-                   if (failure.newer_generation > 0) MayRunElsewhere(*job);
+                   if (failure.newer_generation > 0) restored_.KnowsMore(job->id);
                    ended = jobs::OnFailureReport(job, rank, failure, options_.end_timeouts, now);
                    ListsChanged(job);
                  },

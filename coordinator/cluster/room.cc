@@ -14,17 +14,6 @@ absl::Status Full(const char* reason, const std::string& message, uint64_t limit
 
 }  // namespace
 
-absl::Status Cluster::CheckRoomForRequestId(const std::string& request_id) const {
-  if (request_id.empty() || requests_.size() < options_.limits.request_ids) {
-    return absl::OkStatus();
-  }
-  return Full("TOO_MANY_REQUEST_IDS",
-              absl::StrCat(requests_.size(),
-                           " request ids are kept, as many as allowed; those of a job are removed "
-                           "a day after `muster delete JOB`"),
-              options_.limits.request_ids);
-}
-
 absl::Status Cluster::CheckRoomForJob(const std::string& spec) const {
   if (jobs_.size() >= options_.limits.jobs) {
     return Full("TOO_MANY_JOBS",

@@ -105,11 +105,8 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   // A worker that attaches for the first time since this musterd started has received its commands
   // from the musterd before it. If the database was restored, commands that were given since then
   // may have the same numbers, so only those known at the start count.
-  uint64_t told = job->commands.newest();
-  const auto loaded = loaded_live_.find(job->id);
-  if (loaded != loaded_live_.end() && loaded->second.came.insert(id.incarnation).second) {
-    told = loaded->second.newest_command;
-  }
+  const uint64_t told =
+      restored_.Attached(job->id, id.incarnation).value_or(job->commands.newest());
   if (hello.newest_command > told) {
     FollowsALaterState(job, absl::StrCat("commands ", told + 1, " to ", hello.newest_command), now);
   } else if (hello.acked_report > rank.acked_report) {
