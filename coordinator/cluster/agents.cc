@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/membership/refusal.h"
 
@@ -18,35 +19,7 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
   return worker.rank < job.ranks.size() && job.ranks[worker.rank].incarnation == worker.incarnation;
 }
 
-// The number of agent incarnations that are stored for each node.
-constexpr size_t kKeptIncarnations = 16;
-
 }  // namespace
-
-absl::Status Cluster::CheckName(const AgentHello& hello) const {
-  const store::NodeMarkRow mark = MarkOf(hello.node);
-  const auto& known = mark.incarnations;
-  const auto found = std::find(known.begin(), known.end(), hello.incarnation);
-  if (found != known.end() && found + 1 != known.end()) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                  absl::StrCat("node '", hello.node, "': a newer agent process has this name"),
-                  {{"node", hello.node}});
-  }
-  const membership::Agent* const holder = membership_.FindAgent(hello.node);
-  // An agent without an id may be anybody's.
-  const bool another =
-      holder != nullptr && !mark.agent_id.empty() && mark.agent_id != hello.agent_id;
-  if (!another) return absl::OkStatus();
-  return Refuse(
-      absl::StatusCode::kAlreadyExists, "NODE_NAME_TAKEN",
-      absl::StrCat("another agent has the name '", hello.node, "' (on ", holder->host,
-                   holder->attached() ? ", attached" : ", its lease still holds",
-                   "); start this one with another --node, or, if it replaces the other one, "
-                   "stop that one and wait for ",
-                   absl::FormatDuration(options_.timing.lease),
-                   ", or give it the other's --state directory"),
-      {{"node", hello.node}});
-}
 
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
                                const std::set<std::string>& left, const std::string& reason,
@@ -88,7 +61,8 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
                                " and knows the next one: update musterd first"),
                   {{"node", hello.node}});
   }
-  if (absl::Status taken = CheckName(hello); !taken.ok()) return taken;
+  RETURN_IF_ERROR(
+      nodes_.CheckName(hello, membership_.FindAgent(hello.node), options_.timing.lease));
   if (membership_.FindAgent(hello.node) == nullptr &&
       membership_.agents().size() >= options_.limits.nodes) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
@@ -121,15 +95,13 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   effects_.push_back(Say{absl::StrCat("node '", hello.node, "' is attached: ", offers)});
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
   NodeFound(hello.node, now);
-  store::NodeMarkRow mark = MarkOf(hello.node);
-  auto& known = mark.incarnations;
-  const bool newest = !known.empty() && known.back() == hello.incarnation;
-  if (!newest || mark.agent_id != hello.agent_id) {
-    mark.agent_id = hello.agent_id;
-    if (!newest) known.push_back(hello.incarnation);
-    if (known.size() > kKeptIncarnations) known.erase(known.begin());
-    Mark(mark);
+  std::set<uint32_t> quarantined;
+  // The agent may have been started again with fewer slots.
+  for (const uint32_t slot : hello.quarantined_slots) {
+    if (HasSlot(hello.node, slot)) quarantined.insert(slot);
   }
+  nodes_.Attached(hello, attached.new_incarnation, std::move(quarantined));
+  const store::NodeMarkRow mark = nodes_.MarkOf(hello.node);
   // The agent may have missed the beginning or the end of a drain.
   DrainAgent drain{mark.drained, "", std::nullopt};
   if (mark.drained) {
@@ -137,16 +109,6 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
     drain.deadline = mark.drain_deadline;
   }
   effects_.push_back(SendToAgent{session, std::move(drain)});
-  const auto draining = draining_.find(hello.node);
-  const bool over = draining != draining_.end() && draining->second.by_agent;
-  if (over && attached.new_incarnation) draining_.erase(draining);
-  auto& quarantined = quarantined_[hello.node];
-  quarantined.clear();
-  // The agent may have been started again with fewer slots.
-  for (const uint32_t slot : hello.quarantined_slots) {
-    if (HasSlot(hello.node, slot)) quarantined.insert(slot);
-  }
-
   restored_.NodeKnown(hello.node);
   // This comes first: jobs do not start while such processes are known.
   restored_.ProcessesEnded(hello.node);

@@ -31,6 +31,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     : options_(options),
       membership_(options.timing),
       requests_(options.limits.request_ids, image.requests),
+      nodes_(image.node_marks),
       restored_(now + options.timing.Grant()),
       last_tick_(now),
       outbox_(options.webhooks, image.deliveries) {
@@ -39,10 +40,6 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     membership_.ExpectAgent(
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         now);
-  }
-  for (const store::NodeMarkRow& row : image.node_marks) {
-    marks_[row.node] = row;
-    health_.Restore(row.node, row.left_out);
   }
   last_number_ = image.last_number;
   for (const jobs::Job& stored : image.jobs) {
@@ -205,7 +202,7 @@ void Cluster::Detached(PeerStreamId session, absl::Time now) {
 
 bool Cluster::Offers(const std::string& node, absl::Time now) const {
   const membership::Agent* agent = membership_.FindAgent(node);
-  return agent != nullptr && agent->attached() && WhyClosed(node, now).empty();
+  return agent != nullptr && agent->attached() && nodes_.WhyClosed(node, now).empty();
 }
 
 bool Cluster::HasSlot(const std::string& node, uint32_t slot) const {
@@ -240,7 +237,7 @@ jobs::Slots Cluster::SlotsAt(jobs::Device device, absl::Time now) const {
   for (const auto& [node, agent] : membership_.agents()) {
     if (Offers(node, now)) slots.Offer(node, SlotsOf(agent, device), agent.protocol);
   }
-  for (const auto& [node, hanging] : quarantined_) {
+  for (const auto& [node, hanging] : nodes_.quarantined()) {
     for (const uint32_t slot : hanging) slots.Use({node, slot});
   }
   for (const auto& [number, id] : open_) {
@@ -316,7 +313,7 @@ void Cluster::Schedule(jobs::Device device, absl::Time now) {
                     .priority = job.plan.priority,
                     .started = job.generation > 0,
                     .world_size = job.plan.world_size,
-                    .avoid = health_.Suspects(id, now),
+                    .avoid = nodes_.health().Suspects(id, now),
                     .time_limit = jobs::TimeLeft(job, now)});
   }
   if (line.empty()) return;
@@ -396,6 +393,11 @@ store::Batch Cluster::TakeBatch() {
     effects_.push_back(JobChanged{id});
   }
   dirty_.clear();
+  Nodes::Changes nodes = nodes_.TakeChanges(
+      options_.limits.node_marks,
+      [this](const std::string& node) { return membership_.FindAgent(node) != nullptr; });
+  batch_.node_marks = std::move(nodes.marks);
+  batch_.removed_node_marks = std::move(nodes.removed);
   webhook::Outbox::Changes outbox = outbox_.TakeChanges();
   batch_.deliveries = std::move(outbox.added);
   batch_.removed_deliveries = std::move(outbox.removed);

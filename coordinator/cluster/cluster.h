@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
+#include "coordinator/cluster/nodes.h"
 #include "coordinator/cluster/requests.h"
 #include "coordinator/cluster/restored.h"
 #include "coordinator/jobs/job.h"
@@ -194,17 +195,10 @@ class Cluster {
   // By number.
   const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
   const membership::Membership& membership() const { return membership_; }
-  // Whether and why nothing is placed on a node, as of the last tick.
-  struct NodeView {
-    enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
-    // For kOpen: why the node is doubted (jobs::NodeHealth::Doubts); empty if it is not.
-    std::string reason;
-    // Of kLeftOut.
-    absl::Time until = absl::InfinitePast();
-  };
+  // As of the last tick.
   NodeView View(const std::string& node) const;
   // The id of the agent that has this name, or had it last; empty if the agent has no id.
-  std::string AgentId(const std::string& node) const { return MarkOf(node).agent_id; }
+  std::string AgentId(const std::string& node) const { return nodes_.MarkOf(node).agent_id; }
   // By job id: the ranks whose processes may be on this node, in order.
   std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const;
   // StepDone::metrics of the last steps that this object saw of a generation that trains, oldest
@@ -322,11 +316,6 @@ class Cluster {
   std::vector<jobs::Job*> LiveJobsOn(const std::string& node);
   // True if this request is not a repeat; then it is remembered.
   absl::StatusOr<bool> ActsOnNode(const NodeRequest& request, absl::Time now);
-  store::NodeMarkRow MarkOf(const std::string& node) const;
-  void Mark(const store::NodeMarkRow& mark);
-  void Unmark(const std::string& node);
-  // Forgets marks until there is room for one more, or none may be forgotten.
-  void MakeRoomForMark();
   // Applies `change` to each job that may have processes there, and carries out what follows from
   // it.
   void EachJobOn(const std::string& node, const std::function<jobs::Ended(jobs::Job*)>& change,
@@ -339,9 +328,6 @@ class Cluster {
   void LookAtStop(jobs::Job* job, absl::Time now);
   // The job made progress: its nodes are in order.
   void NodesWork(const jobs::Job& job);
-  void StoreHealth(const std::string& node);
-  // Why nothing is placed on this attached node; empty if jobs may be placed there.
-  std::string WhyClosed(const std::string& node, absl::Time now) const;
   // Of all attached nodes that are closed, for people; empty: there are none.
   std::string ClosedNodes(absl::Time now) const;
   jobs::Slots SlotsAt(jobs::Device device, absl::Time now) const;
@@ -351,9 +337,6 @@ class Cluster {
   // Whether nodes that have not failed to start workers lately have enough slots for the job, free
   // or not.
   bool MayStartElsewhere(const jobs::Job& job, absl::Time now) const;
-  // Whether this agent may have its name. ALREADY_EXISTS NODE_NAME_TAKEN; FAILED_PRECONDITION
-  // STALE_INCARNATION.
-  absl::Status CheckName(const AgentHello& hello) const;
   // Another agent process has the node's name now. `left`: the incarnations of the former agent's
   // workers for which this one still sends reports.
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
@@ -372,6 +355,7 @@ class Cluster {
   // Not terminal, by number.
   std::map<uint64_t, std::string> open_;
   Requests requests_;
+  Nodes nodes_;
   Restored restored_;
   std::map<std::string, std::deque<std::string>> newest_steps_;
   std::map<PeerStreamId, std::string> agent_sessions_;
@@ -386,18 +370,8 @@ class Cluster {
     std::set<std::string> nodes;
   };
   std::map<std::string, Places> places_;
-  struct Draining {
-    std::string reason;
-    // The agent itself said so: the drain ends with its process.
-    bool by_agent = false;
-  };
-  std::map<std::string, Draining> draining_;
-  // By node, as its agent says; removed when the agent is gone.
-  std::map<std::string, std::set<uint32_t>> quarantined_;
   // Streams of workers that do not know the preemption notice.
   std::set<PeerStreamId> older_workers_;
-  jobs::NodeHealth health_;
-  std::map<std::string, store::NodeMarkRow> marks_;
   // The generation whose end was judged last, by job.
   std::map<std::string, uint64_t> judged_;
   absl::Time last_tick_;

@@ -83,7 +83,7 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   RETURN_IF_ERROR(requests_.CheckRoom(request.request_id));
   const std::string& node = request.node;
   const membership::Agent* agent = membership_.FindAgent(node);
-  if (agent == nullptr && !marks_.contains(node)) {
+  if (agent == nullptr && !nodes_.Knows(node)) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
                   absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"),
                   {{"node", node}});
@@ -104,11 +104,8 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   restored_.ProcessesEnded(node);
   EndSessionsOf(node, said, [](const std::string&) { return false; }, now);
   membership_.ForgetAgent(node);
-  draining_.erase(node);
-  quarantined_.erase(node);
   restored_.NodeKnown(node);
-  health_.Forgive(node);
-  Unmark(node);
+  nodes_.Forget(node);
   batch_.removed_nodes.push_back(node);
   for (jobs::Job* job : LiveJobsOn(node)) {
     jobs::AddEvent(job, now, "NODE_FORGOTTEN", said);

@@ -41,8 +41,7 @@ void Cluster::Tick(absl::Time now) {
   if (judging_) lost = membership_.ExpireAgents(now);
   for (const auto& [agent, reason] : lost) {
     effects_.push_back(Say{reason});
-    draining_.erase(agent.node);
-    quarantined_.erase(agent.node);
+    nodes_.AgentGone(agent.node);
     Close(agent.session, Refuse(absl::StatusCode::kDeadlineExceeded, "LEASE_OVER", reason,
                                 {{"node", agent.node}}));
     NodeLost(agent, now);

@@ -1,365 +1,216 @@
-// The state of nodes besides their agents' leases: drains, cordons, and nodes on which jobs fail.
+#include "coordinator/cluster/nodes.h"
+
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/status/status.h"
-#include "coordinator/cluster/cluster.h"
-#include "coordinator/cluster/preemption_notices.h"
-#include "coordinator/jobs/events.h"
-#include "coordinator/jobs/failure.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
 namespace {
 
-// No drain needs longer, and an agent can add this to its clock without an overflow.
-constexpr absl::Duration kLongestDrain = absl::Hours(7 * 24);
+// The number of agent incarnations that are stored for each node.
+constexpr size_t kKeptIncarnations = 16;
 
 std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
 
-absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
-  if (!deadline.has_value() || (*deadline > absl::ZeroDuration() && *deadline <= kLongestDrain)) {
-    return absl::OkStatus();
-  }
-  return Refuse(
-      absl::StatusCode::kInvalidArgument, "DEADLINE_INVALID",
-      absl::StrCat("the deadline is ", absl::FormatDuration(*deadline),
-                   "; allowed is more than 0s and at most ", absl::FormatDuration(kLongestDrain)),
-      {{"field", "deadline"}, {"limit", absl::FormatDuration(kLongestDrain)}});
-}
-
 }  // namespace
 
-// ---- Open and closed.
-
-std::string Cluster::WhyClosed(const std::string& node, absl::Time now) const {
-  if (const auto draining = draining_.find(node); draining != draining_.end()) {
-    return absl::StrCat("is being stopped (", draining->second.reason, ")");
+Nodes::Nodes(const std::vector<store::NodeMarkRow>& stored) {
+  for (const store::NodeMarkRow& row : stored) {
+    marks_[row.node] = row;
+    health_.Restore(row.node, row.left_out);
   }
-  if (const auto mark = marks_.find(node); mark != marks_.end()) {
-    if (mark->second.drained) return absl::StrCat("is drained (", mark->second.reason, ")");
-    if (mark->second.cordoned) return absl::StrCat("is cordoned (", mark->second.reason, ")");
-  }
-  const jobs::NodeHealth::LeftOut* left_out = health_.Find(node, now);
-  if (left_out == nullptr) return "";
-  return absl::StrCat("is left out until ",
-                      absl::FormatTime("%H:%M:%S UTC", left_out->until, absl::UTCTimeZone()), " (",
-                      left_out->reason, ")");
-}
-
-std::string Cluster::ClosedNodes(absl::Time now) const {
-  constexpr int kShown = 3;
-  std::string text;
-  int count = 0;
-  for (const auto& [node, agent] : membership_.agents()) {
-    const std::string why = agent.attached() ? WhyClosed(node, now) : "";
-    if (why.empty() || ++count > kShown) continue;
-    absl::StrAppend(&text, count == 1 ? "" : "; ", "node '", node, "' ", why);
-  }
-  if (count > kShown) absl::StrAppend(&text, "; and ", count - kShown, " more nodes");
-  return text;
-}
-
-Cluster::NodeView Cluster::View(const std::string& node) const {
-  if (const auto draining = draining_.find(node); draining != draining_.end()) {
-    return {NodeView::kDraining, draining->second.reason};
-  }
-  if (const auto mark = marks_.find(node); mark != marks_.end()) {
-    if (mark->second.drained) return {NodeView::kDraining, mark->second.reason};
-    if (mark->second.cordoned) return {NodeView::kCordoned, mark->second.reason};
-  }
-  const jobs::NodeHealth::LeftOut* left_out = health_.Find(node, last_tick_);
-  if (left_out == nullptr) return {NodeView::kOpen, health_.Doubts(node, last_tick_)};
-  return {NodeView::kLeftOut, left_out->reason, left_out->until};
 }
 
 // ---- As asked.
 
-absl::StatusOr<bool> Cluster::ActsOnNode(const NodeRequest& request, absl::Time now) {
-  ASSIGN_OR_RETURN(const store::RequestRow* repeat,
-                   requests_.Repeat(request.request_id, request.fingerprint));
-  if (repeat != nullptr) return false;
-  RETURN_IF_ERROR(requests_.CheckRoom(request.request_id));
-  if (membership_.FindAgent(request.node) == nullptr && !marks_.contains(request.node)) {
-    return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                  absl::StrCat("there is no node '", request.node,
-                               "'; `muster nodes` lists those whose agent is known"),
-                  {{"node", request.node}});
-  }
-  // The request is kept as long as the requests of a deleted job.
-  Remember(
-      {.request_id = request.request_id, .fingerprint = request.fingerprint, .deleted_time = now});
-  return true;
-}
-
-void Cluster::Mark(const store::NodeMarkRow& mark) {
-  if (!marks_.contains(mark.node)) MakeRoomForMark();
-  marks_[mark.node] = mark;
-  batch_.node_marks.push_back(mark);
-  std::erase(batch_.removed_node_marks, mark.node);
-}
-
-void Cluster::Unmark(const std::string& node) {
-  if (marks_.erase(node) > 0) batch_.removed_node_marks.push_back(node);
-}
-
-void Cluster::MakeRoomForMark() {
-  std::vector<std::string> forgotten;
-  for (const auto& [node, mark] : marks_) {
-    if (marks_.size() - forgotten.size() < options_.limits.node_marks) break;
-    const bool closed =
-        mark.cordoned || mark.drained || mark.left_out != jobs::NodeHealth::LeftOut();
-    if (!closed && membership_.FindAgent(node) == nullptr) forgotten.push_back(node);
-  }
-  for (const std::string& node : forgotten) Unmark(node);
-}
-
-store::NodeMarkRow Cluster::MarkOf(const std::string& node) const {
-  const auto known = marks_.find(node);
-  return known == marks_.end() ? store::NodeMarkRow{.node = node} : known->second;
-}
-
-absl::Status Cluster::DrainNode(const NodeRequest& request, absl::Time now) {
-  RETURN_IF_ERROR(CheckDeadline(request.deadline));
-  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(request, now));
-  if (!acts) return absl::OkStatus();
+store::NodeMarkRow Nodes::Drain(const NodeRequest& request) {
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.drained = true;
   // A repeated drain without a deadline, for example to wait for its end, keeps the deadline.
   if (request.deadline.has_value()) mark.drain_deadline = request.deadline;
   mark.reason = absl::StrCat("muster drain", By(request.requested_by));
-  Mark(mark);
-  effects_.push_back(Say{absl::StrCat("node '", request.node, "' is drained: ", mark.reason)});
-  SendToNode(request.node, DrainAgent{true, mark.reason, mark.drain_deadline});
-  PreemptNode(request.node, absl::StrCat("node '", request.node, "' is drained"), now);
-  Schedule(now);
-  return absl::OkStatus();
+  Store(mark);
+  return mark;
 }
 
-absl::Status Cluster::CordonNode(const NodeRequest& request, absl::Time now) {
-  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(request, now));
-  if (!acts) return absl::OkStatus();
+store::NodeMarkRow Nodes::Cordon(const NodeRequest& request) {
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.cordoned = true;
   if (!mark.drained) mark.reason = absl::StrCat("muster cordon", By(request.requested_by));
-  Mark(mark);
-  effects_.push_back(Say{absl::StrCat("node '", request.node, "' is cordoned: ", mark.reason)});
-  Schedule(now);
-  return absl::OkStatus();
+  Store(mark);
+  return mark;
 }
 
-absl::Status Cluster::UncordonNode(const NodeRequest& request, absl::Time now) {
-  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(request, now));
-  if (!acts) return absl::OkStatus();
+store::NodeMarkRow Nodes::Uncordon(const NodeRequest& request) {
   health_.Forgive(request.node);
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.drained = mark.cordoned = false;
   mark.reason.clear();
   mark.drain_deadline.reset();
   mark.left_out = {};
-  Mark(mark);
-  effects_.push_back(
-      Say{absl::StrCat("node '", request.node, "' is open again", By(request.requested_by))});
-  SendToNode(request.node, DrainAgent{false, "", std::nullopt});
-  Schedule(now);
-  return absl::OkStatus();
+  Store(mark);
+  return mark;
 }
 
-// ---- Being stopped.
-
-void Cluster::AgentDraining(PeerStreamId session, const std::string& reason, absl::Time now) {
-  AgentHeard(session, now);
-  const auto agent = agent_sessions_.find(session);
-  if (agent == agent_sessions_.end()) return;
-  const std::string node = agent->second;
-  if (!draining_.try_emplace(node, Draining{reason, true}).second) return;
-  effects_.push_back(Say{absl::StrCat("node '", node, "': its agent is being stopped: ", reason)});
-  PreemptNode(node, WhyAgentStops(node), now);
-  Schedule(now);
+void Nodes::Forget(const std::string& node) {
+  AgentGone(node);
+  health_.Forgive(node);
+  Remove(node);
 }
 
-void Cluster::Drain(const std::string& node, absl::Time now) {
-  draining_[node] = {kMusterdStops, false};
-  PreemptNode(node, kMusterdStops, now);
-}
+// ---- Agents.
 
-void Cluster::Interrupt(const std::string& node, absl::Time now) {
-  EachJobOn(
-      node,
-      [&](jobs::Job* job) {
-        return jobs::OnInterrupted(job, absl::StrCat("node '", node, "' is being stopped"), now);
-      },
-      now);
-}
-
-void Cluster::PreemptNode(const std::string& node, const std::string& reason, absl::Time now) {
-  EachJobOn(node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
-}
-
-void Cluster::EachJobOn(const std::string& node,
-                        const std::function<jobs::Ended(jobs::Job*)>& change, absl::Time now) {
-  for (jobs::Job* job : LiveJobsOn(node)) {
-    const jobs::Ended ended = change(job);
-    ListsChanged(job);
-    ApplyJobChange(job, ended, now);
+absl::Status Nodes::CheckName(const AgentHello& hello, const membership::Agent* holder,
+                              absl::Duration lease) const {
+  const store::NodeMarkRow mark = MarkOf(hello.node);
+  const auto& known = mark.incarnations;
+  const auto found = std::find(known.begin(), known.end(), hello.incarnation);
+  if (found != known.end() && found + 1 != known.end()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                  absl::StrCat("node '", hello.node, "': a newer agent process has this name"),
+                  {{"node", hello.node}});
   }
+  // An agent without an id may be anybody's.
+  const bool another =
+      holder != nullptr && !mark.agent_id.empty() && mark.agent_id != hello.agent_id;
+  if (!another) return absl::OkStatus();
+  return Refuse(
+      absl::StatusCode::kAlreadyExists, "NODE_NAME_TAKEN",
+      absl::StrCat("another agent has the name '", hello.node, "' (on ", holder->host,
+                   holder->attached() ? ", attached" : ", its lease still holds",
+                   "); start this one with another --node, or, if it replaces the other one, "
+                   "stop that one and wait for ",
+                   absl::FormatDuration(lease), ", or give it the other's --state directory"),
+      {{"node", hello.node}});
 }
 
-jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Time now) {
-  bool older = false;
-  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-    const membership::Worker* worker = membership_.FindWorker(job->id, rank);
-    older = older ||
-            (worker != nullptr && worker->attached() && older_workers_.contains(worker->session));
+void Nodes::Attached(const AgentHello& hello, bool new_process, std::set<uint32_t> quarantined) {
+  store::NodeMarkRow mark = MarkOf(hello.node);
+  auto& known = mark.incarnations;
+  const bool newest = !known.empty() && known.back() == hello.incarnation;
+  if (!newest || mark.agent_id != hello.agent_id) {
+    mark.agent_id = hello.agent_id;
+    if (!newest) known.push_back(hello.incarnation);
+    if (known.size() > kKeptIncarnations) known.erase(known.begin());
+    Store(std::move(mark));
   }
-  // Only the first notice is an event: a repeated drain, perhaps with another deadline or of
-  // another node of the job, changes nothing for the job.
-  const bool first = job->interruption.empty();
-  const char* const from_step_zero =
-      jobs::WritesCheckpoints(*job)
-          ? ""
-          : "; it writes no checkpoints: it starts again from step 0 on another node";
-  jobs::Ended ended;
-  std::string how;
-  if (older) {
-    // The older worker would continue to train while the other ranks end.
-    ended = jobs::OnInterrupted(job, reason, now);
-    how =
-        absl::StrCat("; it is ended at once: a worker of an older program does not know the notice",
-                     from_step_zero);
-  } else if (jobs::OnPreempted(job, reason, now, &ended)) {
-    how = from_step_zero;
-    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-      SendToRank(*job, rank, PreemptionNotice{job->interruption});
-    }
+  const auto stopping = stopping_.find(hello.node);
+  const bool over = stopping != stopping_.end() && stopping->second.by_agent;
+  if (over && new_process) stopping_.erase(stopping);
+  quarantined_[hello.node] = std::move(quarantined);
+}
+
+void Nodes::AgentGone(const std::string& node) {
+  stopping_.erase(node);
+  quarantined_.erase(node);
+}
+
+bool Nodes::AgentStops(const std::string& node, const std::string& reason) {
+  return stopping_.try_emplace(node, Stopping{reason, true}).second;
+}
+
+void Nodes::StopAgent(const std::string& node, const std::string& reason) {
+  stopping_[node] = {reason, false};
+}
+
+void Nodes::Quarantine(const std::string& node, uint32_t slot, bool quarantined) {
+  if (quarantined) {
+    quarantined_[node].insert(slot);
   } else {
-    how = "; it is ended at once: it had not begun to train";
-  }
-  // A job that is being stopped ends anyway: the preemption is no event.
-  if (first && !job->interruption.empty() && !job->stop_requested) {
-    jobs::AddEvent(job, now, "PREEMPTED", absl::StrCat(job->interruption, how));
-  }
-  return ended;
-}
-
-void Cluster::SlotQuarantined(PeerStreamId session, const SlotQuarantine& quarantine,
-                              absl::Time now) {
-  AgentHeard(session, now);
-  const auto agent = agent_sessions_.find(session);
-  if (agent == agent_sessions_.end()) return;
-  const std::string& node = agent->second;
-  if (!HasSlot(node, quarantine.slot)) return;
-  if (!quarantine.quarantined) {
-    quarantined_[node].erase(quarantine.slot);
-    effects_.push_back(
-        Say{absl::StrCat("node '", node, "': slot ", quarantine.slot, " can be used again")});
-    return Schedule(now);
-  }
-  quarantined_[node].insert(quarantine.slot);
-  effects_.push_back(Say{absl::StrCat(
-      "node '", node, "': slot ", quarantine.slot, " is not used: process ", quarantine.pid,
-      " of job '", quarantine.worker.job, "' does not end (", quarantine.reason, ")")});
-  if (!SpeaksFor(session, quarantine.worker) || CurrentRank(quarantine.worker) == nullptr) return;
-  jobs::Job* job = FindJob(quarantine.worker.job);
-  const jobs::Ended ended = jobs::OnGone(
-      job, quarantine.worker.rank,
-      absl::StrCat("process ", quarantine.pid, " does not end although it was killed"), now);
-  ListsChanged(job);
-  ApplyJobChange(job, ended, now);
-}
-
-size_t Cluster::QuarantinedSlots(const std::string& node) const {
-  const auto known = quarantined_.find(node);
-  return known == quarantined_.end() ? 0 : known->second.size();
-}
-
-bool Cluster::HasProcesses(const std::string& node) const {
-  return std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
-    const jobs::Job& job = jobs_.at(entry.second);
-    return job.live && std::any_of(job.ranks.begin(), job.ranks.end(), [&](const jobs::Rank& r) {
-             return r.node == node && !r.exited;
-           });
-  });
-}
-
-uint64_t Cluster::ActivityOn(const std::string& node) const {
-  uint64_t activity = 0;
-  for (const auto& [job, ranks] : RanksOn(node)) {
-    for (const uint32_t rank : ranks) {
-      const membership::Worker* worker = membership_.FindWorker(job, rank);
-      if (worker != nullptr) activity += worker->activity + worker->step;
-    }
-  }
-  return activity;
-}
-
-uint64_t Cluster::DrainActivity(PeerStreamId session) const {
-  const auto agent = agent_sessions_.find(session);
-  if (agent == agent_sessions_.end()) return 0;
-  const auto mark = marks_.find(agent->second);
-  const bool drained = mark != marks_.end() && mark->second.drained;
-  return drained || draining_.contains(agent->second) ? ActivityOn(agent->second) : 0;
-}
-
-// ---- At fault.
-
-void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
-  uint64_t& judged = judged_[job->id];
-  if (judged == job->generation) return;
-  judged = job->generation;
-  if (job->state == jobs::State::kSucceeded) return NodesWork(*job);
-  const auto failure = jobs::RootCause(job->failures);
-  if (!failure.has_value() || failure->root.generation != job->generation) return;
-  const jobs::FailureNote& root = failure->root;
-  if (root.permanent && root.kind != jobs::FailureKind::kNodeFault) return;
-  // If the agent process on which it failed is gone, there is no node to leave out.
-  const jobs::Rank& rank = job->ranks[root.rank];
-  const membership::Agent* agent = membership_.FindAgent(root.node);
-  if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
-  jobs::NodeHealth::Fault fault{
-      .job = job->id,
-      .reason = absl::StrCat("job '", job->id, "' generation ", job->generation, " rank ",
-                             root.rank, ": ", root.reason)};
-  if (root.kind == jobs::FailureKind::kNodeFault) {
-    fault.kind = rank.attached ? jobs::NodeHealth::Fault::Kind::kSaidByWorker
-                               : jobs::NodeHealth::Fault::Kind::kPrograms;
-  }
-  if (!health_.Failed(root.node, std::move(fault), now)) {
-    // The node is not left out, but the same job has failed there several times: the node may still
-    // be the cause.
-    if (health_.FailuresOf(job->id, root.node, now) == jobs::NodeHealth::kFaults) {
-      jobs::AddEvent(job, now, "NODE_DOUBTED",
-                     absl::StrCat("node '", root.node, "' is used only if no other node has room: ",
-                                  health_.Doubts(root.node, now)));
-    }
-    return;
-  }
-  StoreHealth(root.node);
-  const std::string said = absl::StrCat("node '", root.node, "' ", WhyClosed(root.node, now));
-  jobs::AddEvent(job, now, "NODE_LEFT_OUT", said);
-  effects_.push_back(Say{said});
-}
-
-bool Cluster::MayStartElsewhere(const jobs::Job& job, absl::Time now) const {
-  const std::set<std::string> cannot = health_.CannotStart(job.id, now);
-  // A node whose agent attaches again in a moment counts.
-  return job.plan.world_size <= MostOffered(job.plan.device, [&](const std::string& node) {
-           return WhyClosed(node, now).empty() && !cannot.contains(node);
-         });
-}
-
-void Cluster::NodesWork(const jobs::Job& job) {
-  for (const jobs::Rank& rank : job.ranks) {
-    if (health_.Forgive(rank.node)) StoreHealth(rank.node);
+    quarantined_[node].erase(slot);
   }
 }
 
-void Cluster::StoreHealth(const std::string& node) {
+// ---- Faults.
+
+bool Nodes::Failed(const std::string& node, jobs::NodeHealth::Fault fault, absl::Time now) {
+  if (!health_.Failed(node, std::move(fault), now)) return false;
+  StoreHealth(node);
+  return true;
+}
+
+void Nodes::Works(const std::string& node) {
+  if (health_.Forgive(node)) StoreHealth(node);
+}
+
+void Nodes::StoreHealth(const std::string& node) {
   store::NodeMarkRow mark = MarkOf(node);
   mark.left_out = health_.Series(node);
-  Mark(mark);
+  Store(std::move(mark));
+}
+
+// ---- Questions.
+
+store::NodeMarkRow Nodes::MarkOf(const std::string& node) const {
+  const auto known = marks_.find(node);
+  return known == marks_.end() ? store::NodeMarkRow{.node = node} : known->second;
+}
+
+std::optional<NodeView> Nodes::Closed(const std::string& node, absl::Time now) const {
+  if (const auto stopping = stopping_.find(node); stopping != stopping_.end()) {
+    return NodeView{NodeView::kDraining, stopping->second.reason};
+  }
+  if (const auto mark = marks_.find(node); mark != marks_.end()) {
+    if (mark->second.drained) return NodeView{NodeView::kDraining, mark->second.reason};
+    if (mark->second.cordoned) return NodeView{NodeView::kCordoned, mark->second.reason};
+  }
+  const jobs::NodeHealth::LeftOut* left_out = health_.Find(node, now);
+  if (left_out == nullptr) return std::nullopt;
+  return NodeView{NodeView::kLeftOut, left_out->reason, left_out->until};
+}
+
+NodeView Nodes::View(const std::string& node, absl::Time now) const {
+  return Closed(node, now).value_or(NodeView{NodeView::kOpen, health_.Doubts(node, now)});
+}
+
+std::string Nodes::WhyClosed(const std::string& node, absl::Time now) const {
+  const std::optional<NodeView> closed = Closed(node, now);
+  if (!closed.has_value()) return "";
+  std::string how = stopping_.contains(node) ? "is being stopped" : "is drained";
+  if (closed->what == NodeView::kCordoned) how = "is cordoned";
+  if (closed->what == NodeView::kLeftOut) {
+    how = absl::FormatTime("is left out until %H:%M:%S UTC", closed->until, absl::UTCTimeZone());
+  }
+  return absl::StrCat(how, " (", closed->reason, ")");
+}
+
+bool Nodes::IsEmptied(const std::string& node) const {
+  const auto mark = marks_.find(node);
+  return stopping_.contains(node) || (mark != marks_.end() && mark->second.drained);
+}
+
+// ---- What must be stored.
+
+void Nodes::Store(store::NodeMarkRow mark) {
+  changed_.insert(mark.node);
+  marks_[mark.node] = std::move(mark);
+}
+
+void Nodes::Remove(const std::string& node) {
+  if (marks_.erase(node) > 0) changed_.insert(node);
+}
+
+Nodes::Changes Nodes::TakeChanges(size_t most,
+                                  const std::function<bool(const std::string&)>& has_agent) {
+  std::vector<std::string> forgotten;
+  for (const auto& [node, mark] : marks_) {
+    if (marks_.size() - forgotten.size() <= most) break;
+    const bool closed =
+        mark.cordoned || mark.drained || mark.left_out != jobs::NodeHealth::LeftOut();
+    if (!closed && !has_agent(node)) forgotten.push_back(node);
+  }
+  for (const std::string& node : forgotten) Remove(node);
+  Changes changes;
+  for (const std::string& node : std::exchange(changed_, {})) {
+    if (const auto mark = marks_.find(node); mark != marks_.end()) {
+      changes.marks.push_back(mark->second);
+    } else {
+      changes.removed.push_back(node);
+    }
+  }
+  return changes;
 }
 
 }  // namespace muster::cluster

@@ -111,7 +111,7 @@ TEST(Drain, ADeadlineThatIsNoneOrTooLongIsRefusedAndNothingIsDrained) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << deadline;
     EXPECT_EQ(RefusalReason(refused), "DEADLINE_INVALID") << deadline;
   }
-  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kOpen);
+  EXPECT_EQ(world.cluster().View("a").what, NodeView::kOpen);
 }
 
 TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
@@ -274,7 +274,7 @@ TEST(Drain, AnOlderAgentThatStopsIsAskedOnceAndTheJobHasNotFailed) {
   world.Commit();
   EXPECT_EQ(world.job("job").generation, 1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kDraining);
+  EXPECT_EQ(world.cluster().View("a").what, NodeView::kDraining);
 }
 
 TEST(Cluster, ASlotWhoseProcessCannotBeEndedIsNotUsedAndTheJobGoesOnElsewhere) {
@@ -371,12 +371,12 @@ TEST(Cluster, WhereNoNodeStartsItsWorkersTheJobFailsAndTheNodeIsLeftOut) {
   EXPECT_EQ(job.state, jobs::State::kFailed);
   EXPECT_EQ(job.reason_code, "WORKER_DID_NOT_START");
   EXPECT_NE(job.state_reason.find("could not be started: no such program"), std::string::npos);
-  ASSERT_EQ(world.cluster().View("a").what, Cluster::NodeView::kLeftOut);
+  ASSERT_EQ(world.cluster().View("a").what, NodeView::kLeftOut);
   EXPECT_EQ(world.cluster().OfferedSlots(jobs::Device::kCpu).offered(), 0);
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Pass(1);
-  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kLeftOut) << "it is stored";
+  EXPECT_EQ(world.cluster().View("a").what, NodeView::kLeftOut) << "it is stored";
 }
 
 TEST(Cluster, WhileABusyNodeMayStartItsWorkersTheJobWaitsForThatNode) {
@@ -433,7 +433,7 @@ TEST(Cluster, ANodeOnWhichAJobKeepsFailingIsShownAndTakenLast) {
     ASSERT_TRUE(world.AttachWorker(10 * generation, world.job("job").Worker(0)).ok());
     world.Exit(1, world.job("job").Worker(0), 9);
   }
-  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kOpen) << "it may be the job";
+  EXPECT_EQ(world.cluster().View("a").what, NodeView::kOpen) << "it may be the job";
   const std::string why =
       "3 failures within 10m; the last one: job 'job' generation 3 rank 0: killed by signal 9";
   EXPECT_EQ(world.cluster().View("a").reason, why);
@@ -482,7 +482,7 @@ TEST(NodeMarks, NamesThatComeAndGoAreForgottenAndWhatAnOperatorSaidIsKept) {
   EXPECT_TRUE(std::count(nodes.begin(), nodes.end(), "cordoned"));
   EXPECT_TRUE(std::count(nodes.begin(), nodes.end(), "here"));
   world.Restart();
-  EXPECT_EQ(world.cluster().View("cordoned").what, Cluster::NodeView::kCordoned);
+  EXPECT_EQ(world.cluster().View("cordoned").what, NodeView::kCordoned);
 }
 
 TEST(NodeMarks, OfAForgottenNodeNothingIsLeft) {
@@ -497,7 +497,7 @@ TEST(NodeMarks, OfAForgottenNodeNothingIsLeft) {
   world.cluster().Detached(1, world.now());
   ASSERT_TRUE(forget().ok());
   EXPECT_TRUE(MarkedNodes(world).empty());
-  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kOpen);
+  EXPECT_EQ(world.cluster().View("a").what, NodeView::kOpen);
   ASSERT_TRUE(world.Attach(2, Hello("a", 1)).ok());
   EXPECT_EQ(MarkedNodes(world).size(), 1);
   world.Pass(12);  // its lease is over: only the mark is left

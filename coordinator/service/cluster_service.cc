@@ -27,7 +27,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
                 const Offered& offered) {
   v1::Node node;
   node.set_name(agent.node);
-  const cluster::Cluster::NodeView view = cluster.View(agent.node);
+  const cluster::NodeView view = cluster.View(agent.node);
   node.set_state(StateOf(view, agent.attached()));
   // A reason says why jobs are not placed on a node, or why it is doubted: it does not apply to a
   // detached node.
@@ -63,7 +63,7 @@ void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node
     *node = ToWire(cluster, *agent, OfferedBy(cluster));
     return;
   }
-  const cluster::Cluster::NodeView view = cluster.View(name);
+  const cluster::NodeView view = cluster.View(name);
   node->set_name(name);
   node->set_state(StateOf(view, false));
   if (node->state() != v1::Node::DETACHED) node->set_state_reason(view.reason);

@@ -13,8 +13,8 @@ bool Trains(const jobs::Rank& rank) {
   return rank.session_started && !rank.finished && !rank.exited;
 }
 
-v1::Node::State StateOf(const cluster::Cluster::NodeView& view, bool attached) {
-  using View = cluster::Cluster::NodeView;
+v1::Node::State StateOf(const cluster::NodeView& view, bool attached) {
+  using View = cluster::NodeView;
   switch (view.what) {
     case View::kDraining:
       return v1::Node::DRAINING;

@@ -15,7 +15,7 @@ v1::RankStatus::State StateOf(const jobs::Rank& rank, const membership::Worker* 
 // Whether it takes part in training: it has begun and is not done.
 bool Trains(const jobs::Rank& rank);
 // `attached`: whether its agent is.
-v1::Node::State StateOf(const cluster::Cluster::NodeView& view, bool attached);
+v1::Node::State StateOf(const cluster::NodeView& view, bool attached);
 
 }  // namespace muster::service
 

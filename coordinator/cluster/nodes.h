@@ -1,0 +1,111 @@
+// What is known of nodes besides their agents' leases: those that are drained or cordoned, agents
+// that are being stopped, slots whose processes do not end, and nodes that fail the jobs on them.
+// Pure: rows that must be stored are taken with TakeChanges.
+#ifndef MUSTER_COORDINATOR_CLUSTER_NODES_H_
+#define MUSTER_COORDINATOR_CLUSTER_NODES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "coordinator/cluster/event.h"
+#include "coordinator/jobs/node_health.h"
+#include "coordinator/membership/membership.h"
+#include "coordinator/store/store.h"
+
+namespace muster::cluster {
+
+// Whether and why nothing is placed on a node.
+struct NodeView {
+  enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
+  // For kOpen: why the node is doubted (jobs::NodeHealth::Doubts); empty if it is not.
+  std::string reason;
+  // Of kLeftOut.
+  absl::Time until = absl::InfinitePast();
+};
+
+class Nodes {
+ public:
+  explicit Nodes(const std::vector<store::NodeMarkRow>& stored);
+
+  // ---- As asked by operators. What is now known of the node is returned.
+  store::NodeMarkRow Drain(const NodeRequest& request);
+  store::NodeMarkRow Cordon(const NodeRequest& request);
+  // Ends a drain, a cordon, and the time in which the node is left out.
+  store::NodeMarkRow Uncordon(const NodeRequest& request);
+  void Forget(const std::string& node);
+
+  // ---- Agents.
+  // Whether this agent may have its name, which `holder` (or null) has. ALREADY_EXISTS
+  // NODE_NAME_TAKEN; FAILED_PRECONDITION STALE_INCARNATION.
+  absl::Status CheckName(const AgentHello& hello, const membership::Agent* holder,
+                         absl::Duration lease) const;
+  // `quarantined`: slots that the agent has, and whose processes do not end.
+  void Attached(const AgentHello& hello, bool new_process, std::set<uint32_t> quarantined);
+  // The agent's lease is over.
+  void AgentGone(const std::string& node);
+  // The agent says that it is being stopped: until another process of it attaches. True at the
+  // first time.
+  bool AgentStops(const std::string& node, const std::string& reason);
+  // This program is about to stop the agent: for as long as this object lives.
+  void StopAgent(const std::string& node, const std::string& reason);
+  void Quarantine(const std::string& node, uint32_t slot, bool quarantined);
+
+  // ---- Faults.
+  // True if the node is left out from now on.
+  bool Failed(const std::string& node, jobs::NodeHealth::Fault fault, absl::Time now);
+  // A generation made progress there.
+  void Works(const std::string& node);
+  const jobs::NodeHealth& health() const { return health_; }
+
+  // ---- Questions.
+  // Something of it is stored.
+  bool Knows(const std::string& node) const { return marks_.contains(node); }
+  store::NodeMarkRow MarkOf(const std::string& node) const;
+  NodeView View(const std::string& node, absl::Time now) const;
+  // For people, after the node's name; empty if jobs may be placed there.
+  std::string WhyClosed(const std::string& node, absl::Time now) const;
+  // The jobs there leave the node.
+  bool IsEmptied(const std::string& node) const;
+  // By node.
+  const std::map<std::string, std::set<uint32_t>>& quarantined() const { return quarantined_; }
+
+  // ---- What must be stored.
+  struct Changes {
+    std::vector<store::NodeMarkRow> marks;
+    std::vector<std::string> removed;
+  };
+  // First forgets open nodes whose agents are not known, where more than `most` are stored.
+  Changes TakeChanges(size_t most, const std::function<bool(const std::string&)>& has_agent);
+
+ private:
+  struct Stopping {
+    std::string reason;
+    // The agent itself said so.
+    bool by_agent = false;
+  };
+
+  // Absent: it is open.
+  std::optional<NodeView> Closed(const std::string& node, absl::Time now) const;
+  void Store(store::NodeMarkRow mark);
+  void Remove(const std::string& node);
+  void StoreHealth(const std::string& node);
+
+  std::map<std::string, store::NodeMarkRow> marks_;
+  std::map<std::string, Stopping> stopping_;
+  std::map<std::string, std::set<uint32_t>> quarantined_;
+  jobs::NodeHealth health_;
+  // Since the last TakeChanges.
+  std::set<std::string> changed_;
+};
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_NODES_H_
