@@ -24,9 +24,7 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
                                const std::set<std::string>& left, const std::string& reason,
                                absl::Time now) {
-  const auto open = open_;
-  for (const auto& [number, id] : open) {
-    jobs::Job* job = FindJob(id);
+  for (jobs::Job* job : jobs_.Open()) {
     if (!job->live) continue;
     jobs::Ended ended;
     bool any = false;
@@ -39,7 +37,7 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
       // The process may have ended, but the new agent still sends its reports and its exit.
       if (left.contains(r.incarnation)) {
         job->ranks[rank].agent_incarnation = incarnation;
-        dirty_[job->id].ranks.insert(rank);
+        jobs_.RankChanged(job->id, rank);
         continue;
       }
       const jobs::Ended more = jobs::OnGone(job, rank, reason, now);
@@ -130,7 +128,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
     jobs::Rank* rank = CurrentRank(worker.worker);
     if (rank != nullptr && SpeaksFor(session, worker.worker)) {
       rank->pid = worker.pid;
-      dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
+      jobs_.RankChanged(worker.worker.job, worker.worker.rank);
       // Its own stream may attach later. Or the process has ended and the agent has its reports.
       // Until one of these is known the process does not count as lost.
       if (rank->attached) membership_.WorkerHeard(worker.worker, now);
@@ -138,17 +136,16 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
       SendToNode(hello.node, StopWorker{worker.worker, options_.end_timeouts.kill});
     }
   }
-  for (const auto& [number, id] : open_) {
-    const jobs::Job& job = jobs_.at(id);
-    if (!job.live) continue;
-    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
-      const jobs::Rank& r = job.ranks[rank];
+  for (const jobs::Job* job : jobs_.Open()) {
+    if (!job->live) continue;
+    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+      const jobs::Rank& r = job->ranks[rank];
       if (r.node != hello.node || r.exited) continue;
       const bool runs = running.contains(r.incarnation);
-      if (job.ending || (r.finished && !runs)) {
-        SendToNode(r.node, StopWorker{job.Worker(rank), options_.end_timeouts.kill});
+      if (job->ending || (r.finished && !runs)) {
+        SendToNode(r.node, StopWorker{job->Worker(rank), options_.end_timeouts.kill});
       } else if (!runs) {
-        SendToNode(r.node, StartOf(job, rank));
+        SendToNode(r.node, StartOf(*job, rank));
       }
     }
   }
@@ -179,9 +176,8 @@ bool Cluster::MayBeOn(const std::string& node, const WorkerId& worker) const {
     return !known || job->ranks[worker.rank].node == node;
   }
   // Reports and lines of earlier generations may come late.
-  const auto places = places_.find(worker.job);
-  return places == places_.end() || worker.generation < places->second.since ||
-         places->second.nodes.contains(node);
+  const JobNotes& notes = jobs_.NotesOf(worker.job);
+  return worker.generation < notes.known_since || notes.nodes.contains(node);
 }
 
 bool Cluster::SpeaksFor(PeerStreamId session, const WorkerId& worker) {
@@ -203,7 +199,7 @@ void Cluster::WorkerStarted(PeerStreamId session, const RunningWorker& worker, a
   jobs::Rank* rank = CurrentRank(worker.worker);
   if (rank == nullptr || rank->pid == worker.pid) return;
   rank->pid = worker.pid;
-  dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
+  jobs_.RankChanged(worker.worker.job, worker.worker.rank);
   Changed(FindJob(worker.worker.job), now);
 }
 
@@ -238,7 +234,7 @@ void Cluster::WorkerLogged(PeerStreamId session, const WorkerId& worker,
   for (const std::string& line : lines) {
     batch_.logs.push_back({worker.job, ++job->log_sequence, worker.generation, worker.rank, line});
   }
-  dirty_[job->id];
+  jobs_.MustBeStored(*job);
   effects_.push_back(LogsChanged{job->id});
 }
 

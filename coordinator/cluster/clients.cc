@@ -68,37 +68,25 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
 
   RETURN_IF_ERROR(requests_.CheckRoom(submission.request_id));
   RETURN_IF_ERROR(CheckRoomForJob(submission.spec));
-  const uint64_t number = last_number_ + 1;
-  std::string id = submission.job_id;
-  if (id.empty()) {
-    uint64_t suffix = number;
-    do {
-      id = absl::StrCat(submission.name, "-", suffix++);
-    } while (jobs_.contains(id));
-  } else if (jobs_.contains(id)) {
+  jobs::Job* const job = jobs_.Add(submission.job_id, submission.name, submission.spec);
+  if (job == nullptr) {
+    const std::string& id = submission.job_id;
     return Refuse(absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
                   absl::StrCat("there already is a job '", id, "' (", jobs::Name(Find(id)->state),
                                "); choose another id, or none"),
                   {{"job", id}, {"field", "job_id"}});
   }
-  last_number_ = number;
-  jobs::Job& job = jobs_[id];
-  job.id = id;
-  job.number = number;
-  job.spec = submission.spec;
-  job.submitter = submission.submitter;
-  job.job_file = submission.job_file;
-  spec_bytes_ += job.spec.size();
-  job.plan = submission.plan;
-  job.create_time = now;
-  submitted_[number] = id;
-  open_[number] = id;
-  Remember(
-      {.request_id = submission.request_id, .fingerprint = submission.fingerprint, .job_id = id});
-  for (const auto& [reason, text] : submission.events) jobs::AddEvent(&job, now, reason, text);
-  ListsChanged(&job);
-  ApplyJobChange(&job, {}, now);
-  return id;
+  job->submitter = submission.submitter;
+  job->job_file = submission.job_file;
+  job->plan = submission.plan;
+  job->create_time = now;
+  Remember({.request_id = submission.request_id,
+            .fingerprint = submission.fingerprint,
+            .job_id = job->id});
+  for (const auto& [reason, text] : submission.events) jobs::AddEvent(job, now, reason, text);
+  ListsChanged(job);
+  ApplyJobChange(job, {}, now);
+  return job->id;
 }
 
 absl::StatusOr<jobs::Job*> Cluster::OpenJob(const std::string& job_id) {
@@ -231,14 +219,11 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
     jobs::DecideStart(job, request.from_scratch, request.from);
   }
   jobs::OnNextAttempt(job, now);
-  open_[job->number] = job->id;
   commands::Command command = request.command;
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
   job->told_commands = job->told_before = number;
-  spec_bytes_ -= job->spec.size();
-  jobs::ChangeSettings(job, request.settings, request.command.requester, number, now);
-  spec_bytes_ += job->spec.size();
+  jobs_.ChangeSettings(job, request.settings, request.command.requester, number, now);
   // If the job was paused when it ended, this ends the pause.
   job->commands.Applied(number, job->step);
   job->commands.Finished(number, {.time = now});
@@ -338,21 +323,12 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
                 [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.tests, [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.logs, [&](const store::LogRow& row) { return row.job_id == job_id; });
-  dirty_.erase(job_id);
   batch_.removed_jobs.push_back(job_id);
-  batch_.last_number = last_number_;
-  rows_.erase(job_id);
-  newest_steps_.erase(job_id);
-  said_.erase(job_id);
+  batch_.last_number = jobs_.last_number();
   outbox_.Forget(job_id);
-  judged_.erase(job_id);
   // A later job with the same id must not inherit any of these.
   restored_.JobDeleted(job_id);
-  stop_activity_.erase(job_id);
-  places_.erase(job_id);
-  submitted_.erase(job->number);
-  spec_bytes_ -= job->spec.size();
-  jobs_.erase(job_id);
+  jobs_.Remove(job_id);
   effects_.push_back(JobDeleted{job_id});
   effects_.push_back(Say{absl::StrCat("job '", job_id, "' was deleted",
                                       requested_by.empty() ? "" : " by ", requested_by)});

@@ -14,9 +14,6 @@
 namespace muster::cluster {
 namespace {
 
-// The number of versions that may be shown before a higher ceiling must be stored.
-constexpr uint64_t kVersionReserve = 1000;
-
 std::string Sentence(const jobs::Job& job) {
   std::string text = absl::StrCat("job '", job.id, "'");
   if (job.generation > 0) absl::StrAppend(&text, " generation ", job.generation);
@@ -34,6 +31,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
       nodes_(image.node_marks),
       restored_(now + options.timing.Grant()),
       last_tick_(now),
+      jobs_(image.last_number),
       outbox_(options.webhooks, image.deliveries) {
   for (const store::NodeRow& row : image.nodes) {
     restored_.HadNode(row.node);
@@ -41,19 +39,13 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         now);
   }
-  last_number_ = image.last_number;
   for (const jobs::Job& stored : image.jobs) {
-    jobs::Job& job = jobs_[stored.id] = stored;
-    rows_.emplace(stored.id, store::JobRows(stored));
-    spec_bytes_ += stored.spec.size();
+    jobs::Job& job = *jobs_.Load(stored);
+    JobNotes& notes = jobs_.NotesOf(stored.id);
     outbox_.Know(stored);
     jobs::OnLoaded(&job, options_.end_timeouts, now);
-    if (!job.live) judged_[job.id] = job.generation;
-    submitted_[job.number] = job.id;
-    said_[job.id] = job.state;
-    if (!job.terminal()) open_[job.number] = job.id;
-    places_[job.id].since = job.generation;
-    Placed(job);
+    if (!job.live) notes.judged = job.generation;
+    notes.said = job.state;
     restored_.HadJob(job.id, job.live ? std::optional(job.commands.newest()) : std::nullopt);
     // An older musterd did not end the commands of a job that had ended.
     const bool stopped = job.state == jobs::State::kCancelled;
@@ -75,11 +67,6 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
   }
 }
 
-jobs::Job* Cluster::FindJob(const std::string& job_id) {
-  const auto found = jobs_.find(job_id);
-  return found == jobs_.end() ? nullptr : &found->second;
-}
-
 membership::ProgressLimits Cluster::ProgressLimitsOf(const jobs::Job& job) const {
   membership::ProgressLimits limits = options_.timing.DefaultProgressLimits();
   if (job.plan.no_progress.has_value()) limits.no_progress = *job.plan.no_progress;
@@ -87,18 +74,13 @@ membership::ProgressLimits Cluster::ProgressLimitsOf(const jobs::Job& job) const
   return limits;
 }
 
-const jobs::Job* Cluster::Find(const std::string& job_id) const {
-  const auto found = jobs_.find(job_id);
-  return found == jobs_.end() ? nullptr : &found->second;
-}
-
 std::map<std::string, std::vector<uint32_t>> Cluster::RanksOn(const std::string& node) const {
   std::map<std::string, std::vector<uint32_t>> ranks_of;
-  for (const auto& [number, id] : open_) {
-    const jobs::Job& job = jobs_.at(id);
-    if (!job.live) continue;
-    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
-      if (job.ranks[rank].node == node && !job.ranks[rank].exited) ranks_of[id].push_back(rank);
+  for (const jobs::Job* job : jobs_.Open()) {
+    if (!job->live) continue;
+    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+      const jobs::Rank& r = job->ranks[rank];
+      if (r.node == node && !r.exited) ranks_of[job->id].push_back(rank);
     }
   }
   return ranks_of;
@@ -108,20 +90,10 @@ std::map<std::string, std::vector<uint32_t>> Cluster::RanksOn(const std::string&
 
 void Cluster::Changed(jobs::Job* job, absl::Time now) {
   outbox_.Observe(*job, now);
-  ++job->version;
-  if (job->terminal()) {
-    job->version_ceiling = job->version;
-  } else if (job->version > job->version_ceiling) {
-    RaiseCeiling(job);
-  }
-  dirty_[job->id];
+  jobs_.Changed(job);
 }
 
-void Cluster::RaiseCeiling(jobs::Job* job) {
-  job->version_ceiling = job->version + kVersionReserve;
-}
-
-void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
+void Cluster::ListsChanged(jobs::Job* job) { jobs_.ListsChanged(*job); }
 
 void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   EndRanks(*job, ended);
@@ -137,15 +109,14 @@ void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Tim
     }
   }
   if (job->terminal()) {
-    open_.erase(job->number);
     const bool stopped = job->state == jobs::State::kCancelled || job->time_up;
     if (job->commands.EndAll(jobs::Name(job->state), stopped, now)) ListsChanged(job);
   }
-  if (!job->live || job->ending) newest_steps_.erase(job->id);
+  JobNotes& notes = jobs_.NotesOf(job->id);
+  if (!job->live || job->ending) notes.newest_steps.clear();
   Changed(job, now);
-  const auto said = said_.find(job->id);
-  if (said == said_.end() || said->second != job->state) {
-    said_[job->id] = job->state;
+  if (notes.said != job->state) {
+    notes.said = job->state;
     effects_.push_back(Say{Sentence(*job)});
   }
   Schedule(now);
@@ -214,10 +185,6 @@ bool Cluster::HasSlot(const std::string& node, uint32_t slot) const {
              [&](const membership::Gpu& gpu) { return slot == kFirstGpuSlot + gpu.index; });
 }
 
-void Cluster::Placed(const jobs::Job& job) {
-  for (const jobs::Rank& rank : job.ranks) places_[job.id].nodes.insert(rank.node);
-}
-
 namespace {
 
 std::vector<uint32_t> SlotsOf(const membership::Agent& agent, jobs::Device device) {
@@ -240,10 +207,9 @@ jobs::Slots Cluster::SlotsAt(jobs::Device device, absl::Time now) const {
   for (const auto& [node, hanging] : nodes_.quarantined()) {
     for (const uint32_t slot : hanging) slots.Use({node, slot});
   }
-  for (const auto& [number, id] : open_) {
-    const jobs::Job& job = jobs_.at(id);
-    if (!job.live) continue;
-    for (const jobs::Rank& rank : job.ranks) {
+  for (const jobs::Job* job : jobs_.Open()) {
+    if (!job->live) continue;
+    for (const jobs::Rank& rank : job->ranks) {
       if (!rank.exited) slots.Use({rank.node, rank.slot});
     }
   }
@@ -279,13 +245,12 @@ std::string Cluster::TooBigFor(uint32_t world_size, jobs::Device device) const {
 
 std::vector<jobs::Running> Cluster::RunningJobs(jobs::Device device, absl::Time now) const {
   std::vector<jobs::Running> running;
-  for (const auto& [number, id] : open_) {
-    const jobs::Job& job = jobs_.at(id);
-    if (!job.live || job.plan.device != device) continue;
+  for (const jobs::Job* job : jobs_.Open()) {
+    if (!job->live || job->plan.device != device) continue;
     // Slots on nodes that accept no work are not counted: they will not be offered when the job
     // ends.
-    jobs::Running entry{.end = jobs::TimeLimitEnd(job)};
-    for (const jobs::Rank& rank : job.ranks) {
+    jobs::Running entry{.end = jobs::TimeLimitEnd(*job)};
+    for (const jobs::Rank& rank : job->ranks) {
       if (rank.exited || !Offers(rank.node, now)) continue;
       ++entry.slots;
       entry.protocol = membership_.FindAgent(rank.node)->protocol;
@@ -303,23 +268,23 @@ void Cluster::Schedule(absl::Time now) {
 
 void Cluster::Schedule(jobs::Device device, absl::Time now) {
   std::vector<jobs::Waiting> line;
-  for (const auto& [number, id] : open_) {
-    const jobs::Job& job = jobs_.at(id);
-    if (job.plan.device != device || !job.waiting() || restored_.MayRun(id, now)) continue;
+  for (const jobs::Job* open : jobs_.Open()) {
+    const jobs::Job& job = *open;
+    if (job.plan.device != device || !job.waiting() || restored_.MayRun(job.id, now)) continue;
     // Other jobs do not wait for a job that waits after faults of nodes.
     if (job.not_before > now && jobs::EndOf(job) == jobs::End::kNodeFault) continue;
-    line.push_back({.id = id,
-                    .number = number,
+    line.push_back({.id = job.id,
+                    .number = job.number,
                     .priority = job.plan.priority,
                     .started = job.generation > 0,
                     .world_size = job.plan.world_size,
-                    .avoid = nodes_.health().Suspects(id, now),
+                    .avoid = nodes_.health().Suspects(job.id, now),
                     .time_limit = jobs::TimeLeft(job, now)});
   }
   if (line.empty()) return;
   for (const jobs::Decision& decision :
        jobs::PlaceInLine(std::move(line), SlotsAt(device, now), RunningJobs(device, now), now)) {
-    jobs::Job& job = jobs_.at(decision.id);
+    jobs::Job& job = *jobs_.Find(decision.id);
     // Before not_before the job keeps its place in the line and these slots, but does not start.
     if (decision.placed.has_value() && job.not_before > now) continue;
     if (decision.placed.has_value()) {
@@ -357,9 +322,10 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   const uint64_t before = job->generation;
   jobs::StartGeneration(job, std::move(ranks), now);
   // The generations between were started by a musterd whose database is lost.
-  if (job->generation > before + 1) places_[job->id].since = job->generation;
-  Placed(*job);
-  newest_steps_.erase(job->id);
+  JobNotes& notes = jobs_.NotesOf(job->id);
+  if (job->generation > before + 1) notes.known_since = job->generation;
+  NotePlaces(*job, &notes);
+  notes.newest_steps.clear();
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];
     membership_.ExpectWorker(job->Worker(rank), r.node, false, now, ProgressLimitsOf(*job));
@@ -367,7 +333,7 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   }
   ListsChanged(job);
   Changed(job, now);
-  said_[job->id] = job->state;
+  notes.said = job->state;
   effects_.push_back(Say{Sentence(*job)});
 }
 
@@ -378,21 +344,13 @@ void Cluster::Settled(const std::vector<uint64_t>& numbers) {
 }
 
 store::Batch Cluster::TakeBatch() {
-  for (const auto& [id, what] : dirty_) {
-    store::JobRows& rows = rows_[id];
-    jobs::Job& job = jobs_.at(id);
-    store::Batch::JobRow row =
-        what.lists ? rows.TakeChanges(&job) : rows.TakeRanks(job, what.ranks);
-    if (!row.empty()) batch_.jobs.push_back(std::move(row));
-    for (const jobs::JobEvent& event : job.events) {
-      if (event.number <= job.stored_events) continue;
-      batch_.events.push_back({id, event});
-      effects_.push_back(Say{absl::StrCat("job '", id, "': ", event.message)});
-    }
-    job.stored_events = job.newest_event();
-    effects_.push_back(JobChanged{id});
+  Jobs::Changes jobs = jobs_.TakeChanges();
+  batch_.jobs = std::move(jobs.rows);
+  for (store::EventRow& row : jobs.events) {
+    effects_.push_back(Say{absl::StrCat("job '", row.job_id, "': ", row.event.message)});
+    batch_.events.push_back(std::move(row));
   }
-  dirty_.clear();
+  for (std::string& id : jobs.changed) effects_.push_back(JobChanged{std::move(id)});
   Nodes::Changes nodes = nodes_.TakeChanges(
       options_.limits.node_marks,
       [this](const std::string& node) { return membership_.FindAgent(node) != nullptr; });
@@ -414,8 +372,7 @@ std::vector<Effect> Cluster::TakeEffects() { return std::exchange(effects_, {});
 
 const std::deque<std::string>& Cluster::NewestSteps(const std::string& job_id) const {
   static const auto* const kNone = new std::deque<std::string>();
-  const auto steps = newest_steps_.find(job_id);
-  return steps == newest_steps_.end() ? *kNone : steps->second;
+  return jobs_.Find(job_id) == nullptr ? *kNone : jobs_.NotesOf(job_id).newest_steps;
 }
 
 }  // namespace muster::cluster

@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
+#include "coordinator/cluster/jobs.h"
 #include "coordinator/cluster/nodes.h"
 #include "coordinator/cluster/requests.h"
 #include "coordinator/cluster/restored.h"
@@ -33,7 +34,6 @@
 #include "coordinator/jobs/placement.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/membership.h"
-#include "coordinator/store/job_rows.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/outbox.h"
 
@@ -191,9 +191,9 @@ class Cluster {
   std::vector<Effect> TakeEffects();
 
   // ---- Looking. Null when not known.
-  const jobs::Job* Find(const std::string& job_id) const;
+  const jobs::Job* Find(const std::string& job_id) const { return jobs_.Find(job_id); }
   // By number.
-  const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
+  const std::map<uint64_t, std::string>& submitted() const { return jobs_.submitted(); }
   const membership::Membership& membership() const { return membership_; }
   // As of the last tick.
   NodeView View(const std::string& node) const;
@@ -212,14 +212,8 @@ class Cluster {
   std::string TooBigFor(uint32_t world_size, jobs::Device device) const;
 
  private:
-  // What changed of a job since the last TakeBatch().
-  struct Dirty {
-    bool lists = false;
-    std::set<uint32_t> ranks;
-  };
-
   void GrantFreshGrace(absl::Time now);
-  jobs::Job* FindJob(const std::string& job_id);
+  jobs::Job* FindJob(const std::string& job_id) { return jobs_.Find(job_id); }
   // The rank of this process, if it is the rank's current process and not gone; otherwise null.
   jobs::Rank* CurrentRank(const WorkerId& id);
   // Null: the stream is not that of an attached agent.
@@ -228,11 +222,8 @@ class Cluster {
   bool MayBeOn(const std::string& node, const WorkerId& worker) const;
   // Whether this agent may speak of the process. If not, this is logged once.
   bool SpeaksFor(PeerStreamId session, const WorkerId& worker);
-  // Remembers the nodes of the job's newest generation.
-  void Placed(const jobs::Job& job);
   // A change that watchers see.
   void Changed(jobs::Job* job, absl::Time now);
-  void RaiseCeiling(jobs::Job* job);
   // A change of anything in its lists.
   void ListsChanged(jobs::Job* job);
   // Carries out what follows from a change of the job's state: tells processes to end, forgets
@@ -346,44 +337,18 @@ class Cluster {
 
   const Options options_;
   membership::Membership membership_;
-  std::map<std::string, jobs::Job> jobs_;
-  // Of all jobs.
-  size_t spec_bytes_ = 0;
-  std::map<uint64_t, std::string> submitted_;
-  // The highest number that a job ever had: numbers are not used again.
-  uint64_t last_number_ = 0;
-  // Not terminal, by number.
-  std::map<uint64_t, std::string> open_;
   Requests requests_;
   Nodes nodes_;
   Restored restored_;
-  std::map<std::string, std::deque<std::string>> newest_steps_;
   std::map<PeerStreamId, std::string> agent_sessions_;
   std::map<PeerStreamId, WorkerId> worker_sessions_;
   // Agents' streams of which it was logged that they speak of processes of other nodes.
   std::set<PeerStreamId> misspoken_;
-  // Where a job's processes have run, by job.
-  struct Places {
-    // The nodes of this generation and of all later ones are known; those of earlier ones are not
-    // stored.
-    uint64_t since = 0;
-    std::set<std::string> nodes;
-  };
-  std::map<std::string, Places> places_;
   // Streams of workers that do not know the preemption notice.
   std::set<PeerStreamId> older_workers_;
-  // The generation whose end was judged last, by job.
-  std::map<std::string, uint64_t> judged_;
   absl::Time last_tick_;
   bool judging_ = true;
-  // Of jobs that are being stopped: what their ranks have done.
-  std::map<std::string, uint64_t> stop_activity_;
-
-  std::map<std::string, Dirty> dirty_;
-  // What the store has of each job.
-  std::map<std::string, store::JobRows> rows_;
-  // The last state that was written to the daemon's log.
-  std::map<std::string, jobs::State> said_;
+  Jobs jobs_;
   webhook::Outbox outbox_;
   store::Batch batch_;
   // Of PlantedFault::kLatePersist.

@@ -21,8 +21,7 @@ void Cluster::EndSessionsOf(const std::string& node, const std::string& why,
 
 std::vector<jobs::Job*> Cluster::LiveJobsOn(const std::string& node) {
   std::vector<jobs::Job*> found;
-  for (const auto& [number, id] : open_) {
-    jobs::Job* job = FindJob(id);
+  for (jobs::Job* job : jobs_.Open()) {
     const bool there =
         job->live && std::any_of(job->ranks.begin(), job->ranks.end(), [&](const jobs::Rank& rank) {
           return rank.node == node && !rank.exited;
@@ -68,8 +67,7 @@ void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
 }
 
 void Cluster::NodeFound(const std::string& node, absl::Time now) {
-  for (const auto& [number, id] : open_) {
-    jobs::Job* job = FindJob(id);
+  for (jobs::Job* job : jobs_.Open()) {
     if (!job->cut_off.contains(node)) continue;
     jobs::OnNodeCutOff(job, node, false);
     Changed(job, now);

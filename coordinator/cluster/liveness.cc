@@ -65,9 +65,7 @@ void Cluster::Tick(absl::Time now) {
     ListsChanged(job);
     ApplyJobChange(job, ended, now);
   }
-  const auto open = open_;
-  for (const auto& [number, id] : open) {
-    jobs::Job* job = FindJob(id);
+  for (jobs::Job* job : jobs_.Open()) {
     LookAtStop(job, now);
     jobs::Ended ended = jobs::OnTick(job, now);
     const bool stops = jobs::TimeIsUp(*job, now);
@@ -95,7 +93,7 @@ void Cluster::Judge(bool judging, absl::Time now) {
 
 void Cluster::LookAtStop(jobs::Job* job, absl::Time now) {
   if (!job->live || !job->stop_requested || job->ending) {
-    stop_activity_.erase(job->id);
+    jobs_.NotesOf(job->id).stop_activity.reset();
     return;
   }
   uint64_t activity = 0;
@@ -103,8 +101,9 @@ void Cluster::LookAtStop(jobs::Job* job, absl::Time now) {
     const membership::Worker* worker = membership_.FindWorker(job->id, rank);
     if (worker != nullptr) activity += worker->activity + worker->step;
   }
-  const auto [known, first] = stop_activity_.try_emplace(job->id, activity);
-  if (first || std::exchange(known->second, activity) == activity) return;
+  const std::optional<uint64_t> before =
+      std::exchange(jobs_.NotesOf(job->id).stop_activity, activity);
+  if (!before.has_value() || *before == activity) return;
   jobs::OnStopProgress(job, options_.end_timeouts, now);
 }
 

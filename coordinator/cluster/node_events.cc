@@ -208,12 +208,7 @@ size_t Cluster::QuarantinedSlots(const std::string& node) const {
 }
 
 bool Cluster::HasProcesses(const std::string& node) const {
-  return std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
-    const jobs::Job& job = jobs_.at(entry.second);
-    return job.live && std::any_of(job.ranks.begin(), job.ranks.end(), [&](const jobs::Rank& r) {
-             return r.node == node && !r.exited;
-           });
-  });
+  return !RanksOn(node).empty();
 }
 
 uint64_t Cluster::ActivityOn(const std::string& node) const {
@@ -236,7 +231,7 @@ uint64_t Cluster::DrainActivity(PeerStreamId session) const {
 // ---- At fault.
 
 void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
-  uint64_t& judged = judged_[job->id];
+  uint64_t& judged = jobs_.NotesOf(job->id).judged;
   if (judged == job->generation) return;
   judged = job->generation;
   if (job->state == jobs::State::kSucceeded) return NodesWork(*job);

@@ -118,7 +118,7 @@ void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
 
 void Cluster::TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now) {
   job->ranks[id.rank].acked_report = report.sequence;
-  dirty_[id.job].ranks.insert(id.rank);
+  jobs_.RankChanged(id.job, id.rank);
   Take(job, id.rank, id, report, now);
 }
 
@@ -156,7 +156,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                  },
                  [&](const RanksJoined& joined) {
                    jobs::OnRanksJoined(job, joined.since);
-                   for (uint32_t r = 0; r < job->ranks.size(); ++r) dirty_[job->id].ranks.insert(r);
+                   for (uint32_t r = 0; r < job->ranks.size(); ++r) jobs_.RankChanged(job->id, r);
                  },
                  [&](const Validated& validated) { RecordValidation(job, validated); },
                  [&](const CheckpointWritten& written) {
@@ -268,7 +268,7 @@ void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
   job->step = step.step;
   job->newest_step = step.metrics;
   if (step.skipped) ++job->skipped_steps;
-  auto& steps = newest_steps_[job->id];
+  auto& steps = jobs_.NotesOf(job->id).newest_steps;
   steps.push_back(step.metrics);
   if (steps.size() > kSpeedSteps) steps.pop_front();
   StoreStep(job->id, job->generation, step);

@@ -15,14 +15,14 @@ absl::Status Full(const char* reason, const std::string& message, uint64_t limit
 }  // namespace
 
 absl::Status Cluster::CheckRoomForJob(const std::string& spec) const {
-  if (jobs_.size() >= options_.limits.jobs) {
+  if (jobs_.submitted().size() >= options_.limits.jobs) {
     return Full("TOO_MANY_JOBS",
-                absl::StrCat("there are ", jobs_.size(),
+                absl::StrCat("there are ", jobs_.submitted().size(),
                              " jobs, as many as allowed; `muster delete JOB` removes one that has "
                              "ended"),
                 options_.limits.jobs);
   }
-  if (const size_t bytes = spec_bytes_ + spec.size(); bytes > options_.limits.spec_bytes) {
+  if (const size_t bytes = jobs_.spec_bytes() + spec.size(); bytes > options_.limits.spec_bytes) {
     return Full("JOBS_TOO_LARGE",
                 absl::StrCat("with this one the job files of all jobs would have ", bytes,
                              " bytes, encoded; allowed are ", options_.limits.spec_bytes,
@@ -33,9 +33,9 @@ absl::Status Cluster::CheckRoomForJob(const std::string& spec) const {
 }
 
 absl::Status Cluster::CheckOpenJobs() const {
-  if (open_.size() < options_.limits.open_jobs) return absl::OkStatus();
+  if (jobs_.open() < options_.limits.open_jobs) return absl::OkStatus();
   return Full("TOO_MANY_OPEN_JOBS",
-              absl::StrCat(open_.size(),
+              absl::StrCat(jobs_.open(),
                            " jobs have not ended yet, as many as allowed; wait for some, or stop "
                            "some"),
               options_.limits.open_jobs);

@@ -63,7 +63,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   if (rank.pid != hello.pid || !rank.attached) {
     rank.pid = hello.pid;
     jobs::OnAttached(job, id.rank);
-    dirty_[job->id].ranks.insert(id.rank);
+    jobs_.RankChanged(job->id, id.rank);
   }
   effects_.push_back(
       SendToWorker{session, WelcomeWorker{.spec = job->spec,
@@ -140,13 +140,7 @@ bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl:
   }
   // Watchers see the change, but it does not need a write of its own. A commit may be in progress:
   // a version is shown only up to the ceiling that this commit or an earlier one stores.
-  if (job->version < rows_[job->id].version_ceiling()) {
-    ++job->version;
-    effects_.push_back(JobChanged{job->id});
-  } else {
-    RaiseCeiling(job);
-    dirty_[job->id];
-  }
+  if (jobs_.ShowsMore(job)) effects_.push_back(JobChanged{job->id});
   return true;
 }
 

@@ -1,0 +1,114 @@
+// All jobs, and which of their rows must be stored. Pure: rows are taken with TakeChanges.
+#ifndef MUSTER_COORDINATOR_CLUSTER_JOBS_H_
+#define MUSTER_COORDINATOR_CLUSTER_JOBS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/settings.h"
+#include "coordinator/store/job_rows.h"
+#include "coordinator/store/store.h"
+
+namespace muster::cluster {
+
+// What the cluster knows of a job besides what is stored of it.
+struct JobNotes {
+  // Nodes on which its processes have run, in this generation and in all later than `known_since`;
+  // those of earlier ones are not stored.
+  std::set<std::string> nodes;
+  uint64_t known_since = 0;
+  // StepDone::metrics of the last steps of a generation that trains, oldest first.
+  std::deque<std::string> newest_steps;
+  // The generation whose end was judged last.
+  uint64_t judged = 0;
+  // Of a job that is being stopped: what its ranks have done.
+  std::optional<uint64_t> stop_activity;
+  // The last state that was written to the daemon's log.
+  std::optional<jobs::State> said;
+};
+
+class Jobs {
+ public:
+  explicit Jobs(uint64_t last_number) : last_number_(last_number) {}
+
+  // As it is stored. Of a job that runs, the nodes of its generation are known.
+  jobs::Job* Load(const jobs::Job& stored);
+  // A new one, with this id or, if empty, with one made from the name. Its number is the next one.
+  // Null: there is a job with this id.
+  jobs::Job* Add(const std::string& id, const std::string& name, const std::string& spec);
+  // Nothing is left of the job, also not in changes that were not taken.
+  void Remove(const std::string& id);
+  // For a job whose next attempt has begun.
+  void ChangeSettings(jobs::Job* job, jobs::NewSettings settings, const std::string& requester,
+                      uint64_t command, absl::Time now);
+
+  // ---- Looking. Null when not known.
+  jobs::Job* Find(const std::string& id);
+  const jobs::Job* Find(const std::string& id) const;
+  JobNotes& NotesOf(const std::string& id) { return entries_.at(id).notes; }
+  const JobNotes& NotesOf(const std::string& id) const { return entries_.at(id).notes; }
+  // By number.
+  const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
+  // Those that have not ended, by number.
+  std::vector<jobs::Job*> Open();
+  std::vector<const jobs::Job*> Open() const;
+  size_t open() const { return open_.size(); }
+  size_t spec_bytes() const { return spec_bytes_; }
+  uint64_t last_number() const { return last_number_; }
+
+  // ---- Changes.
+  // Anything that watchers see: the job has a new version, and its row is stored. Also whether it
+  // is open.
+  void Changed(jobs::Job* job);
+  // Anything in its lists.
+  void ListsChanged(const jobs::Job& job) { dirty_[job.id].lists = true; }
+  void RankChanged(const std::string& id, uint32_t rank) { dirty_[id].ranks.insert(rank); }
+  // A number of the job that is stored, and that watchers do not see.
+  void MustBeStored(const jobs::Job& job) { dirty_[job.id]; }
+  // What watchers see and is not stored. True: watchers may be told at once. False: the job has
+  // used all versions that the store allows, and a higher limit is stored first.
+  bool ShowsMore(jobs::Job* job);
+
+  struct Changes {
+    std::vector<store::Batch::JobRow> rows;
+    std::vector<store::EventRow> events;
+    // Ids of all jobs that have changed.
+    std::vector<std::string> changed;
+  };
+  Changes TakeChanges();
+
+ private:
+  struct Entry {
+    jobs::Job job;
+    // What the store has of it.
+    store::JobRows rows;
+    JobNotes notes;
+  };
+  struct Dirty {
+    bool lists = false;
+    std::set<uint32_t> ranks;
+  };
+
+  std::map<std::string, Entry> entries_;
+  std::map<uint64_t, std::string> submitted_;
+  std::map<uint64_t, std::string> open_;
+  // The highest number that a job ever had: numbers are not used again.
+  uint64_t last_number_ = 0;
+  size_t spec_bytes_ = 0;
+  // Since the last TakeChanges.
+  std::map<std::string, Dirty> dirty_;
+};
+
+// Remembers the nodes of the job's generation.
+void NotePlaces(const jobs::Job& job, JobNotes* notes);
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_JOBS_H_
