@@ -96,7 +96,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   std::set<uint32_t> quarantined;
   // The agent may have been started again with fewer slots.
   for (const uint32_t slot : hello.quarantined_slots) {
-    if (HasSlot(hello.node, slot)) quarantined.insert(slot);
+    if (HasSlot(*membership_.FindAgent(hello.node), slot)) quarantined.insert(slot);
   }
   nodes_.Attached(hello, attached.new_incarnation, std::move(quarantined));
   const store::NodeMarkRow mark = nodes_.MarkOf(hello.node);

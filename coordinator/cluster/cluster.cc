@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "common/slots/gpu_slot.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/start_failures.h"
 #include "coordinator/jobs/time_limit.h"
@@ -98,7 +96,7 @@ void Cluster::ListsChanged(jobs::Job* job) { jobs_.ListsChanged(*job); }
 void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   EndRanks(*job, ended);
   if (!job->live) JudgeNodes(job, now);
-  if (jobs::HasStartedInVain(*job) && !MayStartElsewhere(*job, now)) jobs::FailToStart(job, now);
+  if (jobs::HasStartedInVain(*job) && !LineAt(now).MayStartElsewhere(*job)) jobs::FailToStart(job, now);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     if (job->ranks[rank].exited || !job->live) {
       Close(membership_.Forget(job->id, rank),
@@ -169,97 +167,6 @@ void Cluster::Detached(PeerStreamId session, absl::Time now) {
   if (jobs::Job* job = FindJob(id.job)) Changed(job, now);
 }
 
-// ---- Slots.
-
-bool Cluster::Offers(const std::string& node, absl::Time now) const {
-  const membership::Agent* agent = membership_.FindAgent(node);
-  return agent != nullptr && agent->attached() && nodes_.WhyClosed(node, now).empty();
-}
-
-bool Cluster::HasSlot(const std::string& node, uint32_t slot) const {
-  const membership::Agent* agent = membership_.FindAgent(node);
-  if (agent == nullptr) return false;
-  return slot < agent->slots ||
-         std::any_of(
-             agent->gpus.begin(), agent->gpus.end(),
-             [&](const membership::Gpu& gpu) { return slot == kFirstGpuSlot + gpu.index; });
-}
-
-namespace {
-
-std::vector<uint32_t> SlotsOf(const membership::Agent& agent, jobs::Device device) {
-  std::vector<uint32_t> slots;
-  if (device == jobs::Device::kCuda) {
-    for (const membership::Gpu& gpu : agent.gpus) slots.push_back(kFirstGpuSlot + gpu.index);
-  } else {
-    for (uint32_t slot = 0; slot < agent.slots; ++slot) slots.push_back(slot);
-  }
-  return slots;
-}
-
-}  // namespace
-
-jobs::Slots Cluster::SlotsAt(jobs::Device device, absl::Time now) const {
-  jobs::Slots slots(device);
-  for (const auto& [node, agent] : membership_.agents()) {
-    if (Offers(node, now)) slots.Offer(node, SlotsOf(agent, device), agent.protocol);
-  }
-  for (const auto& [node, hanging] : nodes_.quarantined()) {
-    for (const uint32_t slot : hanging) slots.Use({node, slot});
-  }
-  for (const jobs::Job* job : jobs_.Open()) {
-    if (!job->live) continue;
-    for (const jobs::Rank& rank : job->ranks) {
-      if (!rank.exited) slots.Use({rank.node, rank.slot});
-    }
-  }
-  return slots;
-}
-
-uint32_t Cluster::MostOffered(jobs::Device device,
-                              const std::function<bool(const std::string& node)>& counts) const {
-  // All ranks of a job run on nodes of the same protocol.
-  std::map<uint32_t, uint32_t> of_protocol;
-  uint32_t most = 0;
-  for (const auto& [node, agent] : membership_.agents()) {
-    if (!counts(node)) continue;
-    most = std::max(most, of_protocol[agent.protocol] +=
-                          static_cast<uint32_t>(SlotsOf(agent, device).size()));
-  }
-  return most;
-}
-
-std::string Cluster::TooBigFor(uint32_t world_size, jobs::Device device) const {
-  bool any = false;
-  const uint32_t offered = MostOffered(device, [&](const std::string& node) {
-    const bool offers = Offers(node, last_tick_);
-    any = any || offers;
-    return offers;
-  });
-  if (world_size <= offered) return "";
-  const std::string needs = absl::StrCat("needs ", jobs::CountOf(world_size, device), "; ");
-  if (!any) return absl::StrCat(needs, "no agent is attached");
-  if (offered == 0) return absl::StrCat(needs, "no attached agent offers any");
-  return absl::StrCat(needs, offered, offered == 1 ? " is offered" : " are offered");
-}
-
-std::vector<jobs::Running> Cluster::RunningJobs(jobs::Device device, absl::Time now) const {
-  std::vector<jobs::Running> running;
-  for (const jobs::Job* job : jobs_.Open()) {
-    if (!job->live || job->plan.device != device) continue;
-    // Slots on nodes that accept no work are not counted: they will not be offered when the job
-    // ends.
-    jobs::Running entry{.end = jobs::TimeLimitEnd(*job)};
-    for (const jobs::Rank& rank : job->ranks) {
-      if (rank.exited || !Offers(rank.node, now)) continue;
-      ++entry.slots;
-      entry.protocol = membership_.FindAgent(rank.node)->protocol;
-    }
-    running.push_back(entry);
-  }
-  return running;
-}
-
 void Cluster::Schedule(absl::Time now) {
   for (const jobs::Device device : {jobs::Device::kCpu, jobs::Device::kCuda}) {
     Schedule(device, now);
@@ -267,39 +174,14 @@ void Cluster::Schedule(absl::Time now) {
 }
 
 void Cluster::Schedule(jobs::Device device, absl::Time now) {
-  std::vector<jobs::Waiting> line;
-  for (const jobs::Job* open : jobs_.Open()) {
-    const jobs::Job& job = *open;
-    if (job.plan.device != device || !job.waiting() || restored_.MayRun(job.id, now)) continue;
-    // Other jobs do not wait for a job that waits after faults of nodes.
-    if (job.not_before > now && jobs::EndOf(job) == jobs::End::kNodeFault) continue;
-    line.push_back({.id = job.id,
-                    .number = job.number,
-                    .priority = job.plan.priority,
-                    .started = job.generation > 0,
-                    .world_size = job.plan.world_size,
-                    .avoid = nodes_.health().Suspects(job.id, now),
-                    .time_limit = jobs::TimeLeft(job, now)});
-  }
-  if (line.empty()) return;
-  for (const jobs::Decision& decision :
-       jobs::PlaceInLine(std::move(line), SlotsAt(device, now), RunningJobs(device, now), now)) {
+  for (const jobs::Decision& decision : LineAt(now).Decide(device)) {
     jobs::Job& job = *jobs_.Find(decision.id);
-    // Before not_before the job keeps its place in the line and these slots, but does not start.
-    if (decision.placed.has_value() && job.not_before > now) continue;
     if (decision.placed.has_value()) {
       Start(&job, *decision.placed, now);
       continue;
     }
-    std::string reason = decision.reason;
-    if (const std::string closed = ClosedNodes(now); !closed.empty()) {
-      reason = absl::StrReplaceAll(
-          absl::StrCat(reason, "; ", closed),
-          {{"; no agent is attached", ""}, {"; no attached agent offers any", ""}});
-    }
-    if (job.state == jobs::State::kRecovering) reason = absl::StrCat("to start again: ", reason);
-    if (job.state_reason == reason) continue;
-    job.state_reason = reason;
+    if (job.state_reason == decision.reason) continue;
+    job.state_reason = decision.reason;
     Changed(&job, now);
     effects_.push_back(Say{Sentence(job)});
   }

@@ -25,6 +25,7 @@
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
 #include "coordinator/cluster/jobs.h"
+#include "coordinator/cluster/line.h"
 #include "coordinator/cluster/nodes.h"
 #include "coordinator/cluster/requests.h"
 #include "coordinator/cluster/restored.h"
@@ -206,10 +207,12 @@ class Cluster {
   static constexpr size_t kSpeedSteps = 20;
   const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
   // As of the last tick.
-  jobs::Slots OfferedSlots(jobs::Device device) const { return SlotsAt(device, last_tick_); }
+  jobs::Slots OfferedSlots(jobs::Device device) const { return LineAt(last_tick_).Slots(device); }
   // A warning if a job of this size would not fit even if all offered slots were free: "needs 4
   // GPUs; 2 are offered". Otherwise empty.
-  std::string TooBigFor(uint32_t world_size, jobs::Device device) const;
+  std::string TooBigFor(uint32_t world_size, jobs::Device device) const {
+    return LineAt(last_tick_).TooBigFor(world_size, device);
+  }
 
  private:
   void GrantFreshGrace(absl::Time now);
@@ -285,11 +288,7 @@ class Cluster {
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);
   void Close(PeerStreamId session, const absl::Status& why);
-  // Whether the agent of the node offers this slot, or a GPU with this slot's number.
-  bool HasSlot(const std::string& node, uint32_t slot) const;
-  // Jobs may be placed on the node.
-  bool Offers(const std::string& node, absl::Time now) const;
-  std::vector<jobs::Running> RunningJobs(jobs::Device device, absl::Time now) const;
+  Line LineAt(absl::Time now) const { return {membership_, nodes_, restored_, jobs_, now}; }
   // Starts the jobs that fit, in the order of the line, and records why the others wait.
   void Schedule(absl::Time now);
   // The jobs on one kind of device.
@@ -319,15 +318,6 @@ class Cluster {
   void LookAtStop(jobs::Job* job, absl::Time now);
   // The job made progress: its nodes are in order.
   void NodesWork(const jobs::Job& job);
-  // Of all attached nodes that are closed, for people; empty: there are none.
-  std::string ClosedNodes(absl::Time now) const;
-  jobs::Slots SlotsAt(jobs::Device device, absl::Time now) const;
-  // The largest job that could run on these nodes if all their slots were free.
-  uint32_t MostOffered(jobs::Device device,
-                       const std::function<bool(const std::string& node)>& counts) const;
-  // Whether nodes that have not failed to start workers lately have enough slots for the job, free
-  // or not.
-  bool MayStartElsewhere(const jobs::Job& job, absl::Time now) const;
   // Another agent process has the node's name now. `left`: the incarnations of the former agent's
   // workers for which this one still sends reports.
   void AgentProcessGone(const std::string& node, const std::string& incarnation,

@@ -34,19 +34,6 @@ absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
 
 // ---- Open and closed.
 
-std::string Cluster::ClosedNodes(absl::Time now) const {
-  constexpr int kShown = 3;
-  std::string text;
-  int count = 0;
-  for (const auto& [node, agent] : membership_.agents()) {
-    const std::string why = agent.attached() ? nodes_.WhyClosed(node, now) : "";
-    if (why.empty() || ++count > kShown) continue;
-    absl::StrAppend(&text, count == 1 ? "" : "; ", "node '", node, "' ", why);
-  }
-  if (count > kShown) absl::StrAppend(&text, "; and ", count - kShown, " more nodes");
-  return text;
-}
-
 NodeView Cluster::View(const std::string& node) const { return nodes_.View(node, last_tick_); }
 
 // ---- As asked.
@@ -183,7 +170,8 @@ void Cluster::SlotQuarantined(PeerStreamId session, const SlotQuarantine& quaran
   const auto agent = agent_sessions_.find(session);
   if (agent == agent_sessions_.end()) return;
   const std::string& node = agent->second;
-  if (!HasSlot(node, quarantine.slot)) return;
+  const membership::Agent* known = membership_.FindAgent(node);
+  if (known == nullptr || !HasSlot(*known, quarantine.slot)) return;
   nodes_.Quarantine(node, quarantine.slot, quarantine.quarantined);
   if (!quarantine.quarantined) {
     effects_.push_back(
@@ -264,14 +252,6 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
   const std::string said = absl::StrCat("node '", root.node, "' ", nodes_.WhyClosed(root.node, now));
   jobs::AddEvent(job, now, "NODE_LEFT_OUT", said);
   effects_.push_back(Say{said});
-}
-
-bool Cluster::MayStartElsewhere(const jobs::Job& job, absl::Time now) const {
-  const std::set<std::string> cannot = nodes_.health().CannotStart(job.id, now);
-  // A node whose agent attaches again in a moment counts.
-  return job.plan.world_size <= MostOffered(job.plan.device, [&](const std::string& node) {
-           return nodes_.WhyClosed(node, now).empty() && !cannot.contains(node);
-         });
 }
 
 void Cluster::NodesWork(const jobs::Job& job) {
