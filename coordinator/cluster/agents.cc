@@ -83,7 +83,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
                      {{"node", hello.node}})
             : Refuse(absl::StatusCode::kAborted, "NEWER_STREAM",
                      "a newer stream of this agent is attached", {{"node", hello.node}}));
-  agent_sessions_[session] = hello.node;
+  streams_.AddAgent(session, hello.node);
   batch_.nodes.push_back({hello.node, hello.incarnation, hello.host, hello.slots});
   std::erase(batch_.removed_nodes, hello.node);
   std::string offers = jobs::CountOf(hello.slots, jobs::Device::kCpu);
@@ -155,15 +155,10 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
 }
 
 bool Cluster::AgentHeard(PeerStreamId session, absl::Time now) {
-  const auto agent = agent_sessions_.find(session);
-  if (agent == agent_sessions_.end()) return false;
-  membership_.AgentHeard(agent->second, now);
+  const std::string* const node = streams_.NodeOf(session);
+  if (node == nullptr) return false;
+  membership_.AgentHeard(*node, now);
   return true;
-}
-
-const std::string* Cluster::NodeOf(PeerStreamId session) const {
-  const auto agent = agent_sessions_.find(session);
-  return agent == agent_sessions_.end() ? nullptr : &agent->second;
 }
 
 bool Cluster::MayBeOn(const std::string& node, const WorkerId& worker) const {
@@ -181,10 +176,10 @@ bool Cluster::MayBeOn(const std::string& node, const WorkerId& worker) const {
 }
 
 bool Cluster::SpeaksFor(PeerStreamId session, const WorkerId& worker) {
-  const std::string* node = NodeOf(session);
+  const std::string* node = streams_.NodeOf(session);
   if (node == nullptr) return false;
   if (MayBeOn(*node, worker)) return true;
-  if (misspoken_.insert(session).second) {
+  if (streams_.FirstFalseWord(session)) {
     effects_.push_back(Say{absl::StrCat(
         "node '", *node, "': its agent speaks of a process that is not on this node (rank ",
         worker.rank, " of generation ", worker.generation, " of job '", worker.job,
@@ -222,7 +217,7 @@ void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::T
     ApplyJobChange(job, ended, now);
   }
   effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
-  restored_.ProcessEnded(exit.worker.job, exit.worker.incarnation, *NodeOf(session));
+  restored_.ProcessEnded(exit.worker.job, exit.worker.incarnation, *streams_.NodeOf(session));
 }
 
 void Cluster::WorkerLogged(PeerStreamId session, const WorkerId& worker,

@@ -140,29 +140,22 @@ void Cluster::SendToNode(const std::string& node, AgentOrder order) {
 
 void Cluster::Close(PeerStreamId session, const absl::Status& why) {
   if (session == 0) return;
-  agent_sessions_.erase(session);
-  worker_sessions_.erase(session);
-  older_workers_.erase(session);
-  misspoken_.erase(session);
+  streams_.Remove(session);
   effects_.push_back(CloseStream{session, why});
 }
 
 void Cluster::Detached(PeerStreamId session, absl::Time now) {
-  if (const auto agent = agent_sessions_.find(session); agent != agent_sessions_.end()) {
-    const std::string node = agent->second;
-    agent_sessions_.erase(agent);
-    misspoken_.erase(session);
-    if (membership_.AgentDetached(node, session, now)) {
-      effects_.push_back(Say{absl::StrCat("node '", node, "': the agent's connection broke")});
-      Schedule(now);
-    }
-    return;
+  if (const std::string* const agent = streams_.NodeOf(session); agent != nullptr) {
+    const std::string node = *agent;
+    streams_.Remove(session);
+    if (!membership_.AgentDetached(node, session, now)) return;
+    effects_.push_back(Say{absl::StrCat("node '", node, "': the agent's connection broke")});
+    return Schedule(now);
   }
-  const auto worker = worker_sessions_.find(session);
-  if (worker == worker_sessions_.end()) return;
-  const WorkerId id = worker->second;
-  worker_sessions_.erase(worker);
-  older_workers_.erase(session);
+  const WorkerId* const worker = streams_.WorkerOf(session);
+  if (worker == nullptr) return;
+  const WorkerId id = *worker;
+  streams_.Remove(session);
   if (!membership_.WorkerDetached(id, session, now)) return;
   if (jobs::Job* job = FindJob(id.job)) Changed(job, now);
 }

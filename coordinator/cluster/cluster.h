@@ -29,6 +29,7 @@
 #include "coordinator/cluster/nodes.h"
 #include "coordinator/cluster/requests.h"
 #include "coordinator/cluster/restored.h"
+#include "coordinator/cluster/streams.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/node_health.h"
@@ -219,8 +220,6 @@ class Cluster {
   jobs::Job* FindJob(const std::string& job_id) { return jobs_.Find(job_id); }
   // The rank of this process, if it is the rank's current process and not gone; otherwise null.
   jobs::Rank* CurrentRank(const WorkerId& id);
-  // Null: the stream is not that of an attached agent.
-  const std::string* NodeOf(PeerStreamId session) const;
   // False: the process has run on another node, or on none.
   bool MayBeOn(const std::string& node, const WorkerId& worker) const;
   // Whether this agent may speak of the process. If not, this is logged once.
@@ -330,12 +329,7 @@ class Cluster {
   Requests requests_;
   Nodes nodes_;
   Restored restored_;
-  std::map<PeerStreamId, std::string> agent_sessions_;
-  std::map<PeerStreamId, WorkerId> worker_sessions_;
-  // Agents' streams of which it was logged that they speak of processes of other nodes.
-  std::set<PeerStreamId> misspoken_;
-  // Streams of workers that do not know the preemption notice.
-  std::set<PeerStreamId> older_workers_;
+  Streams streams_;
   absl::Time last_tick_;
   bool judging_ = true;
   Jobs jobs_;

@@ -91,9 +91,9 @@ absl::Status Cluster::UncordonNode(const NodeRequest& request, absl::Time now) {
 
 void Cluster::AgentDraining(PeerStreamId session, const std::string& reason, absl::Time now) {
   AgentHeard(session, now);
-  const auto agent = agent_sessions_.find(session);
-  if (agent == agent_sessions_.end()) return;
-  const std::string node = agent->second;
+  const std::string* const agent = streams_.NodeOf(session);
+  if (agent == nullptr) return;
+  const std::string node = *agent;
   if (!nodes_.AgentStops(node, reason)) return;
   effects_.push_back(Say{absl::StrCat("node '", node, "': its agent is being stopped: ", reason)});
   PreemptNode(node, WhyAgentStops(node), now);
@@ -131,8 +131,8 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
   bool older = false;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const membership::Worker* worker = membership_.FindWorker(job->id, rank);
-    older = older ||
-            (worker != nullptr && worker->attached() && older_workers_.contains(worker->session));
+    older = older || (worker != nullptr && worker->attached() &&
+                      worker->protocol < kPreemptibleWorkerProtocol);
   }
   // Only the first notice is an event: a repeated drain, perhaps with another deadline or of
   // another node of the job, changes nothing for the job.
@@ -167,9 +167,9 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
 void Cluster::SlotQuarantined(PeerStreamId session, const SlotQuarantine& quarantine,
                               absl::Time now) {
   AgentHeard(session, now);
-  const auto agent = agent_sessions_.find(session);
-  if (agent == agent_sessions_.end()) return;
-  const std::string& node = agent->second;
+  const std::string* const agent = streams_.NodeOf(session);
+  if (agent == nullptr) return;
+  const std::string node = *agent;
   const membership::Agent* known = membership_.FindAgent(node);
   if (known == nullptr || !HasSlot(*known, quarantine.slot)) return;
   nodes_.Quarantine(node, quarantine.slot, quarantine.quarantined);
@@ -211,9 +211,8 @@ uint64_t Cluster::ActivityOn(const std::string& node) const {
 }
 
 uint64_t Cluster::DrainActivity(PeerStreamId session) const {
-  const auto agent = agent_sessions_.find(session);
-  if (agent == agent_sessions_.end()) return 0;
-  return nodes_.IsEmptied(agent->second) ? ActivityOn(agent->second) : 0;
+  const std::string* const node = streams_.NodeOf(session);
+  return node != nullptr && nodes_.IsEmptied(*node) ? ActivityOn(*node) : 0;
 }
 
 // ---- At fault.

@@ -19,9 +19,9 @@ constexpr size_t kKeptChanges = 200;
 }  // namespace
 
 absl::Status Cluster::WorkerReported(PeerStreamId session, const Report& report, absl::Time now) {
-  const auto worker = worker_sessions_.find(session);
-  if (worker == worker_sessions_.end()) return absl::OkStatus();
-  const WorkerId id = worker->second;
+  const WorkerId* const worker = streams_.WorkerOf(session);
+  if (worker == nullptr) return absl::OkStatus();
+  const WorkerId id = *worker;
   membership_.WorkerHeard(id, now);
   jobs::Rank* rank = CurrentRank(id);
   if (options_.planted_fault == PlantedFault::kUnfencedCommit && rank == nullptr &&

@@ -15,7 +15,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   jobs::Job* job = FindJob(id.job);
   if (job == nullptr) return NoSuchJob(id.job);
   if (options_.planted_fault == PlantedFault::kUnfencedCommit && id.generation < job->generation) {
-    worker_sessions_[session] = id;
+    streams_.AddWorker(session, id);
     effects_.push_back(SendToWorker{session, WelcomeWorker{}});
     return absl::OkStatus();
   }
@@ -56,8 +56,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   if (!replaced.ok()) return replaced.status();
   Close(*replaced, Refuse(absl::StatusCode::kAborted, "NEWER_STREAM",
                           "a newer stream of this process is attached", {{"job", id.job}}));
-  worker_sessions_[session] = id;
-  if (hello.protocol < kPreemptibleWorkerProtocol) older_workers_.insert(session);
+  streams_.AddWorker(session, id);
 
   jobs::Rank& rank = job->ranks[id.rank];
   if (rank.pid != hello.pid || !rank.attached) {
@@ -117,9 +116,9 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
 }
 
 bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now) {
-  const auto worker = worker_sessions_.find(session);
-  if (worker == worker_sessions_.end()) return false;
-  const WorkerId& id = worker->second;
+  const WorkerId* const worker = streams_.WorkerOf(session);
+  if (worker == nullptr) return false;
+  const WorkerId& id = *worker;
   membership_.WorkerMemory(id, heartbeat.memory);
   membership_.WorkerWrites(id, heartbeat.writing);
   const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress,
