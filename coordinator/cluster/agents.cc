@@ -179,7 +179,7 @@ bool Cluster::SpeaksFor(PeerStreamId session, const WorkerId& worker) {
   const std::string* node = streams_.NodeOf(session);
   if (node == nullptr) return false;
   if (MayBeOn(*node, worker)) return true;
-  if (streams_.FirstFalseWord(session)) {
+  if (streams_.FirstForeignProcess(session)) {
     effects_.push_back(Say{absl::StrCat(
         "node '", *node, "': its agent speaks of a process that is not on this node (rank ",
         worker.rank, " of generation ", worker.generation, " of job '", worker.job,

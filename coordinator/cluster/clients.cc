@@ -1,4 +1,4 @@
-// Requests of clients, and the answers that are stored for repeated requests.
+// Requests of clients about jobs.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -326,7 +326,6 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   batch_.removed_jobs.push_back(job_id);
   batch_.last_number = jobs_.last_number();
   outbox_.Forget(job_id);
-  // A later job with the same id must not inherit any of these.
   restored_.JobDeleted(job_id);
   jobs_.Remove(job_id);
   effects_.push_back(JobDeleted{job_id});

@@ -1,12 +1,11 @@
 #include "coordinator/cluster/cluster.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/start_failures.h"
-#include "coordinator/jobs/time_limit.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -96,7 +95,9 @@ void Cluster::ListsChanged(jobs::Job* job) { jobs_.ListsChanged(*job); }
 void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   EndRanks(*job, ended);
   if (!job->live) JudgeNodes(job, now);
-  if (jobs::HasStartedInVain(*job) && !LineAt(now).MayStartElsewhere(*job)) jobs::FailToStart(job, now);
+  if (jobs::HasStartedInVain(*job) && !LineAt(now).MayStartElsewhere(*job)) {
+    jobs::FailToStart(job, now);
+  }
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     if (job->ranks[rank].exited || !job->live) {
       Close(membership_.Forget(job->id, rank),
@@ -196,8 +197,8 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   }
   const uint64_t before = job->generation;
   jobs::StartGeneration(job, std::move(ranks), now);
-  // The generations between were started by a musterd whose database is lost.
   JobNotes& notes = jobs_.NotesOf(job->id);
+  // The generations between were started by a musterd whose database is lost.
   if (job->generation > before + 1) notes.known_since = job->generation;
   NotePlaces(*job, &notes);
   notes.newest_steps.clear();

@@ -14,7 +14,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,7 +31,6 @@
 #include "coordinator/cluster/streams.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
-#include "coordinator/jobs/node_health.h"
 #include "coordinator/jobs/placement.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/membership.h"

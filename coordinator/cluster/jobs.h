@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/settings.h"
 #include "coordinator/store/job_rows.h"
@@ -20,8 +21,8 @@ namespace muster::cluster {
 
 // What the cluster knows of a job besides what is stored of it.
 struct JobNotes {
-  // Nodes on which its processes have run, in this generation and in all later than `known_since`;
-  // those of earlier ones are not stored.
+  // Nodes on which processes of generation `known_since` and of all later ones have run. Those of
+  // earlier generations are not stored.
   std::set<std::string> nodes;
   uint64_t known_since = 0;
   // StepDone::metrics of the last steps of a generation that trains, oldest first.
@@ -40,12 +41,12 @@ class Jobs {
 
   // As it is stored. Of a job that runs, the nodes of its generation are known.
   jobs::Job* Load(const jobs::Job& stored);
-  // A new one, with this id or, if empty, with one made from the name. Its number is the next one.
-  // Null: there is a job with this id.
+  // A new job. Its number is the next one. An empty id is made from the name and the number. Null:
+  // there is a job with this id.
   jobs::Job* Add(const std::string& id, const std::string& name, const std::string& spec);
   // Nothing is left of the job, also not in changes that were not taken.
   void Remove(const std::string& id);
-  // For a job whose next attempt has begun.
+  // jobs::ChangeSettings, with which spec_bytes() changes.
   void ChangeSettings(jobs::Job* job, jobs::NewSettings settings, const std::string& requester,
                       uint64_t command, absl::Time now);
 
@@ -56,24 +57,24 @@ class Jobs {
   const JobNotes& NotesOf(const std::string& id) const { return entries_.at(id).notes; }
   // By number.
   const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
-  // Those that have not ended, by number.
+  // Jobs that have not ended, by number.
   std::vector<jobs::Job*> Open();
   std::vector<const jobs::Job*> Open() const;
-  size_t open() const { return open_.size(); }
+  size_t open_count() const { return open_.size(); }
   size_t spec_bytes() const { return spec_bytes_; }
   uint64_t last_number() const { return last_number_; }
 
   // ---- Changes.
-  // Anything that watchers see: the job has a new version, and its row is stored. Also whether it
-  // is open.
+  // Something that watchers see. The job gets a new version, its row is stored, and a job that has
+  // ended is not open any more.
   void Changed(jobs::Job* job);
-  // Anything in its lists.
+  // A row of the job's lists.
   void ListsChanged(const jobs::Job& job) { dirty_[job.id].lists = true; }
   void RankChanged(const std::string& id, uint32_t rank) { dirty_[id].ranks.insert(rank); }
-  // A number of the job that is stored, and that watchers do not see.
+  // A field of the job that watchers do not see, such as the number of its newest log line.
   void MustBeStored(const jobs::Job& job) { dirty_[job.id]; }
-  // What watchers see and is not stored. True: watchers may be told at once. False: the job has
-  // used all versions that the store allows, and a higher limit is stored first.
+  // Something that watchers see and that is not stored. True: watchers may be told at once. False:
+  // the job has used all versions up to its ceiling, and a higher ceiling is stored first.
   bool ShowsMore(jobs::Job* job);
 
   struct Changes {

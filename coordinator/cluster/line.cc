@@ -60,7 +60,8 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
 std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
   std::vector<jobs::Waiting> line;
   for (const jobs::Job* job : jobs_.Open()) {
-    if (job->plan.device != device || !job->waiting() || restored_.MayRun(job->id, now_)) continue;
+    if (job->plan.device != device || !job->waiting()) continue;
+    if (restored_.MayStillRun(job->id, now_)) continue;
     // Other jobs do not wait for a job that waits after faults of nodes.
     if (job->not_before > now_ && jobs::EndOf(*job) == jobs::End::kNodeFault) continue;
     line.push_back({.id = job->id,

@@ -1,5 +1,6 @@
 // What follows from the time alone: processes that count as lost, jobs whose time limit is reached,
 // and events after which all leases are renewed.
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

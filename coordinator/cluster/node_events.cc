@@ -1,5 +1,4 @@
-// The state of nodes besides their agents' leases: drains, cordons, and nodes on which jobs fail.
-#include <algorithm>
+// Events of nodes besides their agents' leases: drains, cordons, and nodes on which jobs fail.
 #include <optional>
 #include <utility>
 
@@ -195,9 +194,7 @@ size_t Cluster::QuarantinedSlots(const std::string& node) const {
   return known == nodes_.quarantined().end() ? 0 : known->second.size();
 }
 
-bool Cluster::HasProcesses(const std::string& node) const {
-  return !RanksOn(node).empty();
-}
+bool Cluster::HasProcesses(const std::string& node) const { return !RanksOn(node).empty(); }
 
 uint64_t Cluster::ActivityOn(const std::string& node) const {
   uint64_t activity = 0;
@@ -212,7 +209,7 @@ uint64_t Cluster::ActivityOn(const std::string& node) const {
 
 uint64_t Cluster::DrainActivity(PeerStreamId session) const {
   const std::string* const node = streams_.NodeOf(session);
-  return node != nullptr && nodes_.IsEmptied(*node) ? ActivityOn(*node) : 0;
+  return node != nullptr && nodes_.IsBeingEmptied(*node) ? ActivityOn(*node) : 0;
 }
 
 // ---- At fault.
@@ -248,7 +245,8 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
     }
     return;
   }
-  const std::string said = absl::StrCat("node '", root.node, "' ", nodes_.WhyClosed(root.node, now));
+  const std::string said =
+      absl::StrCat("node '", root.node, "' ", nodes_.WhyClosed(root.node, now));
   jobs::AddEvent(job, now, "NODE_LEFT_OUT", said);
   effects_.push_back(Say{said});
 }

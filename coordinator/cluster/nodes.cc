@@ -176,7 +176,7 @@ std::string Nodes::WhyClosed(const std::string& node, absl::Time now) const {
   return absl::StrCat(how, " (", closed->reason, ")");
 }
 
-bool Nodes::IsEmptied(const std::string& node) const {
+bool Nodes::IsBeingEmptied(const std::string& node) const {
   const auto mark = marks_.find(node);
   return stopping_.contains(node) || (mark != marks_.end() && mark->second.drained);
 }
@@ -185,7 +185,9 @@ bool Nodes::IsEmptied(const std::string& node) const {
 
 void Nodes::Store(store::NodeMarkRow mark) {
   changed_.insert(mark.node);
-  marks_[mark.node] = std::move(mark);
+  const auto [known, added] = marks_.try_emplace(mark.node);
+  grew_ = grew_ || added;
+  known->second = std::move(mark);
 }
 
 void Nodes::Remove(const std::string& node) {
@@ -195,8 +197,10 @@ void Nodes::Remove(const std::string& node) {
 Nodes::Changes Nodes::TakeChanges(size_t most,
                                   const std::function<bool(const std::string&)>& has_agent) {
   std::vector<std::string> forgotten;
+  const size_t excess = grew_ && marks_.size() > most ? marks_.size() - most : 0;
+  grew_ = false;
   for (const auto& [node, mark] : marks_) {
-    if (marks_.size() - forgotten.size() <= most) break;
+    if (forgotten.size() == excess) break;
     const bool closed =
         mark.cordoned || mark.drained || mark.left_out != jobs::NodeHealth::LeftOut();
     if (!closed && !has_agent(node)) forgotten.push_back(node);

@@ -54,26 +54,26 @@ class Nodes {
   // The agent says that it is being stopped: until another process of it attaches. True at the
   // first time.
   bool AgentStops(const std::string& node, const std::string& reason);
-  // This program is about to stop the agent: for as long as this object lives.
+  // This program is about to stop the agent. Another process of the agent does not end that.
   void StopAgent(const std::string& node, const std::string& reason);
   void Quarantine(const std::string& node, uint32_t slot, bool quarantined);
 
   // ---- Faults.
   // True if the node is left out from now on.
   bool Failed(const std::string& node, jobs::NodeHealth::Fault fault, absl::Time now);
-  // A generation made progress there.
+  // A generation made progress on the node.
   void Works(const std::string& node);
   const jobs::NodeHealth& health() const { return health_; }
 
   // ---- Questions.
-  // Something of it is stored.
+  // Whether a row of the node is stored.
   bool Knows(const std::string& node) const { return marks_.contains(node); }
   store::NodeMarkRow MarkOf(const std::string& node) const;
   NodeView View(const std::string& node, absl::Time now) const;
   // For people, after the node's name; empty if jobs may be placed there.
   std::string WhyClosed(const std::string& node, absl::Time now) const;
-  // The jobs there leave the node.
-  bool IsEmptied(const std::string& node) const;
+  // Whether the jobs on the node are leaving it.
+  bool IsBeingEmptied(const std::string& node) const;
   // By node.
   const std::map<std::string, std::set<uint32_t>>& quarantined() const { return quarantined_; }
 
@@ -82,7 +82,8 @@ class Nodes {
     std::vector<store::NodeMarkRow> marks;
     std::vector<std::string> removed;
   };
-  // First forgets open nodes whose agents are not known, where more than `most` are stored.
+  // If nodes were added, and more than `most` are known now, first forgets open ones without an
+  // agent.
   Changes TakeChanges(size_t most, const std::function<bool(const std::string&)>& has_agent);
 
  private:
@@ -104,6 +105,7 @@ class Nodes {
   jobs::NodeHealth health_;
   // Since the last TakeChanges.
   std::set<std::string> changed_;
+  bool grew_ = false;
 };
 
 }  // namespace muster::cluster

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/membership/membership.h"
+
 namespace muster::cluster {
 namespace {
 
@@ -28,7 +30,7 @@ TEST(Nodes, ADrainIsStoredAndEndsWithUncordon) {
   EXPECT_EQ(nodes.Drain(Request()).reason, "muster drain by ann");
   EXPECT_EQ(nodes.View("n", At(0)).what, NodeView::kDraining);
   EXPECT_EQ(nodes.WhyClosed("n", At(0)), "is drained (muster drain by ann)");
-  EXPECT_TRUE(nodes.IsEmptied("n"));
+  EXPECT_TRUE(nodes.IsBeingEmptied("n"));
   const Nodes::Changes changes = nodes.TakeChanges(9, AnyAgent);
   ASSERT_THAT(changes.marks, SizeIs(1));
   Nodes restarted(changes.marks);
@@ -92,9 +94,12 @@ TEST(Nodes, QuarantineLastsUntilTheAgentIsGone) {
 
 TEST(Nodes, BeyondTheLimitOpenNodesWithoutAnAgentAreForgotten) {
   Nodes nodes({{.node = "a"}, {.node = "b", .cordoned = true}, {.node = "c"}});
-  EXPECT_THAT(nodes.TakeChanges(3, NoAgent).removed, IsEmpty());
-  EXPECT_THAT(nodes.TakeChanges(1, AnyAgent).removed, IsEmpty());
-  EXPECT_THAT(nodes.TakeChanges(1, NoAgent).removed, ElementsAre("a", "c"));
+  EXPECT_THAT(nodes.TakeChanges(1, NoAgent).removed, IsEmpty()) << "none was added";
+  nodes.Cordon(Request());
+  EXPECT_THAT(nodes.TakeChanges(2, AnyAgent).removed, IsEmpty());
+  nodes.Forget("n");
+  nodes.Cordon(Request());
+  EXPECT_THAT(nodes.TakeChanges(2, NoAgent).removed, ElementsAre("a", "c"));
   EXPECT_TRUE(nodes.Knows("b"));
 }
 

@@ -10,7 +10,7 @@
 namespace muster::cluster {
 namespace {
 
-// Longer than a client repeats a call.
+// The time for which requests of a deleted job are kept. Clients repeat a call for less.
 constexpr absl::Duration kKeptAfterDeletion = absl::Hours(24);
 
 }  // namespace

@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <utility>
-#include <vector>
+#include "coordinator/store/store.h"
 
 namespace muster::cluster {
 namespace {

@@ -62,7 +62,7 @@ bool Restored::Had(const std::string& job) const {
   return idle_.contains(job) || live_.contains(job);
 }
 
-bool Restored::MayRun(const std::string& job, absl::Time now) const {
+bool Restored::MayStillRun(const std::string& job, absl::Time now) const {
   return later_.contains(job) || (now < until_ && behind_.contains(job)) ||
          (!awaited_.empty() && idle_.contains(job));
 }

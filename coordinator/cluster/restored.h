@@ -16,18 +16,20 @@ namespace muster::cluster {
 
 class Restored {
  public:
-  // No node is awaited any more from `until` on, because then all leases of before are over.
+  // Nodes of the start are awaited until the first Tick at or after `until`, when their leases are
+  // over.
   explicit Restored(absl::Time until) : until_(until) {}
 
   // ---- What the database had at the start.
   void HadNode(const std::string& node) { awaited_.insert(node); }
-  // `newest_command`: of a job with processes.
+  // `newest_command`: the number of the newest command of a job with processes; absent for a job
+  // without any.
   void HadJob(const std::string& job, std::optional<uint64_t> newest_command);
 
   // ---- Events.
-  // All leases were renewed.
+  // Leases were renewed: nodes are awaited until then.
   void Await(absl::Time until) { until_ = until; }
-  // The time passed, and the coordinator has listened.
+  // Time passed in which nodes could attach.
   void Tick(absl::Time now);
   // The agent of the node has attached, or an operator says that the node is gone.
   void NodeKnown(const std::string& node) { awaited_.erase(node); }
@@ -43,16 +45,16 @@ class Restored {
   void ProcessesEnded(const std::string& node);
   // A later job with the same id inherits nothing.
   void JobDeleted(const std::string& job);
-  // A process has attached. Absent, except at the first time of a process of a job that had
-  // processes at the start: the newest command that the database had then. Commands that were
-  // given since may have the numbers of commands that the database has lost.
+  // A process has attached. If its job had processes at the start, and this one attaches for the
+  // first time: the number of the newest command that the database had at the start. Commands that
+  // were given later may have numbers of commands that the database has lost. Otherwise absent.
   std::optional<uint64_t> Attached(const std::string& job, const std::string& incarnation);
 
   // ---- Questions.
   // The database had the job at the start.
   bool Had(const std::string& job) const;
-  // Processes of the job may run that end only later: it must not start.
-  bool MayRun(const std::string& job, absl::Time now) const;
+  // Processes of the job may still run that the database does not know. The job must not start.
+  bool MayStillRun(const std::string& job, absl::Time now) const;
 
  private:
   struct WithProcesses {

@@ -12,20 +12,20 @@ TEST(Restored, AnIdleJobOfTheStartWaitsForAllNodesOrForTheirLeases) {
   restored.HadNode("a");
   restored.HadNode("b");
   restored.HadJob("old", std::nullopt);
-  EXPECT_TRUE(restored.MayRun("old", At(1)));
-  EXPECT_FALSE(restored.MayRun("new", At(1)));
+  EXPECT_TRUE(restored.MayStillRun("old", At(1)));
+  EXPECT_FALSE(restored.MayStillRun("new", At(1)));
   restored.NodeKnown("a");
-  EXPECT_TRUE(restored.MayRun("old", At(1)));
+  EXPECT_TRUE(restored.MayStillRun("old", At(1)));
   Restored back = restored;
   back.NodeKnown("b");
-  EXPECT_FALSE(back.MayRun("old", At(1)));
+  EXPECT_FALSE(back.MayStillRun("old", At(1)));
   restored.Tick(At(9));
-  EXPECT_TRUE(restored.MayRun("old", At(9)));
+  EXPECT_TRUE(restored.MayStillRun("old", At(9)));
   restored.Await(At(12));
   restored.Tick(At(10));
-  EXPECT_TRUE(restored.MayRun("old", At(10))) << "the leases were renewed";
+  EXPECT_TRUE(restored.MayStillRun("old", At(10))) << "the leases were renewed";
   restored.Tick(At(12));
-  EXPECT_FALSE(restored.MayRun("old", At(12)));
+  EXPECT_FALSE(restored.MayStillRun("old", At(12)));
 }
 
 TEST(Restored, AJobWhoseProcessesKnowMoreWaitsForTheLeases) {
@@ -33,9 +33,9 @@ TEST(Restored, AJobWhoseProcessesKnowMoreWaitsForTheLeases) {
   restored.HadJob("old", 5);
   restored.KnowsMore("old");
   restored.KnowsMore("new");
-  EXPECT_TRUE(restored.MayRun("old", At(9)));
-  EXPECT_FALSE(restored.MayRun("old", At(10)));
-  EXPECT_FALSE(restored.MayRun("new", At(9))) << "all of its generations are known";
+  EXPECT_TRUE(restored.MayStillRun("old", At(9)));
+  EXPECT_FALSE(restored.MayStillRun("old", At(10)));
+  EXPECT_FALSE(restored.MayStillRun("new", At(9))) << "all of its generations are known";
 }
 
 TEST(Restored, AProcessOfALaterGenerationIsAwaitedUntilItHasEnded) {
@@ -44,9 +44,9 @@ TEST(Restored, AProcessOfALaterGenerationIsAwaitedUntilItHasEnded) {
   restored.LaterProcess("job", "j", "b");
   restored.ProcessEnded("job", "i", "b");
   restored.ProcessesEnded("b");
-  EXPECT_TRUE(restored.MayRun("job", At(99))) << "another node speaks of it";
+  EXPECT_TRUE(restored.MayStillRun("job", At(99))) << "another node speaks of it";
   restored.ProcessEnded("job", "i", "a");
-  EXPECT_FALSE(restored.MayRun("job", At(99)));
+  EXPECT_FALSE(restored.MayStillRun("job", At(99)));
 }
 
 TEST(Restored, ThoseThatAttachFirstKnewTheCommandsOfTheStart) {
@@ -65,7 +65,7 @@ TEST(Restored, ALaterJobOfTheSameNameInheritsNothing) {
   restored.LaterProcess("job", "i", "a");
   restored.JobDeleted("job");
   EXPECT_FALSE(restored.Had("job"));
-  EXPECT_FALSE(restored.MayRun("job", At(1)));
+  EXPECT_FALSE(restored.MayStillRun("job", At(1)));
 }
 
 }  // namespace

@@ -33,9 +33,9 @@ absl::Status Cluster::CheckRoomForJob(const std::string& spec) const {
 }
 
 absl::Status Cluster::CheckOpenJobs() const {
-  if (jobs_.open() < options_.limits.open_jobs) return absl::OkStatus();
+  if (jobs_.open_count() < options_.limits.open_jobs) return absl::OkStatus();
   return Full("TOO_MANY_OPEN_JOBS",
-              absl::StrCat(jobs_.open(),
+              absl::StrCat(jobs_.open_count(),
                            " jobs have not ended yet, as many as allowed; wait for some, or stop "
                            "some"),
               options_.limits.open_jobs);

@@ -31,16 +31,17 @@ class Streams {
   const membership::WorkerId* WorkerOf(membership::PeerStreamId stream) const {
     return Peer<membership::WorkerId>(stream);
   }
-  // The stream's peer said what it cannot know. True at the first time. The stream is open.
-  bool FirstFalseWord(membership::PeerStreamId stream) {
-    return !std::exchange(streams_.at(stream).has_false_words, true);
+  // The agent of this stream has spoken of a process that is not on its node. True at the first
+  // time. The stream must be known.
+  bool FirstForeignProcess(membership::PeerStreamId stream) {
+    return !std::exchange(streams_.at(stream).named_foreign_process, true);
   }
 
  private:
   struct Stream {
     // The node of an agent, or a worker.
     std::variant<std::string, membership::WorkerId> peer;
-    bool has_false_words = false;
+    bool named_foreign_process = false;
   };
 
   template <typename T>
