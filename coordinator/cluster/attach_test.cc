@@ -97,5 +97,27 @@ TEST(Cluster, AnOlderWorkerIsRefusedWhereItWouldIgnoreASetting) {
   EXPECT_TRUE(attach(4).ok());
 }
 
+TEST(Cluster, AnOlderWorkerIsRefusedWhereARetryHasChangedTheRate) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("n", 1)).ok());
+  world.Submit("job", 1, 0);
+  ASSERT_TRUE(world.AttachWorker(9, world.job("job").Worker(0)).ok());
+  world.Exit(1, world.job("job").Worker(0), 9);
+  ASSERT_EQ(world.job("job").state, jobs::State::kFailed);
+  CommandRequest retry{.job_id = "job", .command = {.kind = commands::Kind::kResume}};
+  retry.settings = {.spec = "new", .plan = world.job("job").plan, .changes = {}};
+  retry.settings.changes.push_back({.path = "optimizer.sgd.lr", .new_value = "0.1"});
+  ASSERT_TRUE(world.cluster().NextAttempt(retry, world.now()).ok());
+  world.PassBeating(1, 3);
+  ASSERT_TRUE(world.job("job").live);
+  EXPECT_EQ(world.job("job").spec, "new");
+  const auto attach = [&](uint32_t protocol) {
+    return world.cluster().AttachWorker(
+        10, {.worker = world.job("job").Worker(0), .protocol = protocol}, world.now());
+  };
+  EXPECT_EQ(RefusalReason(attach(7)), "WORKER_TOO_OLD") << "it would keep the checkpoint's rate";
+  EXPECT_TRUE(attach(8).ok());
+}
+
 }  // namespace
 }  // namespace muster::cluster

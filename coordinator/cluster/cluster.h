@@ -155,7 +155,8 @@ class Cluster {
   // Ignored if the node has no such slot.
   void SlotQuarantined(PeerStreamId session, const SlotQuarantine& quarantine, absl::Time now);
   size_t QuarantinedSlots(const std::string& node) const;
-  // Like AgentDraining, for as long as this object lives: musterd is about to stop this agent.
+  // musterd is about to stop this agent. Like AgentDraining, but another process of the agent does
+  // not end it.
   void Drain(const std::string& node, absl::Time now);
   // Tells all processes that still run there to end now.
   void Interrupt(const std::string& node, absl::Time now);
@@ -323,6 +324,7 @@ class Cluster {
   void Remember(store::RequestRow row);
 
   const Options options_;
+  // The parts of the state. Each header says what its part decides.
   membership::Membership membership_;
   Requests requests_;
   Nodes nodes_;

@@ -39,7 +39,7 @@ class Jobs {
  public:
   explicit Jobs(uint64_t last_number) : last_number_(last_number) {}
 
-  // As it is stored. Of a job that runs, the nodes of its generation are known.
+  // Takes a job as it is stored. The nodes of its newest generation are known.
   jobs::Job* Load(const jobs::Job& stored);
   // A new job. Its number is the next one. An empty id is made from the name and the number. Null:
   // there is a job with this id.
@@ -55,7 +55,7 @@ class Jobs {
   const jobs::Job* Find(const std::string& id) const;
   JobNotes& NotesOf(const std::string& id) { return entries_.at(id).notes; }
   const JobNotes& NotesOf(const std::string& id) const { return entries_.at(id).notes; }
-  // By number.
+  // The ids of all jobs, by number.
   const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
   // Jobs that have not ended, by number.
   std::vector<jobs::Job*> Open();

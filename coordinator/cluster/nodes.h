@@ -35,7 +35,7 @@ class Nodes {
  public:
   explicit Nodes(const std::vector<store::NodeMarkRow>& stored);
 
-  // ---- As asked by operators. What is now known of the node is returned.
+  // ---- Requests of operators. The row that is now stored of the node is returned.
   store::NodeMarkRow Drain(const NodeRequest& request);
   store::NodeMarkRow Cordon(const NodeRequest& request);
   // Ends a drain, a cordon, and the time in which the node is left out.
@@ -51,8 +51,8 @@ class Nodes {
   void Attached(const AgentHello& hello, bool new_process, std::set<uint32_t> quarantined);
   // The agent's lease is over.
   void AgentGone(const std::string& node);
-  // The agent says that it is being stopped: until another process of it attaches. True at the
-  // first time.
+  // The agent says that it is being stopped. Nothing is placed on the node until another process of
+  // this agent attaches. True at the first time.
   bool AgentStops(const std::string& node, const std::string& reason);
   // This program is about to stop the agent. Another process of the agent does not end that.
   void StopAgent(const std::string& node, const std::string& reason);
@@ -74,7 +74,7 @@ class Nodes {
   std::string WhyClosed(const std::string& node, absl::Time now) const;
   // Whether the jobs on the node are leaving it.
   bool IsBeingEmptied(const std::string& node) const;
-  // By node.
+  // Slots whose processes do not end, by node.
   const std::map<std::string, std::set<uint32_t>>& quarantined() const { return quarantined_; }
 
   // ---- What must be stored.
@@ -93,7 +93,7 @@ class Nodes {
     bool by_agent = false;
   };
 
-  // Absent: it is open.
+  // Why jobs may not be placed on the node; absent if they may.
   std::optional<NodeView> Closed(const std::string& node, absl::Time now) const;
   void Store(store::NodeMarkRow mark);
   void Remove(const std::string& node);

@@ -22,8 +22,8 @@ class Requests {
   // `most`: how many are kept.
   Requests(size_t most, const std::vector<store::RequestRow>& stored);
 
-  // The stored request that this one repeats; null if it repeats none. ALREADY_EXISTS
-  // REQUEST_ID_REUSED: the id was used for a request with another fingerprint.
+  // The stored request with this id and fingerprint; null if no request had this id. ALREADY_EXISTS
+  // REQUEST_ID_REUSED: a request with another fingerprint had this id.
   absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
                                                   const std::string& fingerprint) const;
   // The number of the command that the repeated request has added to its job's log; absent if the

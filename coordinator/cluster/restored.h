@@ -27,7 +27,7 @@ class Restored {
   void HadJob(const std::string& job, std::optional<uint64_t> newest_command);
 
   // ---- Events.
-  // Leases were renewed: nodes are awaited until then.
+  // Leases were renewed, and last until `until` now.
   void Await(absl::Time until) { until_ = until; }
   // Time passed in which nodes could attach.
   void Tick(absl::Time now);

@@ -358,10 +358,15 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   auto result = std::make_shared<absl::Status>();
   cluster::CommandRequest prepared =
       CommandOf(context, "retry", *request, commands::Kind::kResume, contents);
-  const std::optional<jobs::Job> read = ReadForRetry(engine_, request->job_id());
+  const auto answer = ReadForRetry(engine_, request->job_id());
+  if (!answer.ok()) {
+    reactor->Finish(ToWire(answer.status()));
+    return reactor;
+  }
+  const std::optional<jobs::Job>& read = *answer;
   if (read.has_value()) AddRetry(*read, *request, timing_, &prepared);
   engine_->Request(
-      [=, this](cluster::Cluster& cluster, absl::Time now) {
+      [=, this, read = read](cluster::Cluster& cluster, absl::Time now) {
         cluster::CommandRequest command = prepared;
         const jobs::Job* job = cluster.Find(request->job_id());
         // Another retry has changed its settings meanwhile.

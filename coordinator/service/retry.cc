@@ -1,7 +1,9 @@
 #include "coordinator/service/retry.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -180,23 +182,35 @@ void AddRetry(const jobs::Job& job, const v1::RetryJobRequest& request,
   }
 }
 
-std::optional<jobs::Job> ReadForRetry(Engine* engine, const std::string& job_id) {
-  std::optional<jobs::Job> found;
-  absl::Notification done;
-  engine->Read([&](const absl::Status& committed) {
+absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std::string& job_id,
+                                                      absl::Duration timeout) {
+  // The engine may answer after the timeout.
+  struct Answer {
+    absl::Notification arrived;
+    absl::Status status;
+    std::optional<jobs::Job> job;
+  };
+  const auto answer = std::make_shared<Answer>();
+  engine->Read([answer, engine, job_id](const absl::Status& committed) {
+    answer->status = committed;
     const jobs::Job* job = committed.ok() ? engine->cluster().Find(job_id) : nullptr;
     if (job != nullptr) {
-      found.emplace();
-      found->id = job->id;
-      found->spec = job->spec;
-      found->checkpoints = job->checkpoints;
-      found->found_checkpoints = job->found_checkpoints;
-      found->fit_steps = job->fit_steps;
+      jobs::Job& found = answer->job.emplace();
+      found.id = job->id;
+      found.spec = job->spec;
+      found.checkpoints = job->checkpoints;
+      found.found_checkpoints = job->found_checkpoints;
+      found.fit_steps = job->fit_steps;
     }
-    done.Notify();
+    answer->arrived.Notify();
   });
-  done.WaitForNotification();
-  return found;
+  if (!answer->arrived.WaitForNotificationWithTimeout(timeout)) {
+    return absl::UnavailableError(
+        absl::StrCat("the coordinator did not look at job '", job_id, "' within ",
+                     absl::FormatDuration(timeout), "; repeat the call"));
+  }
+  RETURN_IF_ERROR(answer->status);
+  return std::move(answer->job);
 }
 
 }  // namespace muster::service

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "coordinator/cluster/event.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/membership/timing.h"
@@ -20,9 +22,11 @@ namespace muster::service {
 void AddRetry(const jobs::Job& job, const v1::RetryJobRequest& request,
               const membership::Timing& timing, cluster::CommandRequest* command);
 
-// What AddRetry needs of a job. Waits for the engine, so it must not run on the engine's thread.
-// Absent: there is no such job, or the engine does not answer; it refuses what follows, too.
-std::optional<jobs::Job> ReadForRetry(Engine* engine, const std::string& job_id);
+// What AddRetry needs of a job; absent if there is no such job. Waits for the engine, so it must
+// not run on the engine's thread. Errors: those of Engine::Read; UNAVAILABLE: the engine did not answer
+// in time.
+absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std::string& job_id,
+                                                      absl::Duration timeout = absl::Seconds(30));
 
 }  // namespace muster::service
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/train/failure.h"
+
 namespace muster::control {
 namespace {
 
@@ -32,6 +34,7 @@ TEST(Reach, APeerThatAnswersIsNoTrouble) {
 TEST(Reach, AnAddressThatThisMachineDoesNotHaveIsNamedWithTheRemedy) {
   const absl::Status status = Door::Open("192.0.2.1").status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(train::CauseOf(status), train::Cause::kNodeFault);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("192.0.2.1"), HasSubstr("--host")));
   EXPECT_TRUE(absl::IsInvalidArgument(Door::Open("no address").status()));
 }
@@ -43,6 +46,7 @@ TEST(Reach, ALoopbackAddressOfAnotherMachineIsToldWithTheRemedyAndNoRestartHelps
       AwaitReachable({3, "127.0.0.1", port},
                      [&](const std::string& trouble) { told.push_back(trouble); }, kTells);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(train::CauseOf(status), train::Cause::kNone) << "the address is another node's";
   ASSERT_FALSE(told.empty());
   EXPECT_THAT(told[0], AllOf(HasSubstr("rank 3 at 127.0.0.1:" + std::to_string(port)),
                              HasSubstr("Connection refused"),
@@ -70,6 +74,7 @@ TEST(Reach, TooFewOpenFilesAreKnownBeforeAnythingIsConnected) {
   EXPECT_TRUE(CheckOpenFiles(0, 2, 3).ok());
   const absl::Status status = CheckOpenFiles(0, int64_t{1} << 40, 3);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(train::CauseOf(status), train::Cause::kNodeFault);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -n"));
 }
 
@@ -77,6 +82,7 @@ TEST(Reach, AnErrorOfALibraryThatFoundNoDescriptorSaysWhatToDo) {
   const absl::Status explained =
       ExplainOpenFiles(absl::UnavailableError("[enforce fail at x] socket: Too many open files"));
   EXPECT_TRUE(absl::IsFailedPrecondition(explained));
+  EXPECT_EQ(train::CauseOf(explained), train::Cause::kNodeFault);
   EXPECT_THAT(std::string(explained.message()), HasSubstr("LimitNOFILE"));
   EXPECT_TRUE(absl::IsUnavailable(ExplainOpenFiles(absl::UnavailableError("gone"))));
 }

@@ -37,6 +37,15 @@ TEST(WorkerEnd, AFailureSaysWhatItMeansForTheJob) {
   EXPECT_FALSE(report(train::FailureKind::kConsequence).permanent());
 }
 
+TEST(WorkerEnd, AFaultOfTheNodeMayBePermanent) {
+  const absl::Status error =
+      train::WithCause(absl::FailedPreconditionError("no address"), train::Cause::kNodeFault);
+  const v1::WorkerFailure failure =
+      EndReport({.error = error, .kind = train::FailureKind::kPermanent}).failure();
+  EXPECT_EQ(failure.kind(), v1::WorkerFailure::NODE_FAULT);
+  EXPECT_TRUE(failure.permanent());
+}
+
 TEST(WorkerEnd, IsReportedOnceAndWaitedFor) {
   FakeMeeting meeting;
   FakeControlStream good({}, &meeting);
