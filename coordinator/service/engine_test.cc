@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/steady/test_bound.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/retry.h"
 #include "coordinator/store/faulty_store.h"
 #include "coordinator/store/memory_store.h"
 
@@ -365,6 +366,27 @@ TEST_F(EngineTest, AfterItStoppedEverythingIsUnavailable) {
   engine_->Post([](cluster::Cluster&, absl::Time) { FAIL(); },
                 [&](const absl::Status& committed) { answer = committed; });
   EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(EngineTest, ARetryWaitsWithABoundForAnEngineThatHangs) {
+  ASSERT_TRUE(Submit("a").ok());
+  absl::Notification started, go;
+  engine_->Post(
+      [&](cluster::Cluster&, absl::Time) {
+        started.Notify();
+        go.WaitForNotification();
+      },
+      nullptr);
+  started.WaitForNotification();
+  const auto late = ReadForRetry(engine_.get(), "a", absl::Milliseconds(1));
+  EXPECT_TRUE(absl::IsUnavailable(late.status())) << late.status();
+  go.Notify();
+  const auto job = ReadForRetry(engine_.get(), "a", kTestBound);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ((*job)->id, "a");
+  const auto none = ReadForRetry(engine_.get(), "b", kTestBound);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_FALSE(none->has_value());
 }
 
 TEST_F(EngineTest, ManyEventsShareACommit) {

@@ -23,8 +23,8 @@ void AddRetry(const jobs::Job& job, const v1::RetryJobRequest& request,
               const membership::Timing& timing, cluster::CommandRequest* command);
 
 // What AddRetry needs of a job; absent if there is no such job. Waits for the engine, so it must
-// not run on the engine's thread. Errors: those of Engine::Read; UNAVAILABLE: the engine did not answer
-// in time.
+// not run on the engine's thread. Errors: those of Engine::Read; UNAVAILABLE: the engine did not
+// answer in time.
 absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std::string& job_id,
                                                       absl::Duration timeout = absl::Seconds(30));
 
