@@ -312,7 +312,8 @@ TEST(Agent, LinesOfTheTimeWithoutCoordinatorComeLaterTheNewestOnly) {
 }
 
 TEST(Agent, AWholeLeaseWithoutCoordinatorEndsTheWorkersNotTheAgent) {
-  FakeCoordinator coordinator(absl::Milliseconds(50));
+  // A lease that a busy machine can hold until the worker has started.
+  FakeCoordinator coordinator(absl::Seconds(2));
   AgentOptions options = Options(coordinator);
   options.core.stop_grace = absl::Milliseconds(10);
   auto agent = MustStart(options);
@@ -333,7 +334,8 @@ TEST(Agent, AWholeLeaseWithoutCoordinatorEndsTheWorkersNotTheAgent) {
 }
 
 TEST(Agent, ALocalAgentEndsWithItsLease) {
-  FakeCoordinator coordinator(absl::Milliseconds(50));
+  // A lease that a busy machine can hold until the worker has started.
+  FakeCoordinator coordinator(absl::Seconds(2));
   AgentOptions options = Options(coordinator);
   options.core.after_lease = AfterLease::kQuit;
   auto agent = MustStart(options);
