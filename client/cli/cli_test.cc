@@ -292,20 +292,6 @@ TEST_F(CliTest, PackAndCheckpointsNeedNoCoordinator) {
   EXPECT_THAT(err(), HasSubstr("MANIFEST.json"));
 }
 
-TEST_F(CliTest, ImagesAreMadeWithoutACoordinator) {
-  environment_.erase("MUSTER_ADDRESS");
-  const std::vector<std::string> command = {"data",    "images", "--out",  folder_.Path("images"),
-                                            "--train", "5",      "--test", "2",
-                                            "--size",  "8"};
-  EXPECT_EQ(Muster(command), kDone);
-  EXPECT_THAT(out(), AllOf(HasSubstr("images/train-images-idx3-ubyte: 5\n"),
-                           HasSubstr("images/t10k-labels-idx1-ubyte: 2\n")));
-  std::vector<std::string> too_small = command;
-  too_small.back() = "4";
-  EXPECT_EQ(Muster(too_small), kUsage);
-  EXPECT_THAT(err(), HasSubstr("--size 4: allowed is 8 to 512"));
-}
-
 TEST_F(CliTest, AFullDiskIsNoSuccess) {
   Put("id: 'a' state: RUNNING");
   out_.setstate(std::ios::badbit);

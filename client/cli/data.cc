@@ -4,7 +4,6 @@
 #include "client/api/cancellation.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/images.h"
 #include "client/cli/pack.h"
 #include "client/cli/pack_with_tokenizer.h"
 #include "common/status/status.h"
@@ -62,27 +61,6 @@ ExitCode DataPack(Console* console, const DataPackOptions& options) {
   return kDone;
 }
 
-struct DataImagesOptions : CommonOptions {
-  ImagesOptions images;
-};
-
-ExitCode DataImages(Console* console, const DataImagesOptions& options) {
-  client::Cancellation interrupted;
-  const Interrupts::Listener listener(&console->interrupts, [&](int) { interrupted.Cancel(); });
-  const auto made = MakeImages(options.images, [&] { return interrupted.cancelled(); });
-  if (!made.ok()) return Refuse(console, made.status());
-  if (IsDocument(options.output)) {
-    nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
-    for (const ImageFile& file : *made) {
-      json["files"].push_back({{"path", file.path}, {"items", file.items}});
-    }
-    console->out << Document(json.dump(2) + "\n", options.output);
-  } else {
-    for (const ImageFile& file : *made) console->out << file.path << ": " << file.items << "\n";
-  }
-  return kDone;
-}
-
 void AddPack(CLI::App* group, Console* console, ExitCode* code) {
   auto options = std::make_shared<DataPackOptions>();
   if (const std::string python = console->environment("MUSTER_PYTHON"); !python.empty()) {
@@ -116,30 +94,12 @@ void AddPack(CLI::App* group, Console* console, ExitCode* code) {
   command->callback([=] { *code = DataPack(console, *options); });
 }
 
-void AddImages(CLI::App* group, Console* console, ExitCode* code) {
-  auto options = std::make_shared<DataImagesOptions>();
-  CLI::App* command = group->add_subcommand(
-      "images",
-      "Make a set of labelled images (digits) in the layout of MNIST, for examples and tests");
-  command->add_option("--out", options->images.folder, "The folder of the four files")
-      ->required()
-      ->type_name("DIR");
-  command->add_option("--train", options->images.train, "Training images (20000)")->type_name("N");
-  command->add_option("--test", options->images.test, "Test images (4000)")->type_name("N");
-  command->add_option("--seed", options->images.seed, "Another seed gives other images (0)")
-      ->type_name("S");
-  command->add_option("--size", options->images.size, "Pixels of a side (28)")->type_name("PIXELS");
-  AddOutputOption(command, options.get());
-  command->callback([=] { *code = DataImages(console, *options); });
-}
-
 }  // namespace
 
 void AddData(CLI::App* app, Console* console, ExitCode* code) {
   CLI::App* group = app->add_subcommand("data", "Make training data; needs no coordinator");
   group->require_subcommand(1);
   AddPack(group, console, code);
-  AddImages(group, console, code);
 }
 
 }  // namespace muster::cli
