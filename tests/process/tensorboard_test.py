@@ -1,7 +1,8 @@
-"""`metrics: {tensorboard: DIR}`: TensorBoard's own reader has every step that counts exactly once,
-with the value that the coordinator stores, whatever was killed, rolled back or not writable."""
+"""`metrics: {tensorboard: DIR}`: TensorBoard's own readers have every step that counts exactly
+once, with the value that the coordinator stores, whatever was killed or rolled back."""
 
 import pytest
+from tensorboard.backend.event_processing import event_accumulator, event_multiplexer
 
 from tests.process import event_files, harness
 from tests.process.tensorboard_jobs import (
@@ -24,7 +25,8 @@ def test_every_step_and_every_pass_is_there(cluster, strategy):
     muster.cli("wait", "job")
     found = check(muster, "job")
     assert [step for step, _ in found["train/loss"]] == list(range(1, 21))
-    assert [step for step, _ in found["validation/loss"]] == [5, 10, 15, 20]
+    passes = [step for step, _ in found["validation/loss"]]
+    assert passes == [5, 10, 15, 20, 20], "of fit, and of the stage behind it"
     assert [step for step, _ in found["test/accuracy"]] == [20]
     assert len(event_files.files(folder(muster, "job"))) == 1, "one rank writes"
     assert [name for name in reasons(muster, "job") if "TENSORBOARD" in name] == []
@@ -42,14 +44,13 @@ def test_operations_are_marked_where_they_take_effect(cluster):
         muster.cli(command, "job", *arguments, "--at-step", step)
     muster.agent("node", slots=2)
     await_held(muster, "job", 8)
-    # The store keeps one pass of a kind for each step: the newest one.
     for _ in range(2):
         muster.cli("stage", "job", "validate", "--wait")
     muster.cli("set-lr", "job", "0.003", "--wait")
     muster.cli("resume", "job", "--wait")
     muster.cli("wait", "job")
     found = check(muster, "job")
-    assert [step for step, _ in found["validation/loss"]] == [8]
+    assert [step for step, _ in found["validation/loss"]] == [8, 8]
     marks = found["marks/operations"]
     texts = {text: step for step, text in marks}
     assert len(texts) == len(marks), "each is there once"
@@ -63,7 +64,7 @@ def test_operations_are_marked_where_they_take_effect(cluster):
     changes = [(step, text) for text, step in texts.items() if "trained elements" in text]
     assert len(changes) == 1 and changes[0][0] == 4 and "(operation job/1)" in changes[0][1]
     trained = found["train/trainable_parameters"]
-    assert [step for step, _ in trained] == [0, 4] and trained[1][1] < trained[0][1]
+    assert [step for step, _ in trained] == [1, 5] and trained[1][1] < trained[0][1]
     assert dict(found["train/learning_rate"])[12] < dict(found["train/learning_rate"])[9] <= 0.003
     assert [step for step, _ in found["marks/checkpoints"]] == [5, 7, 10, 12]
     assert found["marks/stages"] == [(0, "stage fit begins")]
@@ -99,7 +100,7 @@ def test_steps_that_are_rolled_back_are_there_once(cluster, strategy, whom):
     muster.cli("wait", "job")
     found = check(muster, "job")
     assert [step for step, _ in found["train/loss"]] == list(range(1, 21))
-    assert [step for step, _ in found["validation/loss"]] == [4, 8, 12, 16, 20]
+    assert [step for step, _ in found["validation/loss"]] == [4, 8, 12, 16, 20, 20]
     generations = found["marks/generations"]
     assert [step for step, _ in generations] == [0, 10]
     assert generations[1][1].startswith("generation 2 with 2 ranks, rank 0 on node node, begins")
@@ -111,6 +112,66 @@ def test_steps_that_are_rolled_back_are_there_once(cluster, strategy, whom):
     # An earlier file may end with what was rolled back.
     assert len(event_files.files(folder(muster, "job"))) == 2
     assert [name for name in reasons(muster, "job") if "TENSORBOARD" in name] == []
+
+
+def test_generations_that_begin_far_back_and_do_no_step(cluster):
+    muster = cluster
+    checkpoint = {"directory": "checkpoints", "every_steps": 40}
+    submit(muster, "job", stages=[{"fit": {"steps": 90}}], checkpoint=checkpoint)
+    muster.cli("pause", "job", "--at-step", 75)
+    muster.agent("node", slots=2)
+    await_held(muster, "job", 75, generation=1)
+    harness.eventually(
+        lambda: event_files.read(folder(muster, "job"))["train/loss"][-1][0] == 75,
+        "the steps before the fault are in the files",
+    )
+    # The pause holds the job before its first step.
+    for generation in (2, 3):
+        for process in muster.processes("muster-worker"):
+            harness.kill(process.pid)
+        await_held(muster, "job", 40, generation=generation)
+        shown = harness.eventually(
+            lambda: len(event_files.files(folder(muster, "job"))) == generation
+            and event_files.read_numbers_fast(folder(muster, "job")),
+            "the generation has a file",
+        )
+        assert [step for step, _ in shown["train/loss"]] == list(range(1, 41))
+    muster.cli("resume", "job")
+    muster.cli("wait", "job")
+    found = check(muster, "job")
+    assert [step for step, _ in found["train/loss"]] == list(range(1, 91))
+    assert [step for step, _ in found["train/trainable_parameters"]] == [1, 41]
+    assert [step for step, _ in found["marks/generations"]] == [0, 40, 40]
+    runs = event_multiplexer.EventMultiplexer(size_guidance={event_accumulator.SCALARS: 0})
+    runs.AddRunsFromDirectory(str(muster.folder / "logs")).Reload()
+    losses = [(event.step, event.value) for event in runs.Scalars("job", "train/loss")]
+    assert losses == found["train/loss"], "all jobs of a folder together"
+    assert [name for name in reasons(muster, "job") if "TENSORBOARD" in name] == []
+
+
+def test_a_pass_that_is_not_done_again_is_gone(cluster):
+    muster = cluster
+    submit(muster, "job", stages=[{"fit": {"steps": 20}}])
+    for hold in (13, 16):
+        muster.cli("pause", "job", "--at-step", hold)
+    muster.agent("node", slots=2)
+    await_held(muster, "job", 13, generation=1)
+    muster.cli("stage", "job", "validate", "--wait")
+    harness.eventually(
+        lambda: event_files.read(folder(muster, "job")).get("validation/samples"),
+        "the pass is in the files",
+    )
+    assert event_files.read_numbers_fast(folder(muster, "job"))["validation/loss"][0][0] == 13
+    for process in muster.processes("muster-worker"):
+        harness.kill(process.pid)
+    await_held(muster, "job", 10, generation=2)
+    muster.cli("resume", "job", "--wait")
+    await_held(muster, "job", 16)
+    muster.cli("stage", "job", "validate", "--wait")
+    muster.cli("resume", "job", "--wait")
+    muster.cli("wait", "job")
+    found = check(muster, "job")
+    assert [step for step, _ in found["validation/loss"]] == [16]
 
 
 def test_a_job_that_is_stopped_continues_its_files(cluster):

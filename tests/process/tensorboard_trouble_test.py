@@ -66,7 +66,7 @@ def test_a_full_disk_is_told_and_made_up_for(cluster, make_disk):  # noqa: F811
     assert "No space left on device" in told and "node" in told and "training goes on" in told
     assert last_step(muster, "job") < 43, "the disk was full"
     disk.free()
-    assert "nothing is missing" in await_event(muster, "job", "TENSORBOARD_WORKS_AGAIN")
+    assert "missing" not in await_event(muster, "job", "TENSORBOARD_WORKS_AGAIN")
     muster.cli("resume", "job")
     muster.cli("wait", "job")
     found = check(muster, "job")

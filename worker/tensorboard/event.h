@@ -1,32 +1,30 @@
-// The records of an event file, as TensorBoard reads them (docs/tensorboard.md). Pure.
+// The events of an event file, as TensorBoard reads them (docs/tensorboard.md). Pure.
 #ifndef MUSTER_WORKER_TENSORBOARD_EVENT_H_
 #define MUSTER_WORKER_TENSORBOARD_EVENT_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "worker/tensorboard/entry.h"
+#include "worker/tensorboard/event.pb.h"
 
 namespace muster::tensorboard {
 
-// The first record of a file.
-std::string VersionRecord(double wall_time);
-// A reader forgets everything of this step and of later ones that it has read so far.
-std::string StartRecord(int64_t step, double wall_time);
-// One record for entries that follow each other with the same step and time. A number is a tensor
-// of a float32, because TensorBoard's fast reader (tensorboard-data-server) shows no other type;
-// beside it, in the same tensor, is the float64.
-std::string EntryRecords(const std::vector<Entry>& entries);
+// The first event of a file. `wall_time`, also below: seconds since 1970.
+Event VersionEvent(double wall_time);
+// A reader forgets all numbers and texts of this step and of later ones that it has read so far.
+Event StartEvent(int64_t step, double wall_time);
 
-// What the data of a record say.
-struct ParsedEvent {
-  std::optional<int64_t> start;  // StartRecord
-  std::vector<Entry> entries;    // those that EntryRecords can write; others are left out
-};
-// Nothing: they are no event.
-std::optional<ParsedEvent> ParseEvent(const std::string& data);
+// An event without values. `step`: optimizer steps done.
+Event EventAt(int64_t step, double wall_time);
+// Adds a value with a tag: a number, which TensorBoard draws as a curve, or a text.
+void AddNumber(const std::string& tag, double number, Event* event);
+// Adds a value that is no number to a number's tag: TensorBoard's data server
+// forgets the tag's numbers of this step and of later ones, and shows nothing in their place.
+void AddNoNumber(const std::string& tag, Event* event);
+void AddText(const std::string& tag, const std::string& text, Event* event);
+
+// The event as a record of a file.
+std::string RecordOf(const Event& event);
 
 }  // namespace muster::tensorboard
 

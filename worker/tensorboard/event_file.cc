@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& 
   if (fd < 0) return files::ErrnoStatus(errno, "create", temporary);
   auto file = absl::WrapUnique(new EventFile(path, fd, disk));
   absl::Status status = disk.Write(fd, contents.data(), contents.size(), temporary);
+  file->size_ = contents.size();
   if (status.ok()) status = disk.Sync(fd, temporary);
   if (status.ok()) status = files::RenameDurably(temporary, path, disk);
   if (status.ok()) return file;
@@ -51,7 +52,16 @@ absl::Status EventFile::CheckThere() const {
 
 absl::Status EventFile::Append(const std::string& bytes) {
   RETURN_IF_ERROR(CheckThere());
-  return disk_.Write(fd_, bytes.data(), bytes.size(), path_);
+  const absl::Status status = disk_.Write(fd_, bytes.data(), bytes.size(), path_);
+  if (status.ok()) {
+    size_ += bytes.size();
+  } else {
+    // Otherwise a reader would have twice what the next file repeats without an earlier START. The
+    // error of the write is told, whether or not there is one here.
+    const int ignored = ftruncate(fd_, static_cast<off_t>(size_));
+    static_cast<void>(ignored);
+  }
+  return status;
 }
 
 absl::Status EventFile::Sync() {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -28,6 +29,7 @@ class EventFile {
 
   const std::string& path() const { return path_; }
 
+  // After an error of Append, the file ends as before the call, if the file system allows this.
   // Errors: those of the disk; NOT_FOUND if the path no longer leads to this file, because it was
   // removed, or its file system is not mounted any more.
   absl::Status Append(const std::string& bytes);
@@ -39,6 +41,7 @@ class EventFile {
 
   const std::string path_;
   const int fd_;
+  size_t size_ = 0;
   files::Disk& disk_;
 };
 

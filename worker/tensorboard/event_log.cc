@@ -1,8 +1,9 @@
 #include "worker/tensorboard/event_log.h"
 
 #include <algorithm>
-#include <thread>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -11,47 +12,18 @@
 #include "common/status/status.h"
 #include "common/steady/condition.h"
 #include "common/steady/now.h"
+#include "worker/tensorboard/earlier_files.h"
 #include "worker/tensorboard/event.h"
 #include "worker/tensorboard/event_file.h"
 #include "worker/tensorboard/folder.h"
-#include "worker/tensorboard/history.h"
 
 namespace muster::tensorboard {
 namespace {
 
-// Entries that are written and not synced stay in memory. Also about how much is written at a time.
-constexpr size_t kSyncBytes = size_t{1} << 20;
 // How long the end waits for a call of the file system.
 constexpr absl::Duration kLastCall = absl::Seconds(1);
 
-double WallTime() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
-
-std::string RecordsOf(const Backlog::Batch& batch) {
-  std::string records;
-  if (batch.start.has_value()) records = StartRecord(*batch.start, WallTime());
-  return records + EntryRecords(batch.entries);
-}
-
-void Include(const std::optional<LostSteps>& more, std::optional<LostSteps>* steps) {
-  if (!more.has_value()) return;
-  if (!steps->has_value()) {
-    *steps = more;
-    return;
-  }
-  (*steps)->first = std::min((*steps)->first, more->first);
-  (*steps)->last = std::max((*steps)->last, more->last);
-  (*steps)->entries += more->entries;
-}
-
 }  // namespace
-
-absl::Duration RetryAfter(int64_t failures, absl::Duration first, absl::Duration longest) {
-  absl::Duration wait = std::min(first, longest);
-  for (int64_t count = 1; count < failures && wait < longest; ++count) {
-    wait = std::min(2 * wait, longest);
-  }
-  return wait;
-}
 
 // What the log's thread and its owner share.
 class EventLog::Writer {
@@ -59,16 +31,16 @@ class EventLog::Writer {
   explicit Writer(Options options)
       : options_(std::move(options)),
         folder_(options_.directory, options_.job),
-        backlog_(options_.limit, kSyncBytes) {}
+        queue_(options_.limit) {}
 
   // The log's thread.
   void Loop();
 
   // The owner's calls.
   void Begin(int64_t step, bool continued);
-  void Add(std::vector<Entry> entries);
+  void Add(const Event& event);
   bool Sync(absl::Duration timeout);
-  std::optional<LostSteps> Finish(absl::Duration timeout);
+  std::optional<Steps> Finish(absl::Duration timeout);
   // True: the thread has ended, or is about to.
   bool Close();
 
@@ -77,15 +49,20 @@ class EventLog::Writer {
     int64_t step = 0;
     bool continued = false;
   };
+  enum class Phase { kRunning, kClosing, kEnded };
 
-  // Waits for something to write, and returns true; false: the thread ends.
+  // Waits for something to do, and returns true; false: the thread ends.
   bool AwaitWork();
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes all that there is.
-  absl::Status Write();
-  // Begins a new file, with the first part of what is to be written.
-  absl::Status Open();
-  absl::Status ReadEarlierSessions();
+  // Writes the oldest records, and syncs if that is due.
+  absl::Status Work();
+  absl::Status Write(const Queue::Batch& batch);
+  // The begin of the session's first file, behind these files: what they have of later steps does
+  // not count any more.
+  std::string TakeBack(const std::vector<std::string>& earlier, double wall_time);
+  // Begins a new file with these records.
+  absl::Status Open(const Queue::Batch& batch);
+  absl::Status SyncFile();
   void Failed(const absl::Status& status);
   void Succeeded();
   // Calls back, unless the owner has gone.
@@ -96,28 +73,29 @@ class EventLog::Writer {
   // The following members belong to the log's thread.
   Folder folder_;
   std::unique_ptr<EventFile> file_;
-  std::string newest_path_;  // of the newest file that this session has begun
-  bool has_begun_ = false;   // the backlog knows the session's begin
+  std::string newest_path_;  // of the newest file of this session; empty: there is none yet
+  // The step of the next file's START: this session has written nothing of it, nor of later ones.
+  int64_t start_ = 0;
+  // The files of earlier sessions, and what they have around `start_`.
+  std::vector<std::string> earlier_;
+  Numbers numbers_;
 
   absl::Mutex mutex_;
   // Signalled after each change for which a thread may wait.
   SteadyCondition changed_;
-  Backlog backlog_ ABSL_GUARDED_BY(mutex_);
+  Queue queue_ ABSL_GUARDED_BY(mutex_);
   std::optional<Begun> begun_ ABSL_GUARDED_BY(mutex_);
-  bool open_ ABSL_GUARDED_BY(mutex_) = false;  // there is a file_
-  // All entries up to this one are to be durable.
+  // All records up to this one are to be durable.
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;
   bool troubled_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;  // since a success
-  // The newest entry when the newest file was begun: once it is durable, there is no trouble.
-  uint64_t caught_up_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool dropping_ ABSL_GUARDED_BY(mutex_) = false;
+  // The newest record when something last went wrong: all is well once this one is written.
+  uint64_t well_with_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Time retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  // Since when the thread has been in Write.
+  // Since when the thread has been in Work.
   absl::Time busy_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool calling_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kRunning;
 };
 
 void EventLog::Writer::Begin(int64_t step, bool continued) {
@@ -126,58 +104,61 @@ void EventLog::Writer::Begin(int64_t step, bool continued) {
   changed_.Changed();
 }
 
-void EventLog::Writer::Add(std::vector<Entry> entries) {
+void EventLog::Writer::Add(const Event& event) {
+  std::string record = RecordOf(event);
   absl::Duration stuck;
+  std::optional<Steps> dropped;
   {
     absl::MutexLock lock(&mutex_);
-    for (Entry& entry : entries) backlog_.Add(std::move(entry));
+    dropped = queue_.Add(event.step(), std::move(record));
     stuck = SteadyNow() - busy_since_;
     if (stuck <= options_.slow || troubled_) stuck = absl::ZeroDuration();
     if (stuck > absl::ZeroDuration()) troubled_ = true;
+    if (stuck > absl::ZeroDuration() || dropped.has_value()) well_with_ = queue_.newest();
+    if (dropped.has_value() && std::exchange(dropping_, true)) dropped.reset();
     changed_.Changed();
   }
+  if (dropped.has_value() && options_.on_dropped) options_.on_dropped(dropped->first);
   if (stuck > absl::ZeroDuration() && options_.on_trouble) {
-    options_.on_trouble(absl::DeadlineExceededError(
-        absl::StrCat("the file system of ", options_.directory, " has not answered for ",
-                     absl::FormatDuration(absl::Trunc(stuck, absl::Seconds(1))))));
+    options_.on_trouble(absl::DeadlineExceededError(absl::StrCat(
+                            "the file system of ", options_.directory, " has not answered for ",
+                            absl::FormatDuration(absl::Trunc(stuck, absl::Seconds(1))))),
+                        std::nullopt);
   }
 }
 
 bool EventLog::Writer::Sync(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  const uint64_t newest = backlog_.newest();
+  const uint64_t newest = queue_.newest();
   wanted_ = std::max(wanted_, newest);
   changed_.Changed();
-  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return backlog_.durable() >= newest || troubled_ || ended_;
+  const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return queue_.settled() >= newest || troubled_ || phase_ == Phase::kEnded;
   };
-  changed_.Await(mutex_, timeout, done);
-  return backlog_.durable() >= newest;
+  changed_.Await(mutex_, timeout, settled);
+  return queue_.settled() >= newest && !troubled_;
 }
 
-std::optional<LostSteps> EventLog::Writer::Finish(absl::Duration timeout) {
+std::optional<Steps> EventLog::Writer::Finish(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  wanted_ = backlog_.newest();
-  finishing_ = true;
-  // There is no time for a long wait.
+  wanted_ = queue_.newest();
   retry_at_ = absl::InfinitePast();
   changed_.Changed();
   changed_.Await(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return backlog_.durable() >= backlog_.newest() || ended_;
+    return queue_.settled() >= wanted_ || phase_ == Phase::kEnded;
   });
-  std::optional<LostSteps> lost = backlog_.NotDurable();
-  Include(backlog_.TakeDropped(), &lost);
-  return lost;
+  return queue_.Missing();
 }
 
 bool EventLog::Writer::Close() {
   absl::MutexLock lock(&mutex_);
-  closing_ = true;
+  if (phase_ == Phase::kRunning) phase_ = Phase::kClosing;
   changed_.Changed();
   changed_.Await(mutex_, absl::InfiniteDuration(),
                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !calling_; });
-  return changed_.Await(mutex_, kLastCall,
-                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; });
+  return changed_.Await(mutex_, kLastCall, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return phase_ == Phase::kEnded;
+  });
 }
 
 void EventLog::Writer::Loop() {
@@ -187,7 +168,7 @@ void EventLog::Writer::Loop() {
       if (options_.still_mine) mine = options_.still_mine();
     });
     if (!mine.ok()) break;
-    const absl::Status status = Write();
+    const absl::Status status = Work();
     if (status.ok()) {
       Succeeded();
     } else {
@@ -195,20 +176,19 @@ void EventLog::Writer::Loop() {
     }
   }
   absl::MutexLock lock(&mutex_);
-  ended_ = true;
+  phase_ = Phase::kEnded;
   changed_.Changed();
 }
 
 bool EventLog::Writer::HasWork() const {
-  if (!begun_.has_value() || backlog_.newest() == 0) return false;
-  return !open_ || !backlog_.complete() || wanted_ > backlog_.durable();
+  return begun_.has_value() && (!queue_.empty() || wanted_ > queue_.settled());
 }
 
 bool EventLog::Writer::AwaitWork() {
   absl::MutexLock lock(&mutex_);
   busy_since_ = absl::InfiniteFuture();
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return closing_ || (HasWork() && SteadyNow() >= retry_at_);
+    return phase_ == Phase::kClosing || (HasWork() && SteadyNow() >= retry_at_);
   };
   while (!ready()) {
     // Until then nothing but the owner's end matters; after it, any change does.
@@ -216,112 +196,117 @@ bool EventLog::Writer::AwaitWork() {
     changed_.Await(mutex_, wait > absl::ZeroDuration() ? wait : absl::InfiniteDuration(), ready);
   }
   busy_since_ = SteadyNow();
-  return !closing_;
+  return phase_ == Phase::kRunning;
 }
 
-absl::Status EventLog::Writer::Write() {
-  if (file_ == nullptr) return Open();
-  Backlog::Batch batch;
+absl::Status EventLog::Writer::Work() {
+  std::optional<Queue::Batch> batch;
   {
     absl::MutexLock lock(&mutex_);
-    batch = backlog_.Next();
+    if (!queue_.empty()) batch = queue_.Oldest(options_.batch);
   }
-  if (!batch.empty()) RETURN_IF_ERROR(file_->Append(RecordsOf(batch)));
+  if (batch.has_value()) RETURN_IF_ERROR(Write(*batch));
   {
     absl::MutexLock lock(&mutex_);
-    backlog_.Written(batch);
-    const bool asked = wanted_ > backlog_.durable() && backlog_.written() >= wanted_;
-    const bool sync = asked || troubled_ || backlog_.unsynced() >= kSyncBytes;
-    if (!sync) return absl::OkStatus();
+    const bool asked = wanted_ > queue_.settled() && queue_.written() >= wanted_;
+    if (!asked && (!troubled_ || queue_.written() < well_with_)) return absl::OkStatus();
   }
-  RETURN_IF_ERROR(file_->Sync());
+  return SyncFile();
+}
+
+absl::Status EventLog::Writer::Write(const Queue::Batch& batch) {
+  const absl::Status status = file_ == nullptr ? Open(batch) : file_->Append(batch.bytes);
+  if (!status.ok()) {
+    // What the file has may still become durable.
+    if (file_ != nullptr) SyncFile().IgnoreError();
+    return status;
+  }
+  start_ = std::max(start_, batch.steps.last + 1);
   absl::MutexLock lock(&mutex_);
-  backlog_.Synced();
-  changed_.Changed();
+  queue_.Written(batch);
   return absl::OkStatus();
 }
 
-absl::Status EventLog::Writer::Open() {
+absl::Status EventLog::Writer::Open(const Queue::Batch& batch) {
   RETURN_IF_ERROR(folder_.Ensure(newest_path_));
-  ASSIGN_OR_RETURN(const int64_t largest, LargestNumber(folder_.path()));
-  if (!has_begun_) RETURN_IF_ERROR(ReadEarlierSessions());
-  Backlog::Batch batch;
-  {
-    absl::MutexLock lock(&mutex_);
-    batch = backlog_.ForNewFile();
-    caught_up_ = batch.newest;
-  }
-  // The clock of this node may be behind that of another one.
-  const int64_t number = std::max(absl::ToUnixSeconds(absl::Now()), largest + 1);
-  const std::string path = files::JoinPath(folder_.path(), FileName(number, options_.writer));
-  ASSIGN_OR_RETURN(
-      file_, EventFile::Create(path, VersionRecord(WallTime()) + RecordsOf(batch), *options_.disk));
-  newest_path_ = path;
-  absl::MutexLock lock(&mutex_);
-  open_ = true;
-  backlog_.Written(batch);
-  backlog_.Synced();
-  changed_.Changed();
-  return absl::OkStatus();
-}
-
-absl::Status EventLog::Writer::ReadEarlierSessions() {
+  ASSIGN_OR_RETURN(const auto earlier, EventFiles(folder_.path()));
   Begun begun;
   {
     absl::MutexLock lock(&mutex_);
     begun = *begun_;
   }
-  History history;
-  if (begun.continued) {
-    ASSIGN_OR_RETURN(history, ReadHistory(folder_.path(), begun.step));
+  const bool first = newest_path_.empty();
+  if (first) start_ = begun.continued ? begun.step + 1 : 0;
+  // The clock of this node may be behind that of another one.
+  const absl::Time now = absl::Now();
+  const int64_t number = std::max(absl::ToUnixSeconds(now), LargestNumber(earlier) + 1);
+  const std::string path = files::JoinPath(folder_.path(), FileName(number, options_.writer));
+  const double wall_time = absl::ToDoubleSeconds(now - absl::UnixEpoch());
+  std::string contents = RecordOf(VersionEvent(wall_time));
+  if (first) contents += TakeBack(earlier, wall_time);
+  contents += RecordOf(StartEvent(start_, wall_time)) + batch.bytes;
+  ASSIGN_OR_RETURN(file_, EventFile::Create(path, contents, *options_.disk));
+  newest_path_ = path;
+  if (!first || !begun.continued || begun.step == 0) return absl::OkStatus();
+  if (numbers_.newest != begun.step && options_.on_gap) {
+    Call([&] { options_.on_gap(numbers_.newest, begun.step); });
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    backlog_.Begin(begun.continued ? begun.step : 0, history.at_step);
+  return absl::OkStatus();
+}
+
+std::string EventLog::Writer::TakeBack(const std::vector<std::string>& earlier, double wall_time) {
+  // On a full disk, each attempt to begin a file comes here.
+  if (std::exchange(earlier_, earlier) != earlier) {
+    numbers_ = NumbersAround(folder_.path(), earlier, start_ - 1);
   }
-  has_begun_ = true;
-  const bool gap = begun.continued && begun.step > 0 && history.newest != begun.step;
-  if (gap && options_.on_gap) {
-    Call([&] { options_.on_gap(history.newest, begun.step); });
-  }
+  if (numbers_.tags_after.empty()) return "";
+  Event event = EventAt(start_, wall_time);
+  for (const std::string& tag : numbers_.tags_after) AddNoNumber(tag, &event);
+  return RecordOf(event);
+}
+
+absl::Status EventLog::Writer::SyncFile() {
+  RETURN_IF_ERROR(file_->Sync());
+  absl::MutexLock lock(&mutex_);
+  queue_.Synced();
+  changed_.Changed();
   return absl::OkStatus();
 }
 
 void EventLog::Writer::Failed(const absl::Status& status) {
   file_.reset();
   bool first = false;
+  std::optional<Steps> unsynced;
   {
     absl::MutexLock lock(&mutex_);
-    open_ = false;
-    ++failures_;
-    retry_at_ =
-        SteadyNow() + (finishing_ ? options_.retry
-                                  : RetryAfter(failures_, options_.retry, options_.longest_retry));
+    unsynced = queue_.FileFailed();
+    well_with_ = queue_.newest();
+    retry_at_ = SteadyNow() + options_.retry;
     first = !std::exchange(troubled_, true);
     changed_.Changed();
   }
   if (first && options_.on_trouble) {
-    Call([&] { options_.on_trouble(status); });
+    Call([&] { options_.on_trouble(status, unsynced); });
   }
 }
 
 void EventLog::Writer::Succeeded() {
-  std::optional<LostSteps> dropped;
+  std::optional<Steps> lost;
   {
     absl::MutexLock lock(&mutex_);
-    if (backlog_.durable() < caught_up_) return;
-    failures_ = 0;
-    dropped = backlog_.TakeDropped();
-    if (!std::exchange(troubled_, false) && !dropped.has_value()) return;
+    if (queue_.written() < well_with_) return;
+    dropping_ = false;
+    lost = queue_.TakeLost();
+    if (!std::exchange(troubled_, false) && !lost.has_value()) return;
   }
   if (!options_.on_recovered) return;
-  Call([&] { options_.on_recovered(dropped); });
+  Call([&] { options_.on_recovered(lost); });
 }
 
 void EventLog::Writer::Call(const std::function<void()>& callback) {
   {
     absl::MutexLock lock(&mutex_);
-    if (closing_) return;
+    if (phase_ != Phase::kRunning) return;
     calling_ = true;
   }
   callback();
@@ -344,12 +329,10 @@ EventLog::~EventLog() {
 
 void EventLog::Begin(int64_t step, bool continued) { writer_->Begin(step, continued); }
 
-void EventLog::Add(std::vector<Entry> entries) { writer_->Add(std::move(entries)); }
+void EventLog::Add(const Event& event) { writer_->Add(event); }
 
 bool EventLog::Sync(absl::Duration timeout) { return writer_->Sync(timeout); }
 
-std::optional<LostSteps> EventLog::Finish(absl::Duration timeout) {
-  return writer_->Finish(timeout);
-}
+std::optional<Steps> EventLog::Finish(absl::Duration timeout) { return writer_->Finish(timeout); }
 
 }  // namespace muster::tensorboard

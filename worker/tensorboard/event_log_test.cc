@@ -7,16 +7,22 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <set>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "common/files/disk.h"
 #include "common/files/temp_dir.h"
 #include "common/steady/test_bound.h"
 #include "worker/tensorboard/event.h"
+#include "worker/tensorboard/event.pb.h"
+#include "worker/tensorboard/queue.h"
 #include "worker/tensorboard/record.h"
 
 namespace muster::tensorboard {
@@ -26,6 +32,9 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pair;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
 
 // A disk that can be full, fail to sync, or not answer.
 class FaultyDisk : public files::Disk {
@@ -33,7 +42,7 @@ class FaultyDisk : public files::Disk {
   absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
     if (blocked_) released_.WaitForNotification();
     const bool fits = !full_ || allowed_-- > 0;
-    if (on_write_) on_write_(size, fits);
+    if (on_write_) on_write_(fits);
     // As on a full disk, a part may be written.
     if (!fits) {
       Disk::Write(fd, data, size / 2, path).IgnoreError();
@@ -48,8 +57,8 @@ class FaultyDisk : public files::Disk {
 
   std::atomic<bool> full_ = false;
   std::atomic<int> allowed_ = 0;  // writes that succeed although the disk is full
-  // Before each write, set before there is a log: its size, and whether it succeeds.
-  std::function<void(size_t size, bool fits)> on_write_;
+  // Before each write, set before there is a log.
+  std::function<void(bool fits)> on_write_;
   std::atomic<bool> unsynced_ = false;
   std::atomic<bool> blocked_ = false;
   std::atomic<int> syncs_ = 0;
@@ -79,9 +88,13 @@ class Told {
   std::vector<std::string> texts_ ABSL_GUARDED_BY(mutex_);
 };
 
-Entry Loss(int64_t step, double value) {
-  return {.step = step, .wall_time = 0, .tag = "loss", .value = value};
+Event Number(int64_t step, const std::string& tag, double value) {
+  Event event = EventAt(step, 0);
+  AddNumber(tag, value, &event);
+  return event;
 }
+
+Event Loss(int64_t step, double value) { return Number(step, "loss", value); }
 
 class EventLogTest : public testing::Test {
  protected:
@@ -91,18 +104,20 @@ class EventLogTest : public testing::Test {
         .job = "job",
         .writer = writer,
         .retry = absl::Milliseconds(1),
-        .longest_retry = absl::Milliseconds(1),
         .disk = &disk_,
         .on_trouble =
-            [this](const absl::Status& error) {
-              told_.Add("trouble: " + std::string(error.message()));
+            [this](const absl::Status& error, const std::optional<Steps>& unsynced) {
+              told_.Add("trouble: " + std::string(error.message()) +
+                        (unsynced.has_value() ? ", without " + std::to_string(unsynced->first) +
+                                                    " to " + std::to_string(unsynced->last)
+                                              : ""));
             },
+        .on_dropped = [this](int64_t step) { told_.Add("dropped from " + std::to_string(step)); },
         .on_recovered =
-            [this](const std::optional<LostSteps>& dropped) {
-              told_.Add(dropped.has_value()
-                            ? "recovered without " + std::to_string(dropped->first) + " to " +
-                                  std::to_string(dropped->last)
-                            : "recovered");
+            [this](const std::optional<Steps>& lost) {
+              told_.Add(lost.has_value() ? "recovered without " + std::to_string(lost->first) +
+                                               " to " + std::to_string(lost->last)
+                                         : "recovered");
             },
         .on_gap =
             [this](std::optional<int64_t> newest, int64_t step) {
@@ -119,19 +134,39 @@ class EventLogTest : public testing::Test {
     return files;
   }
 
-  // (step, value) of all losses, as TensorBoard's reader has them: file after file, each as far as
-  // it is whole, and a START discards its step and later ones.
+  // The numbers of a tag, as the data server has them: a START is ignored, and any value discards
+  // the tag's values of its step and of later ones.
+  std::vector<std::pair<int64_t, double>> OfDataServer(const std::string& tag) {
+    std::vector<std::pair<int64_t, double>> found;
+    for (const std::string& path : Files()) {
+      std::ifstream file(path, std::ios::binary);
+      while (const auto data = ReadRecord(file)) {
+        Event event;
+        EXPECT_TRUE(event.ParseFromString(*data));
+        for (const Summary::Value& value : event.summary().value()) {
+          if (value.tag() != tag) continue;
+          std::erase_if(found, [&](const auto& number) { return number.first >= event.step(); });
+          if (!value.has_tensor()) found.emplace_back(event.step(), value.simple_value());
+        }
+      }
+    }
+    return found;
+  }
+
+  // (step, value) of all losses, as TensorBoard's readers in Python have them: file after file,
+  // each as far as it is whole, and a START discards its step and later ones.
   std::vector<std::pair<int64_t, double>> Losses() {
     std::vector<std::pair<int64_t, double>> losses;
     for (const std::string& path : Files()) {
       std::ifstream file(path, std::ios::binary);
       while (const auto data = ReadRecord(file)) {
-        const auto event = ParseEvent(*data);
-        if (event->start.has_value()) {
-          std::erase_if(losses, [&](const auto& loss) { return loss.first >= *event->start; });
+        Event event;
+        EXPECT_TRUE(event.ParseFromString(*data));
+        if (event.session_log().status() == SessionLog::START) {
+          std::erase_if(losses, [&](const auto& loss) { return loss.first >= event.step(); });
         }
-        for (const Entry& entry : event->entries) {
-          losses.emplace_back(entry.step, std::get<double>(entry.value));
+        for (const Summary::Value& value : event.summary().value()) {
+          if (value.tag() == "loss") losses.emplace_back(event.step(), value.simple_value());
         }
       }
     }
@@ -146,12 +181,12 @@ class EventLogTest : public testing::Test {
 TEST_F(EventLogTest, WritesWithoutBeingAskedTo) {
   EventLog log(Options());
   log.Begin(0, false);
-  for (int64_t step = 1; step <= 100; ++step) log.Add({Loss(step, step * 0.1)});
+  for (int64_t step = 1; step <= 100; ++step) log.Add(Loss(step, static_cast<double>(step) * 0.5));
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   const auto losses = Losses();
   ASSERT_EQ(losses.size(), 100u);
   for (int64_t step = 1; step <= 100; ++step) {
-    EXPECT_EQ(losses[step - 1], std::pair(step, step * 0.1));
+    EXPECT_EQ(losses[step - 1], std::pair(step, static_cast<double>(step) * 0.5));
   }
   EXPECT_EQ(Files().size(), 1u);
   EXPECT_THAT(told_.texts(), IsEmpty());
@@ -161,13 +196,13 @@ TEST_F(EventLogTest, ContinuesAfterAnEarlierSession) {
   {
     EventLog log(Options("first"));
     log.Begin(0, false);
-    for (int64_t step = 1; step <= 5; ++step) log.Add({Loss(step, 1)});
+    for (int64_t step = 1; step <= 5; ++step) log.Add(Loss(step, 1));
     log.Finish(kTestBound);
   }
   {
     EventLog log(Options("second"));
     log.Begin(3, true);
-    for (int64_t step = 4; step <= 6; ++step) log.Add({Loss(step, 2)});
+    for (int64_t step = 4; step <= 6; ++step) log.Add(Loss(step, 2));
     log.Finish(kTestBound);
   }
   EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1), std::pair(2, 1), std::pair(3, 1),
@@ -176,40 +211,135 @@ TEST_F(EventLogTest, ContinuesAfterAnEarlierSession) {
   {
     EventLog log(Options("anew"));
     log.Begin(0, false);
-    log.Add({Loss(1, 3)});
+    log.Add(Loss(1, 3));
     log.Finish(kTestBound);
   }
   EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 3)));
+}
+
+TEST_F(EventLogTest, ContinuesAfterASessionThatDidNoStep) {
+  for (const std::string writer : {"first", "second", "third"}) {
+    EventLog log(Options(writer));
+    log.Begin(writer == "first" ? 0 : 2, writer != "first");
+    if (writer == "first") {
+      for (int64_t step = 1; step <= 5; ++step) log.Add(Loss(step, 1));
+    }
+    if (writer == "second") log.Add(EventAt(2, 0));
+    if (writer == "third") log.Add(Loss(3, 3));
+    EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  }
+  EXPECT_EQ(Files().size(), 3u);
+  EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1), std::pair(2, 1), std::pair(3, 3)));
+}
+
+TEST_F(EventLogTest, TakesNumbersBackThatAreNotWrittenAgain) {
+  {
+    EventLog log(Options("first"));
+    log.Begin(0, false);
+    for (int64_t step = 1; step <= 5; ++step) log.Add(Loss(step, 1));
+    log.Add(Number(2, "validation", 1));
+    log.Add(Number(5, "validation", 1));
+    log.Add(Number(5, "test", 1));
+    log.Finish(kTestBound);
+  }
+  const auto begin = [&](const std::string& writer, bool continued) {
+    EventLog log(Options(writer));
+    log.Begin(continued ? 3 : 0, continued);
+    log.Add(EventAt(continued ? 3 : 0, 0));
+    EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  };
+  begin("second", true);
+  EXPECT_THAT(OfDataServer("loss"), ElementsAre(Pair(1, 1), Pair(2, 1), Pair(3, 1)));
+  EXPECT_THAT(OfDataServer("validation"), ElementsAre(Pair(2, 1)));
+  EXPECT_THAT(OfDataServer("test"), IsEmpty());
+  EXPECT_THAT(Losses(), ElementsAre(Pair(1, 1), Pair(2, 1), Pair(3, 1)));
+  begin("third", true);
+  EXPECT_THAT(OfDataServer("loss"), ElementsAre(Pair(1, 1), Pair(2, 1), Pair(3, 1)));
+  begin("fourth", false);
+  EXPECT_THAT(OfDataServer("loss"), IsEmpty());
+  EXPECT_THAT(OfDataServer("validation"), IsEmpty());
+  EXPECT_THAT(Losses(), IsEmpty());
+}
+
+TEST_F(EventLogTest, TakesNumbersBackOnceADiskIsNotFullAnyMore) {
+  {
+    EventLog log(Options("first"));
+    log.Begin(0, false);
+    for (int64_t step = 1; step <= 5; ++step) log.Add(Loss(step, 1));
+    log.Finish(kTestBound);
+  }
+  disk_.full_ = true;
+  EventLog log(Options("second"));
+  log.Begin(3, true);
+  log.Add(EventAt(3, 0));
+  told_.Await(1);
+  disk_.full_ = false;
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(OfDataServer("loss"), ElementsAre(Pair(1, 1), Pair(2, 1), Pair(3, 1)));
+}
+
+TEST_F(EventLogTest, NamesItsFileBehindThoseOfAClockThatIsAhead) {
+  fs::create_directories(dir_.Path("logs/job"));
+  for (const std::string number : {"9000000000", "5", "9223372036854775807"}) {
+    std::ofstream(dir_.Path("logs/job/events.out.tfevents." + number + ".other"));
+  }
+  EventLog log(Options());
+  log.Begin(0, false);
+  log.Add(Loss(1, 1));
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_TRUE(fs::exists(dir_.Path("logs/job/events.out.tfevents.9000000001.writer")));
+}
+
+TEST_F(EventLogTest, BeginsEachFileWithAStartOfAStepThatItHasNotWritten) {
+  EventLog log(Options());
+  log.Begin(0, false);
+  log.Add(Loss(1, 1));
+  EXPECT_TRUE(log.Sync(kTestBound));
+  disk_.full_ = true;
+  log.Add(Loss(2, 2));
+  told_.Await(1);
+  disk_.full_ = false;
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  std::vector<int64_t> starts;
+  for (const std::string& path : Files()) {
+    std::ifstream file(path, std::ios::binary);
+    ReadRecord(file);
+    Event start;
+    EXPECT_TRUE(start.ParseFromString(ReadRecord(file).value()));
+    EXPECT_EQ(start.session_log().status(), SessionLog::START);
+    starts.push_back(start.step());
+  }
+  EXPECT_THAT(starts, ElementsAre(0, 2));
 }
 
 TEST_F(EventLogTest, SaysWhatEarlierSessionsLackOf) {
   {
     EventLog log(Options("first"));
     log.Begin(0, false);
-    log.Add({Loss(1, 1)});
+    log.Add(Loss(1, 1));
     log.Finish(kTestBound);
   }
   EventLog log(Options("second"));
   log.Begin(3, true);
-  log.Add({Loss(4, 2)});
+  log.Add(Loss(4, 2));
   log.Finish(kTestBound);
   EXPECT_THAT(told_.texts(), ElementsAre("gap 1 3"));
 }
 
-TEST_F(EventLogTest, WritesEverythingAgainAfterAFullDisk) {
+TEST_F(EventLogTest, WritesEverythingAfterAFullDisk) {
   EventLog log(Options());
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
-  log.Add({Loss(2, 2)});
+  log.Add(Loss(2, 2));
   disk_.full_ = true;
-  log.Add({Loss(3, 3)});
+  log.Add(Loss(3, 3));
   told_.Await(1);
   EXPECT_FALSE(log.Sync(kTestBound)) << "nobody waits for a disk that is full";
-  log.Add({Loss(4, 4)});
+  log.Add(Loss(4, 4));
   disk_.full_ = false;
   told_.Await(2);
-  log.Add({Loss(5, 5)});
+  log.Add(Loss(5, 5));
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1), std::pair(2, 2), std::pair(3, 3),
                                     std::pair(4, 4), std::pair(5, 5)));
@@ -217,100 +347,88 @@ TEST_F(EventLogTest, WritesEverythingAgainAfterAFullDisk) {
   EXPECT_THAT(told_.texts(), ElementsAre(HasSubstr("No space left on device"), "recovered"));
 }
 
-// About `bytes` of losses from step 1 on; returns the last step.
-int64_t AddMuch(EventLog& log, size_t bytes) {
-  const auto last = static_cast<int64_t>(bytes / SizeOf(Loss(1, 1)));
-  for (int64_t step = 1; step <= last; ++step) log.Add({Loss(step, 1)});
-  return last;
-}
-
-TEST_F(EventLogTest, AttemptsOnAFullDiskWriteLittleHoweverMuchIsHeld) {
-  std::atomic<size_t> largest = 0;
-  Told attempts;
-  disk_.full_ = true;
-  disk_.on_write_ = [&](size_t size, bool) {
-    largest = std::max(largest.load(), size);
-    attempts.Add("attempt");
-  };
-  EventLog log(Options());
-  log.Begin(0, false);
-  AddMuch(log, size_t{8} << 20);
-  // The one that runs may have begun earlier.
-  attempts.Await(attempts.texts().size() + 2);
-  EXPECT_LE(largest, size_t{2} << 20);
-}
-
 TEST_F(EventLogTest, IsNotWellAgainAfterAPart) {
   Told writes;
   disk_.full_ = true;
-  disk_.on_write_ = [&](size_t, bool fits) {
+  disk_.on_write_ = [&](bool fits) {
     if (fits || !writes.texts().empty()) writes.Add(fits ? "written" : "full");
   };
-  EventLog log(Options());
+  EventLog::Options options = Options();
+  options.batch = 1;
+  EventLog log(options);
   log.Begin(0, false);
-  const int64_t last = AddMuch(log, size_t{3} << 20);
+  for (int64_t step = 1; step <= 9; ++step) log.Add(Loss(step, 1));
   told_.Await(1);
-  disk_.allowed_ = 1;
-  writes.Await(2);
+  disk_.allowed_ = 3;
+  writes.Await(4);
   EXPECT_THAT(writes.texts().back(), "full");
-  EXPECT_EQ(told_.texts().size(), 1u) << "a part of the entries is written";
+  EXPECT_EQ(told_.texts().size(), 1u) << "a part of the records is written";
   disk_.full_ = false;
   told_.Await(2);
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   const auto losses = Losses();
-  ASSERT_EQ(losses.size(), static_cast<size_t>(last));
-  for (int64_t step = 1; step <= last; ++step) EXPECT_EQ(losses[step - 1].first, step);
+  ASSERT_EQ(losses.size(), 9u);
+  for (int64_t step = 1; step <= 9; ++step) EXPECT_EQ(losses[step - 1].first, step);
   EXPECT_THAT(told_.texts(), ElementsAre(HasSubstr("No space left on device"), "recovered"));
 }
 
 TEST_F(EventLogTest, TriesOnceMoreAtTheEndWithoutWaiting) {
   EventLog::Options options = Options();
-  options.retry = options.longest_retry = absl::Hours(1);
+  options.retry = absl::Hours(1);
   disk_.full_ = true;
   EventLog log(options);
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   told_.Await(1);
   disk_.full_ = false;
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1)));
 }
 
-TEST(RetryAfter, DoublesWithEachFailureUpToALimit) {
-  std::vector<absl::Duration> waits;
-  for (const int64_t failures : {1, 2, 3, 5, 6, 1000}) {
-    waits.push_back(RetryAfter(failures, absl::Seconds(1), absl::Seconds(30)));
-  }
-  EXPECT_THAT(waits, ElementsAre(absl::Seconds(1), absl::Seconds(2), absl::Seconds(4),
-                                 absl::Seconds(16), absl::Seconds(30), absl::Seconds(30)));
-}
-
-TEST_F(EventLogTest, WritesEverythingAgainAfterAFailedSync) {
+TEST_F(EventLogTest, SaysWhatAFailedSyncMayHaveLost) {
   EventLog log(Options());
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   disk_.unsynced_ = true;
-  log.Add({Loss(2, 2)});
+  log.Add(Loss(2, 2));
   EXPECT_FALSE(log.Sync(kTestBound));
   told_.Await(1);
-  const std::string first = Files().front();
-  const auto size = fs::file_size(first);
+  EXPECT_THAT(told_.texts(), ElementsAre(HasSubstr("Input/output error, without 2 to 2")));
   disk_.unsynced_ = false;
+  log.Add(Loss(3, 3));
   told_.Await(2);
-  log.Add({Loss(3, 3)});
+  EXPECT_EQ(told_.texts().back(), "recovered without 2 to 2");
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
-  EXPECT_THAT(Losses(), ElementsAre(std::pair(1, 1), std::pair(2, 2), std::pair(3, 3)));
-  EXPECT_EQ(fs::file_size(first), size);
+  EXPECT_EQ(Files().size(), 2u) << "a file that failed is not used again";
+}
+
+TEST_F(EventLogTest, SaysWhatMayBeLostOfAFileThatFailed) {
+  Told writes;
+  disk_.on_write_ = [&](bool) { writes.Add("write"); };
+  EventLog log(Options());
+  log.Begin(0, false);
+  log.Add(Loss(1, 1));
+  EXPECT_TRUE(log.Sync(kTestBound));
+  log.Add(Loss(2, 2));
+  writes.Await(2);
+  disk_.unsynced_ = true;
+  disk_.full_ = true;
+  log.Add(Loss(3, 3));
+  told_.Await(1);
+  disk_.unsynced_ = false;
+  disk_.full_ = false;
+  told_.Await(2);
+  EXPECT_EQ(told_.texts().back(), "recovered without 2 to 2");
 }
 
 TEST_F(EventLogTest, SyncsOnlyWhenItIsAskedTo) {
   EventLog log(Options());
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   const int syncs = disk_.syncs_;
-  for (int64_t step = 2; step <= 100; ++step) log.Add({Loss(step, 1)});
+  for (int64_t step = 2; step <= 100; ++step) log.Add(Loss(step, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   EXPECT_EQ(disk_.syncs_, syncs + 1);
 }
@@ -318,10 +436,10 @@ TEST_F(EventLogTest, SyncsOnlyWhenItIsAskedTo) {
 TEST_F(EventLogTest, WritesANewFileIfTheFileIsGone) {
   EventLog log(Options());
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   fs::remove(Files().front());
-  log.Add({Loss(2, 2)});
+  log.Add(Loss(2, 2));
   told_.Await(2);
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   EXPECT_THAT(Losses(), ElementsAre(std::pair(2, 2))) << "what was durable is not kept in memory";
@@ -330,10 +448,10 @@ TEST_F(EventLogTest, WritesANewFileIfTheFileIsGone) {
 TEST_F(EventLogTest, WritesANewFileIfTheWholeDirectoryIsGone) {
   EventLog log(Options());
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   fs::remove_all(dir_.Path("logs"));
-  log.Add({Loss(2, 2)});
+  log.Add(Loss(2, 2));
   told_.Await(2);
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   EXPECT_THAT(Losses(), ElementsAre(std::pair(2, 2)));
@@ -346,11 +464,11 @@ TEST_F(EventLogTest, WaitsForAFileSystemThatIsNotMounted) {
   fs::create_directory_symlink("mount/logs", dir_.Path("logs"));
   EventLog log(options);
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   fs::rename(dir_.Path("mount"), dir_.Path("away"));
   fs::create_directory(dir_.Path("mount"));
-  log.Add({Loss(2, 2)});
+  log.Add(Loss(2, 2));
   told_.Await(1);
   EXPECT_THAT(told_.texts().front(), HasSubstr("find "));
   fs::remove(dir_.Path("mount"));
@@ -363,26 +481,120 @@ TEST_F(EventLogTest, WaitsForAFileSystemThatIsNotMounted) {
 TEST_F(EventLogTest, SaysWhatItHadToDrop) {
   disk_.full_ = true;
   EventLog::Options options = Options();
-  options.limit = 10 * SizeOf(Loss(1, 1));
+  options.limit = 10 * RecordOf(Loss(1, 1)).size();
   EventLog log(options);
   log.Begin(0, false);
-  for (int64_t step = 1; step <= 30; ++step) log.Add({Loss(step, 1)});
-  told_.Await(1);
-  disk_.full_ = false;
+  for (int64_t step = 1; step <= 30; ++step) log.Add(Loss(step, 1));
   told_.Await(2);
+  EXPECT_THAT(told_.texts(), UnorderedElementsAre(StartsWith("trouble"), "dropped from 1"));
+  disk_.full_ = false;
+  told_.Await(3);
   EXPECT_EQ(told_.texts().back(), "recovered without 1 to 20");
   EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
   EXPECT_EQ(Losses().size(), 10u);
 }
 
+TEST_F(EventLogTest, KeepsUpWithStepsThatAreFasterThanACall) {
+  EventLog* used = nullptr;
+  int64_t step = 1;
+  std::atomic<int> writes = 0;
+  absl::Notification done;
+  disk_.on_write_ = [&](bool) {
+    ++writes;
+    for (int i = 0; i < 4 && step < 401; ++i) used->Add(Loss(++step, 1));
+    if (step == 401 && !done.HasBeenNotified()) done.Notify();
+  };
+  EventLog::Options options = Options();
+  options.limit = 50 * RecordOf(Loss(1, 1)).size();
+  EventLog log(options);
+  used = &log;
+  log.Begin(0, false);
+  log.Add(Loss(1, 1));
+  done.WaitForNotification();
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(told_.texts(), IsEmpty());
+  EXPECT_EQ(Losses().size(), 401u);
+  EXPECT_EQ(writes, 101);
+}
+
+TEST_F(EventLogTest, SaysOnceThatADiskIsTooSlow) {
+  EventLog* used = nullptr;
+  int64_t step = 1;
+  std::vector<std::string> before;  // the first step that finds room
+  disk_.on_write_ = [&](bool) {
+    if (step == 401) return;
+    for (int i = 0; i < 4; ++i) used->Add(Loss(++step, 1));
+    if (step == 401) before = told_.texts();
+  };
+  EventLog::Options options = Options();
+  options.batch = 1;
+  options.limit = 10 * RecordOf(Loss(1, 1)).size();
+  EventLog log(options);
+  used = &log;
+  log.Begin(0, false);
+  log.Add(Loss(1, 1));
+  told_.Await(2);
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(before, ElementsAre(StartsWith("dropped from ")));
+  EXPECT_THAT(told_.texts(), ElementsAre(before[0], StartsWith("recovered without ")));
+}
+
+TEST_F(EventLogTest, IsWellAgainAlthoughRecordsAlwaysWait) {
+  EventLog* used = nullptr;
+  int64_t step = 5;
+  disk_.full_ = true;
+  disk_.on_write_ = [&](bool fits) {
+    if (fits && told_.texts().size() < 2 && step < 1000) used->Add(Loss(++step, 1));
+  };
+  EventLog::Options options = Options();
+  options.batch = 1;
+  EventLog log(options);
+  used = &log;
+  log.Begin(0, false);
+  for (int64_t i = 1; i <= 5; ++i) log.Add(Loss(i, 1));
+  told_.Await(1);
+  disk_.full_ = false;
+  told_.Await(2);
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(told_.texts(), ElementsAre(StartsWith("trouble"), "recovered"));
+  EXPECT_LT(step, 1000);
+  EXPECT_EQ(Losses().size(), step);
+}
+
+TEST_F(EventLogTest, TakesBackThePartOfAWriteThatFailed) {
+  EventLog::Options options = Options();
+  std::atomic<bool> held = false;
+  absl::Notification go_on;
+  options.still_mine = [&] {
+    if (held) go_on.WaitForNotification();
+    return absl::OkStatus();
+  };
+  EventLog log(options);
+  log.Begin(0, false);
+  log.Add(Loss(1, 1));
+  EXPECT_TRUE(log.Sync(kTestBound));
+  held = true;
+  // The next file has a START of step 2, so that it takes nothing of step 1 back.
+  log.Add(Loss(1, 7));
+  log.Add(Loss(2, 2));
+  log.Add(Loss(3, 3));
+  disk_.full_ = true;
+  go_on.Notify();
+  told_.Await(1);
+  disk_.full_ = false;
+  EXPECT_EQ(log.Finish(kTestBound), std::nullopt);
+  EXPECT_THAT(Losses(), ElementsAre(Pair(1, 1), Pair(1, 7), Pair(2, 2), Pair(3, 3)));
+}
+
 TEST_F(EventLogTest, SaysAtTheEndWhatIsNotWritten) {
   EventLog log(Options());
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
+  log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   disk_.full_ = true;
-  log.Add({Loss(2, 2), Loss(3, 3)});
-  EXPECT_EQ(log.Finish(absl::ZeroDuration()), (LostSteps{2, 3, 2}));
+  log.Add(Loss(2, 2));
+  log.Add(Loss(3, 3));
+  EXPECT_EQ(log.Finish(absl::ZeroDuration()), (Steps{2, 3}));
 }
 
 TEST_F(EventLogTest, DoesNotWaitForAFileSystemThatDoesNotAnswer) {
@@ -396,7 +608,7 @@ TEST_F(EventLogTest, DoesNotWaitForAFileSystemThatDoesNotAnswer) {
     EventLog log(options);
     log.Begin(0, false);
     int64_t step = 0;
-    while (told_.texts().empty()) log.Add({Loss(++step, 1)});
+    while (told_.texts().empty()) log.Add(Loss(++step, 1));
     EXPECT_THAT(told_.texts(), ElementsAre(HasSubstr("has not answered")));
     EXPECT_FALSE(log.Sync(kTestBound));
   }
@@ -408,8 +620,8 @@ TEST_F(EventLogTest, WritesNothingOnceItsLeaseIsOver) {
   options.still_mine = [] { return absl::UnavailableError("the lease is over"); };
   EventLog log(options);
   log.Begin(0, false);
-  log.Add({Loss(1, 1)});
-  EXPECT_EQ(log.Finish(kTestBound), (LostSteps{1, 1, 1}));
+  log.Add(Loss(1, 1));
+  EXPECT_EQ(log.Finish(kTestBound), (Steps{1, 1}));
   EXPECT_FALSE(fs::exists(dir_.Path("logs")));
 }
 

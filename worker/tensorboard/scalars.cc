@@ -3,35 +3,21 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "worker/tensorboard/event.h"
 
 namespace muster::tensorboard {
 namespace {
 
-// Adds entries of one step.
-class Adder {
- public:
-  Adder(int64_t step, double wall_time) : step_(step), wall_time_(wall_time) {}
+void AddIf(bool there, const std::string& tag, double number, Event* event) {
+  if (there) AddNumber(tag, number, event);
+}
 
-  void Add(const std::string& tag, double value) {
-    entries_.push_back({.step = step_, .wall_time = wall_time_, .tag = tag, .value = value});
-  }
-  void AddIf(bool there, const std::string& tag, double value) {
-    if (there) Add(tag, value);
-  }
-  std::vector<Entry> Take() { return std::move(entries_); }
-
- private:
-  const int64_t step_;
-  const double wall_time_;
-  std::vector<Entry> entries_;
-};
-
-void AddPass(const v1::Evaluation& pass, const std::string& stage, Adder* adder) {
-  adder->Add(stage + "/loss", pass.loss());
-  adder->AddIf(pass.has_accuracy(), stage + "/accuracy", pass.accuracy());
-  adder->AddIf(pass.has_top_k_accuracy(), stage + "/top_k_accuracy", pass.top_k_accuracy());
-  adder->AddIf(pass.has_perplexity(), stage + "/perplexity", pass.perplexity());
-  adder->Add(stage + "/samples", static_cast<double>(pass.samples()));
+void AddPass(const v1::Evaluation& pass, const std::string& stage, Event* event) {
+  AddNumber(stage + "/loss", pass.loss(), event);
+  AddIf(pass.has_accuracy(), stage + "/accuracy", pass.accuracy(), event);
+  AddIf(pass.has_top_k_accuracy(), stage + "/top_k_accuracy", pass.top_k_accuracy(), event);
+  AddIf(pass.has_perplexity(), stage + "/perplexity", pass.perplexity(), event);
+  AddNumber(stage + "/samples", static_cast<double>(pass.samples()), event);
 }
 
 double SecondsOf(const v1::StepMetrics& metrics) {
@@ -41,34 +27,34 @@ double SecondsOf(const v1::StepMetrics& metrics) {
 
 }  // namespace
 
-std::vector<Entry> ScalarsOf(const v1::StepMetrics& metrics, double wall_time) {
-  Adder adder(static_cast<int64_t>(metrics.step()), wall_time);
+Event ScalarsOf(const v1::StepMetrics& metrics, double wall_time) {
+  Event event = EventAt(static_cast<int64_t>(metrics.step()), wall_time);
   if (metrics.has_validation()) {
-    AddPass(metrics.validation(), "validation", &adder);
-    return adder.Take();
+    AddPass(metrics.validation(), "validation", &event);
+    return event;
   }
   if (metrics.has_test()) {
-    AddPass(metrics.test(), "test", &adder);
-    return adder.Take();
+    AddPass(metrics.test(), "test", &event);
+    return event;
   }
-  adder.AddIf(metrics.has_loss(), "train/loss", metrics.loss());
-  adder.AddIf(metrics.has_perplexity(), "train/perplexity", metrics.perplexity());
-  adder.AddIf(metrics.has_learning_rate(), "train/learning_rate", metrics.learning_rate());
-  adder.AddIf(metrics.has_grad_norm(), "train/grad_norm", metrics.grad_norm());
-  adder.AddIf(metrics.has_loss_scale(), "train/loss_scale", metrics.loss_scale());
-  adder.AddIf(metrics.skipped(), "train/skipped", 1);
-  adder.Add("speed/samples", static_cast<double>(metrics.samples()));
-  adder.AddIf(metrics.has_model_flops_per_second(), "speed/model_flops_per_second",
-              metrics.model_flops_per_second());
-  adder.AddIf(metrics.has_model_flops_utilization(), "speed/model_flops_utilization",
-              metrics.model_flops_utilization());
+  AddIf(metrics.has_loss(), "train/loss", metrics.loss(), &event);
+  AddIf(metrics.has_perplexity(), "train/perplexity", metrics.perplexity(), &event);
+  AddIf(metrics.has_learning_rate(), "train/learning_rate", metrics.learning_rate(), &event);
+  AddIf(metrics.has_grad_norm(), "train/grad_norm", metrics.grad_norm(), &event);
+  AddIf(metrics.has_loss_scale(), "train/loss_scale", metrics.loss_scale(), &event);
+  AddIf(metrics.skipped(), "train/skipped", 1, &event);
+  AddNumber("speed/samples", static_cast<double>(metrics.samples()), &event);
+  AddIf(metrics.has_model_flops_per_second(), "speed/model_flops_per_second",
+        metrics.model_flops_per_second(), &event);
+  AddIf(metrics.has_model_flops_utilization(), "speed/model_flops_utilization",
+        metrics.model_flops_utilization(), &event);
   const double seconds = SecondsOf(metrics);
-  if (seconds <= 0) return adder.Take();
-  adder.Add("speed/seconds", seconds);
-  adder.Add("speed/samples_per_second", static_cast<double>(metrics.samples()) / seconds);
-  adder.AddIf(metrics.has_tokens(), "speed/tokens_per_second",
-              static_cast<double>(metrics.tokens()) / seconds);
-  return adder.Take();
+  if (seconds <= 0) return event;
+  AddNumber("speed/seconds", seconds, &event);
+  AddNumber("speed/samples_per_second", static_cast<double>(metrics.samples()) / seconds, &event);
+  AddIf(metrics.has_tokens(), "speed/tokens_per_second",
+        static_cast<double>(metrics.tokens()) / seconds, &event);
+  return event;
 }
 
 }  // namespace muster::tensorboard

@@ -3,16 +3,14 @@
 #ifndef MUSTER_WORKER_TENSORBOARD_SCALARS_H_
 #define MUSTER_WORKER_TENSORBOARD_SCALARS_H_
 
-#include <vector>
-
 #include "proto/muster/v1/metrics.pb.h"
-#include "worker/tensorboard/entry.h"
+#include "worker/tensorboard/event.pb.h"
 
 namespace muster::tensorboard {
 
 // `metrics`: as a session reports them. Samples and tokens per second are computed as the
 // coordinator computes them.
-std::vector<Entry> ScalarsOf(const v1::StepMetrics& metrics, double wall_time);
+Event ScalarsOf(const v1::StepMetrics& metrics, double wall_time);
 
 }  // namespace muster::tensorboard
 

@@ -3,21 +3,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "worker/tensorboard/event.h"
 #include "worker/tensorboard/folder.h"
 #include "worker/tensorboard/marks.h"
 #include "worker/tensorboard/scalars.h"
 
 namespace muster::tensorboard {
 namespace {
+
+constexpr char kTrainedTag[] = "train/trainable_parameters";
 
 double WallTime() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
@@ -36,9 +39,9 @@ std::string WriterName(const std::string& node, int64_t generation) {
   return name;
 }
 
-std::string Describe(const LostSteps& lost) {
-  if (lost.first == lost.last) return absl::StrCat("step ", lost.first);
-  return absl::StrCat("steps ", lost.first, " to ", lost.last);
+std::string Describe(const Steps& steps) {
+  if (steps.first == steps.last) return absl::StrCat("step ", steps.first);
+  return absl::StrCat("steps ", steps.first, " to ", steps.last);
 }
 
 }  // namespace
@@ -55,21 +58,35 @@ Sink::Sink(Options options, train::EventSink* next)
                   return options_.lease == nullptr ? absl::OkStatus() : options_.lease->StillMine();
                 },
             .on_trouble =
-                [this](const absl::Status& error) {
+                [this](const absl::Status& error, const std::optional<Steps>& unsynced) {
                   Tell("TENSORBOARD_FAILED",
                        absl::StrCat("rank 0 on node ", options_.node, ": ", Message(error),
-                                    "; training goes on, and what is not written is kept in memory "
-                                    "until it can be written"));
+                                    "; training goes on, and what is not written yet waits in "
+                                    "memory until it can be written",
+                                    unsynced.has_value()
+                                        ? absl::StrCat("; measurements of ", Describe(*unsynced),
+                                                       " were written and could not be synced, so "
+                                                       "that they may be missing")
+                                        : ""));
+                },
+            .on_dropped =
+                [this](int64_t step) {
+                  Tell("TENSORBOARD_INCOMPLETE",
+                       absl::StrCat("the event files in ",
+                                    FolderOf(options_.directory, options_.job), " on node ",
+                                    options_.node,
+                                    " are not written, or too slowly: no more measurements fit "
+                                    "into memory, and the oldest ones, from step ",
+                                    step, " on, are lost; `muster metrics` has them"));
                 },
             .on_recovered =
-                [this](const std::optional<LostSteps>& dropped) {
+                [this](const std::optional<Steps>& lost) {
                   Tell("TENSORBOARD_WORKS_AGAIN",
-                       absl::StrCat("the event files are written again",
-                                    dropped.has_value()
-                                        ? absl::StrCat("; measurements of ", Describe(*dropped),
-                                                       " are missing, because too many had to be "
-                                                       "kept in memory")
-                                        : "; nothing is missing"));
+                       absl::StrCat("what waited is in the event files",
+                                    lost.has_value()
+                                        ? absl::StrCat("; measurements of ", Describe(*lost),
+                                                       " may be missing; `muster metrics` has them")
+                                        : ""));
                 },
             .on_gap =
                 [this](std::optional<int64_t> newest, int64_t step) {
@@ -92,32 +109,13 @@ void Sink::Report(const train::Event& event) {
 void Sink::Write(const train::Event& event) {
   std::visit(
       Overloaded{[this](const train::SessionStarted& started) { Started(started); },
-                 [this](const v1::StepMetrics& metrics) {
-                   {
-                     absl::MutexLock lock(&mutex_);
-                     step_ = std::max(step_, static_cast<int64_t>(metrics.step()));
-                   }
-                   log_.Add(ScalarsOf(metrics, WallTime()));
-                 },
+                 [this](const v1::StepMetrics& metrics) { Measured(metrics); },
                  [this](const train::StageStarted& stage) {
                    Mark(kStagesTag, stage.step, absl::StrCat("stage ", stage.stage, " begins"));
                  },
                  [this](const train::CommandApplied& applied) { Applied(applied); },
                  [this](const train::CommandFinished& finished) { Finished(finished); },
-                 [this](const train::TrainabilityReport& report) {
-                   int64_t step = 0;
-                   {
-                     absl::MutexLock lock(&mutex_);
-                     step = report.change.has_value() ? report.change->step : began_at_.value_or(0);
-                   }
-                   if (report.change.has_value()) {
-                     Mark(kOperationsTag, step, TextOf(*report.change, options_.job));
-                   }
-                   log_.Add({{.step = step,
-                              .wall_time = WallTime(),
-                              .tag = "train/trainable_parameters",
-                              .value = static_cast<double>(report.trained)}});
-                 },
+                 [this](const train::TrainabilityReport& report) { TrainsNow(report); },
                  [this](const train::CheckpointWritten& written) {
                    // Without bytes it is one of an earlier session.
                    if (written.bytes > 0) Mark(kCheckpointsTag, written.step, TextOf(written));
@@ -126,22 +124,56 @@ void Sink::Write(const train::Event& event) {
       event);
 }
 
-void Sink::Mark(const char* tag, int64_t step, std::string text) {
-  log_.Add({{.step = step, .wall_time = WallTime(), .tag = tag, .value = std::move(text)}});
+void Sink::Mark(const char* tag, int64_t step, const std::string& text) {
+  Event event = EventAt(step, WallTime());
+  AddText(tag, text, &event);
+  log_.Add(event);
 }
 
 void Sink::Started(const train::SessionStarted& started) {
-  {
-    absl::MutexLock lock(&mutex_);
-    began_at_ = started.step;
-    step_ = started.step;
-  }
   const bool continued =
       !started.checkpoint_path.empty() &&
       (options_.start.empty() || Trimmed(started.checkpoint_path) != Trimmed(options_.start));
+  {
+    absl::MutexLock lock(&mutex_);
+    began_at_ = started.step;
+    continued_ = continued;
+    step_ = started.step;
+  }
   Mark(kGenerationsTag, started.step,
        TextOf(started, options_.generation, options_.ranks, options_.node));
   log_.Begin(started.step, continued);
+}
+
+void Sink::Measured(const v1::StepMetrics& metrics) {
+  Event event = ScalarsOf(metrics, WallTime());
+  {
+    absl::MutexLock lock(&mutex_);
+    step_ = std::max(step_, event.step());
+    const bool is_step = !metrics.has_validation() && !metrics.has_test();
+    const auto later = trained_.lower_bound(event.step());
+    if (is_step && later != trained_.begin()) {
+      AddNumber(kTrainedTag, static_cast<double>(std::prev(later)->second), &event);
+      trained_.erase(trained_.begin(), later);
+    }
+  }
+  log_.Add(event);
+}
+
+void Sink::TrainsNow(const train::TrainabilityReport& report) {
+  const auto& change = report.change;
+  const bool replay =
+      change.has_value() && change->command > 0 && options_.commands->Get(change->command).replay;
+  {
+    absl::MutexLock lock(&mutex_);
+    trained_[change.has_value() ? change->step : began_at_.value_or(0)] = report.trained;
+    if (!change.has_value() || IsMarked(change->step, replay)) return;
+  }
+  Mark(kOperationsTag, change->step, TextOf(*change, options_.job));
+}
+
+bool Sink::IsMarked(int64_t step, bool replay) const {
+  return step < began_at_ || (step == began_at_ && continued_ && replay);
 }
 
 void Sink::Applied(const train::CommandApplied& applied) {
@@ -150,8 +182,7 @@ void Sink::Applied(const train::CommandApplied& applied) {
   if (std::holds_alternative<train::NoCommand>(command.what)) return;
   {
     absl::MutexLock lock(&mutex_);
-    // Likewise.
-    if (applied.step < began_at_.value_or(0)) return;
+    if (IsMarked(applied.step, command.replay)) return;
     running_[applied.number] = applied.step;
   }
   Mark(kOperationsTag, applied.step, TextOf(command, options_.job));

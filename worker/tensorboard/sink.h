@@ -42,7 +42,7 @@ class Sink : public train::EventSink {
     next_->Progress(step, stage, doing);
   }
   // Also syncs the files, because a later session that starts from the checkpoint that is about to
-  // count does not write the steps before it again.
+  // count does not do the steps before it again.
   void Settle(absl::Duration timeout) override;
 
   // The session is over. Waits, at most `timeout`, until the files have everything, and reports
@@ -51,8 +51,13 @@ class Sink : public train::EventSink {
 
  private:
   void Write(const train::Event& event);
-  void Mark(const char* tag, int64_t step, std::string text);
+  void Mark(const char* tag, int64_t step, const std::string& text);
   void Started(const train::SessionStarted& started);
+  void Measured(const v1::StepMetrics& metrics);
+  void TrainsNow(const train::TrainabilityReport& report);
+  // The files have the mark of what takes effect at this step, from an earlier session. `replay`:
+  // it took effect at this step there, too.
+  bool IsMarked(int64_t step, bool replay) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Applied(const train::CommandApplied& applied);
   void Finished(const train::CommandFinished& finished);
   void Tell(const char* reason, const std::string& message);
@@ -62,10 +67,15 @@ class Sink : public train::EventSink {
   absl::Mutex mutex_;
   // Absent: the session has not started.
   std::optional<int64_t> began_at_ ABSL_GUARDED_BY(mutex_);
+  bool continued_ ABSL_GUARDED_BY(mutex_) = false;  // with a checkpoint of the job
   // The step of the newest entry.
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
   // Of commands that have taken effect and not ended: the step.
   std::map<int64_t, int64_t> running_ ABSL_GUARDED_BY(mutex_);
+  // The number of trained elements after each change, by the step after which the change took
+  // effect. A number is written with the first step that trains so many, not at the change: a
+  // session that continues from the step of the change does the change again.
+  std::map<int64_t, int64_t> trained_ ABSL_GUARDED_BY(mutex_);
   EventLog log_;  // last: its thread uses the other members
 };
 

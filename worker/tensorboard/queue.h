@@ -1,0 +1,81 @@
+// The records that wait to be written to an event file, and the steps that the files may lack.
+// Pure.
+#ifndef MUSTER_WORKER_TENSORBOARD_QUEUE_H_
+#define MUSTER_WORKER_TENSORBOARD_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace muster::tensorboard {
+
+// The first and the last of some steps; not every step between them need be meant.
+struct Steps {
+  int64_t first = 0;
+  int64_t last = 0;
+
+  friend bool operator==(const Steps&, const Steps&) = default;
+};
+
+// Threading: the caller's.
+class Queue {
+ public:
+  // Records that follow one another.
+  struct Batch {
+    uint64_t newest = 0;  // the number of the last one, counted from 1
+    Steps steps;
+    std::string bytes;
+  };
+
+  // `limit`: bytes of all records together. If there are more, the oldest ones are lost.
+  explicit Queue(size_t limit) : limit_(limit) {}
+
+  // Returns the steps of the records that are lost because there is no room for them any more.
+  std::optional<Steps> Add(int64_t step, std::string bytes);
+  // No record waits.
+  bool empty() const { return waiting_.empty(); }
+  // The oldest records, which wait until they are written: as many as have `size` bytes, and at
+  // least one. There must be one.
+  Batch Oldest(size_t size) const;
+  // These records, which were the oldest ones, are written, and not durable yet.
+  void Written(const Batch& batch);
+  // All that is written is durable.
+  void Synced();
+  // What is written and not durable may be lost. Returns its steps.
+  std::optional<Steps> FileFailed();
+
+  // The number of the newest record; the number up to which all are written; and the one up to
+  // which all are durable or lost.
+  uint64_t newest() const { return newest_; }
+  uint64_t written() const { return written_; }
+  uint64_t settled() const { return settled_; }
+
+  // The steps of records that are lost since the last call.
+  std::optional<Steps> TakeLost() { return std::exchange(lost_, std::nullopt); }
+  // The same, and those of records that are not durable.
+  std::optional<Steps> Missing() const;
+
+ private:
+  struct Record {
+    uint64_t number = 0;
+    int64_t step = 0;
+    std::string bytes;
+  };
+  void RemoveOldest();
+
+  const size_t limit_;
+  std::deque<Record> waiting_;
+  size_t bytes_ = 0;  // of the waiting ones
+  uint64_t newest_ = 0;
+  uint64_t written_ = 0;
+  uint64_t settled_ = 0;
+  std::optional<Steps> unsynced_;
+  std::optional<Steps> lost_;
+};
+
+}  // namespace muster::tensorboard
+
+#endif  // MUSTER_WORKER_TENSORBOARD_QUEUE_H_
