@@ -2,24 +2,19 @@
 //
 // Redirects are not followed, proxies of the environment are not used, and the body of an answer is
 // ignored. With TLS (1.2 or newer) the receiver's certificate must be valid for the URL's host.
-//
-// A receiver may answer anything. Of an answer only its head is looked at, by code of our own that
-// keeps at most AnswerHead::kMostBytes of it. No library of HTTP does this here: Debian's
-// cpp-httplib matches a line of any length with std::regex, which needs stack for each character,
-// so that a long line would end the process.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_HTTP_POSTER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_HTTP_POSTER_H_
 
 #include <functional>
 #include <string>
+#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/answer.h"
-#include "coordinator/webhook/interrupt.h"
 #include "coordinator/webhook/poster.h"
 #include "coordinator/webhook/resolver.h"
+#include "coordinator/webhook/transfer.h"
 #include "coordinator/webhook/url.h"
 
 namespace muster::webhook {
@@ -37,6 +32,8 @@ struct HttpPosterOptions {
   absl::Duration answer_wait = absl::Seconds(5);
   // For all that happens at one address.
   absl::Duration limit = absl::Seconds(15);
+  // The time after which Abort() is seen if libcurl had no file descriptor left to be woken by.
+  absl::Duration longest_poll = absl::Seconds(1);
   // The signature's time.
   std::function<absl::Time()> date = absl::Now;
   // Finds the addresses of the host.
@@ -53,20 +50,11 @@ class HttpPoster : public Poster {
   void Abort() override;
 
  private:
-  // What happened at one address.
-  struct Try {
-    Answer answer;
-    // Of the message something was, or may have been.
-    bool sent = false;
-  };
-  Try PostTo(const std::string& address, const store::DeliveryRow& message) const;
-  absl::Status Exchange(const std::string& address, const store::DeliveryRow& message,
-                        absl::Time deadline, Try* done) const;
-  std::string RequestOf(const store::DeliveryRow& message) const;
+  std::vector<std::string> HeadersOf(const store::DeliveryRow& message) const;
 
   const HttpPosterOptions options_;
   Resolver resolver_;
-  Interrupt interrupt_;
+  Transfer transfer_;
 };
 
 }  // namespace muster::webhook

@@ -28,16 +28,23 @@ class RawServer {
 
   // Whether the handler gets a request: without one, it is called for each connection.
   enum class Reads { kRequests, kNothing };
+  // The address of this machine at which the server listens: 127.0.0.1 or ::1.
+  enum class Listens { kIpv4, kIpv6 };
 
-  explicit RawServer(Handler handler, Reads reads = Reads::kRequests)
-      : handler_(std::move(handler)), reads_(reads) {
-    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(listener_, 10), 0);
-    EXPECT_EQ(getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    port_ = ntohs(address.sin_port);
+  explicit RawServer(Handler handler, Reads reads = Reads::kRequests,
+                     Listens listens = Listens::kIpv4)
+      : handler_(std::move(handler)),
+        reads_(reads),
+        host_(listens == Listens::kIpv4 ? "127.0.0.1" : "[::1]") {
+    if (listens == Listens::kIpv4) {
+      sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+      EXPECT_TRUE(Listen(&address));
+      port_ = ntohs(address.sin_port);
+    } else {
+      sockaddr_in6 address{.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+      EXPECT_TRUE(Listen(&address));
+      port_ = ntohs(address.sin6_port);
+    }
     thread_ = std::thread([this] { Loop(); });
   }
   ~RawServer() {
@@ -46,23 +53,45 @@ class RawServer {
     close(listener_);
   }
 
-  std::string url() const { return absl::StrCat("http://127.0.0.1:", port_, "/hook?a=b"); }
+  std::string url() const { return absl::StrCat("http://", host_, ":", port_, "/hook?a=b"); }
+
+  static bool MachineHasIpv6() {
+    const sockaddr_in6 address{.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+    const int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool bound =
+        bind(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    close(probe);
+    return bound;
+  }
 
   static void Write(int connection, const std::string& bytes) {
     // The other side may have gone.
     (void)send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Until the other side closes.
-  static void AwaitEnd(int connection) {
+  // Returns what the other side sent until it closed the connection.
+  static std::string AwaitEnd(int connection) {
+    std::string read;
     std::array<char, 1000> buffer;
-    while (recv(connection, buffer.data(), buffer.size(), 0) > 0) {
+    for (ssize_t size; (size = recv(connection, buffer.data(), buffer.size(), 0)) > 0;) {
+      read.append(buffer.data(), size);
     }
+    return read;
   }
   static std::string Status(const std::string& status, const std::string& headers = "") {
     return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Length: 0\r\n", headers, "\r\n");
   }
 
  private:
+  // The port is the kernel's choice, and then that of *address.
+  template <typename Address>
+  bool Listen(Address* address) {
+    auto* const general = reinterpret_cast<sockaddr*>(address);
+    socklen_t size = sizeof(*address);
+    listener_ = socket(general->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return bind(listener_, general, size) == 0 && listen(listener_, 10) == 0 &&
+           getsockname(listener_, general, &size) == 0;
+  }
+
   void Loop() {
     while (true) {
       const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -94,6 +123,7 @@ class RawServer {
 
   const Handler handler_;
   const Reads reads_;
+  const std::string host_;
   int listener_ = -1;
   uint16_t port_ = 0;
   std::thread thread_;

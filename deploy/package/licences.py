@@ -9,8 +9,8 @@ import subprocess
 # and of the tarball have from their archives.
 HEADERS = ["libcli11-dev", "nlohmann-json3-dev"]
 ARCHIVES = (
-    "libabsl-dev libc-ares-dev libfmt-dev libgrpc++-dev libprotobuf-dev libre2-dev libspdlog-dev "
-    "libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev zlib1g-dev"
+    "libabsl-dev libc-ares-dev libcurl4-openssl-dev libfmt-dev libgrpc++-dev libprotobuf-dev "
+    "libre2-dev libspdlog-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-cpp-dev zlib1g-dev"
 ).split()
 # The name of the file that has them.
 FILE = "licences-of-libraries.txt"

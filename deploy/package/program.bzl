@@ -116,7 +116,10 @@ packaged_program = rule(
             doc = "Where the loader looks for shared libraries first.",
         ),
         "archives": attr.label_list(
-            default = ["//third_party/archives:spdlog"],
+            default = [
+                "//third_party/archives:below_curl",
+                "//third_party/archives:spdlog",
+            ],
             providers = [CcInfo],
         ),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
