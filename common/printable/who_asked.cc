@@ -7,7 +7,7 @@ namespace muster {
 
 std::string WhoAsked(const std::string& requester, const std::string& label) {
   if (label.empty() || label == requester) return requester;
-  // Muster itself, or a request that an older coordinator stored.
+  // Muster itself.
   if (requester.empty()) return label;
   return absl::StrCat(requester, " (label '", absl::Utf8SafeCEscape(label), "')");
 }

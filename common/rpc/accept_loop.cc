@@ -27,10 +27,7 @@ constexpr uint64_t kWake = 0;
 constexpr uint64_t kFirstConnection = uint64_t{1} << 32;
 // Connections of one listener in a row, so that the others have their turn.
 constexpr int kInARow = 64;
-constexpr absl::Duration kPause = absl::Milliseconds(100);
 constexpr absl::Duration kBetweenWarnings = absl::Seconds(10);
-
-process::Fd OpenReserve() { return process::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 bool NoRoom(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -39,12 +36,12 @@ bool NoRoom(int error) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AcceptLoop>> AcceptLoop::Start(std::vector<Listener> listeners,
-                                                              const ConnectionLimits& limits) {
-  std::unique_ptr<AcceptLoop> loop(new AcceptLoop(std::move(listeners), limits));
+                                                              const ConnectionLimits& limits,
+                                                              absl::Duration rest) {
+  std::unique_ptr<AcceptLoop> loop(new AcceptLoop(std::move(listeners), limits, rest));
   loop->epoll_ = process::Fd(epoll_create1(EPOLL_CLOEXEC));
   loop->wake_ = process::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  loop->reserve_ = OpenReserve();
-  if (loop->epoll_.get() < 0 || loop->wake_.get() < 0 || loop->reserve_.get() < 0) {
+  if (loop->epoll_.get() < 0 || loop->wake_.get() < 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot accept connections: ", strerror(errno), " (`ulimit -n`)"));
   }
@@ -68,6 +65,11 @@ void AcceptLoop::Watch(int fd, uint64_t key, uint32_t events) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
+void AcceptLoop::WatchFor(int fd, uint64_t key, uint32_t events) {
+  epoll_event event{.events = events, .data = {.u64 = key}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
 void AcceptLoop::Warn(const std::string& what) {
   const absl::Time now = SteadyNow();
   if (now < last_warning_ + kBetweenWarnings) return;
@@ -76,143 +78,121 @@ void AcceptLoop::Warn(const std::string& what) {
                connections_.spoken(), connections_.silent());
 }
 
+int AcceptLoop::Timeout() const {
+  absl::Time next = connections_.NextOverdue();
+  for (const auto& [listener, until] : resting_) next = std::min(next, until);
+  const absl::Duration left =
+      std::clamp(next - SteadyNow(), absl::ZeroDuration(), absl::Hours(1));
+  return static_cast<int>(absl::ToInt64Milliseconds(left)) + 1;
+}
+
 void AcceptLoop::Loop() {
   std::array<epoll_event, 64> events;
   while (true) {
-    const absl::Duration left =
-        std::clamp(connections_.NextOverdue() - SteadyNow(), absl::ZeroDuration(), absl::Hours(1));
-    const int count = epoll_wait(epoll_.get(), events.data(), events.size(),
-                                 static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
+    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), Timeout());
     for (int i = 0; i < count; ++i) {
       const uint64_t key = events[i].data.u64;
       if (key == kWake) return;
       if (key < kFirstConnection) {
         AcceptSome(key - 1);
-        continue;
-      }
-      // One that an event before this closed is in neither list.
-      const auto id = static_cast<Id>(key - kFirstConnection);
-      if (silent_.contains(id)) {
-        OnSilent(id);
-      } else if (handed_over_.contains(id)) {
-        OnEnd(id);
+      } else {
+        OnEvent(static_cast<Id>(key - kFirstConnection));
       }
     }
-    while (const auto id = connections_.Overdue(SteadyNow())) CloseSilent(*id);
+    while (const auto id = connections_.Overdue(SteadyNow())) Close(*id);
+    EndRests();
   }
 }
 
 void AcceptLoop::AcceptSome(size_t listener) {
+  const int socket = listeners_[listener].fd.get();
   for (int i = 0; i < kInARow; ++i) {
-    const int socket = listeners_[listener].fd.get();
+    // The number of the copy comes first, because a connection without one would have to be closed.
+    process::Fd copy(fcntl(socket, F_DUPFD_CLOEXEC, 0));
+    if (copy.get() < 0) return Rest(listener);
     process::Fd fd(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd.get() >= 0) {
-      Take(std::move(fd), listener);
+    if (fd.get() < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (NoRoom(errno)) return Rest(listener);
+      continue;  // an error of the connection: it was closed before it was accepted
+    }
+    if (dup3(fd.get(), copy.get(), O_CLOEXEC) < 0) continue;
+    SocketPeer peer = PeerOf(fd.get());
+    if (!listeners_[listener].admits(peer)) {
+      Warn(absl::StrCat("a connection of ", peer.name, " was refused"));
       continue;
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-    // Others are errors of the connection: it was closed before it was accepted.
-    if (NoRoom(errno) && !Relieve(socket)) return;
+    Take({.copy = std::move(copy),
+          .fd = std::move(fd),
+          .listener = listener,
+          .peer = std::move(peer)});
   }
 }
 
-bool AcceptLoop::Relieve(int listener) {
+void AcceptLoop::Rest(size_t listener) {
   Warn("there is no file descriptor for another connection (`ulimit -n`)");
-  if (const auto id = connections_.Shed()) {
-    CloseSilent(*id);
+  // The listener stays readable, so its events would come again at once.
+  WatchFor(listeners_[listener].fd.get(), listener + 1, 0);
+  resting_[listener] = SteadyNow() + rest_;
+}
+
+void AcceptLoop::EndRests() {
+  const absl::Time now = SteadyNow();
+  std::erase_if(resting_, [this, now](const auto& one) {
+    const auto& [listener, until] = one;
+    if (until > now) return false;
+    WatchFor(listeners_[listener].fd.get(), listener + 1, EPOLLIN);
     return true;
-  }
-  // The one that waits is closed: its client tries again, and others are heard.
-  if (reserve_.get() >= 0) {
-    reserve_ = process::Fd();
-    const process::Fd refused(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    const bool accepted = refused.get() >= 0;
-    if (accepted) shutdown(refused.get(), SHUT_RDWR);
-    if (accepted) return true;
-  } else {
-    reserve_ = OpenReserve();
-  }
-  // Some other thread has what was freed. The listener stays readable, so this comes again at once.
-  absl::SleepFor(kPause);
-  return false;
+  });
 }
 
-void AcceptLoop::Take(process::Fd fd, size_t listener) {
-  if (reserve_.get() < 0) reserve_ = OpenReserve();
-  SocketPeer peer = PeerOf(fd.get());
-  if (!listeners_[listener].admits(peer)) {
-    Warn(absl::StrCat("a connection of ", peer.name, " was refused"));
-    return;
-  }
+void AcceptLoop::Take(Connection connection) {
   const Id id = ++last_id_;
-  const int number = fd.get();
-  const Transport transport = peer.local ? Transport::kLocal : Transport::kTcp;
-  const auto closed = connections_.Arrived(id, transport, peer.name, SteadyNow());
-  silent_.emplace(id, Silent{std::move(fd), listener, std::move(peer)});
-  Watch(number, kFirstConnection + static_cast<uint64_t>(id), EPOLLIN | EPOLLRDHUP);
-  if (closed.has_value()) CloseSilent(*closed);
+  const Transport transport = connection.peer.local ? Transport::kLocal : Transport::kTcp;
+  const auto closed = connections_.Arrived(id, transport, connection.peer.name, SteadyNow());
+  Watch(connection.copy.get(), kFirstConnection + static_cast<uint64_t>(id), EPOLLIN | EPOLLRDHUP);
+  open_.emplace(id, std::move(connection));
+  if (closed.has_value()) Close(*closed);
 }
 
-void AcceptLoop::CloseSilent(Id id) {
-  const auto found = silent_.find(id);
-  if (found == silent_.end()) return;
-  // Closing the only descriptor of a socket ends its events, too.
-  silent_.erase(found);
-}
-
-void AcceptLoop::OnSilent(Id id) {
-  const auto found = silent_.find(id);
-  char first = 0;
-  const ssize_t bytes = recv(found->second.fd.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  Silent silent = std::move(found->second);
-  silent_.erase(found);
-  if (bytes <= 0) {
-    connections_.Ended(id);
-    return;
+void AcceptLoop::OnEvent(Id id) {
+  const auto found = open_.find(id);
+  if (found == open_.end()) return;
+  if (found->second.fd.get() >= 0) {
+    char first = 0;
+    const ssize_t bytes = recv(found->second.fd.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (bytes > 0) return HandOver(id);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
   }
-  HandOver(id, std::move(silent));
-}
-
-void AcceptLoop::HandOver(Id id, Silent silent) {
-  const int number = silent.fd.get();
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, number, nullptr);
-  if (const auto closed = connections_.Spoke(id, SteadyNow())) {
-    Warn(absl::StrCat("there are too many connections; one was closed when one of ",
-                      silent.peer.name, " came"));
-    if (*closed == id) return;
-    CloseHandedOver(*closed);
-  }
-  process::Fd copy(fcntl(number, F_DUPFD_CLOEXEC, 0));
-  if (copy.get() < 0) {
-    connections_.Ended(id);
-    Warn("there is no file descriptor for another connection (`ulimit -n`)");
-    return;
-  }
-  // Only the end of both directions, which epoll always tells.
-  Watch(copy.get(), kFirstConnection + static_cast<uint64_t>(id), 0);
-  handed_over_.emplace(id, std::move(copy));
-  if (!silent.peer.local) {
-    const int on = 1;
-    setsockopt(number, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  }
-  const auto& take = listeners_[silent.listener].take;
-  take(std::move(silent.fd), silent.peer);
-}
-
-void AcceptLoop::OnEnd(Id id) {
-  CloseHandedOver(id);
+  Close(id);
   connections_.Ended(id);
 }
 
-void AcceptLoop::CloseHandedOver(Id id) {
-  const auto found = handed_over_.find(id);
-  const int copy = found->second.get();
+void AcceptLoop::HandOver(Id id) {
+  Connection& connection = open_.at(id);
+  if (const auto closed = connections_.Spoke(id, SteadyNow())) {
+    Warn(absl::StrCat("there are too many connections; one was closed when one of ",
+                      connection.peer.name, " came"));
+    Close(*closed);
+    if (*closed == id) return;
+  }
+  // Only the end of both directions, which epoll always tells.
+  WatchFor(connection.copy.get(), kFirstConnection + static_cast<uint64_t>(id), 0);
+  if (!connection.peer.local) {
+    const int on = 1;
+    setsockopt(connection.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
+  listeners_[connection.listener].take(std::move(connection.fd), connection.peer);
+}
+
+void AcceptLoop::Close(Id id) {
+  const auto found = open_.find(id);
+  const int copy = found->second.copy.get();
   // The socket may live on in the descriptor of whoever took it: its events do not end by
   // themselves, and its peer hears of the end only by this.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, copy, nullptr);
   shutdown(copy, SHUT_RDWR);
-  handed_over_.erase(found);
+  open_.erase(found);
 }
 
 }  // namespace muster

@@ -1,5 +1,6 @@
 #include "common/rpc/accept_loop.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -7,14 +8,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/files/temp_dir.h"
 #include "common/process/fd.h"
 #include "common/rpc/address.h"
@@ -28,7 +33,8 @@ namespace {
 
 class AcceptLoopTest : public ::testing::Test {
  protected:
-  void Start(const ConnectionLimits& limits, bool admits = true) {
+  void Start(const ConnectionLimits& limits, bool admits = true,
+             absl::Duration rest = absl::Milliseconds(100)) {
     auto socket = Listen({.path = folder_.Path("socket")});
     ASSERT_TRUE(socket.ok()) << socket.status();
     std::vector<AcceptLoop::Listener> listeners;
@@ -42,24 +48,39 @@ class AcceptLoopTest : public ::testing::Test {
                                absl::MutexLock lock(&mutex_);
                                taken_.push_back(std::move(fd));
                              }});
-    auto loop = AcceptLoop::Start(std::move(listeners), limits);
+    auto loop = AcceptLoop::Start(std::move(listeners), limits, rest);
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
   }
 
-  process::Fd Connect() {
+  static process::Fd Unconnected() {
     process::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
-    folder_.Path("socket").copy(name.sun_path, sizeof(name.sun_path) - 1);
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
     const timeval bound{.tv_sec = absl::ToInt64Seconds(kTestBound), .tv_usec = 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
     return fd;
   }
 
+  void Connect(const process::Fd& fd) {
+    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+    folder_.Path("socket").copy(name.sun_path, sizeof(name.sun_path) - 1);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
+  }
+
+  process::Fd Connect() {
+    process::Fd fd = Unconnected();
+    Connect(fd);
+    return fd;
+  }
+
+  void Speak(const process::Fd& fd) {
+    Connect(fd);
+    // The server may have closed it already.
+    (void)!send(fd.get(), "x", 1, MSG_NOSIGNAL);
+  }
+
   process::Fd Speak() {
-    process::Fd fd = Connect();
-    EXPECT_EQ(send(fd.get(), "x", 1, MSG_NOSIGNAL), 1);
+    process::Fd fd = Unconnected();
+    Speak(fd);
     return fd;
   }
 
@@ -107,7 +128,7 @@ TEST_F(AcceptLoopTest, AFloodOfSilentOnesDoesNotKeepOutOneThatSpeaks) {
 }
 
 TEST_F(AcceptLoopTest, OneThatSaysNothingIsClosed) {
-  Start({.first_byte = absl::Milliseconds(20)});
+  Start({.handshake = absl::Milliseconds(20)});
   EXPECT_TRUE(IsClosed(Connect()));
 }
 
@@ -154,46 +175,83 @@ TEST_F(AcceptLoopTest, WhatHasEndedMakesRoom) {
   }
 }
 
-// All numbers up to the highest one in use are taken, and there are no others.
-class NoFreeDescriptor {
+// All numbers up to the highest one in use are taken, except `free` of them, and there are no
+// others.
+class FewDescriptors {
  public:
-  NoFreeDescriptor() {
+  explicit FewDescriptors(size_t free) {
     getrlimit(RLIMIT_NOFILE, &before_);
     int highest = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       highest = std::max(highest, std::stoi(entry.path().filename().string()));
     }
-    rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(highest) + 1;
-    setrlimit(RLIMIT_NOFILE, &none);
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(highest) + 1 + free;
+    setrlimit(RLIMIT_NOFILE, &few);
     while (true) {
       process::Fd filler(dup(0));
       if (filler.get() < 0) break;
       fillers_.push_back(std::move(filler));
     }
+    for (size_t i = 0; i < free; ++i) fillers_.pop_back();
   }
-  ~NoFreeDescriptor() { setrlimit(RLIMIT_NOFILE, &before_); }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+  // How many are free now.
+  static size_t Free() {
+    rlimit few{};
+    getrlimit(RLIMIT_NOFILE, &few);
+    size_t free = 0;
+    for (rlim_t fd = 0; fd < few.rlim_cur; ++fd) {
+      if (fcntl(static_cast<int>(fd), F_GETFD) < 0) ++free;
+    }
+    return free;
+  }
 
  private:
   rlimit before_{};
   std::vector<process::Fd> fillers_;
 };
 
-TEST_F(AcceptLoopTest, WithoutAFreeDescriptorConnectionsAreClosedAndLaterOnesAreHeard) {
+TEST_F(AcceptLoopTest, WithoutAFreeDescriptorConnectionsWaitAndAreHeardLater) {
   Start({});
-  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
-  folder_.Path("socket").copy(name.sun_path, sizeof(name.sun_path) - 1);
   std::vector<process::Fd> clients;
-  for (int i = 0; i < 10; ++i) clients.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  for (int i = 0; i < 10; ++i) clients.push_back(Unconnected());
   {
-    const NoFreeDescriptor none;
-    for (const process::Fd& client : clients) {
-      ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
-      EXPECT_TRUE(IsClosed(client));
-    }
+    const FewDescriptors none(0);
+    for (const process::Fd& client : clients) Speak(client);
   }
-  const process::Fd client = Speak();
-  EXPECT_GE(Taken().get(), 0);
+  for (size_t i = 0; i < clients.size(); ++i) EXPECT_GE(Taken().get(), 0);
+}
+
+TEST_F(AcceptLoopTest, WithTooFewDescriptorsNoneIsClosedAndEndsAreSeen) {
+  for (const size_t free : {0, 1}) {
+    // The listener does not try again during the test.
+    Start({}, /*admits=*/true, /*rest=*/absl::Hours(1));
+    const process::Fd before = Unconnected();
+    Speak(before);
+    process::Fd taken = Taken();
+    std::vector<process::Fd> clients;
+    for (int i = 0; i < 10; ++i) clients.push_back(Unconnected());
+    {
+      const FewDescriptors few(free);
+      for (const process::Fd& client : clients) Speak(client);
+      // The loop sees the end after it has seen the clients, and closes its copy.
+      shutdown(taken.get(), SHUT_RDWR);
+      const absl::Time end = absl::Now() + kTestBound;
+      while (FewDescriptors::Free() <= free && absl::Now() < end) std::this_thread::yield();
+      EXPECT_EQ(FewDescriptors::Free(), free + 1);
+    }
+    for (const process::Fd& client : clients) {
+      char byte = 0;
+      EXPECT_LT(recv(client.get(), &byte, 1, MSG_DONTWAIT), 0);
+      EXPECT_EQ(errno, EAGAIN) << "it was closed";
+    }
+    // Without a wait for the listener.
+    loop_.reset();
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(taken_.empty());
+  }
 }
 
 }  // namespace

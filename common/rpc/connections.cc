@@ -8,9 +8,9 @@ ConnectionLimits ConnectionLimits::For(size_t open_files) {
   const ConnectionLimits most;
   const size_t eighth = std::max<size_t>(open_files / 8, 1);
   ConnectionLimits limits;
-  limits.silent = std::min(most.silent, eighth);
+  limits.silent = std::min(most.silent, std::max<size_t>(eighth / 2, 1));
   limits.local = std::min(most.local, eighth);
-  const size_t used = open_files / 4 + limits.silent + 2 * limits.local;
+  const size_t used = open_files / 4 + 2 * (limits.silent + limits.local);
   const size_t left = open_files > used ? (open_files - used) / 2 : 0;
   limits.total = std::clamp<size_t>(left, 1, most.total);
   limits.per_peer = std::clamp<size_t>(limits.total / 4, 1, most.per_peer);
@@ -22,10 +22,6 @@ std::optional<Connections::Id> Connections::Arrived(Id id, Transport transport,
   silent_.emplace(id, Silent{now, transport, peer});
   silent_crowd_.Add(peer, id);
   if (silent_.size() <= limits_.silent) return std::nullopt;
-  return Shed();
-}
-
-std::optional<Connections::Id> Connections::Shed() {
   const auto oldest = silent_crowd_.OldestOfTheMost();
   if (oldest.has_value()) ForgetSilent(*oldest);
   return oldest;
@@ -73,7 +69,7 @@ std::optional<Connections::Id> Connections::Overdue(absl::Time now) {
 
 absl::Time Connections::NextOverdue() const {
   if (silent_.empty()) return absl::InfiniteFuture();
-  return silent_.begin()->second.since + limits_.first_byte;
+  return silent_.begin()->second.since + limits_.handshake;
 }
 
 void Connections::ForgetSilent(Id id) {

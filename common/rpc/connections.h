@@ -1,5 +1,6 @@
 // Which connections a server keeps and which it closes, so that strangers who connect and say
-// nothing, or who connect very often, do not keep out those who work.
+// nothing, or who connect very often, do not keep out those who work. bench/README.md shows what
+// each rule is needed for.
 //
 // A connection is silent until its first byte arrives. The number of silent connections is limited:
 // when one more arrives, the peer that has the most of them loses its oldest one. So a client that
@@ -35,8 +36,8 @@ namespace muster {
 
 struct ConnectionLimits {
   size_t silent = 1024;
-  // For the first byte, and again for gRPC's handshake.
-  absl::Duration first_byte = absl::Seconds(10);
+  // The time for the first byte, and again for gRPC's handshake.
+  absl::Duration handshake = absl::Seconds(10);
   // Longer than the handshake, so that gRPC has closed what has not completed it.
   absl::Duration trial = absl::Seconds(11);
   // Of those that have spoken over Unix sockets: a node of 4096 slots, and 1024 others.
@@ -44,9 +45,8 @@ struct ConnectionLimits {
   // Of those that have spoken over TCP.
   size_t per_peer = 1024;
   size_t total = 32768;
-  // The limits of a process that may have so many open files: each connection that has spoken needs
-  // two, and a quarter is left to everything else. One peer never has more than a quarter of the
-  // total.
+  // The limits of a process that may have so many open files: each connection needs two, and a
+  // quarter is left to everything else. One peer never has more than a quarter of the total.
   static ConnectionLimits For(size_t open_files);
 };
 
@@ -61,8 +61,6 @@ class Connections {
   // A new, silent connection. The result is another silent connection, or this one, that must be
   // closed and is forgotten.
   std::optional<Id> Arrived(Id id, Transport transport, const std::string& peer, absl::Time now);
-  // The oldest silent connection of the peer that has the most: it must be closed and is forgotten.
-  std::optional<Id> Shed();
   // The first byte of a silent connection has arrived. The result is another one that has spoken,
   // or this one, that must be closed and is forgotten because of a limit.
   std::optional<Id> Spoke(Id id, absl::Time now);

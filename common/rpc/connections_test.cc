@@ -16,7 +16,7 @@ constexpr absl::Duration kTrial = absl::Seconds(11);
 
 ConnectionLimits Small() {
   return {.silent = 3,
-          .first_byte = absl::Seconds(10),
+          .handshake = absl::Seconds(10),
           .trial = kTrial,
           .local = 4,
           .per_peer = 2,
@@ -116,7 +116,7 @@ TEST_F(ConnectionsTest, OverAUnixSocketTheyHaveRoomOfTheirOwn) {
 TEST(ConnectionLimits, FitIntoTheOpenFilesAndLeaveThreeQuartersToOtherPeers) {
   for (const size_t files : {64u, 256u, 1024u, 4096u, 20000u, 1u << 20}) {
     const ConnectionLimits limits = ConnectionLimits::For(files);
-    EXPECT_LE(limits.silent + 2 * (limits.local + limits.total), files - files / 4) << files;
+    EXPECT_LE(2 * (limits.silent + limits.local + limits.total), files - files / 4) << files;
     EXPECT_LE(limits.per_peer, limits.total / 4) << files;
     EXPECT_GT(limits.per_peer, 0u) << files;
   }

@@ -98,6 +98,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (options.listen.empty()) {
     return absl::InvalidArgumentError("a server without an address; expected at least one");
   }
+  if (options.limits.trial <= options.limits.handshake) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a trial of ", absl::FormatDuration(options.limits.trial), " and a handshake of ",
+        absl::FormatDuration(options.limits.handshake),
+        ": a connection could pass its trial without a handshake; expected a longer trial"));
+  }
   std::unique_ptr<Server> self(new Server());
   std::vector<AcceptLoop::Listener> listeners;
   bool tcp = false;
@@ -136,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Millis(kLongestIdle));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                             Millis(options.limits.first_byte));
+                             Millis(options.limits.handshake));
   const auto acceptor = [&builder](std::shared_ptr<grpc::ServerCredentials> credentials) {
     using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
     return builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD,

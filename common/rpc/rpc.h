@@ -83,7 +83,8 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: no address, one of neither form, or one of TCP without `insecure` and `tls`.
+  // INVALID_ARGUMENT: no address, one of neither form, or one of TCP without `insecure` and `tls`;
+  // limits with a trial that is not longer than the handshake.
   // UNAVAILABLE: the socket or the port is in use. Others: those of Listen, AcceptLoop and
   // ServerTls.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,

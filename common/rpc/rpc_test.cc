@@ -1,19 +1,29 @@
 #include "common/rpc/rpc.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/temp_dir.h"
+#include "common/process/fd.h"
+#include "common/rpc/address.h"
+#include "common/rpc/test_authority.h"
+#include "common/steady/test_bound.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
 
 namespace muster {
@@ -77,6 +87,59 @@ TEST(Server, AnotherUserIsRefusedAlsoIfTheSocketIsOpenToAll) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// Waits until the server has closed the connection: over TCP, also if nothing is sent.
+void ExpectClosed(const Address& address, const std::string& said) {
+  const process::Fd client(
+      socket(address.local() ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un path{.sun_family = AF_UNIX, .sun_path = {}};
+  address.path.copy(path.sun_path, sizeof(path.sun_path) - 1);
+  const sockaddr_in port{.sin_family = AF_INET,
+                         .sin_port = htons(static_cast<uint16_t>(address.port)),
+                         .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
+                         .sin_zero = {}};
+  ASSERT_EQ(address.local()
+                ? connect(client.get(), reinterpret_cast<const sockaddr*>(&path), sizeof(path))
+                : connect(client.get(), reinterpret_cast<const sockaddr*>(&port), sizeof(port)),
+            0);
+  // The server may have closed it already.
+  (void)!send(client.get(), said.data(), said.size(), MSG_NOSIGNAL);
+  const timeval bound{.tv_sec = absl::ToInt64Seconds(kTestBound), .tv_usec = 0};
+  setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
+  std::array<char, 100> answer;
+  ssize_t bytes = 0;
+  // gRPC sends its settings first.
+  while ((bytes = recv(client.get(), answer.data(), answer.size(), 0)) > 0) continue;
+  EXPECT_TRUE(bytes == 0 || errno == ECONNRESET) << strerror(errno);
+}
+
+// The first byte of HTTP/2, and of TLS: gRPC's own time for the handshake ends it.
+TEST(Server, AConnectionThatDoesNotCompleteItsHandshakeIsClosed) {
+  const files::TempDir folder = files::TempDir::Short();
+  TestAuthority authority;
+  std::vector<ServerOptions> servers = {{.listen = {absl::StrCat("unix:", folder.Path("socket"))}},
+                                        ServerOptions::InsecureLoopback(),
+                                        {.listen = {"127.0.0.1:0"}}};
+  servers[2].tls = authority.Issue(certs::Role::kCoordinator, "main");
+  for (ServerOptions& options : servers) {
+    options.limits.handshake = absl::Milliseconds(20);
+    auto server = Server::Start(options, {&service});
+    ASSERT_TRUE(server.ok()) << server.status();
+    for (const std::string said : {"", "P", "\x16"}) {
+      SCOPED_TRACE(absl::StrCat((*server)->address(), " '", absl::CHexEscape(said), "'"));
+      ExpectClosed((*server)->addresses()[0], said);
+    }
+  }
+}
+
+// Otherwise one without a handshake could pass its trial, and would never be closed.
+TEST(Server, ATrialThatIsNotLongerThanTheHandshakeIsRefused) {
+  ServerOptions options = ServerOptions::InsecureLoopback();
+  options.limits.trial = options.limits.handshake;
+  const absl::Status refused = Server::Start(options, {&service}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(refused.message(), "trial")) << refused;
 }
 
 TEST(Server, ASocketOfAKilledProcessIsReplacedAndOneInUseIsNot) {

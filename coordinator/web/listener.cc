@@ -29,7 +29,7 @@ constexpr int kInARow = 16;
 
 ConnectionLimits ToConnectionLimits(const HttpLimits& limits) {
   return {.silent = limits.requests,
-          .first_byte = absl::Seconds(limits.request_seconds),
+          .handshake = absl::Seconds(limits.request_seconds),
           // The listener itself ends them before.
           .trial = absl::Seconds(limits.response_seconds + 1),
           .local = limits.responses,

@@ -55,7 +55,7 @@ class Listener {
     // Once the request is complete.
     std::optional<Response> response;
     size_t sent = 0;
-    // Of the response.
+    // The response is sent by then, or the connection is closed.
     absl::Time deadline = absl::InfiniteFuture();
   };
 
