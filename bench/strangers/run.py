@@ -62,7 +62,7 @@ files = None
 
 def open_channel(address):
     options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
-    if files is None:
+    if files is None or address.startswith("unix:"):
         return grpc.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(
         *((files / name).read_bytes() for name in ("ca.crt", "alice.key", "alice.crt"))
@@ -295,6 +295,20 @@ def make_certificates(muster, folder):
         )
     options = ["--tls-certificate", made / "main.crt", "--tls-key", made / "main.key"]
     return [*options, "--tls-ca", made / "ca.crt"], made
+
+
+def make_agent_certificate(muster, folder):
+    """The options of an agent of the same CA, for make_certificates before it."""
+    made = folder / "files"
+    name = socket.gethostname()
+    subprocess.run(
+        [muster, "certs", "issue", "agent", name, "--out", made, "--overwrite"]
+        + ["--ca", folder / "ca"],
+        check=True,
+        capture_output=True,
+    )
+    options = ["--tls-certificate", made / f"{name}.crt", "--tls-key", made / f"{name}.key"]
+    return [*options, "--tls-ca", made / "ca.crt"]
 
 
 def main():

@@ -109,7 +109,6 @@ void CompareFacts(const Manifest& a, const Manifest& b, Comparison* result) {
   origin("last command", [](const Manifest& m) { return m.last_command; });
   origin("strategy", [](const Manifest& m) { return m.strategy; });
   origin("ranks", [](const Manifest& m) { return m.world_size; });
-  origin("version of the format", [](const Manifest& m) { return m.version; });
 }
 
 template <typename Number>

@@ -35,12 +35,17 @@ absl::StatusOr<std::vector<const StoredTensor*>> WeightsOf(const TensorReader& r
     }
     weights.push_back(tensor);
   }
-  // Before version 3 a manifest has no list of parameters.
-  std::set<const StoredTensor*> listed(weights.begin(), weights.end());
   std::vector<const StoredTensor*> buffers;
+  size_t parameters = 0;
   for (const StoredTensor& tensor : reader.tensors()) {
-    if (tensor.slot == "param" && !listed.contains(&tensor)) weights.push_back(&tensor);
+    if (tensor.slot == "param") ++parameters;
     if (tensor.slot == "buffer") buffers.push_back(&tensor);
+  }
+  if (parameters != weights.size()) {
+    // Muster 0.3.0 has made such a checkpoint of one of 0.1.0 (`muster checkpoints reshard`).
+    return absl::FailedPreconditionError(absl::StrCat(reader.directory(), ": has ", parameters,
+                                                      " parameters and lists ", weights.size(),
+                                                      "; muster 0.3.0 consolidates it"));
   }
   std::sort(buffers.begin(), buffers.end(), [](const StoredTensor* a, const StoredTensor* b) {
     return a->parameter < b->parameter;

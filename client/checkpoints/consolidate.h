@@ -31,8 +31,9 @@ struct Consolidated {
 
 // Reads the checkpoint `directory`, checks each block, and writes the folder `out` (absolute).
 // Errors: those of manifest::TensorReader; those of modelfolder::CheckTarget; OUT_OF_RANGE: a
-// number is too large for the dtype; what could not be written. After an error there is no new
-// folder, and an older one is unchanged.
+// number is too large for the dtype; FAILED_PRECONDITION: the manifest does not list all
+// parameters; what could not be written. After an error there is no new folder, and an older one is
+// unchanged.
 absl::StatusOr<Consolidated> Consolidate(const std::string& directory, const std::string& out,
                                          const ConsolidateOptions& options);
 

@@ -98,7 +98,6 @@ absl::StatusOr<manifest::Manifest> Reshard(const std::string& directory, const s
   RETURN_IF_ERROR(CheckFree(out));
   ASSIGN_OR_RETURN(TensorReader reader, TensorReader::Open(directory));
   manifest::Manifest manifest = reader.manifest();
-  manifest.version = manifest::kVersion;
   manifest.files.clear();
   manifest.pieces.clear();
   ASSIGN_OR_RETURN(const NewFolder folder, NewFolder::Create(out));

@@ -8,13 +8,12 @@ void Lease::Welcomed(const LeaseTerms& terms, absl::Time sent) {
   terms_ = terms;
   attached_ = true;
   answered_ = std::max(answered_, sent);
-  broken_ = absl::InfiniteFuture();
   newest_ = 0;
   sent_.clear();
 }
 
 uint64_t Lease::Beat(absl::Time now) {
-  if (!attached_ || !terms_->margin.has_value()) return 0;
+  if (!attached_) return 0;
   sent_.emplace_back(++newest_, now);
   return newest_;
 }
@@ -26,9 +25,7 @@ void Lease::Acked(uint64_t sequence) {
   }
 }
 
-void Lease::Broken(absl::Time now) {
-  // An attempt without a welcome does not extend the lease.
-  if (attached_) broken_ = now;
+void Lease::Broken() {
   attached_ = false;
   sent_.clear();
 }
@@ -36,19 +33,18 @@ void Lease::Broken(absl::Time now) {
 void Lease::Refused(absl::Time begun) { refused_ = std::max(refused_, begun); }
 
 absl::Time Lease::End() const {
-  if (!terms_.has_value() || !terms_->margin.has_value()) return WithoutRefusals();
-  const absl::Duration held = terms_->lease - *terms_->margin;
+  if (!terms_.has_value()) return WithoutRefusals();
+  const absl::Duration held = terms_->lease - terms_->margin;
   return std::max(WithoutRefusals(), std::min(refused_ + held, answered_ + terms_->autonomy));
 }
 
 absl::Time Lease::WithoutRefusals() const {
   if (!terms_.has_value()) return absl::InfiniteFuture();
-  if (!terms_->margin.has_value()) return broken_ + terms_->lease;
-  return answered_ + terms_->lease - *terms_->margin;
+  return answered_ + terms_->lease - terms_->margin;
 }
 
 absl::Time Lease::SilentFrom() const {
-  if (!attached_ || !terms_->margin.has_value()) return absl::InfiniteFuture();
+  if (!attached_) return absl::InfiniteFuture();
   return answered_ + terms_->lease / 2;
 }
 

@@ -29,9 +29,7 @@ inline constexpr char kStoreTrouble[] = "STORE_TROUBLE";
 // The lease as a welcome describes it.
 struct LeaseTerms {
   absl::Duration lease;
-  // Absent: an older coordinator, which acknowledges no heartbeat; the lease is then counted from
-  // the break of the stream.
-  std::optional<absl::Duration> margin;
+  absl::Duration margin;
   // How long after the last answer refused connections still count.
   absl::Duration autonomy;
 };
@@ -40,19 +38,17 @@ class Lease {
  public:
   // A stream was opened at `sent` with a hello, and the coordinator accepted the process.
   void Welcomed(const LeaseTerms& terms, absl::Time sent);
-  // The number of a heartbeat that is sent now, from 1 within a stream; 0: this coordinator
-  // acknowledges none.
+  // The number of a heartbeat that is sent now, from 1 within a stream; 0: there is no stream.
   uint64_t Beat(absl::Time now);
   // The coordinator has received all heartbeats of this stream up to this one.
   void Acked(uint64_t sequence);
   // The stream has ended.
-  void Broken(absl::Time now);
+  void Broken();
   // An attempt to connect that began at `begun` was refused: no coordinator listens, or it accepts
   // nobody at present.
   void Refused(absl::Time begun);
 
-  // When the holder must have ended; infinite before the first welcome, and with an older
-  // coordinator while its stream is open.
+  // When the holder must have ended; infinite before the first welcome.
   absl::Time End() const;
   // When the coordinator answered last, without refused connections. The infinite past before the
   // first welcome.
@@ -69,7 +65,6 @@ class Lease {
   bool attached_ = false;
   absl::Time answered_ = absl::InfinitePast();
   absl::Time refused_ = absl::InfinitePast();
-  absl::Time broken_ = absl::InfiniteFuture();
   uint64_t newest_ = 0;
   // Heartbeats of this stream without an answer, oldest first.
   std::deque<std::pair<uint64_t, absl::Time>> sent_;

@@ -14,7 +14,7 @@ constexpr double kHeld = 9.75;
 TEST(Lease, BeforeTheFirstWelcomeNothingIsHeld) {
   Lease lease;
   EXPECT_EQ(lease.End(), absl::InfiniteFuture());
-  lease.Broken(At(1));
+  lease.Broken();
   EXPECT_EQ(lease.End(), absl::InfiniteFuture());
   EXPECT_EQ(lease.Beat(At(1)), 0);
 }
@@ -41,7 +41,7 @@ TEST(Lease, CountsFromTheSendingOfTheLastHeartbeatThatWasAcknowledged) {
 TEST(Lease, TheBreakOfTheStreamMakesItNotLonger) {
   Lease lease;
   lease.Welcomed(kTerms, At(0));
-  lease.Broken(At(3));
+  lease.Broken();
   EXPECT_EQ(lease.End(), At(kHeld));
 }
 
@@ -49,7 +49,7 @@ TEST(Lease, NumbersOfAFormerStreamAcknowledgeNothingOfTheNext) {
   Lease lease;
   lease.Welcomed(kTerms, At(0));
   lease.Beat(At(2));
-  lease.Broken(At(3));
+  lease.Broken();
   lease.Acked(1);
   EXPECT_EQ(lease.End(), At(kHeld)) << "that stream is over: who knows what came";
   lease.Welcomed(kTerms, At(4));
@@ -60,7 +60,7 @@ TEST(Lease, NumbersOfAFormerStreamAcknowledgeNothingOfTheNext) {
 TEST(Lease, ARefusedConnectionCountsAsAnswered) {
   Lease lease;
   lease.Welcomed(kTerms, At(0));
-  lease.Broken(At(3));
+  lease.Broken();
   lease.Refused(At(100));
   EXPECT_EQ(lease.End(), At(100 + kHeld));
   EXPECT_EQ(lease.WithoutRefusals(), At(kHeld));
@@ -69,7 +69,7 @@ TEST(Lease, ARefusedConnectionCountsAsAnswered) {
 TEST(Lease, RefusedConnectionsCountForAsLongAsTheAutonomy) {
   Lease lease;
   lease.Welcomed(kTerms, At(50));
-  lease.Broken(At(51));
+  lease.Broken();
   lease.Refused(At(3640));
   EXPECT_EQ(lease.End(), At(3649.75));
   lease.Refused(At(3645));
@@ -79,20 +79,9 @@ TEST(Lease, RefusedConnectionsCountForAsLongAsTheAutonomy) {
 TEST(Lease, WithoutAutonomyRefusedConnectionsDoNotCount) {
   Lease lease;
   lease.Welcomed({.lease = absl::Seconds(10), .margin = absl::Milliseconds(250)}, At(0));
-  lease.Broken(At(1));
+  lease.Broken();
   lease.Refused(At(5));
   EXPECT_EQ(lease.End(), At(kHeld));
-}
-
-TEST(Lease, AnOlderCoordinatorsLeaseBeginsWithTheBreak) {
-  Lease lease;
-  lease.Welcomed({.lease = absl::Seconds(10)}, At(0));
-  EXPECT_EQ(lease.Beat(At(2)), 0) << "it acknowledges none";
-  EXPECT_EQ(lease.End(), absl::InfiniteFuture());
-  lease.Broken(At(30));
-  lease.Broken(At(31));
-  lease.Refused(At(32));
-  EXPECT_EQ(lease.End(), At(40));
 }
 
 TEST(Lease, HalfALeaseWithoutAnAnswerOnAStreamIsSilence) {
@@ -103,7 +92,7 @@ TEST(Lease, HalfALeaseWithoutAnAnswerOnAStreamIsSilence) {
   lease.Beat(At(2));
   lease.Acked(1);
   EXPECT_EQ(lease.SilentFrom(), At(7));
-  lease.Broken(At(6));
+  lease.Broken();
   EXPECT_EQ(lease.SilentFrom(), absl::InfiniteFuture());
 }
 

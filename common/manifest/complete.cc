@@ -104,7 +104,7 @@ absl::Status CheckComplete(const Manifest& manifest) {
     if (!files.emplace(file.name, file.size).second) {
       problems.Add(absl::StrCat("file '", file.name, "' is listed twice"));
     }
-    if (manifest.has_blocks()) CheckBlocks(file, &problems);
+    CheckBlocks(file, &problems);
   }
   std::map<std::string, std::vector<const Piece*>> tensors;
   std::set<std::pair<std::string, std::string>> places;
@@ -119,7 +119,7 @@ absl::Status CheckComplete(const Manifest& manifest) {
     tensors[name].push_back(&piece);
   }
   for (auto& [name, pieces] : tensors) CheckTensor(name, std::move(pieces), &problems);
-  if (problems.count() == 0 && manifest.has_blocks()) {
+  if (problems.count() == 0) {
     for (const Piece& piece : manifest.pieces) {
       CheckInFile(piece, files.at(piece.file), &problems);
     }

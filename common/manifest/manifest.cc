@@ -22,11 +22,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "muster-checkpoint";
-// Written before the manifest had a hash of itself.
-constexpr int64_t kVersionWithoutHash = 1;
-// What no program wrote into a manifest without a hash: where it is, the version was changed.
-constexpr const char* kNewerThanHash[] = {"job_instance", "optimizer", "parameters", "block_bytes"};
-
 // The member that holds the manifest's own hash. It is the third one, so that no name that a user
 // chose stands before it.
 constexpr char kHashMember[] = "manifest_xxh3_128";
@@ -56,17 +51,6 @@ absl::Status CheckHash(const std::string& path, std::string text, const std::str
   if (found == hash) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(path, ": was changed or is damaged: expected the hash ",
                                           hash, " (", kHashMember, "), found ", found));
-}
-
-// DATA_LOSS: a manifest that says that it has no hash was written with one.
-absl::Status CheckHasNone(const std::string& path, const Json& json) {
-  std::string member = json.contains(kHashMember) ? kHashMember : "";
-  for (const char* const newer : kNewerThanHash) {
-    if (json.contains(newer)) member = newer;
-  }
-  if (member.empty()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(path, ": was changed or is damaged: says version ",
-                                          kVersionWithoutHash, ", which has no '", member, "'"));
 }
 
 absl::Status CheckName(const std::string& directory, const Manifest& manifest) {
@@ -241,12 +225,10 @@ void CheckKinds(const Manifest& manifest) {
 }
 
 // Throws on missing keys and wrong types; Parse turns this into a status.
-Manifest FromJson(const Json& json, int64_t version) {
+Manifest FromJson(const Json& json) {
   Manifest manifest;
-  manifest.version = version;
-  const bool blocks = manifest.has_blocks();
   json.at("job").get_to(manifest.job);
-  if (json.contains("job_instance")) json["job_instance"].get_to(manifest.job_instance);
+  json.at("job_instance").get_to(manifest.job_instance);
   WholeTo(json.at("step"), &manifest.step);
   WholeTo(json.at("generation"), &manifest.generation);
   WholeTo(json.at("last_command"), &manifest.last_command);
@@ -256,29 +238,27 @@ Manifest FromJson(const Json& json, int64_t version) {
   WholeTo(json.at("world_size"), &manifest.world_size);
   json.at("strategy").get_to(manifest.strategy);
   json.at("model_kind").get_to(manifest.model_kind);
-  if (blocks) {
-    manifest.optimizer = OptimizerFromJson(json.at("optimizer"));
-    manifest.parameters = ParametersFromJson(json.at("parameters"));
-    CheckKinds(manifest);
-    if (json.contains("sampling")) {
-      for (const Json& item : json["sampling"]) {
-        manifest.sampling.push_back(SamplingRecordFromJson(item));
-      }
+  manifest.optimizer = OptimizerFromJson(json.at("optimizer"));
+  manifest.parameters = ParametersFromJson(json.at("parameters"));
+  CheckKinds(manifest);
+  if (json.contains("sampling")) {
+    for (const Json& item : json["sampling"]) {
+      manifest.sampling.push_back(SamplingRecordFromJson(item));
     }
-    if (json.contains("config")) manifest.config = json["config"].dump(2) + "\n";
-    if (json.contains("first_weights")) json["first_weights"].get_to(manifest.first_weights);
-    if (json.contains("settings")) manifest.settings = json["settings"].dump();
-    if (json.contains("tokenizer")) {
-      json["tokenizer"].at("path").get_to(manifest.tokenizer.path);
-      json["tokenizer"].at("xxh3_128").get_to(manifest.tokenizer.hash);
-    }
+  }
+  if (json.contains("config")) manifest.config = json["config"].dump(2) + "\n";
+  if (json.contains("first_weights")) json["first_weights"].get_to(manifest.first_weights);
+  if (json.contains("settings")) manifest.settings = json["settings"].dump();
+  if (json.contains("tokenizer")) {
+    json["tokenizer"].at("path").get_to(manifest.tokenizer.path);
+    json["tokenizer"].at("xxh3_128").get_to(manifest.tokenizer.hash);
   }
   for (const Json& item : json.at("files")) {
     FileRecord file;
     item.at("name").get_to(file.name);
     WholeTo(item.at("size"), &file.size);
     item.at("xxh3_128").get_to(file.hash);
-    if (blocks) item.at("blocks_xxh3_128").get_to(file.blocks);
+    item.at("blocks_xxh3_128").get_to(file.blocks);
     manifest.files.push_back(std::move(file));
   }
   for (const Json& item : json.at("pieces")) {
@@ -289,8 +269,8 @@ Manifest FromJson(const Json& json, int64_t version) {
     WholeTo(item.at("begin"), &piece.begin);
     WholeTo(item.at("end"), &piece.end);
     item.at("file").get_to(piece.file);
-    if (item.contains("dtype")) item["dtype"].get_to(piece.dtype);
-    if (blocks) WholeTo(item.at("offset"), &piece.offset);
+    item.at("dtype").get_to(piece.dtype);
+    WholeTo(item.at("offset"), &piece.offset);
     manifest.pieces.push_back(std::move(piece));
   }
   return manifest;
@@ -331,23 +311,25 @@ absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& direc
   try {
     const std::string format = json.at("format").get<std::string>();
     const int64_t version = Whole<int64_t>(json.at("version"));
-    if (format == kFormat && version > kVersion) {
-      // Written by a newer program, which has its hash in the same place: as far as this program
-      // can check, it is not damaged.
+    if (format != kFormat || version < 1) {
+      return absl::DataLossError(absl::StrCat(path, ": expected ", kFormat, " version ", kVersion,
+                                              ", found ", format, " version ", version));
+    }
+    // A manifest of another version has its hash in the same place. That of version 1 has none.
+    if (version > 1 || json.contains(kHashMember)) {
       RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
+    }
+    if (version != kVersion) {
+      // As far as this program can check, it is not damaged.
+      const char* const next = version < kVersion ? "a program of version 0.3.0 reads it, and "
+                                                    "writes its next checkpoint in version 3"
+                                                  : "use the newer program that wrote it";
       return absl::UnimplementedError(absl::StrCat(path, ": has version ", version, " of ", kFormat,
-                                                   ", this program reads up to ", kVersion));
+                                                   ", this program reads version ", kVersion, "; ",
+                                                   next));
     }
-    if (format != kFormat || version < kVersionWithoutHash || version > kVersion) {
-      return absl::DataLossError(absl::StrCat(path, ": expected ", kFormat, " version ",
-                                              kVersionWithoutHash, " to ", kVersion, ", found ",
-                                              format, " version ", version));
-    }
-    RETURN_IF_ERROR(version == kVersionWithoutHash
-                        ? CheckHasNone(path, json)
-                        : CheckHash(path, text, json.at(kHashMember).get<std::string>()));
-    Manifest manifest = FromJson(json, version);
-    if (manifest.has_blocks() && Whole<uint64_t>(json.at("block_bytes")) != files::kHashedBlock) {
+    Manifest manifest = FromJson(json);
+    if (Whole<uint64_t>(json.at("block_bytes")) != files::kHashedBlock) {
       return absl::DataLossError(absl::StrCat(path, ": expected block_bytes ", files::kHashedBlock,
                                               ", found ", json.at("block_bytes").dump()));
     }

@@ -25,7 +25,7 @@ struct FileRecord {
   std::string name;  // relative to the directory, without any slash
   uint64_t size = 0;
   std::string hash;  // XXH3 128-bit, 32 hexadecimal digits
-  // Of each files::kHashedBlock bytes of it, in the same form; empty before version 3.
+  // Of each files::kHashedBlock bytes of it, in the same form.
   std::vector<std::string> blocks = {};
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
@@ -40,8 +40,8 @@ struct Piece {
   int64_t end = 0;
   std::string file;
   std::string dtype = "F32";  // of the whole tensor, by its name in safetensors files
-  // The byte of the file where its first element lies; -1 before version 3.
-  int64_t offset = -1;
+  // The byte of the file where its first element lies.
+  int64_t offset = 0;
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
@@ -91,14 +91,12 @@ struct ParameterRecord {
   friend bool operator==(const ParameterRecord&, const ParameterRecord&) = default;
 };
 
-// The version that Write writes.
+// The version of the format: Write writes it, and Read refuses all others.
 inline constexpr int64_t kVersion = 3;
 
 struct Manifest {
-  // Of the format in which it was read.
-  int64_t version = kVersion;
   std::string job;
-  // Distinguishes the job from another job of the same name; empty in version 1.
+  // Distinguishes the job from another job of the same name.
   std::string job_instance;
   int64_t step = 0;
   int64_t generation = 0;
@@ -113,7 +111,7 @@ struct Manifest {
   std::string model_kind;
   OptimizerRecord optimizer;
   // In the order in which the source model registers them (Hugging Face's, if it has this model):
-  // the position is the index in the state of a Python optimizer. Empty before version 3.
+  // the position is the index in the state of a Python optimizer.
   std::vector<ParameterRecord> parameters;
   // The model's config.json, if transformers has this kind of model; a JSON object, or empty.
   std::string config;
@@ -127,9 +125,6 @@ struct Manifest {
   std::vector<FileRecord> files;
   std::vector<Piece> pieces;
   friend bool operator==(const Manifest&, const Manifest&) = default;
-
-  // Whether files have hashes of their blocks, and pieces have offsets.
-  bool has_blocks() const { return version >= 3; }
 };
 
 // The name of a piece's entry in its file.
@@ -140,24 +135,22 @@ std::string EntryName(const Piece& piece);
 absl::Status Write(const Manifest& manifest, const std::string& directory,
                    files::Disk& disk = files::Disk::Real());
 
-// DATA_LOSS, with path, expected and found, if the manifest is damaged (it has a hash of itself,
-// except in version 1), or if its step or generation differ from the directory's name (only if that
-// is the name of a checkpoint). UNIMPLEMENTED if it is undamaged and its version is newer than this
-// program knows. Other errors, such as NOT_FOUND, mean that it could not be read.
+// DATA_LOSS, with path, expected and found, if the manifest is damaged (it has a hash of itself),
+// or if its step or generation differ from the directory's name (only if that is the name of a
+// checkpoint). UNIMPLEMENTED if it is undamaged, as far as this program can tell, and of another
+// version. Other errors, such as NOT_FOUND, mean that it could not be read.
 absl::StatusOr<Manifest> Read(const std::string& directory);
 // The same for the contents of `directory`/MANIFEST.json.
 absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& directory);
 
 // DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
-// in files that are listed; since version 3, inside of these files, which have a hash for each
-// block.
+// inside of files that are listed, which have a hash for each block.
 absl::Status CheckComplete(const Manifest& manifest);
 
-// Checks that the files of a complete manifest exist and have its sizes, without reading them. In a
-// manifest without blocks, also the files' headers, and its pieces get their offsets. DATA_LOSS
-// lists what is damaged, at most 3 entries. If nothing is damaged, other errors say what could not
-// be found or read.
-absl::Status CheckFiles(const std::string& directory, Manifest* manifest);
+// Checks that the files of a complete manifest exist and have its sizes, without reading them.
+// DATA_LOSS lists what is damaged, at most 3 entries. If nothing is damaged, other errors say what
+// could not be found or read.
+absl::Status CheckFiles(const std::string& directory, const Manifest& manifest);
 
 // Read, CheckComplete, and every file against its size, its hash and its own header. Reads
 // everything once. DATA_LOSS lists what is damaged, at most 3 entries. If nothing is damaged, other

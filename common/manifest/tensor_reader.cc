@@ -30,12 +30,8 @@ TensorReader::TensorReader(std::string directory, Manifest manifest)
 
 absl::StatusOr<TensorReader> TensorReader::Open(const std::string& directory) {
   ASSIGN_OR_RETURN(Manifest manifest, manifest::Read(directory));
-  if (manifest.has_blocks()) {
-    RETURN_IF_ERROR(Annotate(CheckComplete(manifest), directory));
-    RETURN_IF_ERROR(CheckFiles(directory, &manifest));
-  } else {
-    ASSIGN_OR_RETURN(manifest, Verify(directory));
-  }
+  RETURN_IF_ERROR(Annotate(CheckComplete(manifest), directory));
+  RETURN_IF_ERROR(CheckFiles(directory, manifest));
   TensorReader reader(directory, std::move(manifest));
   RETURN_IF_ERROR(Annotate(reader.FindTensors(), directory));
   return reader;

@@ -75,19 +75,19 @@ absl::Status CheckContents(const std::string& path, const FileRecord& record) {
   return absl::OkStatus();
 }
 
-using PiecesByFile = std::map<std::string, std::vector<Piece*>>;
+using PiecesByFile = std::map<std::string, std::vector<const Piece*>>;
 
-PiecesByFile ByFile(std::vector<Piece>* pieces) {
+PiecesByFile ByFile(const std::vector<Piece>& pieces) {
   PiecesByFile by_file;
-  for (Piece& piece : *pieces) by_file[piece.file].push_back(&piece);
+  for (const Piece& piece : pieces) by_file[piece.file].push_back(&piece);
   return by_file;
 }
 
-// The header of a file against the pieces that should be in it. Pieces without an offset get it.
-absl::Status CheckHeader(const std::string& path, const std::vector<Piece*>& pieces) {
+// The header of a file against the pieces that should be in it.
+absl::Status CheckHeader(const std::string& path, const std::vector<const Piece*>& pieces) {
   ASSIGN_OR_RETURN(const safetensors::File opened, safetensors::File::Open(path));
-  for (Piece* const each : pieces) {
-    Piece& piece = *each;
+  for (const Piece* const each : pieces) {
+    const Piece& piece = *each;
     const std::string entry_name = EntryName(piece);
     const safetensors::Entry* entry = opened.Find(entry_name);
     const std::vector<int64_t> expected = {piece.end - piece.begin};
@@ -101,7 +101,6 @@ absl::Status CheckHeader(const std::string& path, const std::vector<Piece*>& pie
                                               safetensors::ShapeString(entry->shape)));
     }
     const auto offset = static_cast<int64_t>(opened.header().data_offset + entry->begin);
-    if (piece.offset < 0) piece.offset = offset;
     if (piece.offset != offset) {
       return absl::DataLossError(absl::StrCat(path, ": entry '", entry_name,
                                               "': expected it at byte ", piece.offset,
@@ -135,20 +134,16 @@ absl::Status ForEachFile(const std::string& directory, const Manifest& manifest,
 
 }  // namespace
 
-absl::Status CheckFiles(const std::string& directory, Manifest* manifest) {
-  PiecesByFile pieces = ByFile(&manifest->pieces);
-  return ForEachFile(directory, *manifest,
-                     [&](const std::string& path, const FileRecord& record) -> absl::Status {
-                       RETURN_IF_ERROR(CheckSize(path, record.size));
-                       if (manifest->has_blocks()) return absl::OkStatus();
-                       return CheckHeader(path, pieces[record.name]);
-                     });
+absl::Status CheckFiles(const std::string& directory, const Manifest& manifest) {
+  return ForEachFile(directory, manifest, [](const std::string& path, const FileRecord& record) {
+    return CheckSize(path, record.size);
+  });
 }
 
 absl::StatusOr<Manifest> Verify(const std::string& directory) {
   ASSIGN_OR_RETURN(Manifest manifest, Read(directory));
   RETURN_IF_ERROR(Annotate(CheckComplete(manifest), directory));
-  PiecesByFile pieces = ByFile(&manifest.pieces);
+  PiecesByFile pieces = ByFile(manifest.pieces);
   RETURN_IF_ERROR(ForEachFile(
       directory, manifest, [&](const std::string& path, const FileRecord& record) -> absl::Status {
         RETURN_IF_ERROR(CheckContents(path, record));

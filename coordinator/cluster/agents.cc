@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "common/version/protocol.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/membership/refusal.h"
 
@@ -52,7 +53,14 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
 }
 
 absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now) {
-  if (hello.protocol > kAgentProtocol + 1) {
+  if (IsTooOld(hello.protocol, kAgentProtocol)) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "AGENT_TOO_OLD",
+                  absl::StrCat("the agent of node '", hello.node, "' speaks protocol ",
+                               hello.protocol, "; this musterd speaks ", kAgentProtocol,
+                               " and knows the one before: update the programs of the node"),
+                  {{"node", hello.node}});
+  }
+  if (IsTooNew(hello.protocol, kAgentProtocol)) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
                   absl::StrCat("the agent of node '", hello.node, "' speaks protocol ",
                                hello.protocol, "; this musterd speaks ", kAgentProtocol,
@@ -201,10 +209,10 @@ void Cluster::WorkerStarted(PeerStreamId session, const RunningWorker& worker, a
 void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::Time now) {
   // The stream is being closed; the agent says it again on its next one.
   if (!AgentHeard(session, now)) return;
-  // An older agent does not announce that it stops.
+  // An agent of 0.3.0 does not announce a stop that was asked for between its hello and its
+  // welcome.
   if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
-      (exit.exit.why == jobs::Exit::Why::kAgentStopped ||
-       exit.exit.start_error == jobs::kAgentIsStopping)) {
+      exit.exit.why == jobs::Exit::Why::kAgentStopped) {
     AgentDraining(session, "it accepts no more workers", now);
   }
   jobs::Rank* rank = SpeaksFor(session, exit.worker) ? CurrentRank(exit.worker) : nullptr;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "common/version/protocol.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
 #include "coordinator/membership/refusal.h"
@@ -76,28 +77,42 @@ TEST(Cluster, AnOlderAgentProcessIsRefusedAlsoAfterItsLeaseAndARestart) {
   EXPECT_TRUE(world.Attach(5, Hello("a", 1, "second")).ok());
 }
 
-TEST(Cluster, AnOlderWorkerIsRefused) {
+TEST(Cluster, AProgramThatIsTwoVersionsAwayIsRefused) {
   World world;
-  world.Attach(1, Hello("n", 1)).IgnoreError();
+  ASSERT_TRUE(world.Attach(1, Hello("n", 1)).ok());
   world.Submit("job", 1);
-  const absl::Status status = world.cluster().AttachWorker(
-      10, {.worker = world.job("job").Worker(0), .protocol = 0}, world.now());
-  EXPECT_EQ(RefusalReason(status), "WORKER_TOO_OLD");
+  const auto agent = [&](uint32_t protocol) {
+    AgentHello hello = Hello("n", 1);
+    hello.protocol = protocol;
+    return world.Attach(2, hello);
+  };
+  const auto worker = [&](uint32_t protocol) {
+    return world.cluster().AttachWorker(
+        10, {.worker = world.job("job").Worker(0), .protocol = protocol}, world.now());
+  };
+  EXPECT_EQ(RefusalReason(agent(kAgentProtocol - 2)), "AGENT_TOO_OLD");
+  EXPECT_EQ(RefusalReason(agent(kAgentProtocol + 2)), "PROGRAM_TOO_NEW");
+  EXPECT_EQ(RefusalReason(worker(kWorkerProtocol - 2)), "WORKER_TOO_OLD");
+  EXPECT_EQ(RefusalReason(worker(kWorkerProtocol + 2)), "PROGRAM_TOO_NEW");
+  for (const int away : {-1, 0, 1}) {
+    EXPECT_TRUE(agent(kAgentProtocol + away).ok()) << away;
+    EXPECT_TRUE(worker(kWorkerProtocol + away).ok()) << away;
+  }
 }
 
-TEST(Cluster, AnOlderWorkerIsRefusedWhereItWouldIgnoreASetting) {
+TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereItWouldIgnoreASetting) {
   World world;
   world.Attach(1, Hello("n", 1)).IgnoreError();
-  world.Submit("job", jobs::Plan{.worker_protocol = 4});
+  world.Submit("job", jobs::Plan{.worker_protocol = kWorkerProtocol});
   const auto attach = [&](uint32_t protocol) {
     return world.cluster().AttachWorker(
         10, {.worker = world.job("job").Worker(0), .protocol = protocol}, world.now());
   };
-  EXPECT_EQ(RefusalReason(attach(3)), "WORKER_TOO_OLD");
-  EXPECT_TRUE(attach(4).ok());
+  EXPECT_EQ(RefusalReason(attach(kWorkerProtocol - 1)), "WORKER_TOO_OLD");
+  EXPECT_TRUE(attach(kWorkerProtocol).ok());
 }
 
-TEST(Cluster, AnOlderWorkerIsRefusedWhereARetryHasChangedTheRate) {
+TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereARetryHasChangedTheRate) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("n", 1)).ok());
   world.Submit("job", 1, 0);
@@ -115,8 +130,9 @@ TEST(Cluster, AnOlderWorkerIsRefusedWhereARetryHasChangedTheRate) {
     return world.cluster().AttachWorker(
         10, {.worker = world.job("job").Worker(0), .protocol = protocol}, world.now());
   };
-  EXPECT_EQ(RefusalReason(attach(7)), "WORKER_TOO_OLD") << "it would keep the checkpoint's rate";
-  EXPECT_TRUE(attach(8).ok());
+  EXPECT_EQ(RefusalReason(attach(kWorkerProtocol - 1)), "WORKER_TOO_OLD")
+      << "it would keep the checkpoint's rate";
+  EXPECT_TRUE(attach(kWorkerProtocol).ok());
 }
 
 }  // namespace

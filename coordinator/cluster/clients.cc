@@ -26,12 +26,6 @@ bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& comman
          command.number <= std::max(job.told_before, job.told_commands);
 }
 
-// The oldest worker protocol that knows commands of this kind; 0: any that is accepted.
-uint32_t WorkerProtocolOf(commands::Kind kind) {
-  if (commands::WritesForOthers(kind)) return kWorkerProtocolOfOptimizerState;
-  return commands::ChangesNothing(kind) ? kWorkerProtocolOfStages : 0;
-}
-
 // Checks the request's choice of where the job should start.
 absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
   const auto invalid = [](const std::string& why) {
@@ -125,7 +119,7 @@ absl::Status Cluster::CheckWorkersAreOf(uint32_t protocol, const jobs::Job& job)
 void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) {
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
-  const commands::Delivery delivery{*job->commands.Find(number)};
+  const commands::Delivery delivery = job->commands.DeliveryOf(number);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const membership::Worker* worker = membership_.FindWorker(job->id, rank);
     if (worker == nullptr || !worker->attached()) continue;
@@ -160,8 +154,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
   const commands::Kind kind = request.command.kind;
-  RETURN_IF_ERROR(
-      CheckWorkersAreOf(std::max(WorkerProtocolOf(kind), request.worker_protocol), *job));
+  RETURN_IF_ERROR(CheckWorkersAreOf(request.worker_protocol, *job));
   const bool paused = job->commands.WillBePaused() || job->halted();
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));

@@ -44,11 +44,6 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     if (!job.live) notes.judged = job.generation;
     notes.said = job.state;
     restored_.HadJob(job.id, job.live ? std::optional(job.commands.newest()) : std::nullopt);
-    // An older musterd did not end the commands of a job that had ended.
-    const bool stopped = job.state == jobs::State::kCancelled;
-    if (job.terminal() && job.commands.EndAll(jobs::Name(job.state), stopped, now)) {
-      ListsChanged(&job);
-    }
     if (!job.live) continue;
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];
@@ -149,7 +144,7 @@ void Cluster::Detached(PeerStreamId session, absl::Time now) {
   if (const std::string* const agent = streams_.NodeOf(session); agent != nullptr) {
     const std::string node = *agent;
     streams_.Remove(session);
-    if (!membership_.AgentDetached(node, session, now)) return;
+    if (!membership_.AgentDetached(node, session)) return;
     effects_.push_back(Say{absl::StrCat("node '", node, "': the agent's connection broke")});
     return Schedule(now);
   }
@@ -157,7 +152,7 @@ void Cluster::Detached(PeerStreamId session, absl::Time now) {
   if (worker == nullptr) return;
   const WorkerId id = *worker;
   streams_.Remove(session);
-  if (!membership_.WorkerDetached(id, session, now)) return;
+  if (!membership_.WorkerDetached(id, session)) return;
   if (jobs::Job* job = FindJob(id.job)) Changed(job, now);
 }
 

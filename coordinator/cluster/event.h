@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/version/protocol.h"
 #include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
@@ -84,13 +85,6 @@ struct RunningWorker {
   int64_t pid = 0;
 };
 
-// The newest agent protocol that this program speaks; it also accepts the versions before and the
-// next one. From version 2 on heartbeats are acknowledged. From version 3 on agents have a folder
-// for files that clients fetch, and send these. Versions 4 and 5 came with workers of protocols 7
-// and 8, which must not share a job with older ones.
-inline constexpr uint32_t kAgentProtocol = 5;
-inline constexpr uint32_t kAgentProtocolOfDownloads = 3;
-
 // No database is so old that it lacks more generations of a job. Without a limit one false number
 // would leave no higher one for the next generation.
 inline constexpr uint64_t kMostLostGenerations = 1'000'000;
@@ -103,7 +97,7 @@ struct AgentHello {
   // The version of the agent's program.
   std::string version;
   uint32_t protocol = kAgentProtocol;
-  // Stays the same when the agent is started again; empty: an agent of protocol 1.
+  // Stays the same when the agent is started again.
   std::string agent_id;
   std::vector<RunningWorker> running;
   std::vector<WorkerExit> exits;
@@ -121,26 +115,6 @@ struct SlotQuarantine {
   bool quarantined = false;
   std::string reason;
 };
-
-// The newest worker protocol that this program speaks; it also accepts the four versions before
-// and the next one. From version 2 on workers carry out the commands of the log. From version 3 on
-// heartbeats are acknowledged, and workers know the preemption notice. From version 4 on they write
-// the optimizer's state to a file, and begin with that of a file, with another job's checkpoint or
-// with a part of a weights file. From version 5 on they write a file for a client to their agent's
-// folder. From version 6 on they know stages that test, and that count in epochs, and they evaluate
-// and sample on request. From version 7 on they write event files for TensorBoard. From version 8
-// on the job file's settings count beside those of a checkpoint, and so does a rate that a retry
-// changes.
-inline constexpr uint32_t kWorkerProtocol = 8;
-inline constexpr uint32_t kOldestWorkerProtocol = 2;
-// From this version on workers use WorkerWelcome.from_scratch and start_from.
-inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
-inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
-inline constexpr uint32_t kWorkerProtocolOfOptimizerState = 4;
-inline constexpr uint32_t kWorkerProtocolOfDownloads = 5;
-inline constexpr uint32_t kWorkerProtocolOfStages = 6;
-inline constexpr uint32_t kWorkerProtocolOfEventFiles = 7;
-inline constexpr uint32_t kWorkerProtocolOfSettings = 8;
 
 struct WorkerHello {
   WorkerId worker;

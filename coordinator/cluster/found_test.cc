@@ -191,14 +191,6 @@ TEST_F(FoundTest, ADirectoryThatARankHasStartedFromStaysWhereTheJobStarts) {
   EXPECT_TRUE(jobs::Usable(job()).empty());
 }
 
-TEST_F(FoundTest, AWorkerThatDoesNotKnowWhereToStartIsRefused) {
-  Halt();
-  ASSERT_TRUE(Resume(/*from_scratch=*/true).ok());
-  const absl::Status refused =
-      world_.cluster().AttachWorker(20, {.worker = job().Worker(0), .protocol = 2}, world_.now());
-  EXPECT_EQ(RefusalReason(refused), "WORKER_TOO_OLD");
-}
-
 TEST_F(FoundTest, StartsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(RefusalReason(Resume(true).status()), "START_INVALID");  // it runs
   EXPECT_EQ(RefusalReason(Resume(false, "/x").status()), "START_INVALID");

@@ -114,7 +114,8 @@ void Cluster::Interrupt(const std::string& node, absl::Time now) {
 }
 
 void Cluster::PreemptNode(const std::string& node, const std::string& reason, absl::Time now) {
-  EachJobOn(node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
+  EachJobOn(
+      node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
 }
 
 void Cluster::EachJobOn(const std::string& node,
@@ -127,12 +128,6 @@ void Cluster::EachJobOn(const std::string& node,
 }
 
 jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Time now) {
-  bool older = false;
-  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-    const membership::Worker* worker = membership_.FindWorker(job->id, rank);
-    older = older || (worker != nullptr && worker->attached() &&
-                      worker->protocol < kPreemptibleWorkerProtocol);
-  }
   // Only the first notice is an event: a repeated drain, perhaps with another deadline or of
   // another node of the job, changes nothing for the job.
   const bool first = job->interruption.empty();
@@ -142,13 +137,7 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
           : "; it writes no checkpoints: it starts again from step 0 on another node";
   jobs::Ended ended;
   std::string how;
-  if (older) {
-    // The older worker would continue to train while the other ranks end.
-    ended = jobs::OnInterrupted(job, reason, now);
-    how =
-        absl::StrCat("; it is ended at once: a worker of an older program does not know the notice",
-                     from_step_zero);
-  } else if (jobs::OnPreempted(job, reason, now, &ended)) {
+  if (jobs::OnPreempted(job, reason, now, &ended)) {
     how = from_step_zero;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       SendToRank(*job, rank, PreemptionNotice{job->interruption});

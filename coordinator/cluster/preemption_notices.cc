@@ -10,13 +10,12 @@
 namespace muster::cluster {
 namespace {
 
-// The streams of the job's attached workers; none if one of them does not know the notice.
+// The streams of the job's attached workers.
 std::vector<PeerStreamId> StreamsOf(const Cluster& cluster, const jobs::Job& job) {
   std::vector<PeerStreamId> streams;
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
     const membership::Worker* worker = cluster.membership().FindWorker(job.id, rank);
     if (worker == nullptr || !worker->attached()) continue;
-    if (worker->protocol < kPreemptibleWorkerProtocol) return {};
     streams.push_back(worker->session);
   }
   return streams;

@@ -39,7 +39,6 @@ absl::StatusOr<std::optional<uint64_t>> Requests::RepeatedCommand(
   if (repeat == nullptr) return std::nullopt;
   if (repeat->job_deleted()) return JobOfRequestDeleted(repeat->job_id);
   uint64_t number = 0;
-  // The answer to a stop that an older musterd stored has no number.
   (void)absl::SimpleAtoi(repeat->answer, &number);
   return number;
 }
@@ -73,8 +72,7 @@ std::vector<store::RequestRow> Requests::JobDeleted(const std::string& job_id, a
 
 std::vector<std::string> Requests::ForgetOld(absl::Time now) {
   std::vector<std::string> removed;
-  while (!of_deleted_jobs_.empty() &&
-         of_deleted_jobs_.begin()->first + kKeptAfterDeletion <= now) {
+  while (!of_deleted_jobs_.empty() && of_deleted_jobs_.begin()->first + kKeptAfterDeletion <= now) {
     removed.push_back(std::move(of_deleted_jobs_.begin()->second));
     of_deleted_jobs_.erase(of_deleted_jobs_.begin());
     rows_.erase(removed.back());

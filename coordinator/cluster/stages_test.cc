@@ -27,7 +27,7 @@ TEST(Stages, WhatIsOverIsForgottenWhereASessionStartsFromAnotherStep) {
   EXPECT_EQ(world.job("job").fit_steps, 12u);
   ASSERT_TRUE(world.Report(10, {.sequence = 4, .what = SessionStarted{.step = 5}}).ok());
   EXPECT_EQ(world.job("job").stages_done, 0u);
-  EXPECT_EQ(world.job("job").fit_steps, 12u) << "an older worker does not tell it";
+  EXPECT_EQ(world.job("job").fit_steps, 12u) << "0 tells nothing";
 }
 
 TEST(Stages, AJobIsCompleteWhereItsStagesEndedEarly) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/version/protocol.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/settings.h"
@@ -31,22 +32,19 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
         absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state), " in generation ",
                      job->generation, "; this process belongs to generation ", id.generation));
   }
-  if (hello.protocol < kOldestWorkerProtocol) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-                  "this process is of an older program, which would treat every command as a stop");
+  if (IsTooOld(hello.protocol, kWorkerProtocol)) {
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+        absl::StrCat("this process speaks protocol ", hello.protocol, "; this musterd speaks ",
+                     kWorkerProtocol, " and knows the one before: update the node's programs"));
   }
-  if (hello.protocol > kWorkerProtocol + 1) {
+  if (IsTooNew(hello.protocol, kWorkerProtocol)) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
         absl::StrCat("this process speaks protocol ", hello.protocol, "; this musterd speaks ",
                      kWorkerProtocol, " and knows the next one: update musterd first"));
   }
-  if (hello.protocol < kWorkerProtocolOfStarts && (job->from_scratch || !job->start_from.empty())) {
-    return Refuse(
-        absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-        "this process is of an older program, which cannot be told where the job should start");
-  }
-  const uint32_t needed = jobs::LearningRateSince(*job) > 0 ? kWorkerProtocolOfSettings : 0;
+  const uint32_t needed = jobs::LearningRateSince(*job) > 0 ? kWorkerProtocol : 0;
   if (hello.protocol < std::max(needed, job->plan.worker_protocol)) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
                   "this process is of an older program, which does not know all settings of the "
@@ -91,14 +89,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
     effects_.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
   }
   if (job->live && !job->ending && !job->interruption.empty()) {
-    if (hello.protocol >= kPreemptibleWorkerProtocol) {
-      effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
-    } else {
-      // It does not know the notice, and would continue to train until its agent ends it.
-      const jobs::Ended ended = jobs::OnInterrupted(job, job->interruption, now);
-      ListsChanged(job);
-      ApplyJobChange(job, ended, now);
-    }
+    effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
   }
   Changed(job, now);
   // A worker that attaches for the first time since this musterd started has received its commands

@@ -168,10 +168,25 @@ Delivery::When CommandLog::WhenOf(const Command& command) const {
   return command.outcome.has_value() ? When::kNever : When::kWhenDue;
 }
 
+std::optional<uint64_t> CommandLog::StepOf(const Command& command, Delivery::When when) const {
+  if (when == Delivery::When::kNever) return std::nullopt;
+  if (!command.applied_step.has_value()) return command.at_step;
+  // A pause that took effect before, and lasts, takes effect at once.
+  const bool at_its_step =
+      when == Delivery::When::kReplay || WritesAFile(command.kind) || ChangesNothing(command.kind);
+  return at_its_step ? command.applied_step : std::nullopt;
+}
+
+Delivery CommandLog::DeliveryOf(uint64_t number) const {
+  const Command& command = commands_[number - 1];
+  const Delivery::When when = WhenOf(command);
+  return {command, when, StepOf(command, when)};
+}
+
 std::vector<Delivery> CommandLog::After(uint64_t newest) const {
   std::vector<Delivery> deliveries;
   for (uint64_t i = newest; i < commands_.size(); ++i) {
-    deliveries.push_back({commands_[i], WhenOf(commands_[i])});
+    deliveries.push_back(DeliveryOf(i + 1));
   }
   return deliveries;
 }

@@ -99,6 +99,9 @@ struct Delivery {
   };
   Command command;
   When when = When::kWhenDue;
+  // The step for which it waits; absent: none. That of a command which took effect before is the
+  // step at which it did.
+  std::optional<uint64_t> at_step = std::nullopt;
 };
 
 class CommandLog {
@@ -110,11 +113,13 @@ class CommandLog {
   // Assigns the command's number and returns it.
   uint64_t Append(Command command);
 
-  // The commands that a worker which holds all up to `newest` must still receive. For commands that
-  // took effect before: those that change settings are carried out again at their step, because the
-  // worker may start from an earlier step; those that are carried out only once are not; a job that
-  // was paused halts again.
+  // The commands that a worker must still receive which holds all commands up to `newest`. The
+  // worker may start from an earlier step than that at which a command took effect. So a command
+  // that changes settings, or is not finished, is carried out again at its step. A command that is
+  // carried out only once is not. A paused job halts again at once.
   std::vector<Delivery> After(uint64_t newest) const;
+  // The same for one command, which must be known.
+  Delivery DeliveryOf(uint64_t number) const;
 
   // Both return false if the number is not known, or if this was reported before (the first report
   // counts). There is one exception: a command that ended with JOB_ENDED, but that a checkpoint has
@@ -161,6 +166,7 @@ class CommandLog {
 
  private:
   Delivery::When WhenOf(const Command& command) const;
+  std::optional<uint64_t> StepOf(const Command& command, Delivery::When when) const;
   // The command, marked as changed.
   Command& Change(uint64_t number);
   // Updates the sets below for this command.

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The number of dropped checkpoints that are remembered because their files may still exist. It is
-// limited because a worker of an older program never reports that they were removed.
+// limited because a disk may refuse for ever to remove them.
 constexpr size_t kKeptDropped = 64;
 
 bool Earlier(const Checkpoint& a, const Checkpoint& b) {

@@ -53,7 +53,7 @@ void Succeed(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
     return Conclude(job, State::kSucceeded, job->ended_early, now);
   }
-  // A worker of protocol 2 reports that it has finished even if its last save failed.
+  // Work that is not saved is not done.
   Conclude(job, State::kFailed,
            absl::StrCat("training is done, but its last save failed: ", job->save_failure->message,
                         "; ", Kept(*job)),
@@ -194,8 +194,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   const auto failure = OwnFailure(*job);
   const std::string cause = Describe(failure->root);
   if (end == End::kNodeFault) {
-    job->start_failures =
-        failure->root.code == kWorkerDidNotStart ? job->start_failures + 1 : 0;
+    job->start_failures = failure->root.code == kWorkerDidNotStart ? job->start_failures + 1 : 0;
     const absl::Duration wait = Backoff(*job, job->node_faults++, kLongestAfterNodeFault);
     if (wait > absl::ZeroDuration()) job->not_before = now + wait;
     job->state_reason = Waits(*job, cause);

@@ -240,14 +240,6 @@ TEST(PlannedEnd, AFailureOfTheJobBesideItCounts) {
   EXPECT_EQ(job.restarts, 1);
 }
 
-TEST(PlannedEnd, AnOlderAgentThatStopsIsNoFailure) {
-  Job job = Running(1, 0);
-  OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "the agent is stopping"},
-         kTimeouts, At(1));
-  EXPECT_EQ(job.state, State::kRecovering);
-  EXPECT_EQ(EndOf(job), End::kInterrupted);
-}
-
 TEST(NodeFault, CostsNoRestartButTime) {
   Job job = NewJob(1, 0);
   absl::Duration wait;

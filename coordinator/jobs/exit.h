@@ -32,9 +32,6 @@ struct Exit {
   };
   Why why = Why::kUnknown;
 };
-// An older agent reports no cause. This is its start_error for a worker that it did not start
-// because it is stopping.
-inline constexpr char kAgentIsStopping[] = "the agent is stopping";
 inline bool IsPlanned(Exit::Why why) {
   return why != Exit::Why::kUnknown && why != Exit::Why::kNodeFault;
 }

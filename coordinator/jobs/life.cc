@@ -235,10 +235,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
       note.log_tail = exit.log_tail;
     }
   }
-  Exit::Why why = exit.why;
-  if (exit.cause == Exit::Cause::kStartError && exit.start_error == kAgentIsStopping) {
-    why = Exit::Why::kAgentStopped;
-  }
+  const Exit::Why why = exit.why;
   if (Exits(*job, rank) || (job->ending && why == Exit::Why::kStoppedAsTold)) {
     Settle(job, now);
     return {};
@@ -385,8 +382,6 @@ void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   job->stored_events = job->newest_event();
   job->told_commands = job->told_before = job->commands.commands().size();
   if (!job->live) return;
-  // An older musterd did not store live_since.
-  if (job->live_since == absl::InfinitePast()) StartClock(job, now);
   if (job->ending) {
     job->end_told = now;
     job->end_deadline = now + kRetell;

@@ -101,13 +101,5 @@ TEST(TimeLimit, AFailureAtItsEndStartsNoGenerationThatHasNoTime) {
   EXPECT_EQ(job.reason_code, "TIME_LIMIT");
 }
 
-TEST(TimeLimit, OneFromAnOlderStoreBeginsWithTheNewMusterd) {
-  Job job = WithLimit(absl::InfiniteDuration());
-  Start(&job, At(0));
-  job.live_since = absl::InfinitePast();
-  OnLoaded(&job, {}, At(100));
-  EXPECT_EQ(job.live_since, At(100));
-}
-
 }  // namespace
 }  // namespace muster::jobs

@@ -56,20 +56,16 @@ void Membership::Heard(Agent* agent, absl::Time now) const {
 }
 
 template <typename Holder>
-absl::Time Membership::LeaseEndOfDetached(const Holder& holder, uint32_t acknowledged_protocol,
-                                          absl::Time now) const {
-  if (holder.protocol < acknowledged_protocol) {
-    return std::max(holder.lease_end, now + timing_.Grant());
-  }
+absl::Time Membership::LeaseEndOfDetached(const Holder& holder) const {
   if (holder.last_seen >= detached_had_grace_) return holder.lease_end;
   return std::max(holder.lease_end, detached_had_grace_ + timing_.Grant());
 }
 
-bool Membership::AgentDetached(const std::string& node, PeerStreamId session, absl::Time now) {
+bool Membership::AgentDetached(const std::string& node, PeerStreamId session) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end() || agent->second.session != session) return false;
   agent->second.session = 0;
-  agent->second.lease_end = LeaseEndOfDetached(agent->second, kAcknowledgedAgentProtocol, now);
+  agent->second.lease_end = LeaseEndOfDetached(agent->second);
   return true;
 }
 
@@ -168,11 +164,11 @@ void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
   worker->progressed = now;
 }
 
-bool Membership::WorkerDetached(const WorkerId& id, PeerStreamId session, absl::Time now) {
+bool Membership::WorkerDetached(const WorkerId& id, PeerStreamId session) {
   Worker* worker = Find(id);
   if (worker == nullptr || worker->session != session) return false;
   worker->session = 0;
-  worker->lease_end = LeaseEndOfDetached(*worker, kAcknowledgedWorkerProtocol, now);
+  worker->lease_end = LeaseEndOfDetached(*worker);
   return true;
 }
 

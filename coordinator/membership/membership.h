@@ -4,11 +4,10 @@
 //
 // An agent or worker is attached while it holds a stream. Each message from it renews its lease. A
 // broken stream renews nothing: a process that has vanished is replaced one lease after its last
-// message, no matter when the connection was found to be dead. Only for programs of an older
-// protocol the lease counts from the break of the stream. Liveness (stream, heartbeat) and progress
-// (watchdog.h) are judged separately. ExpireAgents() and ExpireWorkers() return each lost agent or
-// worker once, and forget it. All leases here are those of the coordinator, Timing::Grant() long: a
-// process that holds a lease ends itself before its lease ends here.
+// message, no matter when the connection was found to be dead. Liveness (stream, heartbeat) and
+// progress (watchdog.h) are judged separately. ExpireAgents() and ExpireWorkers() return each lost
+// agent or worker once, and forget it. All leases here are those of the coordinator,
+// Timing::Grant() long: a process that holds a lease ends itself before its lease ends here.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -32,11 +31,6 @@ namespace muster::membership {
 
 // One control stream; unique within a coordinator process. 0: none.
 using PeerStreamId = uint64_t;
-
-// From these protocols on heartbeats are acknowledged, and a lease is counted from the last one.
-// The lease of an older program is counted from the break of its stream.
-inline constexpr uint32_t kAcknowledgedAgentProtocol = 2;
-inline constexpr uint32_t kAcknowledgedWorkerProtocol = 3;
 
 struct Agent {
   std::string node;
@@ -64,7 +58,7 @@ struct Worker {
   WorkerId id;
   std::string node;
   PeerStreamId session = 0;
-  uint32_t protocol = kAcknowledgedWorkerProtocol;
+  uint32_t protocol = 0;
   absl::Time last_seen = absl::InfinitePast();
   // Its agent's `answered` at the time of last_seen.
   absl::Duration agent_answered;
@@ -114,7 +108,7 @@ class Membership {
   void ExpectAgent(const Agent& agent, absl::Time now);
   void AgentHeard(const std::string& node, absl::Time now);
   // Has an effect only if `session` is still its stream. Returns whether it was.
-  bool AgentDetached(const std::string& node, PeerStreamId session, absl::Time now);
+  bool AgentDetached(const std::string& node, PeerStreamId session);
 
   // ---- Workers, by job and rank: one owner each.
   // A process that is being started. With `attached_before`, its session had started before a
@@ -126,8 +120,7 @@ class Membership {
   // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
   // Returns the stream that is replaced (0: none).
   absl::StatusOr<PeerStreamId> AttachWorker(const WorkerId& id, PeerStreamId session,
-                                            absl::Time now,
-                                            uint32_t protocol = kAcknowledgedWorkerProtocol);
+                                            absl::Time now, uint32_t protocol = 0);
   void WorkerHeard(const WorkerId& id, absl::Time now);
   // A heartbeat with the worker's progress. Returns whether `step` or `progress` differ from
   // before. `activity` grows with each batch and each block of bytes.
@@ -136,7 +129,7 @@ class Membership {
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void WorkerWrites(const WorkerId& id, const std::optional<FileWriting>& writing);
   void SessionStarted(const WorkerId& id, absl::Time now);
-  bool WorkerDetached(const WorkerId& id, PeerStreamId session, absl::Time now);
+  bool WorkerDetached(const WorkerId& id, PeerStreamId session);
   void Release(const std::string& job, uint32_t rank);
   // The node's agent is lost. Messages of its workers are ignored from now on; each worker is gone
   // when its own lease is over. Returns the streams to close. Workers of jobs for which `continues`
@@ -204,8 +197,7 @@ class Membership {
   void ExpireHung(absl::Time now, Expired* expired);
   // The end of the lease of an agent or worker that has just lost its stream.
   template <typename Holder>
-  absl::Time LeaseEndOfDetached(const Holder& holder, uint32_t acknowledged_protocol,
-                                absl::Time now) const;
+  absl::Time LeaseEndOfDetached(const Holder& holder) const;
 
   const Timing timing_;
   // The last GrantGraceToDetached.

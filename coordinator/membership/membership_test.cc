@@ -13,8 +13,7 @@ const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 Agent AgentOf(const std::string& node, const std::string& incarnation) {
-  return {
-      .node = node, .incarnation = incarnation, .slots = 2, .protocol = kAcknowledgedAgentProtocol};
+  return {.node = node, .incarnation = incarnation, .slots = 2};
 }
 WorkerId Id(uint32_t rank, uint64_t generation = 1, const std::string& incarnation = "i") {
   return {"job", generation, rank, incarnation};
@@ -42,29 +41,13 @@ TEST(Agents, ABrokenStreamRenewsNothingWheneverItIsDetected) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.AgentHeard("n", At(2));
-  EXPECT_TRUE(members.AgentDetached("n", 1, At(6)));
+  EXPECT_TRUE(members.AgentDetached("n", 1));
   EXPECT_FALSE(members.FindAgent("n")->attached());
   EXPECT_TRUE(members.ExpireAgents(At(12.9)).empty());
   const auto expired = members.ExpireAgents(At(13));
   ASSERT_EQ(expired.size(), 1);
   EXPECT_EQ(expired[0].reason, "the agent of node 'n' was silent for 11s");
   EXPECT_EQ(members.FindAgent("n"), nullptr);
-}
-
-TEST(Agents, ThoseOfAnOlderProtocolAndTheirWorkersCountFromTheBreakOfTheirStream) {
-  Membership members(kTiming);
-  Agent older = AgentOf("n", "a");
-  older.protocol = kAcknowledgedAgentProtocol - 1;
-  members.AttachAgent(older, 1, At(0));
-  members.ExpectWorker(Id(0), "n", false, At(0));
-  ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(0), kAcknowledgedWorkerProtocol - 1).ok());
-  EXPECT_TRUE(members.WorkerDetached(Id(0), 2, At(4)));
-  EXPECT_TRUE(members.AgentDetached("n", 1, At(5)));
-  EXPECT_TRUE(members.ExpireAgents(At(15.9)).empty());
-  EXPECT_EQ(members.ExpireAgents(At(16)).size(), 1);
-  members.LoseNode("n", Nobody, At(14));
-  EXPECT_TRUE(members.ExpireWorkers(At(14.9)).gone.empty());
-  EXPECT_EQ(members.ExpireWorkers(At(15)).gone.size(), 1);
 }
 
 TEST(Agents, MessagesRenewTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
@@ -81,7 +64,7 @@ TEST(Agents, TheEndOfAReplacedStreamDetachesNobody) {
   const auto again = members.AttachAgent(AgentOf("n", "a"), 2, At(1));
   EXPECT_EQ(again.replaced, 1);
   EXPECT_FALSE(again.new_incarnation);
-  EXPECT_FALSE(members.AgentDetached("n", 1, At(2)));
+  EXPECT_FALSE(members.AgentDetached("n", 1));
   EXPECT_TRUE(members.FindAgent("n")->attached());
 }
 
@@ -102,7 +85,7 @@ TEST(Workers, OnlyTheExpectedProcessAttaches) {
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1, 2), 1, At(1)).status()), "STALE_INCARNATION");
   EXPECT_TRUE(members.AttachWorker(Id(0, 2), 1, At(1)).ok());
   EXPECT_EQ(*members.AttachWorker(Id(0, 2), 2, At(2)), 1);
-  EXPECT_FALSE(members.WorkerDetached(Id(0, 2), 1, At(3)));
+  EXPECT_FALSE(members.WorkerDetached(Id(0, 2), 1));
 }
 
 TEST(Workers, BeforeItAttachesOnlyStartUpIsJudged) {
@@ -131,7 +114,7 @@ TEST(Workers, ADetachedOneIsLostALeaseAfterItWasHeardLast) {
   AgentAnswers(&members, 1, 2);
   members.WorkerHeard(Id(0), At(2));
   AgentAnswers(&members, 3, 13);
-  EXPECT_TRUE(members.WorkerDetached(Id(0), 1, At(6)));
+  EXPECT_TRUE(members.WorkerDetached(Id(0), 1));
   EXPECT_TRUE(members.ExpireWorkers(At(12.9)).workers.empty());
   const auto expired = members.ExpireWorkers(At(13));
   ASSERT_EQ(expired.workers.size(), 1);
@@ -373,9 +356,9 @@ TEST(Grace, AStreamThatBrokeWhileAttachingWasRefusedGivesAWholeLeaseWheneverItIs
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.AttachAgent(AgentOf("told before", "a"), 2, At(0));
   members.AttachAgent(AgentOf("silent", "a"), 3, At(0));
-  EXPECT_TRUE(members.AgentDetached("told before", 2, At(1)));
+  EXPECT_TRUE(members.AgentDetached("told before", 2));
   members.GrantGraceToDetached(At(10));
-  EXPECT_TRUE(members.AgentDetached("n", 1, At(10)));
+  EXPECT_TRUE(members.AgentDetached("n", 1));
   const auto silent = members.ExpireAgents(At(11));
   ASSERT_EQ(silent.size(), 1) << "it has a stream, and could have been heard";
   EXPECT_EQ(silent[0].agent.node, "silent");

@@ -25,10 +25,6 @@
 // - Each of two ranks is in a collective of a communicator in which the other one has not come so
 //   far, and both have stood still for two leases. The communicators for control and for files are
 //   left out, because ranks may issue their operations before or after those of others.
-//
-// A worker of an older program does not tell communicators apart, and is not compared in this way.
-// A worker of a still older one does not count collectives: then each rank of its job is judged by
-// itself.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 

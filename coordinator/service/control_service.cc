@@ -186,7 +186,6 @@ grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
   cluster::CommandRequest command =
       CommandOf(context, "gather_optimizer_state", *request, commands::Kind::kGatherOptimizerState,
                 contents, AtStep(*request));
-  if (download) command.worker_protocol = cluster::kWorkerProtocolOfDownloads;
   return PostCommand(engine_, command, response, reactor, NeedsOptimizer);
 }
 

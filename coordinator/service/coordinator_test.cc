@@ -149,6 +149,20 @@ TEST_F(CoordinatorTest, AStoppedJobObeysTheCommandAndEndsAsCancelled) {
   EXPECT_EQ(ErrorReason(FromGrpc(late)), "JOB_ALREADY_ENDED");
 }
 
+TEST_F(CoordinatorTest, WhereATimeLimitIsOverTheWorkersAreToldToStop) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 1));
+  v1::JobSpec spec = Spec(1, 0);
+  spec.set_time_limit("1s");
+  v1::Job job;
+  ASSERT_TRUE(Submit(spec, "a", &job).ok());
+  FakeWorker worker(address(), agent.Started(1, 0));
+  ASSERT_TRUE(worker.Welcome().has_value());
+  ASSERT_TRUE(worker.Report(FakeWorker::SessionStarted(0)));
+  const auto command = worker.Command();
+  ASSERT_TRUE(command.has_value());
+  EXPECT_TRUE(command->has_stop()) << command->DebugString();
+}
+
 TEST_F(CoordinatorTest, AQueuedJobIsCancelledAtOnce) {
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "a", &job).ok());

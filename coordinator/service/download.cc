@@ -54,13 +54,6 @@ absl::StatusOr<membership::PeerStreamId> AgentFor(const DownloadFile& file,
                   absl::StrCat("the file is on node '", file.node,
                                "', whose agent is not attached; `muster nodes` shows it"));
   }
-  if (agent->protocol < cluster::kAgentProtocolOfDownloads) {
-    return Precondition(
-        "AGENT_TOO_OLD",
-        absl::StrCat("the agent of node '", file.node, "' is of an older program (protocol ",
-                     agent->protocol, ", needed is ", cluster::kAgentProtocolOfDownloads,
-                     "), which sends no files; update the node's programs"));
-  }
   return agent->session;
 }
 

@@ -53,18 +53,14 @@ TEST(DownloadOf, OtherOperationsHaveNone) {
   EXPECT_EQ(RefusalReason(DownloadOf(on_cluster, 1).status()), "NO_DOWNLOAD");
 }
 
-TEST(AgentFor, TheNodesAgentMustBeAttachedAndKnowDownloads) {
+TEST(AgentFor, TheNodesAgentMustBeAttached) {
   membership::Membership membership{membership::Timing()};
   const DownloadFile file{.node = "n1"};
   EXPECT_EQ(RefusalReason(AgentFor(file, membership).status()), "NODE_NOT_ATTACHED");
   membership::Agent agent{.node = "n1", .incarnation = "i"};
-  agent.protocol = cluster::kAgentProtocolOfDownloads - 1;
-  membership.AttachAgent(agent, 7, absl::UnixEpoch());
-  EXPECT_EQ(RefusalReason(AgentFor(file, membership).status()), "AGENT_TOO_OLD");
-  agent.protocol = cluster::kAgentProtocolOfDownloads;
   membership.AttachAgent(agent, 8, absl::UnixEpoch());
   EXPECT_EQ(AgentFor(file, membership).value_or(0), 8u);
-  membership.AgentDetached("n1", 8, absl::UnixEpoch());
+  membership.AgentDetached("n1", 8);
   EXPECT_TRUE(absl::IsUnavailable(AgentFor(file, membership).status()));
 }
 

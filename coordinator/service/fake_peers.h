@@ -18,6 +18,7 @@
 #include "common/ids/ids.h"
 #include "common/rpc/rpc.h"
 #include "common/steady/test_bound.h"
+#include "common/version/protocol.h"
 #include "proto/muster/v1/agent_service.grpc.pb.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 
@@ -96,6 +97,7 @@ class FakeAgent : public Peer<v1::AgentService, v1::AgentMessage, v1::AgentDirec
     hello.set_incarnation(NewUuid());
     hello.set_slots(slots);
     hello.set_host("127.0.0.1");
+    hello.set_protocol(kAgentProtocol);
     return hello;
   }
 
@@ -148,7 +150,7 @@ class FakeAgent : public Peer<v1::AgentService, v1::AgentMessage, v1::AgentDirec
 class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerDirective> {
  public:
   FakeWorker(const std::string& address, const v1::WorkerIdentity& worker,
-             uint64_t newest_command = 0, uint32_t protocol = 6)
+             uint64_t newest_command = 0, uint32_t protocol = kWorkerProtocol)
       : Peer(address) {
     v1::WorkerMessage message;
     auto* hello = message.mutable_hello();

@@ -5,6 +5,7 @@
 #include "common/rpc/error.h"
 #include "common/rpc/proto_time.h"
 #include "common/status/code_name.h"
+#include "common/version/protocol.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/reasons.h"
 
@@ -37,7 +38,7 @@ struct AgentOrderToWire {
     Set(message->mutable_lease(), welcome.timing.lease);
     Set(message->mutable_lease_margin(), welcome.timing.Margin());
     Set(message->mutable_autonomy(), welcome.timing.autonomy);
-    message->set_protocol(cluster::kAgentProtocol);
+    message->set_protocol(kAgentProtocol);
   }
   void operator()(const cluster::StartWorker& start) {
     Set(out->mutable_start_worker()->mutable_worker(), start.worker);
@@ -84,7 +85,7 @@ struct WorkerOrderToWire {
     Set(message->mutable_lease(), welcome.timing.lease);
     Set(message->mutable_lease_margin(), welcome.timing.Margin());
     Set(message->mutable_autonomy(), welcome.timing.autonomy);
-    message->set_protocol(cluster::kWorkerProtocol);
+    message->set_protocol(kWorkerProtocol);
     Set(message->mutable_collective_timeout(),
         welcome.timing.CollectiveTimeout(welcome.progress_limits));
     for (const jobs::Checkpoint& checkpoint : welcome.checkpoints) {
@@ -121,22 +122,13 @@ struct WorkerOrderToWire {
       message->mutable_none();
     } else {
       message->ParseFromString(command.contents);
-      // An older musterd stored stops without contents.
+      // The coordinator's own stop, where a time limit is over, has no contents.
       if (command.kind == commands::Kind::kStop) message->mutable_stop();
-      // A pause that took effect before, and lasts, takes effect at once. A file that was not
-      // finished is written when its step has come again.
-      if (!command.applied_step.has_value()) {
-        if (command.at_step.has_value()) message->set_at_step(*command.at_step);
-      } else if (commands::WritesAFile(command.kind) || commands::ChangesNothing(command.kind)) {
-        message->set_at_step(*command.applied_step);
-      }
+      if (delivery.at_step.has_value()) message->set_at_step(*delivery.at_step);
       message->set_begun(command.applied_step.has_value());
     }
     message->set_number(command.number);
-    if (delivery.when == commands::Delivery::When::kReplay) {
-      message->set_replay(true);
-      message->set_at_step(*command.applied_step);
-    }
+    message->set_replay(delivery.when == commands::Delivery::When::kReplay);
   }
   void operator()(const cluster::AckReport& ack) {
     out->mutable_report_ack()->set_sequence(ack.sequence);
@@ -149,7 +141,6 @@ struct WorkerOrderToWire {
     message->set_step(recorded.step);
     message->set_path(recorded.path);
     for (const std::string& path : recorded.remove) {
-      message->add_remove(path);
       message->add_remove_names(path.substr(path.rfind('/') + 1));
     }
   }
@@ -230,7 +221,7 @@ cluster::AgentHello FromWire(const v1::AgentHello& hello) {
                              .host = hello.host(),
                              .slots = hello.slots(),
                              .version = hello.version(),
-                             .protocol = std::max(hello.protocol(), 1u),
+                             .protocol = hello.protocol(),
                              .agent_id = hello.agent_id()};
   for (const auto& worker : hello.running()) result.running.push_back(FromWire(worker));
   for (const auto& exit : hello.exits()) result.exits.push_back(FromWire(exit));

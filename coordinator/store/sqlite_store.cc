@@ -91,6 +91,7 @@ absl::Status SqliteStore::OpenFile() {
   // For people who read the file with the sqlite3 tool.
   sqlite3_busy_timeout(db_, 5000);
   RETURN_IF_ERROR(CheckIsOwn(db_));
+  RETURN_IF_ERROR(CheckVersion(db_));
   RETURN_IF_ERROR(Execute(db_, "PRAGMA journal_mode=WAL"));
   RETURN_IF_ERROR(Execute(db_, "PRAGMA synchronous=FULL"));
   return Migrate(db_);
@@ -123,10 +124,10 @@ bool SqliteStore::HasRoomWithin() {
 absl::Status SqliteStore::Remove(const Batch& batch) {
   for (const std::string& id : batch.removed_jobs) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
-    for (const char* table : {"job_life", "job_progress", "ranks", "checkpoints", "failures",
-                              "commands", "trainability", "trainability_changes", "attempts",
-                              "setting_changes", "steps", "validations", "tests", "logs",
-                              "events"}) {
+    for (const char* table :
+         {"job_life", "job_progress", "ranks", "checkpoints", "failures", "commands",
+          "trainability", "trainability_changes", "attempts", "setting_changes", "steps",
+          "validations", "tests", "logs", "events"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
               .Bind(id)

@@ -1,13 +1,11 @@
 // Every field of a store as lines of text, in the form that testdata/describe.py writes for a
-// database of version 13, with the names of the tables and columns of that version.
+// database of schema version 19, with the names of the tables and columns of that version.
 #ifndef MUSTER_COORDINATOR_STORE_STORE_DESCRIPTION_H_
 #define MUSTER_COORDINATOR_STORE_STORE_DESCRIPTION_H_
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,15 +35,8 @@ inline std::string Text(const std::string& bytes) {
 }
 inline std::string Text(const char* text) { return Text(std::string(text)); }
 template <typename T>
-  requires std::is_integral_v<T> || std::is_enum_v<T>
-inline std::string Text(T value) {
-  return absl::StrCat(static_cast<int64_t>(value));
-}
-inline std::string Text(double value) {
-  // Version 13 stored such a number in this way.
-  if (std::isnan(value)) return "null";
-  return absl::StrFormat("bits %016x", std::bit_cast<uint64_t>(value));
-}
+requires std::is_integral_v<T> || std::is_enum_v<T>
+inline std::string Text(T value) { return absl::StrCat(static_cast<int64_t>(value)); }
 inline std::string Text(absl::Time time) {
   return time == absl::InfinitePast() ? "null" : Text(absl::ToUnixMicros(time));
 }
@@ -87,7 +78,6 @@ class Lines {
   std::vector<std::string> lines_;
 };
 
-// The names are those of version 13.
 inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   Lines& line = *lines;
   line.Row("jobs", j.id);
@@ -95,9 +85,7 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line("total_steps", j.plan.total_steps)("max_restarts", j.plan.max_restarts);
   line("keep_checkpoints", j.plan.keep_checkpoints)("state", j.state);
   line("state_reason", j.state_reason)("version_ceiling", j.version_ceiling);
-  // Older files have none.
-  if (!j.submitter.empty()) line("submitter", j.submitter);
-  if (!j.job_file.empty()) line("job_file", j.job_file);
+  line("submitter", j.submitter)("device", j.plan.device)("threads", j.plan.threads);
   line("create_time", j.create_time)("start_time", j.start_time)("end_time", j.end_time);
   line("generation", j.generation)("live", j.live)("ending", j.ending);
   line("stop_requested", j.stop_requested)("restarts", j.restarts);
@@ -106,16 +94,9 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line.As("rendezvous_port", rendezvous.has_value() ? Text(rendezvous->port) : "null");
   line("stage", j.stage)("step", j.step)("exported_path", j.exported_path);
   line("log_sequence", j.log_sequence)("skipped_steps", j.skipped_steps);
-  const v1::StepMetrics step = Parse(j.newest_step);
-  line.As("loss", If(step.has_loss(), Text(step.loss())));
-  line.As("perplexity", If(step.has_perplexity(), Text(step.perplexity())));
-  line.As("grad_norm", If(step.has_grad_norm(), Text(step.grad_norm())));
-  const v1::StepMetrics pass = Parse(j.newest_validation);
-  const v1::Evaluation& v = pass.validation();
-  line.As("validation_loss", If(pass.has_validation(), Text(v.loss())));
-  line("validation_step", pass.step());
-  line.As("validation_accuracy", If(v.has_accuracy(), Text(v.accuracy())));
-  line.As("validation_perplexity", If(v.has_perplexity(), Text(v.perplexity())));
+  line("newest_step", j.newest_step)("newest_validation", j.newest_validation);
+  line("newest_test", j.newest_test)("fit_steps", j.fit_steps);
+  line("stages_done", j.stages_done)("stages_done_step", j.stages_done_step);
   line("priority", j.plan.priority)("paused", j.paused)("ended_early", j.ended_early);
   line("reason_code", j.reason_code)("export_granted", j.export_granted);
   const auto save = j.save_failure.value_or(jobs::SaveFailure());
@@ -147,14 +128,16 @@ inline void DescribeLists(const jobs::Job& job, Lines* lines) {
     line("session_started", rank.session_started)("exited", rank.exited);
     line("attached", rank.attached)("joined_since", rank.joined_since);
   }
-  for (const auto* checkpoints : {&job.checkpoints, &job.found_checkpoints}) {
-    for (const jobs::Checkpoint& one : *checkpoints) {
-      line.Row("checkpoints", job.id, one.path);
-      line("step", one.step)("generation", one.generation)("create_time", one.create_time);
-      line("bad_reason", one.bad_reason)("dropped", false)("origin", one.origin);
-      line("origin_reason", one.origin_reason);
-    }
-  }
+  const auto checkpoint = [&](const jobs::Checkpoint& one, bool dropped) {
+    line.Row("checkpoints", job.id, one.path);
+    line("step", one.step)("generation", one.generation)("create_time", one.create_time);
+    line("bad_reason", one.bad_reason)("dropped", dropped)("origin", one.origin);
+    line("origin_reason", one.origin_reason)("bytes", one.bytes)("best", one.best);
+    line.As("stall_us", Microseconds(one.stall)).As("write_us", Microseconds(one.write_time));
+  };
+  for (const jobs::Checkpoint& one : job.checkpoints) checkpoint(one, false);
+  for (const jobs::Checkpoint& one : job.found_checkpoints) checkpoint(one, false);
+  for (const std::string& path : job.dropped_checkpoints) checkpoint({.path = path}, true);
   for (size_t i = 0; i < job.failures.size(); ++i) {
     const jobs::FailureNote& note = job.failures[i];
     line.Row("failures", job.id, i);
@@ -167,8 +150,8 @@ inline void DescribeLists(const jobs::Job& job, Lines* lines) {
     line.Row("commands", job.id, command.number);
     line("kind", command.kind)("applied_step", command.applied_step)("contents", command.contents);
     line("at_step", command.at_step)("target", command.target);
-    if (!command.requester.empty()) line("requester", command.requester);
-    line("requested_by", command.requested_by)("create_time", command.create_time);
+    line("requester", command.requester)("requested_by", command.requested_by)("create_time",
+                                                                               command.create_time);
     const bool ended = command.outcome.has_value();
     const auto outcome = command.outcome.value_or(commands::Outcome());
     line.As("outcome_code", If(ended, Text(outcome.code)));
@@ -201,34 +184,18 @@ inline void DescribeLists(const jobs::Job& job, Lines* lines) {
 
 inline void DescribeMetrics(Store& store, const std::string& id, Lines* lines) {
   Lines& line = *lines;
-  const auto steps = store.ReadSteps(id, 0, 1000);
-  const auto passes = store.ReadValidations(id, 0, 1000);
+  const std::pair<const char*, std::vector<MetricsRow>> tables[] = {
+      {"steps", *store.ReadSteps(id, 0, 1000)},
+      {"validations", *store.ReadValidations(id, 0, 1000)},
+      {"tests", *store.ReadTests(id, 0, 1000)}};
+  for (const auto& [table, rows] : tables) {
+    for (const MetricsRow& row : rows) {
+      line.Row(table, id, row.step);
+      line("generation", row.generation)("metrics", row.metrics);
+      EXPECT_EQ(Parse(row.metrics).step(), row.step);
+    }
+  }
   const auto logs = store.ReadLogs(id, 0, {}, 1000);
-  for (const MetricsRow& row : *steps) {
-    const v1::StepMetrics m = Parse(row.metrics);
-    line.Row("steps", id, row.step);
-    line("generation", row.generation);
-    line.As("loss", If(m.has_loss(), Text(m.loss())));
-    line.As("learning_rate", If(m.has_learning_rate(), Text(m.learning_rate())));
-    line.As("grad_norm", If(m.has_grad_norm(), Text(m.grad_norm())));
-    line("samples", m.samples());
-    line("duration_ns", m.duration().seconds() * 1000000000 + m.duration().nanos());
-    line.As("perplexity", If(m.has_perplexity(), Text(m.perplexity())));
-    line.As("tokens", If(m.has_tokens(), Text(m.tokens())));
-    line.As("model_flops_per_second",
-            If(m.has_model_flops_per_second(), Text(m.model_flops_per_second())));
-    line("skipped", m.skipped());
-    line.As("loss_scale", If(m.has_loss_scale(), Text(m.loss_scale())));
-    EXPECT_EQ(m.step(), row.step);
-    EXPECT_EQ(m.generation(), row.generation);
-  }
-  for (const MetricsRow& row : *passes) {
-    const v1::Evaluation v = Parse(row.metrics).validation();
-    line.Row("validations", id, row.step);
-    line("generation", row.generation)("loss", v.loss())("samples", v.samples());
-    line.As("accuracy", If(v.has_accuracy(), Text(v.accuracy())));
-    line.As("perplexity", If(v.has_perplexity(), Text(v.perplexity())));
-  }
   for (const LogRow& row : *logs) {
     line.Row("logs", id, row.sequence);
     line("generation", row.generation)("rank", row.rank)("text", row.text);
@@ -260,6 +227,11 @@ inline std::vector<std::string> Describe(Store& store) {
     line.Row("requests", row.request_id);
     line("fingerprint", row.fingerprint)("job_id", row.job_id)("answer", row.answer);
     line("deleted_time", row.deleted_time);
+  }
+  for (const DeliveryRow& row : image->deliveries) {
+    line.Row("deliveries", row.number);
+    line("receiver", row.receiver)("id", row.id)("job_id", row.job_id);
+    line("create_time", row.create_time)("body", row.body);
   }
   return std::move(line).Sorted();
 }

@@ -156,6 +156,7 @@ ARROWS = {
         "common",
         "coordinator",
         "docs",
+        "examples",
         "proto",
         "worker",
         "worker/agent",

@@ -19,6 +19,7 @@ LIBRARIES = {
     "absl/": "//third_party/system:absl",
     "c10/": "@torch//",
     "caffe2/": "@torch//",
+    "curl/": "//third_party/system:curl",
     "gmock/": "//third_party/system:gtest",
     "google/protobuf/": "//third_party/system:protobuf",
     "grpc/": "//third_party/system:grpc",

@@ -143,7 +143,6 @@ void AgentProcess::Do(const agent::SendHello& effect) {
       .node = node_, .incarnation = incarnation_, .host = node_, .slots = options_.slots};
   hello.agent_id = node_;
   if (effect.draining.has_value()) hello.draining = effect.draining->reason;
-  if (scene_.old_nodes) hello.protocol = 1;
   for (const agent::RunningWorker& worker : effect.running) {
     hello.running.push_back({ToCluster(worker.worker), worker.pid});
   }
@@ -276,15 +275,9 @@ void AgentProcess::Order(StreamId stream, const cluster::AgentOrder& order) {
   Run([this, stream, order] {
     if (stream != stream_) return;
     if (const auto* welcome = std::get_if<cluster::WelcomeAgent>(&order)) {
-      LeaseTerms terms{.lease = welcome->timing.lease,
-                       .margin = welcome->timing.Margin(),
-                       .autonomy = welcome->timing.autonomy};
-      if (scene_.old_nodes) terms.margin = std::nullopt;
       welcomed_ = true;
       Handle(agent::Welcomed{.heartbeat_interval = welcome->timing.Heartbeat(),
-                             .lease = terms,
-                             .takes_spools = !scene_.old_nodes,
-                             .knows_draining = !scene_.old_nodes});
+                             .lease = scene_.TermsOf(welcome->timing)});
     } else if (const auto* start = std::get_if<cluster::StartWorker>(&order)) {
       Handle(agent::StartRequested{ToAgent(start->worker), start->slot});
     } else if (const auto* stop = std::get_if<cluster::StopWorker>(&order)) {

@@ -221,7 +221,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
       }
     }
   }
-  // Older workers do not store reports while the coordinator cannot be reached.
+  // Generations overlap: steps may be reported by either, or by none.
   if (fences_only_) return;
   const auto rows = store.ReadSteps(job.id, 0, 100000);
   uint64_t next = 1;

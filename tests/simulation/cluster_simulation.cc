@@ -53,7 +53,7 @@ class Simulation {
                checker_,
                coordinator_,
                MakeTiming(),
-               options.old_nodes,
+               options.slow_clocks,
                {},
                {},
                {},
@@ -61,7 +61,7 @@ class Simulation {
                {},
                {}},
         client_(&scene_) {
-    if (options.old_nodes) checker_.JudgeFencesOnly();
+    if (options.slow_clocks) checker_.JudgeFencesOnly();
     agent::CoreOptions core;
     core.slots = options.slots;
     core.lease = kLease;

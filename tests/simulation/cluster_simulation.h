@@ -19,10 +19,9 @@ struct SimulationOptions {
   uint64_t seed = 0;
   // Each run uses some of these faults.
   std::set<Fault> faults;
-  // Agents and workers have the previous version of the program. They run longer than their leases
-  // from musterd, so generations overlap: then the checker only checks that their messages are
-  // refused.
-  bool old_nodes = false;
+  // The clocks of nodes are slow: agents and workers run longer than their leases, so generations
+  // overlap. Then the checker only checks that messages of stale processes are refused.
+  bool slow_clocks = false;
   // Slots of each node. If there are more than the jobs need, processes that a node loses start on
   // another node at once.
   uint32_t slots = 2;

@@ -33,9 +33,9 @@ TEST(SimulatedCluster, HoldsWhateverGoesWrong) {
   for (const Fault fault : options.faults) EXPECT_GT(happened[fault], 0u) << Name(fault);
 }
 
-TEST(SimulatedCluster, WhatIsSaidByStaleProcessesOfTheProgramBeforeThisOneIsRefused) {
+TEST(SimulatedCluster, WhatIsSaidByProcessesThatOutliveTheirLeasesIsRefused) {
   SimulationOptions options{.faults = {Fault::kPartition, Fault::kMusterdKilled},
-                            .old_nodes = true};
+                            .slow_clocks = true};
   for (options.seed = 0; options.seed < kSchedules / 5; ++options.seed) {
     ASSERT_EQ(Simulate(options).wrong, "") << "seed " << options.seed << "\n" << Story(options);
   }
@@ -64,10 +64,10 @@ class Planted : public testing::TestWithParam<cluster::PlantedFault> {};
 
 TEST_P(Planted, IsFound) {
   SimulationOptions options{.faults = FaultsThatHold(), .planted_in_cluster = GetParam()};
-  // Processes of the present version end before they are stale.
+  // With good clocks processes end before they are stale.
   if (GetParam() == cluster::PlantedFault::kUnfencedCommit) {
     options.faults = {Fault::kPartition, Fault::kMusterdKilled};
-    options.old_nodes = true;
+    options.slow_clocks = true;
   }
   if (GetParam() == cluster::PlantedFault::kLeaseWithoutMargin) {
     options = LeasesAlone();

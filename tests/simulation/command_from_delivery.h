@@ -14,14 +14,9 @@ inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
   const commands::Command& command = delivery.command;
   train::Command result{.number = static_cast<int64_t>(command.number)};
   if (delivery.when == When::kNever) return result;
-  if (command.at_step.has_value() && !command.applied_step.has_value()) {
-    result.at_step = static_cast<int64_t>(*command.at_step);
-  }
+  if (delivery.at_step.has_value()) result.at_step = static_cast<int64_t>(*delivery.at_step);
   result.begun = command.applied_step.has_value();
-  if (delivery.when == When::kReplay) {
-    result.replay = true;
-    result.at_step = static_cast<int64_t>(*command.applied_step);
-  }
+  result.replay = delivery.when == When::kReplay;
   switch (command.kind) {
     case Kind::kStop:
       result.what = train::StopCommand();

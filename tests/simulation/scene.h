@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/lease/lease.h"
 #include "coordinator/cluster/cluster.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/coordinator_process.h"
@@ -40,9 +41,14 @@ struct Scene {
   Checker& checker;
   CoordinatorProcess& coordinator;
   membership::Timing timing;
-  // Agents and workers are those of the program before this one,
-  // whose heartbeats nobody acknowledges.
-  bool old_nodes = false;
+  // Agents and workers take their leases for longer than they are.
+  bool slow_clocks = false;
+  // As an agent or a worker understands them.
+  LeaseTerms TermsOf(const membership::Timing& granted) const {
+    return {.lease = granted.lease * (slow_clocks ? 10 : 1),
+            .margin = granted.Margin(),
+            .autonomy = granted.autonomy};
+  }
   std::map<std::string, JobSettings> jobs;
   // Which process reads which stream.
   std::map<StreamId, AgentProcess*> agent_streams;

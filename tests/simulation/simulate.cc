@@ -37,8 +37,8 @@ int main(int argc, char** argv) {
   app.add_option("--ticks", options.ticks_per_lease, "of the coordinator, for each lease")
       ->check(CLI::Range(1, 1000));
   app.add_flag("--story", story, "print what happens");
-  app.add_flag("--old-nodes", options.old_nodes,
-               "agents and workers of the program before this one");
+  app.add_flag("--slow-clocks", options.slow_clocks,
+               "agents and workers run longer than their leases");
   CLI11_PARSE(app, argc, argv);
 
   if (faults == "all") {

@@ -70,7 +70,7 @@ void WorkerProcess::After(absl::Duration delay, std::function<void()> what) {
 void WorkerProcess::AwaitWelcome() {
   if (needed_commands_.has_value()) return;
   const absl::Time now = scene_.timeline.now();
-  const absl::Time lease_end = scene_.old_nodes ? absl::InfiniteFuture() : agents_lease_end_();
+  const absl::Time lease_end = agents_lease_end_();
   if (now >= lease_end) return Exit(agent::kLeaseOverExitCode);
   const absl::Duration left = std::min(waits_from_ + kConnectTimeout, lease_end) - now;
   if (left <= absl::ZeroDuration()) return Exit(3);
@@ -145,7 +145,7 @@ void WorkerProcess::Acknowledged() {
     scene_.spools[node_].erase(ToAgent(id_));
   }
   if (!ending_) return;
-  if (!attached_ && !scene_.old_nodes) Spool();
+  if (!attached_) Spool();
   const bool durable = unacked_.empty() || unacked_.back().sequence <= spooled_through_;
   if (durable) After(scene_.timeline.Between(0.001, 0.1), [this] { Exit(end_code_); });
 }
@@ -160,12 +160,10 @@ void WorkerProcess::Connect() {
     Run([this, stream, end] { Ended(*stream, end); });
   });
   scene_.worker_streams[stream_] = this;
-  const cluster::WorkerHello hello{
-      .worker = id_,
-      .pid = pid_,
-      .newest_command = held_.size(),
-      .acked_report = scene_.old_nodes ? 0 : reports_ - unacked_.size(),
-      .protocol = scene_.old_nodes ? 3 : cluster::kWorkerProtocol};
+  const cluster::WorkerHello hello{.worker = id_,
+                                   .pid = pid_,
+                                   .newest_command = held_.size(),
+                                   .acked_report = reports_ - unacked_.size()};
   scene_.network.SendUp(stream_, [this, stream = stream_, hello] {
     scene_.coordinator.Take(stream, [stream, hello](cluster::Cluster& cluster, absl::Time now) {
       return cluster.AttachWorker(stream, hello, now);
@@ -178,7 +176,7 @@ void WorkerProcess::CloseStream() {
   stream_ = 0;
   sent_ = 0;
   attached_ = false;
-  lease_.Broken(scene_.timeline.now());
+  lease_.Broken();
   if (!std::exchange(knocking_, true)) {
     Knock();
     After(scene_.timing.Heartbeat(), [this] { SpoolWhileAway(); });
@@ -208,7 +206,7 @@ void WorkerProcess::SpoolWhileAway() {
 }
 
 void WorkerProcess::Spool() {
-  if (!needed_commands_.has_value() || scene_.old_nodes) return;
+  if (!needed_commands_.has_value()) return;
   for (const cluster::Report& report : unacked_) {
     if (report.sequence <= spooled_through_) continue;
     scene_.spools[node_][ToAgent(id_)].push_back(report);
@@ -274,11 +272,7 @@ void WorkerProcess::Welcome(const cluster::WelcomeWorker& welcome) {
   attached_ = true;
   scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation,
                        " is attached");
-  LeaseTerms terms{.lease = welcome.timing.lease,
-                   .margin = welcome.timing.Margin(),
-                   .autonomy = welcome.timing.autonomy};
-  if (scene_.old_nodes) terms.margin = std::nullopt;
-  lease_.Welcomed(terms, opened_);
+  lease_.Welcomed(scene_.TermsOf(welcome.timing), opened_);
   while (!unacked_.empty() && unacked_.front().sequence <= welcome.acked_report) {
     unacked_.pop_front();
   }

@@ -19,7 +19,6 @@ from tests.layering.sources import project_files, workspace
 MARK = "ABSL_GUARDED_BY("
 # They include CUDA's headers and NCCL's, which are there only for --config=cuda.
 LEFT_OUT = "worker/comm/nccl/"
-PROTOS = "proto/muster/v1"
 OPTIONS = [
     "-std=c++20",
     "-fsyntax-only",
@@ -79,11 +78,11 @@ class Clang:
         (folder / "torch").mkdir()
         for name in ("ATen", "c10", "caffe2", "torch"):
             (folder / "torch" / name).symlink_to(libtorch() / name)
-        protos = sorted(str(path.name) for path in (workspace() / PROTOS).glob("*.proto"))
+        protos = [name for name in project_files() if name.endswith(".proto")]
         subprocess.run(
             ["protoc", f"-I{workspace()}", f"--cpp_out={folder}", f"--grpc_out={folder}"]
             + [f"--plugin=protoc-gen-grpc={shutil.which('grpc_cpp_plugin')}"]
-            + [f"{PROTOS}/{name}" for name in protos],
+            + protos,
             cwd=workspace(),
             check=True,
         )

@@ -26,6 +26,7 @@
 #include "common/slots/most_slots.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "common/version/protocol.h"
 #include "common/version/version.h"
 #include "worker/agent/coordinator_stream.h"
 #include "worker/agent/download_sender.h"
@@ -42,9 +43,6 @@
 
 namespace muster::agent {
 namespace {
-
-// The version of AgentService; that of the coordinator may differ by one.
-constexpr uint32_t kProtocol = 5;
 
 // Waits use a clock that stops while the machine sleeps, but the lease continues.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
@@ -111,8 +109,8 @@ class Agent::Loop {
   }
   absl::Status Wait() {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(
-        absl::Condition(+[](std::optional<absl::Status>* why) { return why->has_value(); }, &why_));
+    mutex_.Await(absl::Condition(
+        +[](std::optional<absl::Status>* why) { return why->has_value(); }, &why_));
     return *why_;
   }
 
@@ -260,7 +258,7 @@ class Agent::Loop {
     hello.set_host(options_.host);
     hello.set_version(Version());
     hello.set_agent_id(identity_->id());
-    hello.set_protocol(kProtocol);
+    hello.set_protocol(kAgentProtocol);
     outbox_.Push(std::move(message));
   }
 

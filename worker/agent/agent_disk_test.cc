@@ -31,7 +31,6 @@ constexpr char kLeavesReports[] =
 
 TEST(Agent, WhatAWorkerLeftOnTheDiskIsToldBeforeItsExit) {
   FakeCoordinator coordinator;
-  coordinator.protocol = 2;
   AgentOptions options = Options(coordinator);
   options.spool = std::string(getenv("TEST_TMPDIR")) + "/spool";
   auto agent = MustStart(options);
@@ -58,7 +57,6 @@ TEST(Agent, WhatAWorkerLeftOnTheDiskIsToldBeforeItsExit) {
 
 TEST(Agent, WhatAFormerAgentsWorkerLeftIsToldToo) {
   FakeCoordinator coordinator;
-  coordinator.protocol = 2;
   AgentOptions options = Options(coordinator);
   options.spool = std::string(getenv("TEST_TMPDIR")) + "/former";
   const auto worker = Worker("");

@@ -21,7 +21,10 @@ inline AgentOptions Options(const FakeCoordinator& coordinator) {
   return {.coordinator = coordinator.address(),
           .node = "node-1",
           .worker = ScriptedWorker(),
-          .core = {.slots = 2, .report_grace = absl::Milliseconds(1)},
+          // No job moves away when a test ends.
+          .core = {.slots = 2,
+                   .drain_timeout = absl::ZeroDuration(),
+                   .report_grace = absl::Milliseconds(1)},
           .first_retry = absl::Milliseconds(5),
           .last_retry = absl::Milliseconds(20)};
 }

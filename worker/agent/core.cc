@@ -73,31 +73,23 @@ void Core::On(const Opened&, absl::Time now, Effects& effects) {
 }
 
 void Core::On(const Welcomed& welcome, absl::Time now, Effects& effects) {
-  takes_spools_ = welcome.takes_spools;
-  for (auto& [worker, past] : past_) {
-    if (!past.spooled) continue;
-    if (takes_spools_) {
-      effects.push_back(SendSpool{worker});
-    } else {
-      past.spooled = false;
-      effects.push_back(SendExit{past.worker});
-    }
+  for (const auto& [worker, past] : past_) {
+    if (past.spooled) effects.push_back(SendSpool{worker});
   }
   heartbeat_interval_ = welcome.heartbeat_interval;
   lease_.Welcomed(welcome.lease, opened_);
   next_heartbeat_ = now + welcome.heartbeat_interval;
-  knows_draining_ = welcome.knows_draining;
   if (!shutdown_ || drain_->over) return;
-  // Before this welcome the coordinator could not tell the workers to save and to end.
+  // Before this welcome the coordinator could not tell the workers to save and to end. A shutdown
+  // that was asked for after the hello is not announced yet; a repeat changes nothing.
   drain_->until = std::max(drain_->until, now + options_.drain_timeout);
-  if (!knows_draining_) drain_->until = now;
+  effects.push_back(SendDraining{drain_->reason, options_.drain_timeout});
 }
 
-void Core::On(const Broken&, absl::Time now, Effects&) {
+void Core::On(const Broken&, absl::Time, Effects&) {
   connected_ = false;
-  lease_.Broken(now);
+  lease_.Broken();
   heartbeat_interval_.reset();
-  takes_spools_ = false;
   next_heartbeat_ = absl::InfiniteFuture();
 }
 
@@ -292,14 +284,12 @@ void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
   // longer than a lease.
   const bool attached = heartbeat_interval_.has_value();
   absl::Duration timeout = std::min(options_.drain_timeout, lease());
-  if (attached) timeout = knows_draining_ ? options_.drain_timeout : absl::ZeroDuration();
+  if (attached) timeout = options_.drain_timeout;
   if (!drain_.has_value()) drain_.emplace();
   drain_->reason = "SIGTERM";
   drain_->cause = Cause::kAgentStopped;
   drain_->until = now + timeout;
-  if (attached && knows_draining_) {
-    effects.push_back(SendDraining{drain_->reason, options_.drain_timeout});
-  }
+  if (attached) effects.push_back(SendDraining{drain_->reason, options_.drain_timeout});
 }
 
 void Core::On(const Ticked&, absl::Time now, Effects& effects) {
@@ -332,17 +322,12 @@ void Core::EndLease(absl::Time now, Effects& effects) {
       lease_.terms().has_value() ? now - lease_.answered() : options_.lease;
   effects.push_back(LeaseOver{unanswered});
   bool some_continue = false;
-  // An older coordinator does not know Cause::kLeaseOver. It takes an exit by SIGTERM for one that
-  // this agent ordered, so its workers get SIGTERM first.
-  const bool at_once = !lease_.terms().has_value() || lease_.terms()->margin.has_value();
   for (auto& [worker, running] : running_) {
     if (running.continue_when_cut_off) {
       some_continue = true;
-    } else if (at_once) {
+    } else {
       running.cause = Cause::kLeaseOver;
       running.kill_at = now;  // KillOverdue follows
-    } else {
-      Stop(worker, running, Cause::kLeaseOver, now + options_.stop_grace, effects);
     }
   }
   if (options_.after_lease == AfterLease::kQuit && !some_continue && !quitting_.has_value()) {
@@ -389,11 +374,9 @@ void Core::EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& ef
 
 void Core::RecordEnd(EndedWorker worker, Effects& effects, bool spooled) {
   const WorkerId id = worker.worker;
-  // If this agent is attached to a coordinator that does not take the reports, only the exit is
-  // reported. Between Opened and Welcomed it is not known whether the coordinator takes them.
-  if (spooled && heartbeat_interval_.has_value() && !takes_spools_) spooled = false;
+  const bool attached = heartbeat_interval_.has_value();
   if (connected_ && !spooled) effects.push_back(SendExit{worker});
-  if (spooled && takes_spools_) effects.push_back(SendSpool{id});
+  if (spooled && attached) effects.push_back(SendSpool{id});
   past_.insert_or_assign(id, Past{.worker = std::move(worker), .spooled = spooled});
 }
 

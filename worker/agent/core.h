@@ -64,7 +64,7 @@ class Core {
   Effects Handle(const Event& event, absl::Time now);
   // When the next Ticked is due; infinite if none is.
   absl::Time NextDeadline() const;
-  // Infinite before the first welcome, and with an older coordinator while its stream is open.
+  // Infinite before the first welcome.
   absl::Time lease_end() const { return lease_.End(); }
   absl::Duration lease() const {
     return lease_.terms().has_value() ? lease_.terms()->lease : options_.lease;
@@ -138,8 +138,6 @@ class Core {
   Lease lease_;
 
   bool connected_ = false;
-  // The newest Welcomed said so; false while not attached.
-  bool takes_spools_ = false;
   std::optional<absl::Duration> heartbeat_interval_;  // set while attached
   absl::Time next_heartbeat_ = absl::InfiniteFuture();
   // When the newest stream was opened, and whether DropStream followed.
@@ -163,8 +161,6 @@ class Core {
   std::optional<Drain> drain_;
   // ShutdownRequested came.
   bool shutdown_ = false;
-  // The newest Welcomed said so.
-  bool knows_draining_ = false;
   // Set once this agent must end: the status of Quit.
   std::optional<absl::Status> quitting_;
   // Quit does not wait longer than this for the last exits to be acknowledged.

@@ -21,9 +21,6 @@ inline const Welcomed kWelcome = {.heartbeat_interval = absl::Seconds(2),
                                             .margin = absl::Milliseconds(250),
                                             .autonomy = absl::Hours(12)}};
 inline constexpr absl::Duration kHeld = absl::Milliseconds(9750);
-// The welcome of a coordinator that acknowledges no heartbeat.
-inline const Welcomed kOldWelcome = {.heartbeat_interval = absl::Seconds(2),
-                                     .lease = {.lease = absl::Seconds(10)}};
 
 inline EndedWorker Exited(const WorkerId& worker, int64_t pid, int code,
                           const std::string& tail = "") {

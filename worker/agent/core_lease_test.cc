@@ -146,27 +146,6 @@ TEST_F(CoreTest, AWorkerThatEndedItselfWithItsLeaseDidSoAlsoIfItWasToldToStopMea
               ElementsAre(VariantWith<SendExit>(SendExit{ended})));
 }
 
-TEST_F(CoreTest, AWholeLeaseAfterTheBreakStopsTheWorkersOfAnOlderCoordinator) {
-  Do(Opened{});
-  Do(kOldWelcome);
-  Run(kA, 7);
-  Do(NobodyListens{now_});
-  now_ += absl::Seconds(1);
-  Do(Broken{});
-  now_ += absl::Seconds(4);
-  Do(Opened{});  // an attempt that fails does not extend the lease
-  Do(Broken{});
-  EXPECT_THAT(TickAfter(absl::Seconds(6)),
-              ElementsAre(VariantWith<LeaseOver>(LeaseOver{absl::Seconds(11)}),
-                          VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
-  EXPECT_THAT(TickAfter(absl::Seconds(2)),
-              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
-  Do(Ended{.worker = kA, .ending = ExitSignal{9}});
-  EXPECT_EQ(core_.NextDeadline(), absl::InfiniteFuture()) << "it goes on trying to attach";
-  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{
-                                .exits = {With(Cause::kLeaseOver, {kA, 7, ExitSignal{9}, ""})}})));
-}
-
 TEST_F(CoreTest, ACoordinatorThatIsBackInTimeStopsNothing) {
   Attach();
   Run(kA, 7);

@@ -137,15 +137,9 @@ TEST_F(CoreTest, StopOfAnUnknownWorkerIsAnsweredAndItNeverStarts) {
   EXPECT_THAT(Do(StartRequested{.worker = kA}), ElementsAre(VariantWith<SendExit>(unknown)));
 }
 
-Welcomed TakesSpools() {
-  Welcomed welcome = kWelcome;
-  welcome.takes_spools = true;
-  return welcome;
-}
-
 TEST_F(CoreTest, WhatAWorkerLeftOnTheDiskIsToldBeforeItsExit) {
   Do(Opened{});
-  Do(TakesSpools());
+  Do(kWelcome);
   Run(kA, 7);
   EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{0}, .spooled = true}),
               ElementsAre(VariantWith<SendSpool>(SendSpool{kA})));
@@ -161,28 +155,16 @@ TEST_F(CoreTest, AWorkerThatLeftReportsRunsForTheCoordinatorUntilTheyAreTold) {
   Do(Broken{});
   EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{0}, .spooled = true}), IsEmpty());
   EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{.running = {{kA, 7}}})));
-  EXPECT_THAT(Do(TakesSpools()), ElementsAre(VariantWith<SendSpool>(SendSpool{kA})));
+  EXPECT_THAT(Do(kWelcome), ElementsAre(VariantWith<SendSpool>(SendSpool{kA})));
   Do(Broken{});
   EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{.running = {{kA, 7}}})));
-  EXPECT_THAT(Do(TakesSpools()), ElementsAre(VariantWith<SendSpool>(SendSpool{kA}))) << "told anew";
-}
-
-TEST_F(CoreTest, AnOlderCoordinatorIsToldTheExitAlone) {
-  Attach();
-  Run(kA, 7);
-  Do(Broken{});
-  Do(Ended{.worker = kA, .ending = ExitCode{0}, .spooled = true});
-  Do(Opened{});
-  EXPECT_THAT(Do(kOldWelcome), ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 0)})));
-  Run(kB, 8);
-  EXPECT_THAT(Do(Ended{.worker = kB, .ending = ExitCode{0}, .spooled = true}),
-              ElementsAre(VariantWith<SendExit>(SendExit{Exited(kB, 8, 0)})));
+  EXPECT_THAT(Do(kWelcome), ElementsAre(VariantWith<SendSpool>(SendSpool{kA}))) << "told anew";
 }
 
 TEST_F(CoreTest, WhatAFormerAgentsWorkerLeftIsToldToo) {
   EXPECT_THAT(Do(SpoolFound{kA}), IsEmpty());
   EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{.running = {{kA, 0}}})));
-  EXPECT_THAT(Do(TakesSpools()), ElementsAre(VariantWith<SendSpool>(SendSpool{kA})));
+  EXPECT_THAT(Do(kWelcome), ElementsAre(VariantWith<SendSpool>(SendSpool{kA})));
   const EndedWorker gone = {
       .worker = kA, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault};
   EXPECT_THAT(Do(SpoolTold{kA}), ElementsAre(VariantWith<SendExit>(SendExit{gone})));

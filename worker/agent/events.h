@@ -21,10 +21,6 @@ struct Opened {};
 struct Welcomed {
   absl::Duration heartbeat_interval;
   LeaseTerms lease;
-  // The coordinator accepts the reports that workers left on this agent's disk (SendSpool).
-  bool takes_spools = false;
-  // The coordinator knows AgentDraining: protocol 2.
-  bool knows_draining = false;
 };
 struct HeartbeatAcked {
   uint64_t sequence = 0;

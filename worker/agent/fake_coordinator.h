@@ -31,14 +31,13 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   ~FakeCoordinator() override { Stop(); }
 
   const std::string& address() const { return address_; }
-  // The protocol that a welcome names. Set it before an agent attaches.
-  uint32_t protocol = 0;
 
   // Ends as if it was killed: streams break, and the port is closed.
   void Stop() {
     server_.reset();
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(+[](int* streams) { return *streams == 0; }, &streams_));
+    mutex_.Await(absl::Condition(
+        +[](int* streams) { return *streams == 0; }, &streams_));
   }
   // Starts again on the same port, and has forgotten all received messages.
   void Restart() {
@@ -209,7 +208,6 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
       directive.mutable_welcome()->mutable_lease()->set_seconds(lease / 1'000'000'000);
       directive.mutable_welcome()->mutable_lease()->set_nanos(
           static_cast<int>(lease % 1'000'000'000));
-      directive.mutable_welcome()->set_protocol(protocol);
       stream->Send(directive);
     }
     received_.push_back(message);

@@ -96,7 +96,7 @@ TEST(MusterAgent, KilledItTakesItsWorkersWithIt) {
   EXPECT_TRUE(second.Ends());
 }
 
-TEST(MusterAgent, SigtermStopsItsWorkersAndItExitsWithZero) {
+TEST(MusterAgent, AfterSigtermItExitsWithZeroOnceItsWorkersHaveEnded) {
   FakeCoordinator coordinator;
   Program agent(
       {"--coordinator", coordinator.address(), "--slots", "1", "--worker", ScriptedWorker()});
@@ -104,6 +104,8 @@ TEST(MusterAgent, SigtermStopsItsWorkersAndItExitsWithZero) {
   coordinator.StartWorker(Worker(kForever));
   Watched worker(coordinator.AwaitStarted(Worker(kForever)).pid());
   kill(agent->pid(), SIGTERM);
+  coordinator.Await([](const auto& message) { return message.has_draining(); });
+  coordinator.StopWorker(Worker(kForever), absl::Seconds(2));
   coordinator.AwaitExit(Worker(kForever));
   coordinator.AckExit(Worker(kForever));
   EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
@@ -116,11 +118,16 @@ TEST(MusterAgent, OtherSignalsAreLikeSigtermAndSigquitWaitsForNobody) {
     Program agent(
         {"--coordinator", coordinator.address(), "--slots", "1", "--worker", ScriptedWorker()});
     coordinator.AwaitHello();
-    coordinator.StartWorker(Worker("trap '' TERM; echo ready; while :; do sleep 1; done"));
+    const auto worker = Worker("trap '' TERM; echo ready; while :; do sleep 1; done");
+    coordinator.StartWorker(worker);
     coordinator.AwaitLine("ready");
     kill(agent->pid(), signal);
     // Not even SIGTERM ends this worker.
-    if (signal != SIGQUIT) kill(agent->pid(), SIGTERM);
+    if (signal != SIGQUIT) {
+      coordinator.Await([](const auto& message) { return message.has_draining(); });
+      kill(agent->pid(), SIGTERM);  // a repeat
+      coordinator.StopWorker(worker, absl::ZeroDuration());
+    }
     EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
   }
 }

@@ -132,13 +132,10 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
   switch (directive.kind_case()) {
     case v1::AgentDirective::kWelcome: {
       const v1::AgentWelcome& welcome = directive.welcome();
-      Welcomed event{.heartbeat_interval = FromProto(welcome.heartbeat_interval()),
-                     .lease = {.lease = FromProto(welcome.lease()),
-                               .autonomy = FromProto(welcome.autonomy())}};
-      event.takes_spools = welcome.protocol() >= 2;
-      if (welcome.has_lease_margin()) event.lease.margin = FromProto(welcome.lease_margin());
-      event.knows_draining = welcome.protocol() >= 2;
-      return event;
+      return Welcomed{.heartbeat_interval = FromProto(welcome.heartbeat_interval()),
+                      .lease = {.lease = FromProto(welcome.lease()),
+                                .margin = FromProto(welcome.lease_margin()),
+                                .autonomy = FromProto(welcome.autonomy())}};
     }
     case v1::AgentDirective::kHeartbeatAck:
       return HeartbeatAcked{.sequence = directive.heartbeat_ack().sequence(),

@@ -26,10 +26,6 @@ constexpr int64_t kBlock = files::kHashedBlock;
 CheckedFile::CheckedFile(const std::string& directory, const manifest::FileRecord& record)
     : path_(files::JoinPath(directory, record.name)), record_(record) {}
 
-int64_t CheckedFile::blocks() const {
-  return (static_cast<int64_t>(record_.size) + kBlock - 1) / kBlock;
-}
-
 void CheckedFile::Want(Range range) {
   if (range.bytes == 0) return;
   const int64_t last = (range.offset + range.bytes - 1) / kBlock;
@@ -38,9 +34,10 @@ void CheckedFile::Want(Range range) {
 }
 
 void CheckedFile::Check(int64_t block) {
-  if (block == Block::kWholeFile || !has_blocks()) {
-    for (int64_t each = 0; each < blocks(); ++each) wanted_.insert(each);
-  } else if (block >= 0 && block < blocks()) {
+  const int64_t blocks = std::ssize(record_.blocks);
+  if (block == Block::kWholeFile) {
+    for (int64_t each = 0; each < blocks; ++each) wanted_.insert(each);
+  } else if (block >= 0 && block < blocks) {
     wanted_.insert(block);
   }
 }
@@ -63,38 +60,27 @@ void CheckedFile::Distribute(int64_t block, const char* data, int64_t bytes) {
 std::map<int64_t, absl::Status> CheckedFile::ReadFrom(int fd) {
   std::map<int64_t, absl::Status> errors;
   std::vector<char> buffer(std::min<int64_t>(kBlock, record_.size));
-  files::Hasher whole;
   for (const int64_t block : wanted_) {
     const int64_t begin = block * kBlock;
     const int64_t bytes = std::min<int64_t>(kBlock, static_cast<int64_t>(record_.size) - begin);
     const absl::Status read = manifest::ReadAt(fd, begin, buffer.data(), bytes, path_);
     if (!read.ok()) {
-      errors[has_blocks() ? block : Block::kWholeFile] = read;
+      errors[block] = read;
       return errors;
     }
-    if (has_blocks()) {
-      const absl::Status checked =
-          manifest::CheckBlock(record_, block, buffer.data(), bytes, path_);
-      if (!checked.ok()) {
-        errors[block] = checked;
-        continue;
-      }
-    } else {
-      whole.Update(buffer.data(), bytes);
+    const absl::Status checked = manifest::CheckBlock(record_, block, buffer.data(), bytes, path_);
+    if (!checked.ok()) {
+      errors[block] = checked;
+      continue;
     }
     Distribute(block, buffer.data(), bytes);
     activity::Moved();
-  }
-  if (!has_blocks() && whole.Hex() != record_.hash) {
-    errors[Block::kWholeFile] = absl::DataLossError(
-        absl::StrCat(path_, ": expected the hash ", record_.hash, ", found ", whole.Hex()));
   }
   return errors;
 }
 
 std::map<int64_t, absl::Status> CheckedFile::Read() {
   if (wanted_.empty()) return {};
-  if (!has_blocks()) Check(Block::kWholeFile);
   std::sort(ranges_.begin(), ranges_.end(),
             [](const Range& a, const Range& b) { return a.offset < b.offset; });
   first_ = 0;

@@ -17,7 +17,8 @@ namespace muster::checkpoint {
 
 // A part of a file that is checked as a whole.
 struct Block {
-  static constexpr int64_t kWholeFile = -1;  // in a checkpoint without hashes of blocks
+  // All blocks of a file, or that the file cannot be opened.
+  static constexpr int64_t kWholeFile = -1;
   std::string file;
   int64_t number = 0;
   friend auto operator<=>(const Block&, const Block&) = default;
@@ -39,19 +40,15 @@ class CheckedFile {
     int64_t begin;
   };
   void Want(Range range);
-  // The block with this number is checked, too, if the file has it; Block::kWholeFile: the file.
+  // The block with this number is checked, too, if the file has it; Block::kWholeFile: all blocks.
   void Check(int64_t block);
 
-  // Reads each block in which something is wanted once, in order. If the record has no hashes of
-  // blocks and anything is wanted, it reads the whole file. Returns the errors by block
-  // (Block::kWholeFile: of the file): DATA_LOSS if its hash or the file's size is not the
-  // recorded one. If a block cannot be read, those after it are not tried.
+  // Reads each block in which something is wanted once, in order. Returns the errors by block
+  // (Block::kWholeFile: of the file): DATA_LOSS if the block's hash or the file's size is not the
+  // recorded one. If a block cannot be read, the later ones are not tried.
   std::map<int64_t, absl::Status> Read();
 
  private:
-  bool has_blocks() const { return !record_.blocks.empty(); }
-  // The number of blocks in the file, also if they have no hashes.
-  int64_t blocks() const;
   // Gives each range its bytes that lie in this block.
   void Distribute(int64_t block, const char* data, int64_t bytes);
   std::map<int64_t, absl::Status> ReadFrom(int fd);

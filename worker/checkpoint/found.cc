@@ -23,7 +23,7 @@ std::string Objection(const manifest::Manifest& manifest, const std::string& job
   if (manifest.job != job) {
     return absl::StrCat("it was written by job '", manifest.job, "', not by '", job, "'");
   }
-  if (!manifest.job_instance.empty() && manifest.job_instance != instance) {
+  if (manifest.job_instance != instance) {
     return absl::StrCat("it was written by another job of this name, submitted at ",
                         manifest.job_instance);
   }

@@ -101,12 +101,6 @@ TEST_F(FoundTest, OtherJobsCheckpointsDoNotCount) {
   EXPECT_THAT(reasons_["step-65-g2"], HasSubstr("another job of this name"));
 }
 
-// Version 1 of the manifest does not say it; the folder's owner file does.
-TEST_F(FoundTest, AManifestWithoutAnInstanceIsOfTheFoldersOwner) {
-  Make(60, 2, "j", "");
-  EXPECT_THAT(Adoptable({}), ElementsAre("step-60-g2"));
-}
-
 TEST_F(FoundTest, GenerationsThatAreNotOlderDoNotCount) {
   Make(60, 3);
   EXPECT_THAT(Adoptable({}, /*generation=*/3), IsEmpty());

@@ -23,7 +23,6 @@ namespace {
 Blocks WithoutElements(const manifest::Manifest& manifest) {
   Blocks blocks;
   for (const manifest::FileRecord& file : manifest.files) {
-    if (!manifest.has_blocks()) blocks.insert({file.name, Block::kWholeFile});
     for (size_t i = 0; i < file.blocks.size(); ++i) {
       blocks.insert({file.name, static_cast<int64_t>(i)});
     }
@@ -31,10 +30,6 @@ Blocks WithoutElements(const manifest::Manifest& manifest) {
   constexpr auto kBlock = static_cast<int64_t>(files::kHashedBlock);
   for (const manifest::Piece& piece : manifest.pieces) {
     if (piece.begin == piece.end) continue;
-    if (!manifest.has_blocks()) {
-      blocks.erase({piece.file, Block::kWholeFile});
-      continue;
-    }
     const auto dtype = safetensors::DTypeOf(piece.dtype);  // CheckComplete found that it is known
     const auto size = static_cast<int64_t>(safetensors::ElementSize(*dtype));
     const int64_t last = (piece.offset + (piece.end - piece.begin) * size - 1) / kBlock;
@@ -50,7 +45,7 @@ Blocks WithoutElements(const manifest::Manifest& manifest) {
 absl::StatusOr<Reader> Reader::Open(const std::string& directory) {
   ASSIGN_OR_RETURN(manifest::Manifest manifest, manifest::Read(directory));
   RETURN_IF_ERROR(Annotate(manifest::CheckComplete(manifest), directory));
-  RETURN_IF_ERROR(manifest::CheckFiles(directory, &manifest));
+  RETURN_IF_ERROR(manifest::CheckFiles(directory, manifest));
   return Reader(directory, std::move(manifest));
 }
 

@@ -67,18 +67,6 @@ class LoadTest : public ::testing::Test {
     file.put(static_cast<char>(old ^ 1));
     ASSERT_TRUE(file.good());
   }
-  // As the version before, without hashes of blocks, wrote it.
-  void MakeOld() {
-    const std::string path = dir_.Path("step-7-g1/MANIFEST.json");
-    std::string text = *files::ReadFile(path);
-    const std::string version = "\"version\": 3";
-    text.replace(text.find(version), version.size(), "\"version\": 2");
-    const std::string name = "\"manifest_xxh3_128\": \"";
-    const size_t at = text.find(name) + name.size();
-    text.replace(at, 32, std::string(32, '0'));
-    text.replace(at, 32, files::HashBytes(text.data(), text.size()));
-    ASSERT_TRUE(files::WriteAtomically(path, text).ok());
-  }
   absl::Status LoadPart(int64_t begin, int64_t end) {
     const at::Tensor values = at::zeros({end - begin}, at::kFloat);
     const absl::Status status = Load(dir_.Path("step-7-g1"), Part(begin, end, values)).status();
@@ -101,9 +89,6 @@ TEST_F(LoadTest, RangesThatBeginAndEndAnywhereAreRead) {
                                                 {kInBlock - 40, 2 * kInBlock + 3}}) {
     EXPECT_TRUE(LoadPart(begin, end).ok());
   }
-  MakeOld();
-  EXPECT_TRUE(LoadPart(0, kElements).ok());
-  EXPECT_TRUE(LoadPart(half - 1, half + 1).ok());
 }
 
 TEST_F(LoadTest, EachBlockThatIsReadCountsAsActivity) {
@@ -133,13 +118,6 @@ TEST_F(LoadTest, WhatAnotherRankCouldNotReadIsReadToo) {
   const Blocks told = {{"rank-1.safetensors", 0}, {"rank-1.safetensors", 99}, {"unknown", 0}};
   EXPECT_TRUE(absl::IsDataLoss(reader->Read({}, Reader::Into::kNothing, told, &failed)));
   EXPECT_THAT(failed, ElementsAre(Block{"rank-1.safetensors", 0}));
-}
-
-TEST_F(LoadTest, AnOldCheckpointsFileIsReadAsAWholeIfAnythingOfItIsNeeded) {
-  Flip(0, 2 * kInBlock);
-  MakeOld();
-  EXPECT_TRUE(LoadPart(kElements / 2, kElements).ok());
-  EXPECT_TRUE(absl::IsDataLoss(LoadPart(0, kInBlock)));
 }
 
 TEST_F(LoadTest, AFileThatIsNotThereOrHasAnotherSizeIsFoundByWhomeverOpensIt) {

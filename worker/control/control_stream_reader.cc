@@ -20,13 +20,12 @@
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "common/version/protocol.h"
 #include "worker/control/control_stream_impl.h"
 
 namespace muster::control {
 namespace {
 
-// The version of WorkerService; that of the coordinator may differ by one.
-constexpr uint32_t kProtocol = 8;
 constexpr std::chrono::milliseconds kRetry(100);
 // The pause while the coordinator cannot write its store.
 constexpr std::chrono::milliseconds kRetryInTrouble(500);
@@ -34,9 +33,9 @@ constexpr std::chrono::milliseconds kRetryInTrouble(500);
 constexpr absl::Duration kConnecting = absl::Milliseconds(200);
 
 LeaseTerms TermsOf(const v1::WorkerWelcome& welcome) {
-  LeaseTerms terms{.lease = FromProto(welcome.lease()), .autonomy = FromProto(welcome.autonomy())};
-  if (welcome.has_lease_margin()) terms.margin = FromProto(welcome.lease_margin());
-  return terms;
+  return {.lease = FromProto(welcome.lease()),
+          .margin = FromProto(welcome.lease_margin()),
+          .autonomy = FromProto(welcome.autonomy())};
 }
 
 bool IsRefusal(const absl::Status& status) {
@@ -44,17 +43,6 @@ bool IsRefusal(const absl::Status& status) {
          status.code() == absl::StatusCode::kNotFound ||
          status.code() == absl::StatusCode::kPermissionDenied ||
          status.code() == absl::StatusCode::kInvalidArgument;
-}
-
-// An older coordinator sends paths. Only their last part is used, so that nothing outside the job's
-// own folder is removed.
-std::vector<std::string> NamesToRemove(const v1::CheckpointRecorded& recorded) {
-  std::vector<std::string> names(recorded.remove_names().begin(), recorded.remove_names().end());
-  if (!names.empty()) return names;
-  for (const std::string& path : recorded.remove()) {
-    names.push_back(path.substr(path.rfind('/') + 1));
-  }
-  return names;
 }
 
 }  // namespace
@@ -134,7 +122,8 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
   {
     absl::MutexLock lock(&mutex_);
     stream_ = nullptr;
-    mutex_.Await(absl::Condition(+[](bool* writing) { return !*writing; }, &writing_));
+    mutex_.Await(absl::Condition(
+        +[](bool* writing) { return !*writing; }, &writing_));
   }
   const absl::Status status = FromGrpc(stream->Finish());
   absl::MutexLock lock(&mutex_);
@@ -147,7 +136,7 @@ v1::WorkerMessage ControlStreamImpl::Hello() const {
   auto* hello = message.mutable_hello();
   *hello->mutable_worker() = options_.worker;
   hello->set_pid(options_.pid);
-  hello->set_protocol(kProtocol);
+  hello->set_protocol(kWorkerProtocol);
   absl::MutexLock lock(&mutex_);
   hello->set_newest_command(commands_.size());
   hello->set_acked_report(outbox_.acknowledged());
@@ -157,8 +146,8 @@ v1::WorkerMessage ControlStreamImpl::Hello() const {
 
 void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* stream) {
   if (directive.has_checkpoint_recorded()) {
-    const std::vector<std::string> names = NamesToRemove(directive.checkpoint_recorded());
-    if (!names.empty()) options_.on_remove(names);
+    const auto& names = directive.checkpoint_recorded().remove_names();
+    if (!names.empty()) options_.on_remove({names.begin(), names.end()});
     return;
   }
   if (directive.has_heartbeat_ack()) return keeper_.Acked(directive.heartbeat_ack().sequence());

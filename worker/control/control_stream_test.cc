@@ -93,9 +93,6 @@ TEST(ControlStream, CommandsAreKeptOnceAndInOrder) {
       stream->Write(directive);
     }
     v1::WorkerDirective recorded;
-    // An older coordinator gives paths only.
-    recorded.mutable_checkpoint_recorded()->add_remove("/elsewhere/step-5-g1");
-    stream->Write(recorded);
     recorded.mutable_checkpoint_recorded()->add_remove_names("step-10-g1");
     stream->Write(recorded);
     const v1::WorkerReport report = NextReport(stream).report();
@@ -107,7 +104,7 @@ TEST(ControlStream, CommandsAreKeptOnceAndInOrder) {
   ASSERT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
   EXPECT_EQ((*client.stream)->NewestCommand(), 2u);
   EXPECT_EQ((*client.stream)->GetCommand(2).number(), 2u);
-  EXPECT_EQ(client.removed, (std::vector<std::string>{"step-5-g1", "step-10-g1"}));
+  EXPECT_EQ(client.removed, std::vector<std::string>{"step-10-g1"});
 }
 
 TEST(ControlStream, AnExportIsGrantedForItsPathAlone) {

@@ -45,7 +45,7 @@ void LeaseKeeper::Acked(uint64_t sequence) {
 
 void LeaseKeeper::Broken() {
   absl::MutexLock lock(&mutex_);
-  lease_.Broken(events_.clock());
+  lease_.Broken();
   Update();
 }
 

@@ -211,9 +211,8 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   parts.flight = heartbeat.flight();
   parts.writing = heartbeat.writing();
   parts.lease = &lease;
-  // A coordinator of protocol 2, whose welcome does not name its protocol, grants no exports.
   StreamExportGate export_gate(&stream);
-  if (stream.welcome().protocol() != 0) parts.export_gate = &export_gate;
+  parts.export_gate = &export_gate;
   for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
     parts.checkpoints.push_back(checkpoint.path());
   }

@@ -227,18 +227,14 @@ TEST_F(RunWorkerTest, AHostThatCannotHostTheStoreIsTheCause) {
   EXPECT_THAT(coordinator_.failures()[0].second.reason(), HasSubstr("'no address'"));
 }
 
-TEST_F(RunWorkerTest, AnExportIsGrantedByTheCoordinatorWhereThatIsNotAnOlderOne) {
+TEST_F(RunWorkerTest, AnExportIsGrantedByTheCoordinator) {
   const std::string path = ::testing::TempDir() + "/granted/model.safetensors";
-  for (const bool older : {true, false}) {
-    std::filesystem::remove_all(::testing::TempDir() + "/granted");
-    coordinator_.welcome(0) = Welcome(1);
-    if (!older) coordinator_.welcome(0).set_protocol(3);
-    coordinator_.welcome(0).mutable_spec()->set_name("n");
-    coordinator_.welcome(0).mutable_spec()->mutable_export_()->set_path(path);
-    EXPECT_TRUE(Run(0).ok());
-    EXPECT_TRUE(std::filesystem::exists(path));
-    EXPECT_EQ(coordinator_.exports_ready().size(), older ? 0 : 1);
-  }
+  coordinator_.welcome(0) = Welcome(1);
+  coordinator_.welcome(0).mutable_spec()->set_name("n");
+  coordinator_.welcome(0).mutable_spec()->mutable_export_()->set_path(path);
+  EXPECT_TRUE(Run(0).ok());
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_EQ(coordinator_.exports_ready().size(), 1);
 }
 
 TEST_F(RunWorkerTest, AFileOfSomebodyElseInThePlaceOfAnExportEndsTheJobForGood) {

@@ -109,8 +109,7 @@ std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& c
 }
 
 bool IsOwn(const manifest::Manifest& manifest, const Identity& identity) {
-  const std::string& instance = manifest.job_instance;
-  return manifest.job == identity.job && (instance.empty() || instance == identity.job_instance);
+  return manifest.job == identity.job && manifest.job_instance == identity.job_instance;
 }
 
 checkpoint::Epoch EpochOf(const Identity& identity) {

@@ -31,9 +31,8 @@ FailureKind Classify(const absl::Status& error, Phase phase) {
   switch (CauseOf(error)) {
     case Cause::kFinalSaveFailed:
     case Cause::kStartDoesNotFit:
-      return FailureKind::kPermanent;
     case Cause::kCheckpointsUnreadable:
-      return FailureKind::kPermanent;  // for an older coordinator, which does not know causes
+      return FailureKind::kPermanent;
     case Cause::kStaleEpoch:
     case Cause::kNodeFault:
       return FailureKind::kTransient;

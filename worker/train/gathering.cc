@@ -65,8 +65,8 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
     if (gather.path.empty() && leader) {
       return absl::FailedPreconditionError(
           "rank 0's agent has no folder for files that clients fetch: its log says why the folder "
-          "cannot be used, or the agent is of an older program; give the path of a file on the "
-          "cluster instead (--out without --download)");
+          "cannot be used; give the path of a file on the cluster instead (--out without "
+          "--download)");
     }
     return checkpoint::OptimizerStateOutput({.path = gather.path,
                                              .temporary = temporary,

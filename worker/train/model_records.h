@@ -25,8 +25,7 @@ absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models:
                                                    const Mask& ever_trained);
 
 // FAILED_PRECONDITION: the state that a checkpoint has of a parameter is that of another kind of
-// optimizer than the job has for it; the message names both. Checkpoints before version 3 do not
-// say which kind it is.
+// optimizer than the job has for it; the message names both.
 absl::Status SameOptimizers(const manifest::Manifest& saved, const checkpoint::ModelRecords& own);
 
 }  // namespace muster::train

@@ -1,17 +1,20 @@
 """Prints the contents of a database field by field: a line for each value, `table key column =
-value`.
+value`. The columns of the three tables of a job are those of `jobs`.
 
-It made version_13.txt from version_13.sql, which is `sqlite3 muster.db .dump` of a file that a
-musterd of schema version 13 wrote: jobs that ended well, failed, were retried, skipped steps, had
-losses that are not a number, were deleted, waited for slots, and one that ran when all processes
-were killed. Run as: sqlite3 old.db < version_13.sql; python3 describe.py old.db > version_13.txt"""
+It made version_19.txt from version_19.sql, which is a dump of a file that the musterd of version
+0.3.0 wrote: jobs that ended well, failed, were retried, skipped steps, had losses that are not a
+number, were tested, waited for slots, whose messages no receiver took, and one that ran when all
+processes were killed. 0.3.0 brought some of them from the file of an older musterd. Most rows of
+`steps` of the running job were left out. Run as: sqlite3 old.db < version_19.sql; python3
+describe.py old.db > version_19.txt"""
 
 import sqlite3
-import struct
 import sys
 
 KEYS = {
     "jobs": ["id"],
+    "job_life": ["job_id"],
+    "job_progress": ["job_id"],
     "ranks": ["job_id", "rank"],
     "checkpoints": ["job_id", "path"],
     "failures": ["job_id", "position"],
@@ -25,8 +28,11 @@ KEYS = {
     "requests": ["request_id"],
     "steps": ["job_id", "step"],
     "validations": ["job_id", "step"],
+    "tests": ["job_id", "step"],
+    "deliveries": ["number"],
     "logs": ["job_id", "sequence"],
 }
+TABLES = {"job_life": "jobs", "job_progress": "jobs"}
 # Bytes that are longer than this are told by their length and hash.
 MOST = 32
 
@@ -41,8 +47,6 @@ def fnv(data):
 def text(value):
     if value is None:
         return "null"
-    if isinstance(value, float):
-        return f"bits {struct.unpack('<Q', struct.pack('<d', value))[0]:016x}"
     if isinstance(value, int):
         return str(value)
     data = value.encode() if isinstance(value, str) else value
@@ -59,8 +63,8 @@ def main():
         for row in db.execute(f"SELECT * FROM {table}"):
             key = " ".join(str(row[column]) for column in keys)
             for column in row.keys():
-                if column not in keys:
-                    lines.append(f"{table} {key} {column} = {text(row[column])}")
+                if column not in keys and column != "pass":
+                    lines.append(f"{TABLES.get(table, table)} {key} {column} = {text(row[column])}")
     print("\n".join(sorted(lines)))
 
 
