@@ -119,7 +119,7 @@ TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereARetryHasChangedTheRate) {
   ASSERT_TRUE(world.AttachWorker(9, world.job("job").Worker(0)).ok());
   world.Exit(1, world.job("job").Worker(0), 9);
   ASSERT_EQ(world.job("job").state, jobs::State::kFailed);
-  CommandRequest retry{.job_id = "job", .command = {.kind = commands::Kind::kResume}};
+  CommandRequest retry{.job_id = "job", .command = {.kind = v1::Operation::RESUME}};
   retry.settings = {.spec = "new", .plan = world.job("job").plan, .changes = {}};
   retry.settings.changes.push_back({.path = "optimizer.sgd.lr", .new_value = "0.1"});
   ASSERT_TRUE(world.cluster().NextAttempt(retry, world.now()).ok());

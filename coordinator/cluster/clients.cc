@@ -135,12 +135,12 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
                    requests_.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
   if (const jobs::Job* ended = Find(request.job_id);
-      request.command.kind == commands::Kind::kResume && ended != nullptr && ended->terminal()) {
+      request.command.kind == v1::Operation::RESUME && ended != nullptr && ended->terminal()) {
     return NextAttempt(request, now);
   }
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
   // A stop is accepted even if the job's limits for commands are reached.
-  if (request.command.kind != commands::Kind::kStop) {
+  if (request.command.kind != v1::Operation::STOP) {
     RETURN_IF_ERROR(requests_.CheckRoom(request.request_id));
     RETURN_IF_ERROR(CheckRoomFor(*job, request.command));
   }
@@ -159,18 +159,18 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));
   }
-  if (kind == commands::Kind::kResume && job->halted()) return ResumeHalted(job, request, now);
-  if (kind == commands::Kind::kPause && paused) {
+  if (kind == v1::Operation::RESUME && job->halted()) return ResumeHalted(job, request, now);
+  if (kind == v1::Operation::PAUSE && paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
                   absl::StrCat("job '", job->id, "' is paused already, or will be; `muster resume ",
                                job->id, "` continues it"));
   }
-  if (kind == commands::Kind::kResume && !paused) {
+  if (kind == v1::Operation::RESUME && !paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
                   absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
                                job->paused ? ", and resumes already" : ", not paused"));
   }
-  const bool stops_now = kind == commands::Kind::kStop && !request.command.at_step.has_value();
+  const bool stops_now = kind == v1::Operation::STOP && !request.command.at_step.has_value();
   jobs::Ended ended;
   const bool repeats_stop = stops_now && job->stop_requested;
   if (stops_now) ended = jobs::OnStop(job, options_.end_timeouts, now);
@@ -255,8 +255,8 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
     return too_late("OPERATION_APPLIED",
                     absl::StrCat("took effect after step ", *command->applied_step));
   }
-  if (command->kind == commands::Kind::kCancel ||
-      (command->kind == commands::Kind::kStop && !command->at_step.has_value())) {
+  if (command->kind == v1::Operation::CANCEL ||
+      (command->kind == v1::Operation::STOP && !command->at_step.has_value())) {
     return too_late("OPERATION_APPLIED", "cannot be cancelled");
   }
   if (job->commands.IsBeingCancelled(target)) {

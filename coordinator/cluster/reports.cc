@@ -223,24 +223,24 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
       Say{absl::StrCat("job '", job->id, "': ", commands::Name(command.kind), " (operation ",
                        command.number, ") took effect after step ", applied.step)});
   switch (command.kind) {
-    case commands::Kind::kStop:
+    case v1::Operation::STOP:
       jobs::OnStopTookEffect(job, options_.end_timeouts, now);
       return;
-    case commands::Kind::kPause:
-    case commands::Kind::kResume:
-      jobs::OnPaused(job, command.kind == commands::Kind::kPause);
+    case v1::Operation::PAUSE:
+    case v1::Operation::RESUME:
+      jobs::OnPaused(job, command.kind == v1::Operation::PAUSE);
       return;
-    case commands::Kind::kLost:
-    case commands::Kind::kSetTrainability:
-    case commands::Kind::kRefresh:
-    case commands::Kind::kSaveCheckpoint:
-    case commands::Kind::kSetLearningRate:
-    case commands::Kind::kCancel:
-    case commands::Kind::kPlanTrainability:
-    case commands::Kind::kGatherOptimizerState:
-    case commands::Kind::kConsolidate:
-    case commands::Kind::kRunStage:
-    case commands::Kind::kSample:
+    case v1::Operation::KIND_UNSPECIFIED:
+    case v1::Operation::SET_TRAINABILITY:
+    case v1::Operation::REFRESH:
+    case v1::Operation::SAVE_CHECKPOINT:
+    case v1::Operation::SET_LEARNING_RATE:
+    case v1::Operation::CANCEL:
+    case v1::Operation::PLAN_TRAINABILITY:
+    case v1::Operation::GATHER_OPTIMIZER_STATE:
+    case v1::Operation::CONSOLIDATE:
+    case v1::Operation::RUN_STAGE:
+    case v1::Operation::SAMPLE:
       return;
   }
 }

@@ -74,7 +74,7 @@ grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerCo
   contents.mutable_set_trainability()->set_dry_run(request->dry_run());
   // A dry run only computes a plan: it is carried out once, and changes no state.
   const auto kind =
-      request->dry_run() ? commands::Kind::kPlanTrainability : commands::Kind::kSetTrainability;
+      request->dry_run() ? v1::Operation::PLAN_TRAINABILITY : v1::Operation::SET_TRAINABILITY;
   return PostCommand(
       engine_, CommandOf(context, "set_trainability", *request, kind, contents, AtStep(*request)),
       response, reactor, [rules = RulesFromProto(request->rules())](const jobs::Job& job) {
@@ -92,7 +92,7 @@ grpc::ServerUnaryReactor* ControlService::Refresh(grpc::CallbackServerContext* c
   v1::Command contents;
   contents.mutable_refresh();
   return PostCommand(engine_,
-                     CommandOf(context, "refresh", *request, commands::Kind::kRefresh, contents),
+                     CommandOf(context, "refresh", *request, v1::Operation::REFRESH, contents),
                      response, context->DefaultReactor(), NeedsOptimizer);
 }
 
@@ -132,7 +132,7 @@ grpc::ServerUnaryReactor* ControlService::SaveCheckpoint(grpc::CallbackServerCon
   contents.mutable_save_checkpoint();
   return PostCommand(engine_,
                      CommandOf(context, "save_checkpoint", *request,
-                               commands::Kind::kSaveCheckpoint, contents, AtStep(*request)),
+                               v1::Operation::SAVE_CHECKPOINT, contents, AtStep(*request)),
                      response, context->DefaultReactor(), NeedsCheckpoints);
 }
 
@@ -153,7 +153,7 @@ grpc::ServerUnaryReactor* ControlService::Consolidate(grpc::CallbackServerContex
   v1::Command contents;
   *contents.mutable_consolidate()->mutable_folder() = request->folder();
   return PostCommand(engine_,
-                     CommandOf(context, "consolidate", *request, commands::Kind::kConsolidate,
+                     CommandOf(context, "consolidate", *request, v1::Operation::CONSOLIDATE,
                                contents, AtStep(*request)),
                      response, reactor, NeedsOptimizer);
 }
@@ -184,7 +184,7 @@ grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
   v1::Command contents;
   *contents.mutable_gather_optimizer_state()->mutable_file() = request->file();
   cluster::CommandRequest command =
-      CommandOf(context, "gather_optimizer_state", *request, commands::Kind::kGatherOptimizerState,
+      CommandOf(context, "gather_optimizer_state", *request, v1::Operation::GATHER_OPTIMIZER_STATE,
                 contents, AtStep(*request));
   return PostCommand(engine_, command, response, reactor, NeedsOptimizer);
 }
@@ -206,7 +206,7 @@ grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerCo
   contents.mutable_set_learning_rate()->set_learning_rate(rate);
   return PostCommand(engine_,
                      CommandOf(context, "set_learning_rate", *request,
-                               commands::Kind::kSetLearningRate, contents, AtStep(*request)),
+                               v1::Operation::SET_LEARNING_RATE, contents, AtStep(*request)),
                      response, context->DefaultReactor(), NeedsOptimizer);
 }
 
@@ -230,7 +230,7 @@ grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* 
   v1::Command contents;
   contents.mutable_run_stage()->set_stage(request->stage());
   return PostCommand(engine_,
-                     CommandOf(context, "run_stage", *request, commands::Kind::kRunStage, contents,
+                     CommandOf(context, "run_stage", *request, v1::Operation::RUN_STAGE, contents,
                                AtStep(*request)),
                      response, reactor, [validate](const jobs::Job& job) {
                        const v1::DataSpec data = SpecOf(job).data();
@@ -248,7 +248,7 @@ grpc::ServerUnaryReactor* ControlService::Sample(grpc::CallbackServerContext* co
                                                  v1::Operation* response) {
   return PostCommandFor(
       engine_,
-      CommandOf(context, "sample", *request, commands::Kind::kSample, {}, AtStep(*request)),
+      CommandOf(context, "sample", *request, v1::Operation::SAMPLE, {}, AtStep(*request)),
       response, context->DefaultReactor(),
       [request = *request](const jobs::Job& job) -> absl::StatusOr<v1::Command> {
         ASSIGN_OR_RETURN(v1::SampleCommand sample,

@@ -33,7 +33,7 @@ cluster::CommandRequest StopRequest(const grpc::CallbackServerContext* context,
                                     const v1::StopJobRequest& request) {
   v1::Command contents;
   contents.mutable_stop();
-  return CommandOf(context, "stop", request, commands::Kind::kStop, contents, AtStep(request));
+  return CommandOf(context, "stop", request, v1::Operation::STOP, contents, AtStep(request));
 }
 
 // The files that are left when the job is deleted.
@@ -333,7 +333,7 @@ grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* cont
   contents.mutable_pause();
   return PostCommand(
       engine_,
-      CommandOf(context, "pause", *request, commands::Kind::kPause, contents, AtStep(*request)),
+      CommandOf(context, "pause", *request, v1::Operation::PAUSE, contents, AtStep(*request)),
       response, context->DefaultReactor());
 }
 
@@ -343,7 +343,7 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
   v1::Command contents;
   contents.mutable_resume();
   cluster::CommandRequest command =
-      CommandOf(context, "resume", *request, commands::Kind::kResume, contents);
+      CommandOf(context, "resume", *request, v1::Operation::RESUME, contents);
   command.from_scratch = request->from_scratch();
   command.from = request->from();
   return PostCommand(engine_, command, response, context->DefaultReactor());
@@ -357,7 +357,7 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   auto* reactor = context->DefaultReactor();
   auto result = std::make_shared<absl::Status>();
   cluster::CommandRequest prepared =
-      CommandOf(context, "retry", *request, commands::Kind::kResume, contents);
+      CommandOf(context, "retry", *request, v1::Operation::RESUME, contents);
   const auto answer = ReadForRetry(engine_, request->job_id());
   if (!answer.ok()) {
     reactor->Finish(ToWire(answer.status()));

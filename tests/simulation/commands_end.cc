@@ -27,7 +27,7 @@ void CommandsSimulation::Peace() {
                                             .request_id = ask.request_id,
                                             .fingerprint = ask.request_id,
                                             .command = ask.command};
-      const auto number = ask.command.kind == Kind::kCancel ? core().Cancel(request, world_.now())
+      const auto number = ask.command.kind == v1::Operation::CANCEL ? core().Cancel(request, world_.now())
                                                             : core().Command(request, world_.now());
       Commit();
       if (number.ok()) ask.answers.insert(*number);
@@ -40,7 +40,7 @@ void CommandsSimulation::Peace() {
     if (!job().live) WaitASecond();
     if (job().commands.WillBePaused()) {
       (void)core().Command(
-          {.job_id = kJob, .command = {.kind = Kind::kResume, .contents = "peace"}}, world_.now());
+          {.job_id = kJob, .command = {.kind = v1::Operation::RESUME, .contents = "peace"}}, world_.now());
       Commit();
     }
     Boundary();
@@ -75,7 +75,7 @@ void CommandsSimulation::Check() {
   for (const commands::Command& command : job().commands.commands()) {
     const auto& done = steps[static_cast<int64_t>(command.number)];
     if (command.contents != "peace") ++by_request[command.contents];
-    if (command.kind == Kind::kCancel) continue;
+    if (command.kind == v1::Operation::CANCEL) continue;
     if (command.outcome->code != absl::StatusCode::kOk) {
       if (!done.empty()) {
         Wrong(absl::StrCat("command ", command.number, " was taken back and done"));
@@ -83,7 +83,7 @@ void CommandsSimulation::Check() {
       continue;
     }
     const bool stays =
-        command.kind == Kind::kSetLearningRate || command.kind == Kind::kSetTrainability;
+        command.kind == v1::Operation::SET_LEARNING_RATE || command.kind == v1::Operation::SET_TRAINABILITY;
     if (!stays) continue;  // done once and over, or in force again after a rollback
     if (done.size() != 1) {
       Wrong(absl::StrCat("command ", command.number, " took effect ", done.size(), " times"));
@@ -100,7 +100,7 @@ void CommandsSimulation::Check() {
     for (const uint64_t number : ask.answers) {
       const commands::Command* command = job().commands.Find(number);
       const bool there = command != nullptr &&
-                         (ask.command.kind == Kind::kCancel || command->contents == ask.request_id);
+                         (ask.command.kind == v1::Operation::CANCEL || command->contents == ask.request_id);
       if (!there) Wrong(absl::StrCat("the command of ", ask.request_id, " is lost"));
     }
   }
