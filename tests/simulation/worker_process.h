@@ -16,7 +16,7 @@
 #include "coordinator/cluster/event.h"
 #include "tests/simulation/scene.h"
 #include "worker/agent/worker_record.h"
-#include "worker/train/outside.h"
+#include "worker/train/reports/outside.h"
 
 namespace muster::simulation {
 
