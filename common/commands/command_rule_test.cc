@@ -106,7 +106,7 @@ TEST(RuleOf, SaysWhatHoldsForEachCommand) {
     EXPECT_TRUE(seen.insert(row.kind).second);
   }
   for (int kind = v1::Operation::Kind_MIN; kind <= v1::Operation::Kind_MAX; ++kind) {
-    if (v1::Operation::Kind_IsValid(kind)) EXPECT_TRUE(seen.contains(static_cast<Kind>(kind)));
+    EXPECT_EQ(seen.contains(static_cast<Kind>(kind)), v1::Operation::Kind_IsValid(kind)) << kind;
   }
 }
 
@@ -128,7 +128,7 @@ TEST(RuleOf, EveryMessageOfACommandHasARuleOfItsOwn) {
     const bool can_be_done_again =
         rule.writes() == Rule::FOR_OTHERS || rule.nature() == Rule::CHANGES_NOTHING;
     EXPECT_EQ(rule.cancellable() == Rule::UNTIL_IT_IS_DONE, can_be_done_again);
-    if (rule.writes() != Rule::NOTHING) EXPECT_EQ(rule.nature(), Rule::DONE_ONCE);
+    EXPECT_TRUE(rule.writes() == Rule::NOTHING || rule.nature() == Rule::DONE_ONCE);
   }
 }
 

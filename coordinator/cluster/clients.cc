@@ -153,8 +153,8 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   if (check != nullptr) {
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
-  const commands::Kind kind = request.command.kind;
-  RETURN_IF_ERROR(CheckWorkersAreOf(request.worker_protocol, *job));
+  const v1::Operation::Kind kind = request.command.kind;
+  RETURN_IF_ERROR(CheckWorkersAreOf(commands::RuleOf(kind).since_protocol(), *job));
   const bool paused = job->commands.WillBePaused() || job->halted();
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));
@@ -247,15 +247,13 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
                   absl::StrCat("operation '", name, "' ", why), {{"operation", name}});
   };
   if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
-  // Its file is written while training continues; or it changes nothing, and is carried out again
-  // after the end of a generation.
-  const bool can_still_end =
-      commands::WritesForOthers(command->kind) || commands::ChangesNothing(command->kind);
-  if (command->applied_step.has_value() && !can_still_end) {
+  const v1::CommandRule& rule = commands::RuleOf(command->kind);
+  if (command->applied_step.has_value() &&
+      rule.cancellable() != v1::CommandRule::UNTIL_IT_IS_DONE) {
     return too_late("OPERATION_APPLIED",
                     absl::StrCat("took effect after step ", *command->applied_step));
   }
-  if (command->kind == v1::Operation::CANCEL ||
+  if (rule.cancellable() == v1::CommandRule::NEVER ||
       (command->kind == v1::Operation::STOP && !command->at_step.has_value())) {
     return too_late("OPERATION_APPLIED", "cannot be cancelled");
   }

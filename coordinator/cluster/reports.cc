@@ -222,27 +222,11 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
   effects_.push_back(
       Say{absl::StrCat("job '", job->id, "': ", commands::Name(command.kind), " (operation ",
                        command.number, ") took effect after step ", applied.step)});
-  switch (command.kind) {
-    case v1::Operation::STOP:
-      jobs::OnStopTookEffect(job, options_.end_timeouts, now);
-      return;
-    case v1::Operation::PAUSE:
-    case v1::Operation::RESUME:
-      jobs::OnPaused(job, command.kind == v1::Operation::PAUSE);
-      return;
-    case v1::Operation::KIND_UNSPECIFIED:
-    case v1::Operation::SET_TRAINABILITY:
-    case v1::Operation::REFRESH:
-    case v1::Operation::SAVE_CHECKPOINT:
-    case v1::Operation::SET_LEARNING_RATE:
-    case v1::Operation::CANCEL:
-    case v1::Operation::PLAN_TRAINABILITY:
-    case v1::Operation::GATHER_OPTIMIZER_STATE:
-    case v1::Operation::CONSOLIDATE:
-    case v1::Operation::RUN_STAGE:
-    case v1::Operation::SAMPLE:
-      return;
+  if (command.kind == v1::Operation::STOP) {
+    jobs::OnStopTookEffect(job, options_.end_timeouts, now);
   }
+  const bool pauses = command.kind == v1::Operation::PAUSE;
+  if (pauses || command.kind == v1::Operation::RESUME) jobs::OnPaused(job, pauses);
 }
 
 void Cluster::RecordTrainability(jobs::Job* job, const TrainabilityReport& report, absl::Time now) {
