@@ -2,8 +2,8 @@
 // effects (events.h, effects.h).
 //
 // Its parts know the coordinator's stream and the lease (attachment.h), the workers that run
-// (processes.h) and those that have ended (ended_workers.h). The core itself decides what is started,
-// when the node is drained, and when the agent ends.
+// (processes.h) and those that have ended (ended_workers.h). The core itself decides what is
+// started, when the node is drained, and when the agent ends.
 #ifndef MUSTER_WORKER_AGENT_CORE_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_CORE_H_
 
