@@ -16,6 +16,12 @@ namespace muster::commands {
 // command is one of a newer program.
 v1::Operation::Kind KindOf(const v1::Command& command);
 
+// There is nothing to do: it is done, was cancelled, or is a command of a newer program.
+inline bool IsOver(const v1::Command& command) {
+  return command.kind_case() == v1::Command::kNone ||
+         command.kind_case() == v1::Command::KIND_NOT_SET;
+}
+
 // KIND_UNSPECIFIED, and a kind of a newer program, have an empty rule.
 const v1::CommandRule& RuleOf(v1::Operation::Kind kind);
 inline const v1::CommandRule& RuleOf(const v1::Command& command) { return RuleOf(KindOf(command)); }

@@ -29,7 +29,8 @@ struct Row {
   uint32_t since_protocol = 0;
 };
 
-// What both processes act upon. A change of a row changes what running jobs repeat after a rollback.
+// What both processes act upon. A change of a row changes what running jobs repeat after a
+// rollback.
 std::vector<Row> Rows() {
   using Operation = v1::Operation;
   return {
@@ -73,6 +74,22 @@ std::vector<Row> Rows() {
        {Rule::TRAINING},
        Rule::FOR_OTHERS,
        Rule::UNTIL_IT_IS_DONE},
+      {Operation::SKIP_DATA,
+       "skip_data",
+       "skip-data",
+       Rule::CHANGES_STATE,
+       {Rule::OPTIMIZER},
+       Rule::NOTHING,
+       Rule::UNTIL_IT_TAKES_EFFECT,
+       8},
+      {Operation::PLAN_SKIP_DATA,
+       "plan_skip_data",
+       "skip-data",
+       Rule::ANSWERS,
+       {Rule::OPTIMIZER},
+       Rule::NOTHING,
+       Rule::UNTIL_IT_TAKES_EFFECT,
+       8},
       {Operation::RUN_STAGE,
        "run_stage",
        "stage",

@@ -18,8 +18,8 @@ namespace muster {
 // The roles of certificates that may call a method with this option; none without one.
 std::vector<certs::Role> RolesOf(v1::Caller::Role role);
 
-// Method ("/muster.v1.JobService/GetJob") -> the roles whose certificates may call it. A new service
-// is named in access.cc.
+// Method ("/muster.v1.JobService/GetJob") -> the roles whose certificates may call it. A new
+// service is named in access.cc.
 const std::map<std::string, std::vector<certs::Role>>& AccessTable();
 
 // Whether a service of Muster refuses calls of this method (by Authorize) itself, and not gRPC

@@ -82,8 +82,8 @@ void CommandLog::Sort(const Command& command) {
     }
   }
   sort(&open_, is_open);
-  sort(&pauses_in_force_,
-       command.kind == v1::Operation::PAUSE && command.applied_step.has_value() && command.target == 0);
+  sort(&pauses_in_force_, command.kind == v1::Operation::PAUSE &&
+                              command.applied_step.has_value() && command.target == 0);
   sort(&turns_to_come_,
        is_open && turns && !command.applied_step.has_value() && !command.at_step.has_value());
 }
@@ -111,7 +111,8 @@ Delivery::When CommandLog::WhenOf(const Command& command) const {
     return command.outcome.has_value() ? When::kNever : When::kWhenDue;
   }
   if (ChangesState(command.kind)) return command.target != 0 ? When::kNever : When::kReplay;
-  if (command.kind == v1::Operation::PAUSE) return command.target != 0 ? When::kNever : When::kWhenDue;
+  if (command.kind == v1::Operation::PAUSE)
+    return command.target != 0 ? When::kNever : When::kWhenDue;
   // It took effect. Without an outcome it may not be finished.
   return command.outcome.has_value() ? When::kNever : When::kWhenDue;
 }

@@ -69,8 +69,8 @@ TEST(CommandLog, GoesOnWhereTheStoredOneEnded) {
 }
 
 TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
-  CommandLog log = LogOf(
-      {v1::Operation::SET_TRAINABILITY, v1::Operation::SET_LEARNING_RATE, v1::Operation::REFRESH, v1::Operation::SET_TRAINABILITY});
+  CommandLog log = LogOf({v1::Operation::SET_TRAINABILITY, v1::Operation::SET_LEARNING_RATE,
+                          v1::Operation::REFRESH, v1::Operation::SET_TRAINABILITY});
   for (const uint64_t number : {1, 2, 3}) {
     log.Applied(number, 10 * number);
     log.Finished(number, {.time = kNow});
@@ -80,8 +80,9 @@ TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
 }
 
 TEST(CommandLog, WhatACheckpointHasIsDoneAlthoughItsEndWasNotHeardOf) {
-  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_LEARNING_RATE, v1::Operation::SAVE_CHECKPOINT,
-                          v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_LEARNING_RATE});
+  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_LEARNING_RATE,
+                          v1::Operation::SAVE_CHECKPOINT, v1::Operation::SET_LEARNING_RATE,
+                          v1::Operation::SET_LEARNING_RATE});
   log.Applied(1, 10);
   log.Applied(2, 11);  // after the checkpoint
   log.Applied(3, 10);  // a save: begun, but perhaps not ended
@@ -103,7 +104,8 @@ TEST(CommandLog, ACheckpointIsWrittenAgainUnlessItIsDone) {
 }
 
 TEST(CommandLog, APassAndASampleAreDoneAgainUnlessTheirResultIsKnown) {
-  CommandLog log = LogOf({v1::Operation::RUN_STAGE, v1::Operation::SAMPLE, v1::Operation::RUN_STAGE});
+  CommandLog log =
+      LogOf({v1::Operation::RUN_STAGE, v1::Operation::SAMPLE, v1::Operation::RUN_STAGE});
   log.Applied(1, 10);
   log.Finished(1, {.time = kNow, .result = "passed"});
   log.Applied(2, 20);
@@ -126,7 +128,8 @@ TEST(CommandLog, AHaltedJobHaltsAgainUntilItIsResumed) {
 }
 
 TEST(CommandLog, WhatWasTakenBackOrRefusedIsNeverDone) {
-  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_TRAINABILITY, v1::Operation::CANCEL});
+  CommandLog log = LogOf(
+      {v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_TRAINABILITY, v1::Operation::CANCEL});
   log.Finished(1, Failed());
   log.Applied(2, 5);
   log.Finished(2, Failed());
@@ -136,8 +139,8 @@ TEST(CommandLog, WhatWasTakenBackOrRefusedIsNeverDone) {
 }
 
 TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
-  CommandLog log =
-      LogOf({v1::Operation::SET_TRAINABILITY, v1::Operation::SAVE_CHECKPOINT, v1::Operation::STOP, v1::Operation::SET_LEARNING_RATE});
+  CommandLog log = LogOf({v1::Operation::SET_TRAINABILITY, v1::Operation::SAVE_CHECKPOINT,
+                          v1::Operation::STOP, v1::Operation::SET_LEARNING_RATE});
   log.Applied(1, 4);
   log.Finished(1, {.time = kNow});
   log.Applied(2, 5);
@@ -156,7 +159,8 @@ TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
 }
 
 TEST(CommandLog, AChangeThatACheckpointHasWasNotOvertakenByTheJobsEnd) {
-  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::PAUSE, v1::Operation::SET_LEARNING_RATE});
+  CommandLog log = LogOf(
+      {v1::Operation::SET_LEARNING_RATE, v1::Operation::PAUSE, v1::Operation::SET_LEARNING_RATE});
   log.Finished(3, Failed());
   EXPECT_TRUE(log.EndAll("FAILED", false, kNow));
   EXPECT_TRUE(log.Applied(1, 7));
@@ -289,8 +293,9 @@ TEST(CommandLog, FromTheStoreItAnswersAsBefore) {
 }
 
 TEST(CommandLog, WhatALaterDecisionReplacesIsNotDoneAgain) {
-  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_TRAINABILITY, v1::Operation::SET_LEARNING_RATE,
-                          v1::Operation::RESUME, v1::Operation::SET_LEARNING_RATE});
+  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_TRAINABILITY,
+                          v1::Operation::SET_LEARNING_RATE, v1::Operation::RESUME,
+                          v1::Operation::SET_LEARNING_RATE});
   for (const uint64_t number : {1, 2, 3, 5}) log.Applied(number, 10 * number);
   log.Replace(v1::Operation::SET_LEARNING_RATE, 4);
   EXPECT_EQ(Whens(log), (std::vector<When>{When::kNever, When::kReplay, When::kNever,

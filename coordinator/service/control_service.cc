@@ -49,9 +49,9 @@ absl::Status BadPath(const char* field, const std::string& path, const std::stri
 absl::Status CheckFile(const v1::OptimizerStateFile& file) {
   const std::string& path = file.path();
   if (file.download()) {
-    return path.empty() ? absl::OkStatus()
-                        : BadPath("file.path", path,
-                                  "none with file.download: the client names its file");
+    return path.empty()
+               ? absl::OkStatus()
+               : BadPath("file.path", path, "none with file.download: the client names its file");
   }
   if (!path.empty() && path.front() == '/' && path.back() != '/') return absl::OkStatus();
   return BadPath("file.path", path, "the absolute path of a file");
@@ -60,16 +60,14 @@ absl::Status CheckFile(const v1::OptimizerStateFile& file) {
 absl::Status CheckFolder(const v1::ModelFolder& folder) {
   const std::string& path = folder.path();
   if (path.size() >= 2 && path.front() == '/' && path.back() != '/') return absl::OkStatus();
-  return BadPath("folder.path", path,
-                 "the absolute path of a folder, without a '/' at its end");
+  return BadPath("folder.path", path, "the absolute path of a folder, without a '/' at its end");
 }
 
 absl::Status CheckRate(double rate) {
   if (std::isfinite(rate) && rate >= 0) return absl::OkStatus();
-  return Refuse(
-      absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
-      absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"),
-      {{"field", "learning_rate"}});
+  return Refuse(absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
+                absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"),
+                {{"field", "learning_rate"}});
 }
 
 absl::Status CheckStage(const std::string& stage) {
@@ -86,9 +84,9 @@ absl::Status CheckStage(const std::string& stage) {
 absl::Status CheckData(const jobs::Job& job, const std::string& stage) {
   const v1::DataSpec data = SpecOf(job).data();
   if (stage == "validate" ? data.has_validate() : data.has_test()) return absl::OkStatus();
-  return Refuse(absl::StatusCode::kFailedPrecondition, "NO_DATA",
-                absl::StrCat("job '", job.id,
-                             "' has no such data: its job file has no `data.", stage, "`"));
+  return Refuse(
+      absl::StatusCode::kFailedPrecondition, "NO_DATA",
+      absl::StrCat("job '", job.id, "' has no such data: its job file has no `data.", stage, "`"));
 }
 
 }  // namespace
@@ -96,8 +94,7 @@ absl::Status CheckData(const jobs::Job& job, const std::string& stage) {
 template <typename Request>
 grpc::ServerUnaryReactor* ControlService::Post(grpc::CallbackServerContext* context,
                                                const Request& request, const absl::Status& bad,
-                                               const v1::Command& contents,
-                                               v1::Operation* response,
+                                               const v1::Command& contents, v1::Operation* response,
                                                const cluster::Cluster::Check& check) {
   auto* reactor = context->DefaultReactor();
   if (bad.ok()) {
@@ -118,7 +115,8 @@ grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerCo
                 const auto parameters = ParametersOf(job);
                 if (!parameters.has_value()) return absl::OkStatus();
                 const auto mask = parameters->With(rules);
-                return mask.ok() ? absl::OkStatus() : BadRules(std::string(mask.status().message()));
+                return mask.ok() ? absl::OkStatus()
+                                 : BadRules(std::string(mask.status().message()));
               });
 }
 
@@ -196,9 +194,8 @@ grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* 
                                                    v1::Operation* response) {
   v1::Command contents;
   contents.mutable_run_stage()->set_stage(request->stage());
-  return Post(
-      context, *request, CheckStage(request->stage()), contents, response,
-      [stage = request->stage()](const jobs::Job& job) { return CheckData(job, stage); });
+  return Post(context, *request, CheckStage(request->stage()), contents, response,
+              [stage = request->stage()](const jobs::Job& job) { return CheckData(job, stage); });
 }
 
 grpc::ServerUnaryReactor* ControlService::Sample(grpc::CallbackServerContext* context,

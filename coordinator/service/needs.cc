@@ -24,9 +24,10 @@ absl::Status Check(const v1::JobSpec& spec, const std::string& job, int need) {
                                                 "`optimizer`"));
     case v1::CommandRule::CHECKPOINTS:
       if (spec.has_checkpoint()) return absl::OkStatus();
-      return Lacks("NO_CHECKPOINTS",
-                   absl::StrCat("job '", job,
-                                "' has no place for checkpoints: its job file has no `checkpoint`"));
+      return Lacks(
+          "NO_CHECKPOINTS",
+          absl::StrCat("job '", job,
+                       "' has no place for checkpoints: its job file has no `checkpoint`"));
     case v1::CommandRule::TOKENS:
       if (spec.model().has_gpt2() || spec.model().has_llama()) return absl::OkStatus();
       return Lacks("CANNOT_GENERATE",

@@ -22,9 +22,9 @@ std::string Refusal(const std::string& text, v1::Operation::Kind kind) {
 
 TEST(CheckNeeds, RefusesWhatTheJobFileHasNot) {
   using Operation = v1::Operation;
-  for (const auto kind : {Operation::SET_TRAINABILITY, Operation::PLAN_TRAINABILITY,
-                          Operation::REFRESH, Operation::SET_LEARNING_RATE,
-                          Operation::GATHER_OPTIMIZER_STATE, Operation::CONSOLIDATE}) {
+  for (const auto kind :
+       {Operation::SET_TRAINABILITY, Operation::PLAN_TRAINABILITY, Operation::REFRESH,
+        Operation::SET_LEARNING_RATE, Operation::GATHER_OPTIMIZER_STATE, Operation::CONSOLIDATE}) {
     EXPECT_EQ(Refusal("", kind), "NO_OPTIMIZER") << kind;
     EXPECT_EQ(Refusal("optimizer {}", kind), "") << kind;
   }

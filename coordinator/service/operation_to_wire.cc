@@ -97,8 +97,7 @@ v1::Operation ToWire(const jobs::Job& job, const commands::Command& command,
   if (command.create_time != absl::InfinitePast()) {
     Set(out.mutable_create_time(), command.create_time);
   }
-  if (command.kind == v1::Operation::CANCEL)
-    out.set_target(OperationName(job.id, command.target));
+  if (command.kind == v1::Operation::CANCEL) out.set_target(OperationName(job.id, command.target));
   return out;
 }
 

@@ -11,7 +11,6 @@
 
 namespace muster::simulation {
 
-using commands::Kind;
 
 void Client::Submit(const std::string& job, const JobSettings& settings, uint32_t max_restarts) {
   scene_.jobs[job] = settings;
@@ -29,14 +28,19 @@ void Client::Submit(const std::string& job, const JobSettings& settings, uint32_
 void Client::CommandSomething() {
   if (submitted_.empty()) return;
   const std::string job = *std::next(submitted_.begin(), scene_.timeline.Pick(submitted_.size()));
-  constexpr Kind kKinds[] = {v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_LEARNING_RATE,
-                             v1::Operation::SAVE_CHECKPOINT,  v1::Operation::PAUSE,           v1::Operation::RESUME,
-                             v1::Operation::CANCEL};
+  constexpr v1::Operation::Kind kKinds[] = {v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SAVE_CHECKPOINT,
+                                            v1::Operation::PAUSE,
+                                            v1::Operation::RESUME,
+                                            v1::Operation::CANCEL};
   Ask ask{.job = job};
   commands::Command& command = ask.command.command;
   command.kind = kKinds[scene_.timeline.Pick(std::size(kKinds))];
   if (scene_.timeline.OneIn(60)) command.kind = v1::Operation::STOP;
-  if (scene_.timeline.OneIn(4) && command.kind != v1::Operation::RESUME && command.kind != v1::Operation::CANCEL) {
+  if (scene_.timeline.OneIn(4) && command.kind != v1::Operation::RESUME &&
+      command.kind != v1::Operation::CANCEL) {
     command.at_step = scene_.timeline.Pick(scene_.jobs.at(job).total_steps + 3);
   }
   if (command.kind == v1::Operation::CANCEL) command.target = 1 + scene_.timeline.Pick(6);

@@ -9,7 +9,6 @@
 namespace muster::simulation {
 
 inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
-  using Kind = commands::Kind;
   using When = commands::Delivery::When;
   const commands::Command& command = delivery.command;
   train::Command result{.number = static_cast<int64_t>(command.number)};
