@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/train/trained_parameters.h"
+#include "worker/train/step/trained_parameters.h"
 
 int main() {
   using Clock = std::chrono::steady_clock;

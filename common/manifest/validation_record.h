@@ -1,6 +1,6 @@
 // What the validation passes of a job's fit stages have led to, as a checkpoint stores it: which
 // checkpoint is the best one, how long validation has not improved, and which stages ended early.
-// worker/train/improvement.h decides it.
+// worker/train/job/improvement.h decides it.
 #ifndef MUSTER_COMMON_MANIFEST_VALIDATION_RECORD_H_
 #define MUSTER_COMMON_MANIFEST_VALIDATION_RECORD_H_
 

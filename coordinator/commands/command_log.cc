@@ -8,7 +8,7 @@ namespace muster::commands {
 namespace {
 
 // A worker carries these out even if its checkpoint has taken in their number
-// (worker/train/command_schedule.h), so they keep their number.
+// (worker/train/schedule/command_schedule.h), so they keep their number.
 bool IsDoneOnce(Kind kind) {
   return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
          WritesAFile(kind) || ChangesNothing(kind);

@@ -37,7 +37,7 @@
 #include "worker/control/model_communicator.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/memory/device_memory.h"
-#include "worker/train/session.h"
+#include "worker/train/session/session.h"
 
 namespace muster {
 namespace {

@@ -1,5 +1,26 @@
 """Which folder may use which, and which dependencies are forbidden."""
 
+# What all folders that train use.
+BELOW_TRAIN = [
+    "common",
+    "proto",
+    "worker/comm",
+    "worker/device",
+    "worker/layout",
+    "worker/memory",
+    "worker/models",
+    "worker/data",
+    "worker/parallel",
+    "worker/optim",
+    "worker/checkpoint",
+    "worker/trace",
+]
+
+
+def within_train(*folders):
+    return [f"worker/train/{folder}" for folder in folders]
+
+
 # Folder -> the folders it may use. The longest prefix counts. A folder may always use itself, and
 # third_party.
 ARROWS = {
@@ -115,26 +136,58 @@ ARROWS = {
         "worker/models",
         "worker/data",
     ],
-    "worker/train": [
-        "common",
-        "proto",
-        "worker/comm",
-        "worker/device",
-        "worker/layout",
-        "worker/memory",
-        "worker/models",
-        "worker/data",
-        "worker/parallel",
-        "worker/optim",
-        "worker/checkpoint",
-        "worker/trace",
-    ],
+    # The job in the form that a session uses, and the rules that follow from it alone.
+    "worker/train/job": BELOW_TRAIN,
+    # How the ranks of a session agree on errors, and on what they have.
+    "worker/train/ranks": BELOW_TRAIN,
+    # What a session needs from outside, and what it says.
+    "worker/train/reports": BELOW_TRAIN + ["worker/train/job"],
+    "worker/train/data": BELOW_TRAIN + within_train("job", "ranks", "reports"),
+    # One step, and what is trained in it.
+    "worker/train/step": BELOW_TRAIN + within_train("data", "job", "ranks"),
+    # All steps: strategy, optimizer, averages, and new plans.
+    "worker/train/training": BELOW_TRAIN + within_train("job", "ranks", "step"),
+    "worker/train/rollcall": BELOW_TRAIN + within_train("job", "ranks", "reports", "step"),
+    # When commands take effect.
+    "worker/train/schedule": ["common", "worker/train/reports"],
+    # All files except those of predictions.
+    "worker/train/save": BELOW_TRAIN + within_train("job", "ranks", "reports", "schedule", "step"),
+    "worker/train/evaluate": BELOW_TRAIN
+    + within_train("data", "job", "ranks", "reports", "save", "training"),
+    "worker/train/predict": BELOW_TRAIN + within_train("data", "job", "ranks"),
+    "worker/train/trainability": BELOW_TRAIN
+    + within_train("job", "ranks", "reports", "rollcall", "step", "training"),
+    # What commands do.
+    "worker/train/commands": BELOW_TRAIN + within_train("reports", "rollcall", "save", "schedule"),
+    # What is checked and taken over before the first step.
+    "worker/train/start": BELOW_TRAIN + within_train("job", "ranks"),
+    "worker/train/session": BELOW_TRAIN
+    + within_train(
+        "commands",
+        "data",
+        "evaluate",
+        "job",
+        "predict",
+        "ranks",
+        "reports",
+        "rollcall",
+        "save",
+        "schedule",
+        "start",
+        "step",
+        "trainability",
+        "training",
+    ),
     # What a session reports, as files.
-    "worker/tensorboard": ["common", "proto", "worker/train"],
+    "worker/tensorboard": ["common", "proto", "worker/train/reports"],
     "worker/control": [
         "common",
         "proto",
-        "worker/train",
+        "worker/train/job",
+        "worker/train/ranks",
+        "worker/train/reports",
+        "worker/train/save",
+        "worker/train/session",
         "worker/checkpoint",
         "worker/comm",
         "worker/data",
@@ -164,7 +217,7 @@ ARROWS = {
         "",
     ],
     # Measurements of parts and of programs.
-    "bench": ["common", "plugin", "worker/layout", "worker/train"],
+    "bench": ["common", "plugin", "worker/layout", "worker/train/step"],
     # Who tests a whole program has its file; who tests parts across programs has their targets.
     "tests": [],
     "tests/docs": [
@@ -201,7 +254,10 @@ ARROWS = {
 # What tests beside the code may use besides.
 IN_TESTS = {
     "worker/models/plugin": ["examples"],
-    "worker/train": ["worker/models/plugin"],
+    "worker/train/save": ["worker/train/training"],
+    "worker/train/session": ["worker/models/plugin"],
+    "worker/train/trainability": ["worker/models/plugin"],
+    "worker/train/training": ["worker/models/plugin", "worker/train/data"],
 }
 # Labels on which no target in these folders may depend, directly or indirectly.
 GRPC = "//third_party/system:grpc"

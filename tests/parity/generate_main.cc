@@ -14,7 +14,7 @@
 #include "worker/comm/local/local_group.h"
 #include "worker/models/seed.h"
 #include "worker/models/spec_from_json.h"
-#include "worker/train/generate.h"
+#include "worker/train/evaluate/generate.h"
 
 namespace muster {
 namespace {

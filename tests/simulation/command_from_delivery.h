@@ -4,7 +4,7 @@
 #define MUSTER_TESTS_SIMULATION_COMMAND_FROM_DELIVERY_H_
 
 #include "coordinator/commands/command_log.h"
-#include "worker/train/outside.h"
+#include "worker/train/reports/outside.h"
 
 namespace muster::simulation {
 

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
 #include "tests/simulation/commands_simulation.h"
-#include "worker/train/command_schedule.h"
-#include "worker/train/roll_call_plan.h"
+#include "worker/train/rollcall/roll_call_plan.h"
+#include "worker/train/schedule/command_schedule.h"
 
 namespace muster::simulation {
 

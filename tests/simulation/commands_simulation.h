@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
-#include "worker/train/command_schedule.h"
+#include "worker/train/schedule/command_schedule.h"
 
 namespace muster::simulation {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/random/splitmix.h"
-#include "worker/train/command_schedule.h"
+#include "worker/train/schedule/command_schedule.h"
 
 namespace muster::simulation {
 

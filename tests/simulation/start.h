@@ -1,5 +1,5 @@
-// Where a generation starts: how its rank 0 uses the job's folder, as worker/train/checkpoints.h
-// does in the product.
+// Where a generation starts: how its rank 0 uses the job's folder, as
+// worker/train/save/checkpoints.h does in the product.
 #ifndef MUSTER_TESTS_SIMULATION_START_H_
 #define MUSTER_TESTS_SIMULATION_START_H_
 

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/start.h"
-#include "worker/train/roll_call_plan.h"
-#include "worker/train/unreported.h"
+#include "worker/train/rollcall/roll_call_plan.h"
+#include "worker/train/schedule/unreported.h"
 
 namespace muster::simulation {
 

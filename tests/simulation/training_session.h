@@ -13,7 +13,7 @@
 
 #include "tests/simulation/scene.h"
 #include "tests/simulation/worker_process.h"
-#include "worker/train/command_schedule.h"
+#include "worker/train/schedule/command_schedule.h"
 
 namespace muster::simulation {
 

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/job_spec.pb.h"
-#include "worker/train/job.h"
+#include "worker/train/job/job.h"
 
 namespace muster::control {
 

@@ -15,7 +15,7 @@
 #include "worker/comm/gloo/rendezvous.h"
 #include "worker/control/control_stream.h"
 #include "worker/control/reach.h"
-#include "worker/train/failure.h"
+#include "worker/train/ranks/failure.h"
 
 namespace muster::control {
 

@@ -20,7 +20,7 @@
 #include "common/rpc/address.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
-#include "worker/train/failure.h"
+#include "worker/train/ranks/failure.h"
 
 namespace muster::control {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/train/failure.h"
+#include "worker/train/ranks/failure.h"
 
 namespace muster::control {
 namespace {

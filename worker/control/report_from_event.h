@@ -6,7 +6,7 @@
 #include <string>
 
 #include "proto/muster/v1/worker_service.pb.h"
-#include "worker/train/outside.h"
+#include "worker/train/reports/outside.h"
 
 namespace muster::control {
 

@@ -35,8 +35,8 @@
 #include "worker/memory/resident.h"
 #include "worker/tensorboard/folder.h"
 #include "worker/tensorboard/sink.h"
-#include "worker/train/checkpoints.h"
-#include "worker/train/session.h"
+#include "worker/train/save/checkpoints.h"
+#include "worker/train/session/session.h"
 
 namespace muster::control {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "common/certs/tls_files.h"
 #include "worker/control/report_spool.h"
-#include "worker/train/job.h"
+#include "worker/train/job/job.h"
 
 namespace muster::control {
 

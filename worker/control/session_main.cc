@@ -22,7 +22,7 @@
 #include "worker/comm/local/local_group.h"
 #include "worker/control/command_from_wire.h"
 #include "worker/control/job_from_spec.h"
-#include "worker/train/session.h"
+#include "worker/train/session/session.h"
 
 namespace muster {
 namespace {

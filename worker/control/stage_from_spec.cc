@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "common/jobspec/prompts.h"
 #include "common/protoenum/cases.h"
-#include "worker/train/improvement.h"
+#include "worker/train/job/improvement.h"
 
 namespace muster::control {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "worker/control/control_stream.h"
-#include "worker/train/failure.h"
-#include "worker/train/session.h"
+#include "worker/train/ranks/failure.h"
+#include "worker/train/session/session.h"
 
 namespace muster::control {
 

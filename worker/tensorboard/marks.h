@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "worker/train/outside.h"
+#include "worker/train/reports/outside.h"
 
 namespace muster::tensorboard {
 

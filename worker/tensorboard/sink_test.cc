@@ -21,7 +21,7 @@
 #include "common/steady/test_bound.h"
 #include "worker/tensorboard/event.pb.h"
 #include "worker/tensorboard/record.h"
-#include "worker/train/outside.h"
+#include "worker/train/reports/outside.h"
 
 namespace muster::tensorboard {
 namespace {

@@ -3,7 +3,7 @@
 #define MUSTER_TESTS_PARITY_SHARDED_DDP_PARITY_H_
 
 #include "tests/parity/sharded_ddp/case.h"
-#include "worker/train/job.h"
+#include "worker/train/job/job.h"
 
 namespace muster::parity {
 

@@ -25,11 +25,11 @@
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/sampler.h"
-#include "worker/train/finite.h"
-#include "worker/train/job.h"
-#include "worker/train/setup.h"
-#include "worker/train/step.h"
-#include "worker/train/step_result.h"
+#include "worker/train/job/job.h"
+#include "worker/train/step/finite.h"
+#include "worker/train/step/step.h"
+#include "worker/train/step/step_result.h"
+#include "worker/train/training/setup.h"
 
 namespace muster::parity {
 

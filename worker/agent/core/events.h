@@ -1,0 +1,120 @@
+// What the agent's core (core.h) is told: what the coordinator says, what happens to the stream and
+// to the workers, and what this agent is asked to do.
+#ifndef MUSTER_WORKER_AGENT_CORE_EVENTS_H_
+#define MUSTER_WORKER_AGENT_CORE_EVENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/lease/lease.h"
+#include "worker/agent/core/worker_record.h"
+
+namespace muster::agent {
+
+// A stream to the coordinator begins. Everything that is sent on it arrives, or Broken follows.
+struct Opened {};
+// The coordinator has accepted this agent.
+struct Welcomed {
+  absl::Duration heartbeat_interval;
+  LeaseTerms lease;
+};
+struct HeartbeatAcked {
+  uint64_t sequence = 0;
+  // While this agent's node is drained: a number that changes as long as the workers make progress.
+  // 0: the coordinator does not report it.
+  uint64_t workers_activity = 0;
+};
+// A connection that was tried at `begun` was refused: either by the coordinator's host, so nobody
+// listens there, or by the coordinator itself, which can neither accept a peer nor replace a
+// process while it cannot write its store.
+struct NobodyListens {
+  absl::Time begun;
+};
+// The stream has ended.
+struct Broken {};
+// The coordinator refuses this agent permanently.
+struct Refused {
+  absl::Status why;
+};
+struct StartRequested {
+  WorkerId worker;
+  uint32_t slot = 0;
+  // The worker does not end with the lease.
+  bool continue_when_cut_off = false;
+  uint32_t threads = 1;
+  // By which the worker shows that this agent started it.
+  std::string secret;
+};
+struct StopRequested {
+  WorkerId worker;
+  absl::Duration grace;
+};
+struct ExitAcked {
+  WorkerId worker;
+};
+// The node must be drained, or its drain is over.
+struct DrainRequested {
+  bool drain = false;
+  std::string reason;
+  // How long the jobs may take, counted from the first request with this value; absent:
+  // CoreOptions::drain_timeout.
+  std::optional<absl::Duration> deadline;
+};
+// How many bytes all workers together have written to disks so far. While this number grows, the
+// end of a drain is delayed.
+struct WritesSeen {
+  uint64_t bytes = 0;
+};
+// The answers to Launch.
+struct Launched {
+  WorkerId worker;
+  int64_t pid = 0;
+};
+struct LaunchFailed {
+  WorkerId worker;
+  std::string reason;
+};
+// A launched worker has ended.
+struct Ended {
+  WorkerId worker;
+  Ending ending;
+  std::string log_tail;
+  // The worker left reports on this agent's disk.
+  bool spooled = false;
+};
+// A worker of a former agent left reports on this disk. Comes before the first Opened.
+struct SpoolFound {
+  WorkerId worker;
+};
+// A process that a former agent could not end still hangs in the slot. Comes before the first
+// Opened.
+struct HangingFound {
+  uint32_t slot = 0;
+  RunningWorker worker;
+};
+// A process of HangingFound has ended.
+struct HangingGone {
+  WorkerId worker;
+};
+// The coordinator has acknowledged everything that SendSpool sent.
+struct SpoolTold {
+  WorkerId worker;
+};
+// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to move to
+// other nodes. A second time: the workers are killed at once.
+struct ShutdownRequested {};
+// Core::NextDeadline() has passed. Harmless at any time.
+struct Ticked {};
+
+using Event = std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Broken, Refused,
+                           StartRequested, StopRequested, ExitAcked, DrainRequested, WritesSeen,
+                           Launched, LaunchFailed, Ended, SpoolFound, SpoolTold, HangingFound,
+                           HangingGone, ShutdownRequested, Ticked>;
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_CORE_EVENTS_H_

@@ -1,0 +1,367 @@
+#include "worker/train/commands/commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A session that notes what is done to it.
+class Effects : public CommandEffects {
+ public:
+  bool trains() const override { return trains_; }
+  bool training_over() const override { return training_over_; }
+  bool has_checkpoints() const override { return has_checkpoints_; }
+  absl::StatusOr<RollCallPlan> CallNow() override {
+    done_.push_back("call");
+    RollCallPlan plan;
+    if (!plans_.empty()) {
+      plan = plans_.front();
+      plans_.pop_front();
+    }
+    return plan;
+  }
+  absl::Status Save(int64_t, Saving::Told told) override {
+    done_.push_back("save");
+    Write([this, told] { told(Saved()); });
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Saving::Saved> SaveLast() override {
+    done_.push_back("last save");
+    return Saved();
+  }
+  absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
+                      Gathering::Told told) override {
+    done_.push_back("gather " + gather.path);
+    gathered_by_ = command;
+    Write([this, told] {
+      if (!files_.ok()) return told(files_);
+      told(OptimizerStateGathered{.bytes = 5});
+    });
+    return absl::OkStatus();
+  }
+  absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+                           Gathering::ToldOfModel told) override {
+    done_.push_back("consolidate " + consolidate.path);
+    gathered_by_ = command;
+    Write([this, told] {
+      if (!files_.ok()) return told(files_);
+      told(ModelConsolidated{.bytes = 7});
+    });
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> CancelGather(int64_t command) override {
+    if (command != gathered_by_ || files_written_) return false;
+    files_ = absl::CancelledError("cancelled");
+    WriteFiles();
+    return true;
+  }
+  absl::Status LeaveGatherToNextGeneration() override {
+    unwritten_.clear();
+    return absl::OkStatus();
+  }
+  void RemoveLeftoversOfGather(const std::string& path) override {
+    done_.push_back("clean up beside " + path);
+  }
+  // What is written in the background, is written when this is called.
+  void WriteFiles() {
+    files_written_ = true;
+    for (const auto& write : std::exchange(unwritten_, {})) write();
+  }
+  bool HasDataFor(const std::string& stage) const override { return stage == "validate"; }
+  absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) override {
+    done_.push_back("evaluate " + stage);
+    if (!pass_.ok()) return pass_;
+    if (!files_.ok()) return Evaluated(files_);
+    return Evaluated(StageEvaluated{.step = 7, .stage = stage});
+  }
+  absl::Status CheckSample(const SampleCommand& sample) const override {
+    if (sample.max_tokens == 0) return absl::InvalidArgumentError("no tokens");
+    return sample.prompt.empty() ? absl::FailedPreconditionError("no gpt2") : absl::OkStatus();
+  }
+  absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) override {
+    done_.push_back(absl::StrCat("sample ", sample.max_tokens));
+    if (!pass_.ok()) return pass_;
+    if (!files_.ok()) return SampleMade(files_);
+    return SampleMade(Sampled{.step = 7, .prompt = sample.prompt, .tokens = {5}});
+  }
+  absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
+    return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
+  }
+  absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>&, int64_t) override {
+    done_.push_back("foresee");
+    return TrainabilityPlan();
+  }
+  absl::StatusOr<TrainabilityChange> AddRules(const std::vector<TrainableRule>&,
+                                              int64_t command) override {
+    done_.push_back(absl::StrCat("rules of ", command));
+    return TrainabilityChange();
+  }
+  absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t) override {
+    done_.push_back("refresh");
+    return TrainabilityChange();
+  }
+
+  bool trains_ = true;
+  bool training_over_ = false;
+  bool has_checkpoints_ = true;
+  bool in_background_ = false;
+  absl::Status files_;
+  absl::Status pass_;               // an error of one rank ends the session
+  std::deque<RollCallPlan> plans_;  // of the calls, in turn; then empty ones
+  std::vector<std::string> done_;
+
+ private:
+  Saving::Saved Saved() const {
+    if (!files_.ok()) return files_;
+    return CheckpointWritten{.step = 7, .path = "path", .generation = 1};
+  }
+  void Write(std::function<void()> write) {
+    files_written_ = false;
+    unwritten_.push_back(std::move(write));
+    if (!in_background_) WriteFiles();
+  }
+
+  int64_t gathered_by_ = 0;
+  bool files_written_ = false;
+  std::vector<std::function<void()>> unwritten_;
+};
+
+class CommandsTest : public testing::Test, public CommandSource, public EventSink {
+ protected:
+  int64_t Newest() const override { return static_cast<int64_t>(log_.size()); }
+  Command Get(int64_t number) const override { return log_[number - 1]; }
+  void Report(const Event& event) override {
+    if (const auto* applied = std::get_if<CommandApplied>(&event)) {
+      events_.push_back(absl::StrCat("applied ", applied->number));
+    }
+    if (const auto* finished = std::get_if<CommandFinished>(&event)) {
+      events_.push_back(absl::StrCat("finished ", finished->number));
+      ended_.push_back(
+          absl::StrCat(finished->number, " ", finished->status.ok() ? "done" : finished->reason));
+    }
+  }
+  void Progress(int64_t, const char*, const char*) override {}
+
+  // Whether there was anything, at step 7, with these commands in the log.
+  bool Apply(std::vector<decltype(Command::what)> log) {
+    log_.clear();
+    for (auto& what : log) {
+      log_.push_back({.number = static_cast<int64_t>(log_.size()) + 1, .what = std::move(what)});
+    }
+    const auto applied = commands_.Apply(Newest());
+    EXPECT_TRUE(applied.ok()) << applied.status();
+    return *applied;
+  }
+
+  std::vector<Command> log_;
+  std::vector<std::string> ended_;
+  std::vector<std::string> events_;
+  Effects effects_;
+  CommandSchedule schedule_;
+  SessionState session_state_{.step = 7, .learning_rate = 0.5};
+  const SessionReports reports_{0, this, &session_state_};
+  const optim::Schedule rates_;
+  Commands commands_{{.source = this,
+                      .effects = &effects_,
+                      .learning_rates = &rates_,
+                      .schedule = &schedule_,
+                      .session_state = &session_state_,
+                      .reports = &reports_,
+                      .pause_beat = std::chrono::milliseconds(0)}};
+};
+
+TEST_F(CommandsTest, WithoutAnyNothingIsDone) {
+  EXPECT_FALSE(Apply({}));
+  EXPECT_THAT(effects_.done_, IsEmpty());
+}
+
+TEST_F(CommandsTest, AGatherFollowsACallAndEndsWithItsFile) {
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "gather /state.pt"));
+  EXPECT_THAT(ended_, ElementsAre("1 done"));
+}
+
+TEST_F(CommandsTest, AConsolidationIsAsAGather) {
+  EXPECT_TRUE(Apply({ConsolidateCommand{.path = "/model"}}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "consolidate /model"));
+}
+
+TEST_F(CommandsTest, AFileThatCannotBeWrittenIsAnErrorOfTheGatherOnly) {
+  effects_.files_ = absl::AlreadyExistsError("there is such a file");
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_THAT(ended_, ElementsAre("1 ")) << "an error without a reason";
+}
+
+TEST_F(CommandsTest, FilesThatAreWrittenInTheBackgroundEndTheirCommandsLater) {
+  effects_.in_background_ = true;
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_THAT(session_state_.applied, testing::SizeIs(2)) << "they have taken effect";
+  EXPECT_THAT(ended_, IsEmpty());
+  effects_.WriteFiles();
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+}
+
+TEST_F(CommandsTest, AGatherIsCancelledWhileItsFileIsWritten) {
+  effects_.in_background_ = true;
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  log_.push_back({.number = 2, .what = CancelCommand{1}});
+  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
+  log_.push_back({.number = 3, .what = CancelCommand{1}});
+  EXPECT_TRUE(commands_.Apply(3).ok());
+  EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done", "3 OPERATION_APPLIED"));
+}
+
+TEST_F(CommandsTest, AGatherThatAnEarlierGenerationBeganLeavesNothingIfItIsCancelled) {
+  log_ = {{.number = 1,
+           .at_step = 9,
+           .begun = true,
+           .what = GatherOptimizerStateCommand{.path = "/state.pt"}},
+          {.number = 2, .what = CancelCommand{1}}};
+  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("clean up beside /state.pt"));
+  EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
+}
+
+TEST_F(CommandsTest, AGatherIsLeftToTheNextGenerationWhereTheJobLeavesItsNodes) {
+  effects_.in_background_ = true;
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  ASSERT_TRUE(commands_.EndHere().ok());
+  effects_.WriteFiles();
+  EXPECT_THAT(ended_, IsEmpty()) << "it is not done, and not cancelled";
+}
+
+TEST_F(CommandsTest, AGatherWhoseFileIsWrittenIsNotCancelled) {
+  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  log_.push_back({.number = 2, .what = CancelCommand{1}});
+  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 OPERATION_APPLIED"));
+}
+
+TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {
+  EXPECT_TRUE(Apply({SetLearningRateCommand{0.25}, SaveCheckpointCommand(),
+                     SetTrainabilityCommand{{{true, "*"}}},
+                     SetTrainabilityCommand{{{true, "*"}}, /*dry_run=*/true}, RefreshCommand()}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "save", "rules of 3", "foresee", "refresh"));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 done", "4 done", "5 done"));
+  EXPECT_EQ(session_state_.learning_rate, 0.25);
+  EXPECT_EQ(session_state_.applied.size(), 5);
+}
+
+TEST_F(CommandsTest, AStopSavesAndLeavesTheRest) {
+  EXPECT_TRUE(Apply({StopCommand(), RefreshCommand()}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "last save"));
+  EXPECT_TRUE(session_state_.stopped);
+  EXPECT_FALSE(session_state_.preempted);
+}
+
+TEST_F(CommandsTest, WhoGoesOnElsewhereSavesWhereThereIsAnythingToSave) {
+  effects_.files_ = absl::ResourceExhaustedError("full");  // somebody else goes on from before
+  ASSERT_TRUE(commands_.EndHere().ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "last save"));
+  EXPECT_TRUE(session_state_.preempted);
+  effects_.done_.clear();
+  session_state_.step = 0;
+  ASSERT_TRUE(commands_.EndHere().ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("call"));
+}
+
+TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
+  log_ = {{.number = 1, .what = PauseCommand()}, {.number = 2, .what = ResumeCommand()}};
+  RollCallPlan nothing, resumed;
+  nothing.apply_commands = 1;
+  resumed.apply_commands = 2;
+  effects_.plans_ = {nothing, resumed};
+  ASSERT_TRUE(commands_.Apply(1).ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "call"));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+  log_.push_back({.number = 3, .what = PauseCommand()});
+  RollCallPlan moves;
+  moves.preempted = true;
+  effects_.plans_ = {moves};
+  ASSERT_TRUE(commands_.Apply(3).ok());
+  EXPECT_TRUE(session_state_.preempted);
+}
+
+TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
+  effects_.has_checkpoints_ = false;
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), SetTrainabilityCommand(), CancelCommand{9}}));
+  EXPECT_THAT(ended_,
+              ElementsAre("3 OPERATION_APPLIED", "1 NO_CHECKPOINTS", "2 TRAINABILITY_INVALID"));
+  effects_.trains_ = false;
+  ended_.clear();
+  log_.push_back({.number = 4, .what = RefreshCommand()});
+  log_.push_back({.number = 5, .what = SetLearningRateCommand{1}});
+  ASSERT_TRUE(commands_.Apply(5).ok());
+  EXPECT_THAT(ended_, ElementsAre("4 NO_OPTIMIZER", "5 NO_OPTIMIZER"));
+}
+
+TEST_F(CommandsTest, AfterTheLastFitWhatNeedsTheOptimizerIsRefused) {
+  effects_.training_over_ = true;
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), ConsolidateCommand{.path = "/m"}, RefreshCommand(),
+                     SetLearningRateCommand{1}, GatherOptimizerStateCommand{.path = "/o"},
+                     SetTrainabilityCommand{}}));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 TRAINING_OVER", "4 TRAINING_OVER",
+                                  "5 TRAINING_OVER", "6 TRAINING_OVER"));
+}
+
+TEST_F(CommandsTest, APassAndASampleFollowACallAndEndWithTheirResults) {
+  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "evaluate validate", "call", "sample 1"));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+  EXPECT_THAT(events_, ElementsAre("applied 1", "finished 1", "applied 2", "finished 2"));
+}
+
+TEST_F(CommandsTest, APassAndASampleNeedNoTrainingAndNoOptimizer) {
+  effects_.trains_ = false;
+  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+}
+
+TEST_F(CommandsTest, APassOrASampleThatTheJobCannotGiveEndsWithItsReason) {
+  EXPECT_TRUE(Apply(
+      {RunStageCommand{"test"}, SampleCommand{.prompt = {1}}, SampleCommand{.max_tokens = 1}}));
+  EXPECT_THAT(ended_, ElementsAre("1 NO_DATA", "2 SAMPLE_INVALID", "3 CANNOT_GENERATE"));
+  EXPECT_THAT(effects_.done_, IsEmpty());
+}
+
+TEST_F(CommandsTest, WhatAllRanksFindWrongEndsThePassAloneAndWhatOneFindsTheSession) {
+  effects_.files_ = absl::InvalidArgumentError("every target is ignored");
+  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_THAT(ended_, ElementsAre("1 ", "2 ")) << "errors without a reason";
+  effects_.pass_ = absl::DataLossError("rank 1 cannot read");
+  events_.clear();
+  log_.push_back({.number = 3, .what = RunStageCommand{"validate"}});
+  EXPECT_EQ(commands_.Apply(3).status(), effects_.pass_);
+  EXPECT_THAT(events_, ElementsAre("applied 3")) << "the next generation carries it out again";
+}
+
+TEST_F(CommandsTest, AFailedSaveEndsItsCommandAlone) {
+  effects_.files_ = absl::ResourceExhaustedError("full");
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), RefreshCommand()}));
+  EXPECT_THAT(ended_, ElementsAre("1 ", "2 done"));
+}
+
+TEST_F(CommandsTest, WhatTheCheckpointHasIsToldAgain) {
+  log_ = {{.number = 1, .what = SetLearningRateCommand{1}},
+          {.number = 2, .what = SetLearningRateCommand{1}}};
+  schedule_ = CommandSchedule({.taken = 2, .waiting = {2}});
+  session_state_.applied = {{1, 3}};
+  commands_.TellUnreported();
+  EXPECT_THAT(ended_, ElementsAre("1 done"));
+}
+
+}  // namespace
+}  // namespace muster::train

@@ -1,0 +1,117 @@
+#include "worker/train/evaluate/evaluation_scope.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "worker/device/host_values.h"
+#include "worker/memory/available.h"
+#include "worker/memory/device_memory.h"
+#include "worker/train/evaluate/evaluation_memory.h"
+
+namespace muster::train {
+
+using parallel::PassMemory;
+
+EvaluationScope::~EvaluationScope() {
+  if (!open_ || averages_ == nullptr) return;
+  // Gathers that read the slices may be in flight.
+  if (strategy_->shards() == nullptr) averages_->Exchange();
+}
+
+absl::Status EvaluationScope::Begin(PassMemory memory) {
+  open_ = true;
+  if (strategy_ == nullptr) return absl::OkStatus();
+  if (strategy_->shards() != nullptr) {
+    std::function<void()> exchange;
+    if (averages_ != nullptr) exchange = [averages = averages_] { averages->Exchange(); };
+    return strategy_->BeginPass(memory, std::move(exchange));
+  }
+  if (averages_ == nullptr) return absl::OkStatus();
+  averages_->Exchange();
+  return averages_->Spread(step_);
+}
+
+absl::Status EvaluationScope::End() {
+  open_ = false;
+  if (strategy_ == nullptr) return absl::OkStatus();
+  if (strategy_->shards() != nullptr) return strategy_->EndPass();
+  if (averages_ == nullptr) return absl::OkStatus();
+  averages_->Exchange();
+  return averages_->Spread(step_);
+}
+
+absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::Begin(Training* training) {
+  const auto& averages = parts_.job->averages;
+  return BeginWith(training, averages.has_value() && averages->evaluate, /*gathers=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::WithAverages(
+    Training* training) {
+  return BeginWith(training, /*averages=*/true, /*gathers=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::BeginWith(Training* training,
+                                                                             bool averages,
+                                                                             bool gathers) {
+  parallel::Strategy* strategy = nullptr;
+  Averages* shown = nullptr;
+  if (training != nullptr) {
+    strategy = &training->strategy();
+    if (averages && training->averages() != nullptr && training->averages()->begun()) {
+      shown = training->averages();
+    }
+    RETURN_IF_ERROR(strategy->AwaitParameters());
+  }
+  std::unique_ptr<EvaluationScope> scope(
+      new EvaluationScope(strategy, shown, parts_.session_state->step));
+  PassMemory memory = PassMemory::kUnits;
+  if (gathers && strategy != nullptr && strategy->shards() != nullptr) {
+    ASSIGN_OR_RETURN(memory, ChooseMemory(*strategy));
+  }
+  RETURN_IF_ERROR(scope->Begin(memory));
+  return scope;
+}
+
+absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::Strategy& strategy) {
+  if (parts_.job->evaluation_reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
+  if (parts_.job->evaluation_reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
+  const EvaluationMemory memory{.needed = static_cast<uint64_t>(strategy.BytesOfWholePass()),
+                                .kept = gathered_,
+                                .available = Available(),
+                                .ranks = ranks_of_memory()};
+  const at::Tensor short_of_it = at::full({1}, int64_t{!HasMemoryForAll(memory)}, at::kLong);
+  RETURN_IF_ERROR(
+      parts_.control
+          ->AllReduceSum(short_of_it, {"memory for evaluation", parts_.session_state->step})
+          ->Wait());
+  const int64_t ranks = device::HostValues<int64_t>(short_of_it)[0];
+  if (ranks == 0) {
+    gathered_ = std::max(gathered_, memory.needed);
+    return PassMemory::kWhole;
+  }
+  if (!std::exchange(told_, true) && parts_.reports->leader()) {
+    const std::string text = absl::StrCat(
+        "evaluation gathers each unit for each of its forwards, because ", ranks, " of ",
+        parts_.control->world_size(),
+        " ranks have too little memory for all parameters: rank 0 needs ", memory.needed,
+        " bytes more, and ", memory.ranks, " ranks share ", memory.available,
+        " available bytes, of which evaluation takes half at most; evaluation.reshard: never "
+        "gathers all of them nevertheless");
+    spdlog::info("{}", text);
+    parts_.reports->Report(Notice{"EVALUATION_RESHARDS", text, parts_.session_state->step});
+  }
+  return PassMemory::kUnits;
+}
+
+uint64_t EvaluationPasses::Available() const {
+  if (parts_.available != nullptr) return parts_.available();
+  return parts_.device.is_cpu() ? memory::AvailableBytes() : memory::AvailableDeviceBytes();
+}
+
+}  // namespace muster::train

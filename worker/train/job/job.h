@@ -1,0 +1,190 @@
+// What a session trains: the job with its defaults, and the parts that the session uses, in its own
+// types. worker/control makes it from a v1::JobSpec.
+#ifndef MUSTER_WORKER_TRAIN_JOB_JOB_H_
+#define MUSTER_WORKER_TRAIN_JOB_JOB_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/trainability/trainability.h"
+#include "proto/muster/v1/job_spec.pb.h"
+#include "worker/data/idx_dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/data/token_dataset.h"
+#include "worker/models/model.h"
+#include "worker/models/next_token.h"
+#include "worker/optim/groups.h"
+#include "worker/optim/loss_scaler.h"
+#include "worker/optim/options.h"
+#include "worker/optim/schedule.h"
+#include "worker/parallel/ddp/ddp.h"
+#include "worker/parallel/fsdp/fsdp.h"
+#include "worker/parallel/sharded_ddp/sharded_ddp.h"
+#include "worker/train/job/improvement.h"
+#include "worker/train/job/input_plan.h"
+
+namespace muster::train {
+
+// Which process this is. The pair (generation, incarnation) marks everything it writes or sends.
+struct Identity {
+  std::string job;
+  // Distinguishes this job from another one with the same id under another coordinator. The same in
+  // all generations.
+  std::string job_instance;
+  int64_t generation = 0;
+  int64_t rank = 0;
+  std::string incarnation;
+};
+
+struct TokenFiles {
+  std::vector<std::string> paths;
+  data::TokenType type = data::TokenType::kUint16;
+  bool per_rank = false;  // `paths` has one file for each rank; else all ranks read all of them
+};
+
+// Safetensors.
+struct RowFiles {
+  std::vector<std::string> paths;
+  bool per_rank = false;  // as above
+};
+
+struct NpyFiles {
+  std::vector<std::string> inputs;
+  std::vector<std::string> labels;
+};
+
+using DataConfig = std::variant<TokenFiles, RowFiles, data::IdxOptions, NpyFiles>;
+
+struct OptimizerConfig {
+  double lr = 0;
+  optim::OptimizerOptions kind;
+  std::vector<optim::ParameterGroup> groups;
+  std::string state;  // the file with the state to start with; empty: zeros
+};
+
+// The type in which the forward pass computes matrix products and convolutions (autocast.h).
+enum class Precision { kFloat32, kBfloat16, kFloat16 };
+
+// What happens if a loss, a gradient or a buffer is not finite.
+enum class OnNan { kFail, kSkipStep };
+
+// What happens when the model's own code freezes or unfreezes parameters.
+enum class RefreshMode {
+  kAuto,    // the change takes effect at the next step
+  kManual,  // the change takes effect when a command asks for it
+};
+
+struct BatchConfig {
+  int64_t per_rank = 1;
+  int64_t accumulate = 1;
+  data::Order order = data::Order::kShuffled;
+  data::Last last = data::Last::kDrop;
+};
+
+using StrategyConfig =
+    std::variant<parallel::DdpOptions, parallel::ShardedDdpOptions, parallel::FsdpOptions>;
+
+struct FitStage {
+  int64_t steps = 1;
+  int64_t validate_every = 0;  // steps, or epochs where `epochs` is set; 0: never
+  int64_t epochs = 0;          // above 0: in place of `steps`
+  int64_t limit_steps = 0;     // the stage has at most so many steps; 0: no limit
+  PassRules passes = {};       // what the passes of validate_every decide
+};
+struct ValidateStage {};
+struct TestStage {};
+// Prompts that the model continues.
+struct GenerateConfig {
+  std::vector<std::vector<int64_t>> prompts;
+  std::string prompts_from;  // a file with them, instead
+  int64_t max_tokens = 1;
+  models::Sampling sampling;
+};
+struct PredictStage {
+  std::string output;
+  enum class What { kLogits, kClasses };
+  What what = What::kLogits;
+  bool overwrite = false;
+  std::optional<GenerateConfig> generate;  // instead of what the model gives for `predict`'s data
+};
+using Stage = std::variant<FitStage, ValidateStage, TestStage, PredictStage>;
+
+struct CheckpointConfig {
+  std::string directory;
+  int64_t every_steps = 0;  // 0: only at the end of each fit stage
+  bool background = true;   // written while training continues, except for the last one
+};
+
+// Another job's checkpoint with which a job begins.
+struct StartConfig {
+  std::string checkpoint;  // its directory, absolute
+  enum class What { kWeights, kWeightsAndOptimizer, kEverything };
+  What what = What::kWeights;
+};
+
+struct ExportConfig {
+  std::string path;         // a safetensors file
+  bool overwrite = false;   // any file; otherwise only one that a job of the same name wrote
+  std::string job_name;     // the job that will own the file
+  int64_t every_steps = 0;  // also during training; 0: only when the job succeeds
+  // The weights after the last step, those of the best checkpoint, or the averages.
+  enum class From { kLast, kBest, kAverages };
+  From from = From::kLast;
+};
+
+// An exponential moving average of the parameters (averages.h).
+struct AverageConfig {
+  double decay = 0.999;
+  int64_t every = 1;      // optimizer steps from one update to the next
+  bool evaluate = false;  // evaluation uses the averages in place of the parameters
+};
+
+// What a rank has of the parameters while it evaluates; only with FsdpOptions.
+enum class EvaluationReshard { kAuto, kAlways, kNever };
+
+struct ProfileConfig {
+  std::string directory;
+  std::vector<int64_t> steps;  // from 1
+};
+
+struct Job {
+  // Valid, and with its defaults. The model is made from it, and the ranks compare it. All other
+  // fields are parts of it in the form that the session uses.
+  v1::JobSpec spec;
+  uint64_t seed = 0;
+  int threads = 1;                          // of LibTorch, on the CPU
+  std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
+  std::vector<TrainableRule> trainable;
+  RefreshMode refresh = RefreshMode::kAuto;
+  std::optional<DataConfig> train;
+  std::optional<DataConfig> validate;
+  std::optional<DataConfig> test;
+  std::optional<DataConfig> predict;  // files without labels
+  StrategyConfig strategy;
+  std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
+  // If its end is 0, it ends with the steps of all fit stages, which only the data tell.
+  optim::Schedule schedule;
+  BatchConfig batch;
+  UnevenInputs uneven_inputs;
+  Precision precision = Precision::kFloat32;
+  optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
+  OnNan on_nan = OnNan::kFail;
+  std::optional<double> clip_grad_norm;
+  // Activation checkpointing: patterns of units as SelectUnits takes them; absent: none is
+  // recomputed.
+  std::optional<std::vector<std::string>> recomputed_units;
+  std::vector<Stage> stages;
+  std::optional<CheckpointConfig> checkpoint;
+  std::optional<StartConfig> start;
+  std::optional<ExportConfig> weights_export;
+  std::optional<AverageConfig> averages;
+  EvaluationReshard evaluation_reshard = EvaluationReshard::kAuto;
+  std::optional<ProfileConfig> profile;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_JOB_JOB_H_

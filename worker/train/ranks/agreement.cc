@@ -1,0 +1,142 @@
+#include "worker/train/ranks/agreement.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/status/status.h"
+#include "worker/device/host_values.h"
+
+namespace muster::train {
+namespace {
+
+using jobspec::Line;
+
+// An error names at most this many ranks.
+constexpr size_t kNamed = 3;
+
+// One line of text for each. Neither paths nor values contain a line break or a tab.
+std::string TextOf(const std::vector<Line>& lines) {
+  return absl::StrJoin(lines, "\n", [](std::string* out, const Line& line) {
+    absl::StrAppend(out, line.path, "\t", line.value);
+  });
+}
+
+std::vector<Line> LinesIn(const std::string& text) {
+  std::vector<Line> lines;
+  for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits('\t', 1));
+    lines.push_back({parts.first, parts.second});
+  }
+  return lines;
+}
+
+bool Has(const std::vector<Line>& lines, const std::string& path) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const Line& line) { return line.path == path; });
+}
+
+// The texts of all ranks, in rank order. `longest`: the size of the longest text in bytes.
+absl::StatusOr<std::vector<std::string>> Exchange(const std::string& mine, int64_t longest,
+                                                  comm::Communicator* communicator) {
+  const at::Tensor own = device::HostText(mine, longest);
+  const at::Tensor all = at::empty({longest * communicator->world_size()}, at::kByte);
+  RETURN_IF_ERROR(communicator->AllGather(all, own, {.what = "what the ranks differ in"})->Wait());
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < communicator->world_size(); ++rank) {
+    const auto text = device::TextOf(all).substr(rank * longest, longest);
+    texts.emplace_back(text.substr(0, text.find('\0')));
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::string NameDifference(const std::vector<Line>& of_rank_0, const std::vector<Line>& others,
+                           int rank) {
+  const auto said = [rank](const std::string& path, const std::string& first,
+                           const std::string& second) {
+    return absl::StrCat(path, ": rank 0 has ", first, ", rank ", rank, " has ", second);
+  };
+  const size_t common = std::min(of_rank_0.size(), others.size());
+  size_t at = 0;
+  while (at < common && of_rank_0[at] == others[at]) ++at;
+  const Line* first = at < of_rank_0.size() ? &of_rank_0[at] : nullptr;
+  const Line* second = at < others.size() ? &others[at] : nullptr;
+  if (first == nullptr && second == nullptr) return "";
+  if (first != nullptr && second != nullptr && first->path == second->path) {
+    return said(first->path, first->value, second->value);
+  }
+  if (first != nullptr && !Has(others, first->path)) {
+    return said(first->path, first->value, "nothing");
+  }
+  if (second != nullptr && !Has(of_rank_0, second->path)) {
+    return said(second->path, "nothing", second->value);
+  }
+  return absl::StrCat("the order: rank 0 has ", first == nullptr ? "nothing" : first->path,
+                      " where rank ", rank, " has ", second == nullptr ? "nothing" : second->path);
+}
+
+absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
+                     comm::Communicator* communicator) {
+  const int world_size = communicator->world_size();
+  const std::string text = TextOf(lines);
+  const at::Tensor mine = device::HostTensor(
+      std::array<int64_t, 2>{static_cast<int64_t>(XXH3_64bits(text.data(), text.size())),
+                             static_cast<int64_t>(text.size())});
+  const at::Tensor all = at::empty({2 * world_size}, at::kLong);
+  RETURN_IF_ERROR(communicator->AllGather(all, mine, {.what = "what the ranks agree on"})->Wait());
+  const auto said = device::HostValues<int64_t>(all);
+  bool same = true;
+  int64_t longest = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    same = same && said[2 * rank] == said[0] && said[2 * rank + 1] == said[1];
+    longest = std::max(longest, said[2 * rank + 1]);
+  }
+  if (same) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Exchange(text, longest, communicator));
+  const std::vector<Line> of_rank_0 = LinesIn(texts[0]);
+  std::vector<std::string> named;
+  int more = 0;
+  for (int rank = 1; rank < world_size; ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    if (named.size() == kNamed) {
+      ++more;
+    } else {
+      named.push_back(NameDifference(of_rank_0, LinesIn(texts[rank]), rank));
+    }
+  }
+  if (named.empty()) {
+    return absl::InternalError(
+        absl::StrCat("the ranks' hashes of ", what, " differ, but their texts do not"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the ranks differ in ", what, ": ", absl::StrJoin(named, "; "),
+                   more == 0 ? "" : absl::StrCat("; and ", more, " more")));
+}
+
+std::vector<Line> LinesOf(const models::Model& model) {
+  std::vector<Line> lines;
+  const auto describe = [](const at::Tensor& tensor) {
+    return absl::StrCat("[", absl::StrJoin(tensor.sizes(), ", "), "] ",
+                        c10::toString(tensor.scalar_type()));
+  };
+  for (const auto& [name, tensor] : model.Parameters()) {
+    lines.push_back({absl::StrCat("parameter ", absl::CEscape(name)), describe(tensor)});
+  }
+  for (const auto& [name, tensor] : model.Buffers()) {
+    lines.push_back({absl::StrCat("buffer ", absl::CEscape(name)), describe(tensor)});
+  }
+  return lines;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,158 @@
+#include "worker/train/rollcall/session_roll_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "worker/train/rollcall/rank_differences.h"
+
+namespace muster::train {
+namespace {
+
+// This many skipped steps halve a loss scale of 65536 to 2^-84. If a gradient is not finite even
+// then, the scale is not the cause.
+constexpr int64_t kMostSkippedInARow = 100;
+
+}  // namespace
+
+void SessionRollCall::SetSubject(const Subject& subject) {
+  subject_ = subject;
+  loss_reports_.SetPeakFlops(subject.peak_flops);
+  std::vector<std::string> names;
+  for (const auto& parameter : subject.trained->parameters()) names.push_back(parameter.name);
+  unused_.SetNames(names);
+  roll_call_.Configure({.names = std::move(names),
+                        .uneven_inputs = subject.uneven_inputs,
+                        .full_micro_batches = subject.full_micro_batches});
+}
+
+void SessionRollCall::SetInput(data::Sampler* sampler, int64_t samples) {
+  sampler_ = sampler;
+  samples_ = samples;
+}
+
+RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& position) const {
+  data::Sampler::Share share;
+  if (sampler_ != nullptr) share = sampler_->ShareOf(position, parts_.identity.rank);
+  int64_t joined_since = 0;
+  if (sampler_ != nullptr && share.micro_batches == 0) {
+    // A rank whose data has no samples has had no input from the start.
+    joined_since = samples_ == 0 ? 1 : step + 1 - share.idle_steps;
+  }
+  const comm::FlightRecorder::Digest digest = parts_.flight->digest();
+  return {.generation = parts_.identity.generation,
+          .step = step + 1,
+          .attempt = attempt_,
+          .epoch = position.epoch,
+          .cursor = position.cursor,
+          .micro_batches = share.micro_batches,
+          .samples = share.samples,
+          .joined_since = joined_since,
+          .newest_command = parts_.commands->Newest(),
+          .layout = layout_,
+          .learning_rate = parts_.session_state->learning_rate,
+          .mask_hash = subject_.trained->wanted_hash(),
+          .first_change = subject_.trained->first_change(),
+          .preempted = parts_.commands->Preempted(),
+          .loss_step = newest_step_,
+          .loss_sum = newest_.loss_sum,
+          .loss_weight = newest_.loss_weight,
+          .loss_outcome = static_cast<int64_t>(newest_.outcome),
+          .unused_news = unused_.news(),
+          .collectives = static_cast<int64_t>(digest.begun),
+          .collectives_hash = static_cast<int64_t>(digest.hash)};
+}
+
+void SessionRollCall::Post(const RollCallRecord& record) {
+  posted_not_finite_ = newest_.not_finite;
+  posted_step_ = newest_step_;
+  roll_call_.Post(record);
+}
+
+void SessionRollCall::PostNext() {
+  attempt_ = 0;
+  begun_ = Clock::now();
+  Post(Record(parts_.session_state->step + 1, sampler_->After(parts_.session_state->position)));
+}
+
+absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
+  // A call carries the loss of one step, so the loss of a step that is known must have left before
+  // the next one is read.
+  while (!running_.empty()) {
+    if (posted_step_ < newest_step_) RETURN_IF_ERROR(BlockingCall().status());
+    RETURN_IF_ERROR(Settle(running_.size() - 1));
+  }
+  return BlockingCall();
+}
+
+absl::StatusOr<RollCallPlan> SessionRollCall::BlockingCall() {
+  ++attempt_;
+  Post(Record(parts_.session_state->step, parts_.session_state->position));
+  return AwaitNext();
+}
+
+absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
+  const int64_t step = parts_.session_state->step;
+  const absl::StatusOr<RollCallPlan> plan = roll_call_.Await();
+  if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
+  if (absl::IsOutOfRange(plan.status())) {
+    return WithOrigin(plan.status(), posted_not_finite_, step, parts_.control);
+  }
+  if (!plan.ok()) return plan.status();
+  if (plan->collectives_differ) {
+    return NameCollectiveDifference(*parts_.flight, step, parts_.control);
+  }
+  if (plan->masks_differ) return NameMaskDifference(*subject_.trained, step, parts_.control);
+  if (plan->loss.has_value()) {
+    for (const v1::StepMetrics& finished : loss_reports_.Complete(*plan->loss, *subject_.model)) {
+      parts_.reports->Report(finished);
+    }
+  }
+  if (plan->unused_news) {
+    ASSIGN_OR_RETURN(const Notice notice, unused_.Exchange(step, parts_.control));
+    parts_.reports->Report(notice);
+  }
+  if (joined_ != plan->inputs.joined) {
+    joined_ = plan->inputs.joined;
+    parts_.reports->Report(RanksJoined{joined_});
+  }
+  return plan;
+}
+
+absl::Status SessionRollCall::TakeIn(PendingStep step, int64_t samples) {
+  const int64_t number = parts_.session_state->step;
+  loss_reports_.Add(number, samples, *subject_.model);
+  const size_t left = step.late ? 1 : 0;
+  running_.push_back({number, std::move(step), begun_});
+  return Settle(left);
+}
+
+void SessionRollCall::SetSeconds(double seconds) {
+  // Only a late step is still running here.
+  if (running_.empty()) loss_reports_.SetSeconds(newest_step_, seconds);
+}
+
+absl::Status SessionRollCall::Settle(size_t left) {
+  while (running_.size() > left) {
+    const Running oldest = std::move(running_.front());
+    running_.pop_front();
+    ASSIGN_OR_RETURN(newest_, oldest.step.await());
+    newest_step_ = oldest.number;
+    if (oldest.step.late) {
+      const auto since = std::max(oldest.begun, std::exchange(read_, Clock::now()));
+      loss_reports_.SetSeconds(newest_step_, std::chrono::duration<double>(read_ - since).count());
+    }
+    loss_reports_.Settle(newest_step_, newest_);
+    unused_.Note(newest_step_, newest_.unused);
+    skipped_in_a_row_ = newest_.outcome == StepOutcome::kApplied ? 0 : skipped_in_a_row_ + 1;
+    if (skipped_in_a_row_ < kMostSkippedInARow) continue;
+    return absl::OutOfRangeError(absl::StrCat(
+        "all steps from ", newest_step_ - skipped_in_a_row_ + 1, " to ", newest_step_,
+        " were skipped, because a loss, a gradient or a buffer was not finite in each; check the "
+        "learning rate, the initial values, and the data of these steps"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train

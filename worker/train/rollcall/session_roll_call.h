@@ -1,0 +1,116 @@
+// The roll call as a session uses it: makes the record that this rank sends before each step,
+// including the loss of the newest finished step, and acts on the plan that follows from all
+// records. roll_call.h exchanges the records and decides.
+#ifndef MUSTER_WORKER_TRAIN_ROLLCALL_SESSION_ROLL_CALL_H_
+#define MUSTER_WORKER_TRAIN_ROLLCALL_SESSION_ROLL_CALL_H_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/comm/flight/flight_recorder.h"
+#include "worker/data/sampler.h"
+#include "worker/models/model.h"
+#include "worker/train/job/job.h"
+#include "worker/train/reports/outside.h"
+#include "worker/train/reports/session_reports.h"
+#include "worker/train/reports/session_state.h"
+#include "worker/train/rollcall/loss_reports.h"
+#include "worker/train/rollcall/roll_call.h"
+#include "worker/train/rollcall/unused_parameters.h"
+#include "worker/train/step/step_result.h"
+#include "worker/train/step/trained_parameters.h"
+
+namespace muster::train {
+
+// Threading: the session's thread. Everything that makes or awaits a call is a collective.
+class SessionRollCall {
+ public:
+  // All outlive it.
+  struct Parts {
+    Identity identity;
+    comm::Communicator* control;
+    const comm::FlightRecorder* flight;
+    const CommandSource* commands;
+    const LeaseHolder* lease = nullptr;  // null: no other process can replace this one
+    const SessionState* session_state;
+    const SessionReports* reports;
+  };
+  explicit SessionRollCall(const Parts& parts) : parts_(parts), roll_call_(parts.control) {}
+
+  // What the ranks compare of the model. Set before the first call.
+  struct Subject {
+    const models::Model* model;
+    const TrainedParameters* trained;
+    UnevenInputs uneven_inputs = {};
+    int64_t full_micro_batches = 1;
+    double peak_flops = 0;  // LossReports'
+  };
+  void SetSubject(const Subject& subject);
+  // The input of this rank; never called if nothing is trained. `samples`: those of its data.
+  void SetInput(data::Sampler* sampler, int64_t samples);
+  // A hash of the layout of the parameters; set after each new plan.
+  void SetLayout(int64_t layout) { layout_ = layout; }
+
+  // A blocking call for the next step. Errors of all calls, in addition to the communicator's:
+  // UNAVAILABLE: the lease is over; FAILED_PRECONDITION: the ranks differ in something, which is
+  // named; OUT_OF_RANGE: the loss of the newest step is not finite, with its origin.
+  absl::StatusOr<RollCallPlan> CallNow();
+  // Posts the overlapped call for the step after the one that begins now.
+  void PostNext();
+  absl::StatusOr<RollCallPlan> AwaitNext();
+
+  // Called after a step that `session_state` already counts. The next call sends the loss of this
+  // step and then reports it; if the step is late, the posted call after that. CallNow waits for
+  // late steps, so that it knows of all. OUT_OF_RANGE: so many steps in a row were skipped that
+  // more of them will not help. Also the errors of PendingStep.
+  absl::Status TakeIn(PendingStep step, int64_t samples);
+  // The duration of this step, including its roll call. That of a late step is set when its result
+  // is read: the time since the result before it, but not longer than since the step began.
+  void SetSeconds(double seconds);
+  // The outcome of the newest step whose result is known.
+  StepOutcome outcome() const { return newest_.outcome; }
+
+ private:
+  // The record of this rank for the step after `step` completed ones, which begins at `position`.
+  RollCallRecord Record(int64_t step, const data::Position& position) const;
+  void Post(const RollCallRecord& record);
+  absl::StatusOr<RollCallPlan> BlockingCall();
+  // Waits for the results of all steps except the newest `left`.
+  absl::Status Settle(size_t left);
+
+  const Parts parts_;
+  RollCall roll_call_;
+  Subject subject_{};
+  data::Sampler* sampler_ = nullptr;
+  int64_t samples_ = 0;
+  int64_t layout_ = 0;
+  int64_t attempt_ = 0;
+
+  using Clock = std::chrono::steady_clock;
+  struct Running {
+    int64_t number = 0;
+    PendingStep step;
+    Clock::time_point begun;
+  };
+  std::deque<Running> running_;     // steps whose results are not known yet, oldest first
+  StepResult newest_;               // whose result is known
+  int64_t newest_step_ = 0;         // 0: none in this session
+  int64_t posted_step_ = 0;         // the newest step whose loss was posted
+  Clock::time_point begun_;         // of the newest step
+  Clock::time_point read_;          // when the newest result of a late step was read
+  std::string posted_not_finite_;   // StepResult::not_finite of the step whose loss was posted last
+  int64_t skipped_in_a_row_ = 0;    // in this session
+  std::vector<JoinedRank> joined_;  // as last reported
+  LossReports loss_reports_;
+  UnusedParameters unused_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_ROLLCALL_SESSION_ROLL_CALL_H_

@@ -1,0 +1,259 @@
+#include "worker/train/save/gathering.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/exports/signature.h"
+#include "common/exports/target.h"
+#include "common/exports/temporary.h"
+#include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
+#include "worker/checkpoint/gather.h"
+#include "worker/checkpoint/model_output.h"
+#include "worker/checkpoint/snapshot.h"
+
+namespace muster::train {
+
+using Clock = std::chrono::steady_clock;
+using Output = absl::StatusOr<std::unique_ptr<checkpoint::JointOutput>>;
+
+namespace {
+
+checkpoint::State Weights(const checkpoint::State& state) {
+  return checkpoint::Only(state, checkpoint::IsWeight);
+}
+
+}  // namespace
+
+struct Gathering::Task {
+  const char* what = "";  // for people
+  std::string path;
+  enum class Kind { kFile, kFolder };
+  Kind kind = Kind::kFile;
+  int64_t command = 0;
+  // What is written of the state.
+  std::function<checkpoint::State(const checkpoint::State&)> part;
+  // Makes the output.
+  std::function<Output(const std::string& temporary, const checkpoint::State&,
+                       const checkpoint::ModelRecords&)>
+      output;
+  std::function<void(const absl::StatusOr<Written>&)> told;
+
+  int64_t step = 0;
+  checkpoint::State state;
+  checkpoint::ModelRecords records;
+  Clock::time_point begun;
+  double stall_seconds = 0;  // training waited for so long; 0: until it was written
+};
+
+absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_t command,
+                               Told told) {
+  const double factor =
+      optim::LearningRateFactor(*parts_.learning_rates, parts_.session_state->step);
+  Task task{
+      .what = "gathering the optimizer's state",
+      .path = gather.path,
+      .command = command,
+      .part = [](const auto& state) { return checkpoint::Only(state, checkpoint::IsOptimizers); }};
+  task.output = [gather, factor, leader = parts_.reports->leader(),
+                 writer = exports::WriterOf(parts_.identity.job, command)](
+                    const std::string& temporary, const checkpoint::State& state,
+                    const checkpoint::ModelRecords& records) -> Output {
+    if (gather.path.empty() && leader) {
+      return absl::FailedPreconditionError(
+          "rank 0's agent has no folder for files that clients fetch: its log says why the folder "
+          "cannot be used; give the path of a file on the cluster instead (--out without "
+          "--download)");
+    }
+    return checkpoint::OptimizerStateOutput({.path = gather.path,
+                                             .temporary = temporary,
+                                             .format = gather.format,
+                                             .key = gather.key,
+                                             .overwrite = gather.overwrite,
+                                             .writer = writer,
+                                             .for_owner = gather.for_client,
+                                             .schedule_factor = factor},
+                                            state, records);
+  };
+  task.told = [path = gather.path, told = std::move(told)](const absl::StatusOr<Written>& written) {
+    if (!written.ok()) return told(written.status());
+    told(OptimizerStateGathered{.path = path,
+                                .step = written->step,
+                                .bytes = written->bytes,
+                                .stall_seconds = written->stall_seconds,
+                                .seconds = written->seconds});
+  };
+  return Begin(std::move(task), gather.hold);
+}
+
+absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+                                    ToldOfModel told) {
+  RETURN_IF_ERROR(parts_.await_weights());
+  auto contents = std::make_shared<checkpoint::ModelFolderContents>();
+  Task task{.what = "consolidating the model",
+            .path = consolidate.path,
+            .kind = Task::Kind::kFolder,
+            .command = command,
+            .part = Weights};
+  task.output = [consolidate, contents, job = parts_.identity.job, command](
+                    const std::string& temporary, const checkpoint::State& state,
+                    const checkpoint::ModelRecords& records) {
+    checkpoint::ModelFolderOptions options{
+        .path = consolidate.path,
+        .temporary = temporary,
+        .dtype = consolidate.dtype,
+        .overwrite = consolidate.overwrite,
+        .writer = exports::WriterOf(job, command),
+        .metadata = {{"format", "pt"}, {exports::kJobIdKey, job}}};
+    if (consolidate.max_shard_bytes > 0) options.max_shard_bytes = consolidate.max_shard_bytes;
+    return checkpoint::ModelFolderOutput(options, state, records, contents.get());
+  };
+  task.told = [path = consolidate.path, contents,
+               told = std::move(told)](const absl::StatusOr<Written>& written) {
+    if (!written.ok()) return told(written.status());
+    told(ModelConsolidated{.path = path,
+                           .step = written->step,
+                           .bytes = written->bytes,
+                           .files = contents->files,
+                           .notes = contents->notes,
+                           .stall_seconds = written->stall_seconds,
+                           .seconds = written->seconds});
+  };
+  return Begin(std::move(task), consolidate.hold);
+}
+
+absl::Status Gathering::Export(const ExportConfig& config) {
+  RETURN_IF_ERROR(parts_.await_weights());
+  Task task{
+      .what = "exporting the weights",
+      .path = config.path,
+      .part = config.from == ExportConfig::From::kAverages ? checkpoint::AveragedWeights : Weights};
+  task.output = [config, job = parts_.identity.job](const std::string& temporary,
+                                                    const checkpoint::State& state,
+                                                    const checkpoint::ModelRecords& records) {
+    return checkpoint::WeightsFileOutput(
+        {.path = config.path,
+         .temporary = temporary,
+         .overwrite = config.overwrite,
+         .job_name = config.job_name,
+         .metadata = exports::MetadataOf(config.job_name, job, records.tokenizer)},
+        state, records);
+  };
+  task.told = [reports = parts_.reports, path = config.path,
+               step = parts_.session_state->step](const absl::StatusOr<Written>& written) {
+    if (written.ok()) {
+      if (reports->leader()) spdlog::info("{} has the weights after step {}", path, step);
+      return;
+    }
+    reports->Report(
+        Notice{"EXPORT_FAILED", Message(Annotate(written.status(), "export.path")), step});
+  };
+  return Begin(std::move(task), /*hold=*/false);
+}
+
+absl::Status Gathering::Begin(Task task, bool hold) {
+  task.begun = Clock::now();
+  RETURN_IF_ERROR(parts_.background->Await());
+  parts_.reports->Progress(task.what);
+  command_ = task.command;
+  cancelled_ = false;
+  told_ = task.told;
+  task.step = parts_.session_state->step;
+  const checkpoint::State state = parts_.state();
+  task.state = task.part(state);
+  ASSIGN_OR_RETURN(task.records, parts_.records(state));
+  if (hold) {
+    task_ = parts_.background->Skip();
+    return Write(task);
+  }
+  auto copy = parts_.background->Copy(task.state);
+  if (!copy.ok()) {
+    spdlog::warn("{}; training waits until {} is written", Message(copy.status()), task.path);
+    task_ = parts_.background->Skip();
+    return Write(task);
+  }
+  task.state = *std::move(copy);
+  task.stall_seconds = std::chrono::duration<double>(Clock::now() - task.begun).count();
+  task_ = parts_.background->Start([this, task = std::move(task)] { return Write(task); });
+  return absl::OkStatus();
+}
+
+absl::Status Gathering::CheckPlace(const Task& task) const {
+  if (!parts_.reports->leader() || task.path.empty()) return absl::OkStatus();
+  return task.kind == Task::Kind::kFolder ? exports::CheckHoldsNoInput(task.path, parts_.inputs)
+                                          : exports::CheckPlace(task.path, parts_.inputs);
+}
+
+absl::Status Gathering::Write(const Task& task) {
+  const Identity& identity = parts_.identity;
+  std::string temporary;
+  if (parts_.reports->leader()) {
+    // Those of an export may be all that is left of a job that failed at its end.
+    if (task.command != 0) RemoveLeftovers(task.path);
+    temporary =
+        exports::TemporaryPath(task.path, identity.job, identity.generation, identity.incarnation);
+  }
+  // Its name has rank 0's incarnation in it.
+  ASSIGN_OR_RETURN(temporary,
+                   checkpoint::TellAll(*parts_.communicator, temporary, "name of the file"));
+  parts_.writing->Begin(task.command,
+                        checkpoint::BytesWritten(task.state, parts_.communicator->rank()));
+  const absl::Status place = CheckPlace(task);
+  const auto outcome = checkpoint::WriteTogether(
+      place.ok() ? task.output(temporary, task.state, task.records) : Output(place), task.state,
+      parts_.communicator,
+      {.step = task.step,
+       .cancelled = &cancelled_,
+       .still_mine = [&]() -> absl::Status {
+         RETURN_IF_ERROR(CheckPlace(task));
+         return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
+       }},
+      *parts_.disk);
+  parts_.writing->End();
+  RETURN_IF_ERROR(outcome.status());
+  end_ = outcome->status;
+  if (!end_.ok()) {
+    // A cancel is told by Cancel, because another rank may have been told earlier that the job
+    // leaves its nodes.
+    if (!absl::IsCancelled(end_)) task.told(end_);
+    return absl::OkStatus();
+  }
+  if (task.command == 0) RemoveLeftovers(task.path);
+  const double seconds = std::chrono::duration<double>(Clock::now() - task.begun).count();
+  task.told(Written{.step = task.step,
+                    .bytes = outcome->bytes,
+                    .stall_seconds = task.stall_seconds > 0 ? task.stall_seconds : seconds,
+                    .seconds = seconds});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Gathering::Cancel(int64_t command) {
+  const bool newest = command == command_ && task_ == parts_.background->newest();
+  if (!newest) return false;
+  cancelled_ = true;
+  RETURN_IF_ERROR(parts_.background->Await());
+  command_ = 0;
+  if (!absl::IsCancelled(end_)) return false;
+  told_(end_);
+  return true;
+}
+
+absl::Status Gathering::LeaveToNextGeneration() {
+  if (task_ != parts_.background->newest()) return absl::OkStatus();
+  cancelled_ = true;
+  return parts_.background->Await();
+}
+
+void Gathering::RemoveLeftovers(const std::string& path) const {
+  if (!parts_.reports->leader()) return;
+  const Identity& identity = parts_.identity;
+  const auto removed = exports::RemoveStale(path, identity.job, identity.generation);
+  if (!removed.ok()) spdlog::warn("{}: {}", path, Message(removed.status()));
+}
+
+}  // namespace muster::train

@@ -1,0 +1,135 @@
+#include "worker/train/save/saving.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
+#include "worker/checkpoint/snapshot.h"
+
+namespace muster::train {
+
+void Saving::ResumeFrom(const Checkpoints::Restored& restored) {
+  newest_ = CheckpointWritten{
+      .step = restored.point.step, .path = restored.path, .generation = restored.generation};
+  const auto& best = restored.point.steering.validations.best;
+  newest_->best = best.has_value() && best->step == newest_->step;
+}
+
+checkpoint::SavePoint Saving::Point() const {
+  checkpoint::SavePoint point;
+  parts_.session_state->Describe(parts_.jobs_rate, &point);
+  const CommandSchedule::Position commands = parts_.commands->position();
+  point.last_command = commands.taken;
+  point.steering.waiting_commands = commands.waiting;
+  point.steering.trainability_version = parts_.trained->version();
+  point.steering.rules = parts_.trained->rules();
+  point.steering.pending = parts_.trained->PendingNames();
+  return point;
+}
+
+bool Saving::IsBest(const checkpoint::SavePoint& point) const {
+  const auto& best = point.steering.validations.best;
+  return best.has_value() && best->step == point.step && best->generation == parts_.generation;
+}
+
+absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command) {
+  const Clock::time_point begun = Clock::now();
+  RETURN_IF_ERROR(parts_.background->Await());
+  const int64_t step = parts_.session_state->step;
+  const checkpoint::SavePoint point = Point();
+  // Commands that took effect at this step after that checkpoint are carried out again by a session
+  // that starts from it.
+  const bool there = newest_.has_value() && newest_->step == step;
+  if (there && (newest_->best || !IsBest(point))) return std::nullopt;
+  parts_.reports->Progress("saving a checkpoint");
+  parallel::Strategy& strategy = parts_.strategy();
+  RETURN_IF_ERROR(parts_.await_parameters());
+  RETURN_IF_ERROR(parts_.finite->CheckBuffers(step));
+  RETURN_IF_ERROR(strategy.VerifyParametersEqual(step));
+  Contents contents{
+      .point = point, .state = parts_.state(), .records = {}, .command = command, .begun = begun};
+  ASSIGN_OR_RETURN(contents.records, parts_.records(contents.state));
+  return contents;
+}
+
+absl::Status Saving::CheckParameters(const Contents& contents) const {
+  const int64_t step = contents.point.step;
+  const absl::Status mine = FiniteCheck::CheckParameters(step, contents.state);
+  ASSIGN_OR_RETURN(const auto results,
+                   checkpoint::Exchange(*parts_.communicator, checkpoint::ToResult(mine),
+                                        "whether the parameters are finite", step));
+  return mine.ok() ? checkpoint::Combine(results) : mine;
+}
+
+absl::StatusOr<Checkpoints::Saved> Saving::Write(const Contents& contents) {
+  RETURN_IF_ERROR(CheckParameters(contents));
+  parts_.writing->Begin(contents.command, checkpoint::BytesWritten(contents.state, parts_.rank));
+  auto saved = parts_.checkpoints->Save(contents.point, contents.state, contents.records);
+  parts_.writing->End();
+  return saved;
+}
+
+absl::StatusOr<Saving::Saved> Saving::Take(const Contents& contents,
+                                           const Checkpoints::Saved& saved) {
+  const int64_t step = contents.point.step;
+  if (saved.files.ok()) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - contents.begun).count();
+    newest_ = CheckpointWritten{
+        .step = step,
+        .path = saved.path,
+        .generation = parts_.generation,
+        .bytes = saved.bytes,
+        .stall_seconds = contents.stall_seconds > 0 ? contents.stall_seconds : seconds,
+        .seconds = seconds,
+        .best = IsBest(contents.point)};
+    parts_.reports->Report(*newest_);
+    return *newest_;
+  }
+  // Rank 0's lease is over. The files are not at fault, and the next generation saves.
+  if (absl::IsUnavailable(saved.files)) return saved.files;
+  parts_.reports->Report(CheckpointFailed{step, Message(saved.files)});
+  return Saved(saved.files);
+}
+
+absl::Status Saving::Save(int64_t command, Told told) {
+  ASSIGN_OR_RETURN(std::optional<Contents> contents, Prepare(command));
+  if (!contents.has_value()) {
+    if (told) told(*newest_);
+    return absl::OkStatus();
+  }
+  const auto write = [this, told = std::move(told)](const Contents& contents) -> absl::Status {
+    ASSIGN_OR_RETURN(const Checkpoints::Saved files, Write(contents));
+    ASSIGN_OR_RETURN(const Saved saved, Take(contents, files));
+    if (told) told(saved);
+    return absl::OkStatus();
+  };
+  const auto wait = [&] {
+    parts_.background->Skip();
+    return write(*contents);
+  };
+  if (!parts_.while_training) return wait();
+  auto copy = parts_.background->Copy(contents->state);
+  if (!copy.ok()) {
+    spdlog::warn("{}; training waits until the checkpoint is written", Message(copy.status()));
+    return wait();
+  }
+  contents->state = *std::move(copy);
+  contents->stall_seconds = std::chrono::duration<double>(Clock::now() - contents->begun).count();
+  parts_.background->Start([write, contents = *std::move(contents)] { return write(contents); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Saving::Saved> Saving::SaveLast() {
+  ASSIGN_OR_RETURN(const std::optional<Contents> contents, Prepare(/*command=*/0));
+  if (!contents.has_value()) return Saved(*newest_);
+  for (int attempt = 1;; ++attempt) {
+    ASSIGN_OR_RETURN(const Checkpoints::Saved saved, Write(*contents));
+    const bool again = !saved.files.ok() && !absl::IsUnavailable(saved.files) &&
+                       parts_.attempts->TryAgain(saved.files, attempt, "saving a checkpoint");
+    if (!again) return Take(*contents, saved);
+  }
+}
+
+}  // namespace muster::train

@@ -1,0 +1,219 @@
+#include "worker/train/save/weights_export.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/exports/target.h"
+#include "common/exports/temporary.h"
+#include "common/files/disk.h"
+#include "common/files/files.h"
+#include "common/manifest/tensor_reader.h"
+#include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
+#include "worker/checkpoint/weights.h"
+#include "worker/train/ranks/failure.h"
+
+namespace muster::train {
+namespace {
+
+// The time between two rounds in which rank 0 tells all ranks whether it has permission: shorter
+// than any timeout of a collective.
+constexpr absl::Duration kGrantBeat = absl::Seconds(1);
+
+// Checks that a file of this name can be created there. A full disk is no error, because there may
+// be space at the end of training.
+absl::Status Probe(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return errno == ENOSPC ? absl::OkStatus() : files::ErrnoStatus(errno, "create", path);
+  close(fd);
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Failed(const absl::Status& files) {
+  return WithCause(Annotate(files, "export.path"), Cause::kFinalSaveFailed);
+}
+
+}  // namespace
+
+std::string WeightsExport::Temporary() const {
+  return exports::TemporaryPath(parts_.config.path, parts_.identity.job, parts_.identity.generation,
+                                parts_.identity.incarnation);
+}
+
+absl::Status WeightsExport::CheckTarget() const {
+  const ExportConfig& config = parts_.config;
+  return exports::CheckTarget(config.path, config.job_name, config.overwrite, parts_.inputs);
+}
+
+absl::Status WeightsExport::Place(const models::Model& model) const {
+  const ExportConfig& config = parts_.config;
+  // Both run again, so that files which somebody else wrote there during training are not lost.
+  absl::Status status = CheckTarget();
+  if (status.ok()) {
+    status = exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
+                                  config.overwrite);
+  }
+  if (status.ok()) status = files::RenameDurably(Temporary(), config.path);
+  if (status.ok()) return checkpoint::WriteConfig(config.path, model);
+  // The path comes first, because long texts are cut when they are sent to the other ranks.
+  return absl::Status(status.code(),
+                      absl::StrCat("the weights are in ", Temporary(), ": ", status.message()));
+}
+
+absl::Status WeightsExport::PrepareConfig(const models::Model& model) const {
+  if (!parts_.reports->leader()) return absl::OkStatus();
+  const ExportConfig& config = parts_.config;
+  return Annotate(exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
+                                       config.overwrite),
+                  "export.path");
+}
+
+absl::Status WeightsExport::Prepare() const {
+  if (!parts_.reports->leader()) return absl::OkStatus();
+  const ExportConfig& config = parts_.config;
+  const auto check = [&]() -> absl::Status {
+    RETURN_IF_ERROR(CheckTarget());
+    RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(config.path)));
+    return Probe(Temporary());
+  };
+  return Annotate(check(), "export.path");
+}
+
+absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::ShareRank0Result(const absl::Status& mine,
+                                                                           const char* what) const {
+  ASSIGN_OR_RETURN(const auto results,
+                   checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine), what,
+                                        parts_.session_state->step));
+  return Rank0Result{results[0].status()};
+}
+
+absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
+    const models::Model& model, parallel::Strategy* strategy) const {
+  const size_t parameters = model.Parameters().size();
+  size_t gathered = 0;
+  const auto gather = [&](size_t parameter) {
+    gathered = parameter + 1;
+    return strategy == nullptr ? absl::OkStatus() : strategy->GatherParameters({parameter});
+  };
+  absl::Status files;
+  absl::Status communication;
+  if (parts_.reports->leader()) {
+    const auto before_read = [&](size_t parameter) {
+      communication = gather(parameter);
+      return communication;
+    };
+    const safetensors::Metadata metadata =
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job,
+                            parts_.tokenizer == nullptr ? tokenizer::Source() : *parts_.tokenizer);
+    files = checkpoint::WriteWeights(Temporary(), model.Parameters(), model.Buffers(), metadata,
+                                     before_read);
+    RETURN_IF_ERROR(communication);
+  }
+  // Also if writing the file failed half way, because the other ranks gather to the end.
+  while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
+  if (strategy != nullptr) strategy->ReleaseParameters();
+  // On a GPU, values may have been written of a gather that turned out to have failed.
+  RETURN_IF_ERROR(parts_.communicators.failure());
+  return ShareRank0Result(files, "export written");
+}
+
+absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::AwaitGrant() const {
+  const bool asks = parts_.reports->leader() && parts_.gate != nullptr;
+  const std::string& path = parts_.config.path;
+  if (asks) parts_.reports->Report(ExportReady{Temporary(), path});
+  absl::Duration waited = absl::ZeroDuration();
+  while (true) {
+    absl::Status word;
+    if (asks && !parts_.gate->WaitForGrant(path, kGrantBeat)) {
+      waited += kGrantBeat;
+      word = absl::UnavailableError("not yet");
+      if (waited >= parts_.gate->grant_timeout()) {
+        word = absl::DeadlineExceededError(absl::StrCat(
+            "the weights are in ", Temporary(), ": the coordinator did not allow within ",
+            absl::FormatDuration(parts_.gate->grant_timeout()), " that they get their final name"));
+      }
+    }
+    ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(word, "export granted"));
+    if (!absl::IsUnavailable(told.status)) return told;
+    parts_.reports->Progress("waiting until the coordinator allows the weights their final name");
+  }
+}
+
+void WeightsExport::RemoveOlder() const {
+  // Called only when this generation's weights have their final name: the older files may be all
+  // that is left of a job that failed at its export.
+  const auto removed =
+      exports::RemoveStale(parts_.config.path, parts_.identity.job, parts_.identity.generation);
+  if (!removed.ok()) {
+    return spdlog::warn("cannot remove the temporary files that older generations left: {}",
+                        Message(removed.status()));
+  }
+  for (const std::string& name : *removed) {
+    spdlog::info("removed {}, which an older generation of this job left", name);
+  }
+}
+
+absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy* strategy) const {
+  return WriteAnd(model, [&] { return WriteTemporary(model, strategy); });
+}
+
+absl::Status WeightsExport::WriteStored(const models::Model& model, const std::string& directory,
+                                        const std::string& slot) const {
+  const auto write = [&]() -> absl::Status {
+    auto opened = manifest::TensorReader::Open(directory);
+    if (absl::IsNotFound(opened.status())) {
+      return absl::NotFoundError(
+          absl::StrCat(Message(opened.status()),
+                       ": the best checkpoint is not there; if its file system is mounted again, "
+                       "`muster retry ",
+                       parts_.identity.job, "` writes the export"));
+    }
+    RETURN_IF_ERROR(opened.status());
+    manifest::TensorReader& reader = *opened;
+    // A checkpoint from before the first averages has none: then the parameters were judged.
+    const auto& tensors = reader.tensors();
+    const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
+                                      [&](const auto& tensor) { return tensor.slot == slot; });
+    return checkpoint::WriteStoredWeights(
+        Temporary(), model.Parameters(), model.Buffers(),
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job), has_slot ? slot : "param",
+        &reader);
+  };
+  return WriteAnd(model, [&] {
+    const absl::Status mine = parts_.reports->leader() ? write() : absl::OkStatus();
+    return ShareRank0Result(mine, "export written");
+  });
+}
+
+absl::Status WeightsExport::WriteAnd(const models::Model& model,
+                                     const WriteFile& write_file) const {
+  for (int attempt = 1;; ++attempt) {
+    ASSIGN_OR_RETURN(const Rank0Result written, write_file());
+    if (written.status.ok()) break;
+    if (!parts_.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
+      return Failed(written.status);
+    }
+  }
+  ASSIGN_OR_RETURN(const Rank0Result granted, AwaitGrant());
+  if (!granted.status.ok()) return Failed(granted.status);
+  absl::Status placed;
+  if (parts_.reports->leader()) {
+    // A lost lease is no failed export: the next generation exports.
+    if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
+    placed = Place(model);
+  }
+  ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(placed, "export placed"));
+  if (!told.status.ok()) return Failed(told.status);
+  if (parts_.reports->leader()) RemoveOlder();
+  parts_.reports->Report(Exported{parts_.config.path});
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train

@@ -1,0 +1,92 @@
+// Exports the weights at the end of the job. They are written under a temporary name that no other
+// process uses, and get their final name once the coordinator has said that this generation is
+// still the current one.
+#ifndef MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
+#define MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/exports/target.h"
+#include "common/tokenizer/source.h"
+#include "worker/comm/communicator.h"
+#include "worker/models/model.h"
+#include "worker/parallel/communicators.h"
+#include "worker/parallel/strategy.h"
+#include "worker/train/job/job.h"
+#include "worker/train/reports/attempts.h"
+#include "worker/train/reports/outside.h"
+#include "worker/train/reports/session_reports.h"
+#include "worker/train/reports/session_state.h"
+
+namespace muster::train {
+
+// Threading: the session's thread.
+class WeightsExport {
+ public:
+  // All outlive it.
+  struct Parts {
+    Identity identity;
+    ExportConfig config;
+    comm::Communicator* control;
+    parallel::Communicators communicators;  // the strategy's
+    ExportGate* gate = nullptr;             // on rank 0; null: the weights are renamed at once
+    const LeaseHolder* lease = nullptr;     // null: no other process can replace this one
+    const Attempts* attempts;
+    const SessionState* session_state;
+    const SessionReports* reports;
+    exports::Inputs inputs = {};  // files that are never replaced
+    // What made the training data; null: it is not known.
+    const tokenizer::Source* tokenizer = nullptr;
+  };
+  explicit WeightsExport(Parts parts) : parts_(std::move(parts)) {}
+
+  // Called at the start of a session. Rank 0 checks that the weights may be written to the path in
+  // the job and that no older file prevents it. Errors begin with "export.path".
+  absl::Status Prepare() const;
+  // The same for the config.json that is written beside the weights of this model.
+  absl::Status PrepareConfig(const models::Model& model) const;
+
+  // A collective. `strategy` holds the model's parameters, which are up to date and finite; null:
+  // every rank has all of them. Errors of files have Cause::kFinalSaveFailed. Other errors: the
+  // communicator's; UNAVAILABLE: the lease is over.
+  absl::Status Write(const models::Model& model, parallel::Strategy* strategy) const;
+
+  // The same with the values that a checkpoint of this model has of its parameters in `slot`, or in
+  // "param" if it has none in that; rank 0 reads it, and `directory` counts there only.
+  absl::Status WriteStored(const models::Model& model, const std::string& directory,
+                           const std::string& slot) const;
+
+ private:
+  // The result of rank 0's part of the work, as all ranks know it. It has its own type, because
+  // absl::StatusOr<absl::Status> could not distinguish it from an error of the communicator.
+  struct Rank0Result {
+    absl::Status status;
+  };
+  // Writes the weights under their temporary name; a collective.
+  using WriteFile = std::function<absl::StatusOr<Rank0Result>()>;
+  // The whole export, with `write_file` for its file.
+  absl::Status WriteAnd(const models::Model& model, const WriteFile& write_file) const;
+  // A collective; `mine` counts on rank 0 only.
+  absl::StatusOr<Rank0Result> ShareRank0Result(const absl::Status& mine, const char* what) const;
+  // WriteFile with the parameters that `strategy` holds.
+  absl::StatusOr<Rank0Result> WriteTemporary(const models::Model& model,
+                                             parallel::Strategy* strategy) const;
+  // Waits until the weights may get their final name; a collective.
+  absl::StatusOr<Rank0Result> AwaitGrant() const;
+  // Removes files that older generations left under temporary names.
+  void RemoveOlder() const;
+  absl::Status CheckTarget() const;
+  // Gives the weights their final name, and writes the config.json.
+  absl::Status Place(const models::Model& model) const;
+  std::string Temporary() const;
+
+  const Parts parts_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_

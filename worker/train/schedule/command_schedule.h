@@ -1,0 +1,85 @@
+// When each command of the job's log takes effect. Every rank has a schedule and gives it the same
+// commands at the same step boundaries (the roll call says up to which number), so all ranks decide
+// the same. Pure. docs/commands.md describes the protocol.
+//
+// A command is taken in at the first boundary at which every rank holds it, and takes effect there,
+// or at its at_step. A change that took effect in an earlier generation takes effect again at the
+// same step, and later changes take effect after it.
+#ifndef MUSTER_WORKER_TRAIN_SCHEDULE_COMMAND_SCHEDULE_H_
+#define MUSTER_WORKER_TRAIN_SCHEDULE_COMMAND_SCHEDULE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "worker/train/reports/outside.h"
+
+namespace muster::train {
+
+// The path that the command writes for others than the job; null if it writes none.
+const std::string* PathFor(const Command& command);
+
+// True for a command that only computes with the model and changes nothing.
+bool ChangesNothing(const Command& command);
+
+// True for a command that must be carried out even if a checkpoint was written after it took
+// effect. The coordinator knows when such a command is done. Until then the command is still in
+// force, or its end was not reported.
+bool IsDoneOnce(const Command& command);
+
+class CommandSchedule {
+ public:
+  // The schedule's part of a checkpoint; empty for a new job.
+  struct Position {
+    // The newest command taken in.
+    int64_t taken = 0;
+    // The commands up to `taken` that have not taken effect, by increasing number.
+    std::vector<int64_t> waiting;
+    friend bool operator==(const Position&, const Position&) = default;
+  };
+  using Get = std::function<Command(int64_t number)>;
+
+  CommandSchedule() = default;
+  // Continues from a checkpoint. Of the commands up to `taken`, these are taken in again: those
+  // that wait, and those that must be carried out although the checkpoint includes them (a pause
+  // that is in force, a checkpoint that was not finished).
+  explicit CommandSchedule(const Position& restored) : restored_(restored) {}
+
+  // A command that takes effect now.
+  struct Due {
+    Command command;
+    // For a CancelCommand: its target was waiting and is cancelled. Otherwise there was nothing to
+    // cancel.
+    bool cancels = false;
+  };
+  // Takes in the commands up to `newest` at the boundary after `step` steps. Every rank holds these
+  // commands. `newest` never decreases.
+  void TakeIn(int64_t newest, int64_t step, const Get& get);
+  // Returns the next command that takes effect at that boundary: first cancels, then by step, then
+  // by number. It counts as done from now on. A checkpoint that is written before the next call
+  // stores the later ones as waiting.
+  std::optional<Due> Next(int64_t step);
+
+  // For a checkpoint.
+  Position position() const;
+
+ private:
+  struct Waiting {
+    int64_t due = 0;
+    Command command;
+  };
+
+  void TakeIn(const Command& command, int64_t step);
+
+  Position restored_;
+  int64_t taken_ = 0;             // the newest command taken in by this session
+  int64_t floor_ = 0;             // the latest step at which an earlier command is repeated
+  std::vector<Waiting> waiting_;  // by increasing number
+  std::deque<Due> cancels_;       // taken in, not yet returned by Next
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SCHEDULE_COMMAND_SCHEDULE_H_

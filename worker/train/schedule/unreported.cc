@@ -1,0 +1,39 @@
+#include "worker/train/schedule/unreported.h"
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+namespace muster::train {
+
+std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position, int64_t step,
+                                       const std::map<int64_t, int64_t>& steps, int64_t newest,
+                                       const CommandSchedule::Get& get) {
+  newest = std::min(newest, position.taken);
+  std::set<int64_t> cancelled;
+  for (int64_t number = 1; number <= newest; ++number) {
+    const Command command = get(number);
+    const auto* cancel = std::get_if<CancelCommand>(&command.what);
+    if (cancel != nullptr && !steps.contains(cancel->target)) cancelled.insert(cancel->target);
+  }
+  std::vector<Unreported> result;
+  for (int64_t number = 1; number <= newest; ++number) {
+    const Command command = get(number);
+    const auto applied = steps.find(number);
+    const int64_t at = applied == steps.end() ? step : applied->second;
+    if (std::holds_alternative<NoCommand>(command.what)) {
+      if (applied != steps.end()) result.push_back({number, Unreported::What::kApplied, at});
+      continue;
+    }
+    const bool waits = std::binary_search(position.waiting.begin(), position.waiting.end(), number);
+    if (command.replay || command.begun || waits || IsDoneOnce(command)) continue;
+    if (cancelled.contains(number)) {
+      result.push_back({.number = number, .what = Unreported::What::kCancelled});
+    } else {
+      result.push_back({number, Unreported::What::kFinished, at});
+    }
+  }
+  return result;
+}
+
+}  // namespace muster::train

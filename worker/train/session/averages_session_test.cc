@@ -1,0 +1,260 @@
+// Sessions with averages of the parameters (`ema`): what they leave unchanged, what they evaluate
+// and export, and how they go on. That the averages are those of PyTorch's AveragedModel is shown
+// by tests/parity/ema_test.py.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/safetensors/safetensors.h"
+#include "worker/train/session/session_fixture.h"
+#include "worker/train/training/setup.h"
+
+namespace muster::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A hash of the bytes of each tensor of a file of weights: a difference is told in few words.
+std::map<std::string, size_t> WeightsIn(const std::string& path) {
+  std::map<std::string, size_t> weights;
+  const auto file = safetensors::File::Open(path);
+  EXPECT_TRUE(file.ok()) << file.status();
+  if (!file.ok()) return weights;
+  for (const auto& entry : file->header().entries) {
+    weights[entry.name] = std::hash<std::string_view>()(
+        {reinterpret_cast<const char*>(file->data(entry)), entry.bytes()});
+  }
+  return weights;
+}
+
+class AveragesSessionTest : public SessionTest {
+ protected:
+  Job JobOf(const StrategyConfig& strategy, int64_t every = 1) const {
+    Job job = SmallJob();
+    job.strategy = strategy;
+    job.averages = AverageConfig{.decay = 0.9, .every = every};
+    job.weights_export = ExportConfig{.path = Out(),
+                                      .overwrite = true,
+                                      .job_name = "averages",
+                                      .from = ExportConfig::From::kAverages};
+    return job;
+  }
+  std::string Out() const { return folder_ / "out.safetensors"; }
+
+  std::unique_ptr<Result> Good(const Job& job, int world_size = 2, int64_t generation = 1,
+                               std::vector<std::string> checkpoints = {}, int64_t stop_after = 0) {
+    auto run = RunSessions(job, world_size, generation, std::move(checkpoints), stop_after);
+    for (const auto& end : run->ends) EXPECT_TRUE(end.ok()) << end.status();
+    return run;
+  }
+  std::map<std::string, size_t> Exported(const Job& job, int world_size = 2) {
+    Good(job, world_size);
+    return WeightsIn(Out());
+  }
+
+  static Command SetRules(std::vector<TrainableRule> rules, int64_t at_step, int64_t number) {
+    return {.number = number,
+            .at_step = at_step,
+            .what = SetTrainabilityCommand{.rules = std::move(rules)}};
+  }
+  // Freezes the first block after 3 steps, and the second instead after 7.
+  void FreezeInBetween() {
+    commands_ = {SetRules({{true, "transformer.h.0.*"}}, 3, 1),
+                 SetRules({{false, "transformer.h.0.*"}, {true, "transformer.h.1.*"}}, 7, 2)};
+  }
+};
+
+TEST_F(AveragesSessionTest, TrainingIsBitwiseTheSameWithAndWithoutThem) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    Job job = JobOf(strategy);
+    job.precision = Precision::kFloat16;
+    job.loss_scale.growth_interval = 3;
+    job.weights_export->from = ExportConfig::From::kLast;
+    Job plain = job;
+    plain.averages.reset();
+    const auto without = Good(plain);
+    const auto weights = WeightsIn(Out());
+    for (const bool evaluate : {false, true}) {
+      job.averages->evaluate = evaluate;
+      job.stages = {FitStage{4, 2}, ValidateStage{}, FitStage{8, 3}};
+      EXPECT_EQ(Good(job)->outside.losses(), without->outside.losses());
+      EXPECT_EQ(WeightsIn(Out()), weights);
+    }
+  }
+}
+
+TEST_F(AveragesSessionTest, AllStrategiesHaveTheSameAverages) {
+  for (const bool freezes : {false, true}) {
+    if (freezes) FreezeInBetween();
+    for (const int64_t every : {1, 3}) {
+      const auto expected = Exported(JobOf(Strategies()[0], every));
+      Job last = JobOf(Strategies()[0], every);
+      last.weights_export->from = ExportConfig::From::kLast;
+      EXPECT_NE(Exported(last), expected) << "the averages are not the weights";
+      for (const StrategyConfig& strategy : Strategies()) {
+        SCOPED_TRACE(StrategyName(strategy));
+        EXPECT_EQ(Exported(JobOf(strategy, every)), expected);
+        parallel::FsdpOptions resident{.frozen_resident = true};
+        EXPECT_EQ(Exported(JobOf(resident, every)), expected);
+      }
+    }
+  }
+}
+
+TEST_F(AveragesSessionTest, BeforeTheFirstUpdateTheyAreTheParameters) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    Job job = JobOf(strategy, /*every=*/13);  // of 12 steps
+    job.averages->evaluate = true;
+    job.stages = {FitStage{12, 6}, ValidateStage{}};
+    const auto averages = Good(job);
+    const auto exported = WeightsIn(Out());
+    job.averages.reset();
+    job.weights_export->from = ExportConfig::From::kLast;
+    EXPECT_EQ(Good(job)->outside.validations(), averages->outside.validations());
+    EXPECT_EQ(WeightsIn(Out()), exported);
+  }
+}
+
+// A job with the exported averages as its weights evaluates to the same loss.
+TEST_F(AveragesSessionTest, EvaluationUsesThem) {
+  FreezeInBetween();
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    for (const int world_size : {1, 2, 3}) {
+      Job job = JobOf(strategy);
+      job.averages->evaluate = true;
+      job.stages = {FitStage{12, 12}, ValidateStage{}};  // with the plan of training, and without
+      const double in_fit = Good(job, world_size)->outside.validations().at(12);
+      job.stages = {FitStage{12, 0}, ValidateStage{}};
+      const double after = Good(job, world_size)->outside.validations().at(12);
+      Job evaluated = SmallJob();
+      evaluated.strategy = strategy;
+      evaluated.stages = {ValidateStage{}};
+      evaluated.train.reset();
+      evaluated.optimizer.reset();
+      evaluated.spec.mutable_model()->set_weights(Out());
+      const auto commands = std::exchange(commands_, {});
+      const double expected = Good(evaluated, world_size)->outside.validations().at(0);
+      commands_ = commands;
+      EXPECT_EQ(in_fit, expected);
+      EXPECT_EQ(after, expected);
+      job.averages->evaluate = false;
+      EXPECT_NE(Good(job, world_size)->outside.validations().at(12), expected);
+    }
+  }
+}
+
+TEST_F(AveragesSessionTest, ASessionGoesOnWithThemWhateverItsStrategy) {
+  FreezeInBetween();
+  for (size_t first = 0; first < Strategies().size(); ++first) {
+    const auto expected = Exported(JobOf(Strategies()[first], /*every=*/3));
+    for (const int64_t stop_after : {2, 5, 8}) {  // before the first update; between the changes
+      SCOPED_TRACE(stop_after);
+      std::filesystem::remove_all(folder_ / "ckpt");
+      Job job = JobOf(Strategies()[first], 3);
+      job.checkpoint = Every(1);
+      job.checkpoint->background = false;
+      const auto commands = commands_;
+      commands_.push_back({.number = 3, .at_step = stop_after, .what = StopCommand()});
+      const auto begun = Good(job, 2);
+      commands_ = commands;
+      ASSERT_EQ(begun->ends[0]->step, stop_after);
+      job.strategy = Strategies()[(first + 1) % Strategies().size()];
+      Good(job, 2, 2, begun->outside.checkpoints());
+      EXPECT_EQ(WeightsIn(Out()), expected);
+    }
+  }
+}
+
+// The checkpoint after the last step, loaded by other numbers of ranks.
+TEST_F(AveragesSessionTest, ACheckpointGivesThemToAnyWorldSize) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    std::filesystem::remove_all(folder_ / "ckpt");
+    Job job = JobOf(strategy);
+    job.checkpoint = Every(0);
+    const auto first = Good(job, 2);
+    const auto expected = WeightsIn(Out());
+    int64_t generation = 2;
+    for (const StrategyConfig& other : Strategies()) {
+      for (const int world_size : {1, 3}) {
+        std::filesystem::remove(Out());
+        job.strategy = other;
+        Good(job, world_size, generation++, first->outside.checkpoints());
+        EXPECT_EQ(WeightsIn(Out()), expected);
+      }
+    }
+  }
+}
+
+TEST_F(AveragesSessionTest, AnExportDuringTrainingHasThem) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    Job job = JobOf(strategy);
+    job.stages = {FitStage{5, 0}};
+    const auto expected = Exported(job);
+    // Stopped at step 6, it exports no weights at its end.
+    job.stages = {FitStage{12, 0}};
+    job.weights_export->every_steps = 5;
+    commands_ = {{.number = 1, .at_step = 6, .what = StopCommand()}};
+    std::filesystem::remove(Out());
+    EXPECT_EQ(Exported(job), expected) << StrategyName(strategy);
+    commands_.clear();
+  }
+}
+
+TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState) {
+  using What = StartConfig::What;
+  Job job = JobOf(Strategies()[1]);
+  job.stages = {FitStage{6, 0}};
+  job.checkpoint = Every(0);
+  const auto with = Good(job);
+  const auto averages = WeightsIn(Out());
+  Job plain = job;
+  plain.averages.reset();
+  plain.weights_export->from = ExportConfig::From::kLast;
+  plain.checkpoint->directory = folder_ / "plain";
+  const auto without = Good(plain);
+  const auto parameters = WeightsIn(Out());
+  ASSERT_NE(averages, parameters);
+
+  // Without an update of its own the averages are what the start has given.
+  job_instance_ = "another";
+  Job other = JobOf(Strategies()[2], /*every=*/100);
+  other.averages->evaluate = true;
+  const auto started = [&](const Result& from, What what) {
+    other.start = StartConfig{from.outside.checkpoints().at(0), what};
+    // One step more than the other job has done.
+    other.stages = {FitStage{7, 0}};
+    commands_ = {};
+    return Good(other);
+  };
+  const auto everything = started(*with, What::kEverything);
+  EXPECT_EQ(WeightsIn(Out()), averages);
+  EXPECT_THAT(everything->outside.notice_reasons(), IsEmpty());
+  const auto neither = started(*without, What::kEverything);
+  const auto next_step = WeightsIn(Out());
+  EXPECT_NE(next_step, averages);
+  EXPECT_THAT(neither->outside.notice_reasons(), ElementsAre("AVERAGES_BEGIN_ANEW"));
+  EXPECT_THAT(started(*with, What::kWeightsAndOptimizer)->outside.notice_reasons(), IsEmpty());
+  EXPECT_EQ(WeightsIn(Out()), averages);
+  EXPECT_THAT(started(*with, What::kWeights)->outside.notice_reasons(),
+              ElementsAre("AVERAGES_BEGIN_ANEW"));
+  // A job without averages takes no notice of them.
+  other.averages.reset();
+  other.weights_export->from = ExportConfig::From::kLast;
+  EXPECT_THAT(started(*with, What::kEverything)->outside.notice_reasons(), IsEmpty());
+  EXPECT_EQ(WeightsIn(Out()), next_step);
+}
+
+}  // namespace
+}  // namespace muster::train

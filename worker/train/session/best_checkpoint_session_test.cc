@@ -1,0 +1,122 @@
+// Sessions whose best checkpoint is lost, or cannot be written at first.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/files/files.h"
+#include "worker/train/session/failing_save.h"
+#include "worker/train/session/session_fixture.h"
+#include "worker/train/training/setup.h"
+
+namespace muster::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class BestCheckpointTest : public SessionTest {
+ protected:
+  std::unique_ptr<Result> Good(const Job& job, int64_t generation = 1,
+                               const std::vector<std::string>& checkpoints = {},
+                               int64_t stop_after = 0) {
+    auto run = RunSessions(job, 2, generation, checkpoints, stop_after);
+    for (const auto& end : run->ends) EXPECT_TRUE(end.ok()) << end.status();
+    return run;
+  }
+  // The loss falls: each pass is the best one until then.
+  Job Validating(int64_t steps, int64_t every) const {
+    Job job = SmallJob();
+    job.schedule = optim::Constant();
+    FitStage fit{steps, every};
+    fit.passes.keep_best = Criterion{};
+    job.stages = {fit};
+    job.checkpoint = Every(0);
+    job.checkpoint->background = true;
+    return job;
+  }
+  static std::vector<std::string> NamesOf(const std::vector<std::string>& paths) {
+    std::vector<std::string> names;
+    for (const std::string& path : paths) names.push_back(std::filesystem::path(path).filename());
+    return names;
+  }
+};
+
+TEST_F(BestCheckpointTest, OneThatIsBeingRemovedIsForgotten) {
+  Job job = Validating(12, 2);
+  std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
+  const auto before = Good(job, 1, {}, /*stop_after=*/6);
+  const std::string newest = before->outside.checkpoints().front();
+  const std::string best = before->outside.best().back();
+  ASSERT_NE(best, newest);
+  // Others that do not count any more stay where they are.
+  start_.retired_checkpoints = {best};
+  const auto kept = Good(job, 2, {newest});
+  EXPECT_EQ(kept->outside.best().front(), best);
+  for (const std::string& path : kept->outside.checkpoints()) std::filesystem::remove_all(path);
+
+  start_.dropped_checkpoints = {best};
+  const auto after = Good(job, 3, {newest});
+  EXPECT_THAT(after->outside.notice_messages()["BEST_CHECKPOINT_LOST"],
+              HasSubstr(best + " is being removed"));
+  ASSERT_FALSE(after->outside.best().empty());
+  const std::string next = std::to_string(after->outside.validations().begin()->first);
+  EXPECT_EQ(NamesOf(after->outside.best()).front(), "step-" + next + "-g3") << "the next pass";
+}
+
+TEST_F(BestCheckpointTest, OneThatFailsAndThatACommandSavesInTheSameStepIsTheBestOne) {
+  Job job = Validating(10, 4);
+  job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
+  const FailingSave fault(folder_, 8);
+  watch_ = fault;
+  commands_ = {{.number = 1, .at_step = 8, .what = SaveCheckpointCommand()}};
+  const auto run = Good(job);
+  EXPECT_EQ(fault.failures(), 1);
+  EXPECT_TRUE(run->outside.finished().at(1).ok()) << run->outside.finished().at(1);
+  ASSERT_LT(run->outside.validations().at(8), run->outside.validations().at(4));
+  EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1", "step-8-g1"));
+  const std::string exported = files::ReadFile(folder_ / "model.safetensors").value_or("");
+
+  watch_ = nullptr;
+  commands_.clear();
+  std::filesystem::remove_all(folder_ / "ckpt");
+  std::filesystem::remove(folder_ / "model.safetensors");
+  job.stages = {FitStage{8, 0}};
+  job.weights_export->from = ExportConfig::From::kLast;
+  Good(job);
+  EXPECT_EQ(exported, files::ReadFile(folder_ / "model.safetensors").value_or(""));
+}
+
+TEST_F(BestCheckpointTest, OneThatFailsAndThatAStopSavesInTheSameStepIsTheBestOne) {
+  const Job job = Validating(10, 4);
+  const FailingSave fault(folder_, 8);
+  watch_ = fault;
+  commands_ = {{.number = 1, .at_step = 8, .what = StopCommand()}};
+  const auto run = Good(job);
+  EXPECT_EQ(fault.failures(), 1);
+  EXPECT_EQ(run->ends[0]->step, 8);
+  EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1", "step-8-g1"));
+  watch_ = nullptr;
+  commands_.clear();
+  const auto after = Good(job, 2, run->outside.checkpoints());
+  EXPECT_THAT(NamesOf(after->outside.best()), ElementsAre("step-8-g1")) << "as it begins";
+}
+
+TEST_F(BestCheckpointTest, OneThatFailsIsNotTheBestOneOfALaterStep) {
+  const Job job = Validating(10, 4);
+  const FailingSave fault(folder_, 8);
+  watch_ = fault;
+  commands_ = {{.number = 1, .at_step = 9, .what = SaveCheckpointCommand()}};
+  const auto run = Good(job);
+  EXPECT_EQ(fault.failures(), 1);
+  EXPECT_THAT(NamesOf(run->outside.checkpoints()),
+              ElementsAre("step-10-g1", "step-9-g1", "step-4-g1"));
+  EXPECT_THAT(NamesOf(run->outside.best()), ElementsAre("step-4-g1"));
+}
+
+}  // namespace
+}  // namespace muster::train

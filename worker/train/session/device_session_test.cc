@@ -1,0 +1,109 @@
+// Sessions whose model is on a device that is not the CPU, against the same sessions on the CPU.
+// An operation that LibTorch composes of others on such a device (layer_norm) rounds in other
+// places: losses are compared with a bound of 1e-5, 80 roundings of float32 at their size.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/device/stand_in/stand_in_device.h"
+#include "worker/train/session/session_fixture.h"
+#include "worker/train/training/setup.h"
+
+namespace muster::train {
+namespace {
+
+class DeviceSessionTest : public SessionTest {
+ protected:
+  // Gradients of SGD, other than those of AdamW, do not turn roundings into whole steps.
+  Job DeviceJob(const StrategyConfig& strategy) const {
+    Job job = SmallJob();
+    job.strategy = strategy;
+    job.optimizer = OptimizerConfig{0.1, optim::SgdOptions{.momentum = 0.9}};
+    job.stages = {FitStage{8, 4}};
+    return job;
+  }
+
+  std::unique_ptr<Result> RunOn(c10::DeviceType device, const Job& job, int world_size) {
+    device_ = device;
+    const int64_t before = device::StandInAllocations();
+    auto result = RunSessions(job, world_size);
+    for (const auto& end : result->ends) EXPECT_TRUE(end.ok()) << end.status();
+    // Every parameter, buffer, batch and activation of at least eight steps.
+    const int64_t allocated = device::StandInAllocations() - before;
+    EXPECT_TRUE(device == c10::kCPU ? allocated == 0 : allocated > 1000) << allocated;
+    return result;
+  }
+
+  void ExpectTheLossesOfTheCpu(const Job& job, int world_size) {
+    const auto here = RunOn(c10::kCPU, job, world_size);
+    const auto there = RunOn(device::StandInDevice().type(), job, world_size);
+    ASSERT_FALSE(here->outside.losses().empty());
+    ExpectNear(there->outside.losses(), here->outside.losses());
+    ExpectNear(there->outside.validations(), here->outside.validations());
+  }
+
+  static void ExpectNear(const std::map<int64_t, double>& found,
+                         const std::map<int64_t, double>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [step, loss] : expected) {
+      EXPECT_NEAR(found.at(step), loss, 1e-5) << "step " << step;
+    }
+  }
+};
+
+TEST_F(DeviceSessionTest, TrainsAndValidatesAsOnTheCpu) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    Job job = DeviceJob(strategy);
+    ExpectTheLossesOfTheCpu(job, 2);
+    job.clip_grad_norm.reset();  // updates bucket by bucket
+    job.recomputed_units.emplace();
+    ExpectTheLossesOfTheCpu(job, 1);
+  }
+}
+
+TEST_F(DeviceSessionTest, AFrozenLayerIsRefreshedInTheMiddle) {
+  const TrainableRule freeze = {.freeze = true, .pattern = "transformer.h.0.*"};
+  commands_ = {{.number = 1, .at_step = 3, .what = SetTrainabilityCommand{{freeze}}}};
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    ExpectTheLossesOfTheCpu(DeviceJob(strategy), 2);
+  }
+}
+
+// Validations are of the averages.
+TEST_F(DeviceSessionTest, AveragesAreThoseOfTheCpu) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    Job job = DeviceJob(strategy);
+    job.averages = AverageConfig{.decay = 0.8, .evaluate = true};
+    job.stages = {FitStage{8, 2}, ValidateStage{}};
+    ExpectTheLossesOfTheCpu(job, 2);
+  }
+}
+
+TEST_F(DeviceSessionTest, ACheckpointGoesOnOnEitherDevice) {
+  for (const StrategyConfig& strategy : Strategies()) {
+    SCOPED_TRACE(StrategyName(strategy));
+    Job job = DeviceJob(strategy);
+    const auto expected = RunOn(c10::kCPU, job, 2)->outside.losses();
+    job.checkpoint = {folder_ / StrategyName(strategy), 4};
+    device_ = device::StandInDevice().type();
+    const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/4);
+    ASSERT_FALSE(first->outside.checkpoints().empty());
+    for (const c10::DeviceType device : {c10::kCPU, device::StandInDevice().type()}) {
+      device_ = device;
+      const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+      for (const auto& [step, loss] : second->outside.losses()) {
+        EXPECT_NEAR(loss, expected.at(step), 1e-5) << "step " << step;
+      }
+      EXPECT_EQ(second->outside.newest_step(), 8);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::train

@@ -1,0 +1,230 @@
+#include "worker/train/step/step.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
+#include "common/status/status.h"
+#include "worker/device/host_values.h"
+#include "worker/device/readback.h"
+#include "worker/memory/memory_scope.h"
+#include "worker/models/seed.h"
+#include "worker/optim/schedule.h"
+#include "worker/train/job/numbered.h"
+#include "worker/train/ranks/failure.h"
+#include "worker/train/ranks/guarded.h"
+#include "worker/train/step/autocast.h"
+
+namespace muster::train {
+namespace {
+
+// Where an error occurred, as text.
+std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& samples) {
+  return absl::StrCat("rank ", rank, ", micro-batch ", micro_batch, ", ",
+                      SamplesOf("data.train", samples));
+}
+
+// Adds `who` to an error, except to one of the communicator, which is not this rank's fault.
+absl::Status Of(const std::string& who, const absl::Status& status) {
+  return Classify(status, Phase::kRun) == FailureKind::kConsequence ? status
+                                                                    : Annotate(status, who);
+}
+
+double FullTerms(const Job& job, const models::InputSpec& input) {
+  const int64_t of_sample = input.kind == models::InputSpec::Kind::kTokens
+                                ? input.context
+                                : std::max<int64_t>(input.target_numbers, 1);
+  return static_cast<double>(job.batch.per_rank * of_sample);
+}
+
+std::unique_ptr<Update> MakeUpdate(const Stepper::Parts& parts) {
+  const Update::Parts of_update = {parts.job,    parts.strategy, parts.optimizer, parts.scaler,
+                                   parts.finite, parts.recorder, parts.trained,   parts.device};
+  return parts.device.is_cpu() ? UpdateOnHost(of_update) : UpdateOnDevice(of_update);
+}
+
+}  // namespace
+
+Stepper::Stepper(const Parts& parts)
+    : parts_(parts),
+      full_terms_(FullTerms(*parts.job, parts.model->Input())),
+      update_(MakeUpdate(parts)),
+      reader_(parts.dataset, parts.device, parts.model->Input().ignored) {}
+
+absl::Status Stepper::CheckFlags(int64_t step) const {
+  if (parts_.trained == nullptr) return absl::OkStatus();
+  const int64_t flipped = parts_.trained->FirstFlipped();
+  if (flipped < 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", parts_.rank, ": model code has ",
+                   parts_.trained->in_force()[flipped] ? "frozen" : "unfrozen", " parameter '",
+                   parts_.trained->name(flipped), "' in step ", step,
+                   "; only the step hook may do that, between two steps"));
+}
+
+std::vector<int64_t> Stepper::SamplesAfter(const StepPlan& plan, int64_t micro_batch) const {
+  data::Sampler& sampler = *parts_.sampler;
+  data::Position position = plan.position;
+  if (++micro_batch >= sampler.ShareOf(position, parts_.rank).micro_batches) {
+    micro_batch = 0;
+    position = sampler.After(position);
+    if (sampler.ShareOf(position, parts_.rank).micro_batches == 0) return {};
+  }
+  return sampler.Samples(position, parts_.rank, micro_batch);
+}
+
+// If the loss is not finite, the backward pass starts with NaN, because 0 x loss is NaN. So the
+// gradients of all ranks show it, whatever the derivative of the loss would be. The value of the
+// loss is not read for that, so nothing waits for a device.
+at::Tensor Stepper::LossGradient(const at::Tensor& loss, double weight) const {
+  const at::Tensor zero = loss.detach().mul(0);
+  if (parts_.scaler == nullptr) return zero.add(weight);
+  if (parts_.device.is_cpu()) return zero.add(parts_.scaler->scale() * weight);
+  return zero.add(parts_.scaler->scale_on_device(), weight);
+}
+
+absl::Status Stepper::ForwardBackward(const StepPlan& plan, int64_t micro_batch,
+                                      std::vector<int64_t> samples, std::vector<MicroBatch>* ran) {
+  const memory::MemoryScope scope(memory::Purpose::kActivations);
+  models::Reseed(parts_.context->generator(),
+                 models::SeedForForward(parts_.job->seed, plan.step, micro_batch, parts_.rank));
+  ASSIGN_OR_RETURN(const data::Batch batch, reader_.Read(samples));
+  reader_.Begin(SamplesAfter(plan, micro_batch));
+  at::Tensor loss;
+  double weight = 1;
+  {
+    const trace::Phase phase(parts_.recorder, "forward");
+    const AutocastScope autocast(parts_.job->precision, parts_.device.type());
+    const models::LossOutput output = parts_.model->Loss(batch, *parts_.context);
+    loss = output.mean_loss.to(at::kFloat);
+    if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
+  }
+  activity::Moved();
+  // If nothing is trained, there is no backward pass.
+  if (loss.requires_grad()) {
+    const trace::Phase phase(parts_.recorder, "backward");
+    loss.backward(LossGradient(loss, weight));
+  }
+  activity::Moved();
+  ran->push_back({std::move(samples), weight, loss.detach()});
+  return absl::OkStatus();
+}
+
+absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
+  const memory::MemoryScope scope(memory::Purpose::kActivations);
+  models::Reseed(parts_.context->generator(),
+                 models::SeedForForward(parts_.job->seed, step, micro_batch, parts_.rank));
+  const data::Batch batch = reader_.Blank(parts_.job->batch.per_rank);
+  at::Tensor loss;
+  {
+    const trace::Phase phase(parts_.recorder, "forward, joined");
+    const AutocastScope autocast(parts_.job->precision, parts_.device.type());
+    loss = parts_.model->Loss(batch, *parts_.context).mean_loss;
+  }
+  activity::Moved();
+  if (!loss.requires_grad()) return absl::OkStatus();
+  const trace::Phase phase(parts_.recorder, "backward, joined");
+  loss.backward();
+  activity::Moved();
+  return absl::OkStatus();
+}
+
+absl::Status Stepper::Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran) {
+  const int64_t own = parts_.sampler->ShareOf(plan.position, parts_.rank).micro_batches;
+  // Without input in this step, it may have some in the next one, which may begin an epoch.
+  if (own == 0) reader_.Begin(SamplesAfter(plan, -1));
+  for (int64_t i = 0; i < plan.inputs.micro_batches; ++i) {
+    const bool last = i + 1 == plan.inputs.micro_batches;
+    if (i < own) {
+      parts_.strategy->BeginMicroBatch(last);
+      const auto samples = parts_.sampler->Samples(plan.position, parts_.rank, i);
+      RETURN_IF_ERROR(Of(Who(parts_.rank, i, samples), Guarded("training", [&] {
+                           return ForwardBackward(plan, i, samples, ran);
+                         })));
+    } else {
+      parts_.strategy->BeginJoinedMicroBatch(last);
+      if (!parts_.context->collective()) continue;
+      RETURN_IF_ERROR(
+          Of(absl::StrCat(
+                 "rank ", parts_.rank,
+                 ", which has no input and runs the model on zeros because the others wait for it"),
+             Guarded("training", [&] { return JoinForwardBackward(plan.step, i); })));
+    }
+    RETURN_IF_ERROR(CheckFlags(plan.step));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Stepper::FinishBackward(double learning_rate) {
+  const trace::Phase phase(parts_.recorder, "waiting for gradients");
+  if (!UpdatesEarly(*parts_.job)) return parts_.strategy->FinishBackward();
+  return parts_.strategy->FinishBackward([&](size_t bucket) {
+    const trace::Phase update(parts_.recorder, "optimizer");
+    return parts_.optimizer->StepBucket(bucket, learning_rate, parts_.strategy->unused());
+  });
+}
+
+PendingStep Stepper::Pending(std::vector<MicroBatch> ran, PendingUpdate update,
+                             double learning_rate) const {
+  std::vector<at::Tensor> numbers;
+  for (const MicroBatch& micro_batch : ran) numbers.push_back(micro_batch.loss);
+  numbers.insert(numbers.end(), update.numbers.begin(), update.numbers.end());
+  // Without `this`: the stepper may be gone when the result is read.
+  auto await = [rank = parts_.rank, ran = std::move(ran), result_of = std::move(update.result),
+                learning_rate, read = device::Readback(numbers),
+                communicators = parts_.communicators]() -> absl::StatusOr<StepResult> {
+    const auto values = read.Await();
+    // After an error of a collective, the numbers say nothing.
+    RETURN_IF_ERROR(communicators.failure());
+    ASSIGN_OR_RETURN(const UpdateResult updated, result_of(values.subspan(ran.size())));
+    StepResult result{.outcome = updated.outcome, .unused = updated.unused};
+    for (size_t i = 0; i < ran.size(); ++i) {
+      result.loss_sum += ran[i].weight * values[i];
+      result.loss_weight += ran[i].weight;
+      if (!std::isfinite(values[i]) && result.not_finite.empty()) {
+        result.not_finite = Who(rank, static_cast<int64_t>(i), ran[i].samples);
+      }
+    }
+    result.metrics.set_learning_rate(learning_rate);
+    if (updated.norm.has_value()) result.metrics.set_grad_norm(*updated.norm);
+    if (updated.loss_scale.has_value()) result.metrics.set_loss_scale(*updated.loss_scale);
+    return result;
+  };
+  return {.late = !parts_.device.is_cpu(), .await = std::move(await)};
+}
+
+absl::StatusOr<PendingStep> Stepper::Run(const StepPlan& plan) {
+  const int64_t step = plan.step;
+  parts_.context->set_mode(models::Mode::kTrain);
+  parts_.strategy->BeginStep({step, plan.inputs.divisor, plan.inputs.buffers_from});
+  std::vector<MicroBatch> ran;
+  RETURN_IF_ERROR(Accumulate(plan, &ran));
+  // Runs while gradients are still being reduced. Numbers of terms are exact in float64, their
+  // quotients nearly so.
+  if (by_terms()) {
+    double weight = 0;
+    for (const MicroBatch& micro_batch : ran) weight += micro_batch.weight;
+    terms_ = at::full({1}, weight, at::kDouble);
+    counting_ = parts_.control->AllReduceSum(terms_, {"loss terms", step});
+  }
+  const double learning_rate =
+      plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
+  RETURN_IF_ERROR(FinishBackward(learning_rate));
+  double divisor = 1;
+  if (by_terms()) {
+    RETURN_IF_ERROR(counting_->Wait());
+    const double terms = device::HostValues<double>(terms_)[0];
+    if (terms > 0) divisor = terms;  // else all gradients are zero
+  }
+  ASSIGN_OR_RETURN(PendingUpdate update, update_->Run({step, learning_rate, divisor}));
+  activity::Moved();
+  return Pending(std::move(ran), std::move(update), learning_rate);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,116 @@
+// One optimizer step on one rank: micro-batches, backward with overlapped reduction, loss scale,
+// clipping, update (bucket by bucket, overlapped with the reduction, if nothing has to be known of
+// all gradients before). A rank with less input than others takes part in all collectives and makes
+// the same update.
+#ifndef MUSTER_WORKER_TRAIN_STEP_STEP_H_
+#define MUSTER_WORKER_TRAIN_STEP_STEP_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/models/model.h"
+#include "worker/optim/loss_scaler.h"
+#include "worker/optim/optimizer.h"
+#include "worker/parallel/communicators.h"
+#include "worker/parallel/strategy.h"
+#include "worker/trace/recorder.h"
+#include "worker/train/data/read_ahead.h"
+#include "worker/train/job/input_plan.h"
+#include "worker/train/job/job.h"
+#include "worker/train/step/finite.h"
+#include "worker/train/step/step_result.h"
+#include "worker/train/step/trained_parameters.h"
+#include "worker/train/step/update.h"
+
+namespace muster::train {
+
+// The plan of a step, the same on all ranks.
+struct StepPlan {
+  int64_t step = 0;         // optimizer steps done after it
+  data::Position position;  // of the sampler, before it
+  InputPlan inputs;
+  double learning_rate = 0;  // what the schedule scales
+};
+
+// Keeps no state between steps except the batch that is read ahead: everything it changes belongs
+// to the session. On a device other than the CPU a step is given to the device, and the host waits
+// for nothing that the device computes. Threading: the session's thread.
+class Stepper {
+ public:
+  struct Parts {
+    const Job* job;
+    int64_t rank;
+    models::Model* model;
+    models::ForwardContext* context;
+    comm::Communicator* control;  // only with DivideBy::kSamples: one operation in each step
+    parallel::Communicators communicators;  // the strategy's
+    const data::Dataset* dataset;
+    data::Sampler* sampler;
+    parallel::Strategy* strategy;
+    optim::Optimizer* optimizer;
+    optim::LossScaler* scaler;            // null unless Precision::kFloat16
+    const FiniteCheck* finite;            // of the model
+    trace::Recorder* recorder = nullptr;  // null: nothing is recorded
+    // Which of the model's parameters are trained; null: changes of model code during a step are
+    // not detected.
+    const TrainedParameters* trained = nullptr;
+    c10::Device device = c10::kCPU;  // of the model
+  };
+  // All parts outlive the stepper.
+  explicit Stepper(const Parts& parts);
+
+  // Makes the step after which plan.step optimizer steps are done, over the samples that follow
+  // plan.position. The outcome is the same on all ranks. With kSkipped and kOverflowed, parameters,
+  // buffers and the optimizer are as before. Errors, and kRefused, end the session: what a step
+  // before them has updated must not be saved. Errors: the communicator's; those of reading and of
+  // the model's code, with rank and samples; those of Update.
+  absl::StatusOr<PendingStep> Run(const StepPlan& plan);
+
+ private:
+  // A micro-batch that this rank has run.
+  struct MicroBatch {
+    std::vector<int64_t> samples;
+    double weight = 1;
+    at::Tensor loss;  // a float32 scalar on the model's device
+  };
+
+  // FAILED_PRECONDITION: model code has frozen or unfrozen a parameter since the step began.
+  absl::Status CheckFlags(int64_t step) const;
+  bool by_terms() const { return parts_.job->uneven_inputs.divide_by == DivideBy::kSamples; }
+  // Runs all micro-batches.
+  absl::Status Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran);
+  absl::Status ForwardBackward(const StepPlan& plan, int64_t micro_batch,
+                               std::vector<int64_t> samples, std::vector<MicroBatch>* ran);
+  // The samples of this rank's next micro-batch after this one, in this step or the next one;
+  // empty: it has none.
+  std::vector<int64_t> SamplesAfter(const StepPlan& plan, int64_t micro_batch) const;
+  // Runs a micro-batch on a rank without input, if the forward and backward passes of other ranks
+  // wait for it.
+  absl::Status JoinForwardBackward(int64_t step, int64_t micro_batch);
+  // The gradient of the scaled loss by the loss.
+  at::Tensor LossGradient(const at::Tensor& loss, double weight) const;
+  // Reduces the gradients, and with UpdatesEarly updates the parameters.
+  absl::Status FinishBackward(double learning_rate);
+  // The result of a step whose losses and update are still numbers on the device.
+  PendingStep Pending(std::vector<MicroBatch> ran, PendingUpdate update,
+                      double learning_rate) const;
+
+  const Parts parts_;
+  // The all-reduce of loss terms in the newest step. These are members, so that a step with an
+  // error returns without waiting for the all-reduce: the other ranks must hear of the error first.
+  at::Tensor terms_;
+  std::unique_ptr<comm::Work> counting_;
+  // The loss terms of a full micro-batch. The weight of a micro-batch is its terms divided by this.
+  const double full_terms_;
+  const std::unique_ptr<Update> update_;
+  ReadAhead reader_;  // of the data set
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_STEP_STEP_H_

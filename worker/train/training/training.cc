@@ -1,0 +1,171 @@
+#include "worker/train/training/training.h"
+
+#include <utility>
+
+#include "common/status/status.h"
+#include "worker/models/seed.h"
+#include "worker/parallel/move_pieces.h"
+
+namespace muster::train {
+
+absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
+                                                           const models::DeferredValues* deferred) {
+  std::unique_ptr<Training> training(new Training(parts));
+  for (const auto& [name, tensor] : parts.model->Parameters()) {
+    training->types_.push_back(tensor.scalar_type());
+  }
+  ParameterValues values;
+  if (deferred != nullptr) {
+    values = [deferred](const at::Tensor& tensor, int64_t begin, int64_t end) {
+      return deferred->Range(tensor, begin, end);
+    };
+  }
+  if (parts.job->precision == Precision::kFloat16) {
+    training->scaler_.emplace(parts.job->loss_scale, parts.communicators.gradients->device());
+  }
+  RETURN_IF_ERROR(training->Plan(values, {}));
+  training->ClearParked();
+  if (parts.sampler == nullptr) return training;
+  if (parts.job->averages.has_value()) {
+    training->averages_.emplace(*parts.job->averages, parts.model->Parameters(), training->types_,
+                                parts.communicators.gradients);
+  }
+  ASSIGN_OR_RETURN(training->slots_, SlotsFor(*parts.job->optimizer, *parts.model));
+  RETURN_IF_ERROR(training->MakeOptimizer({}));
+  return training;
+}
+
+namespace {
+
+bool UsesAveragesAfterTraining(const Job& job) {
+  const bool exports =
+      job.weights_export.has_value() && job.weights_export->from == ExportConfig::From::kAverages;
+  return exports || (job.averages.has_value() && job.averages->evaluate);
+}
+
+}  // namespace
+
+absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory kept) {
+  ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicators,
+                                            parts_.recorder, values, std::move(kept)));
+  context_ = strategy_->MakeContext(
+      models::Mode::kTrain,
+      models::MakeGenerator(parts_.job->seed, parts_.communicators.gradients->device()));
+  ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(*parts_.job, *parts_.model));
+  context_->Recompute(recomputed);
+  return absl::OkStatus();
+}
+
+absl::Status Training::MakeOptimizer(std::vector<std::vector<at::Tensor>> states) {
+  ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*parts_.job->optimizer, *parts_.model,
+                                              strategy_->pieces(), std::move(states)));
+  stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
+                                  parts_.control, parts_.communicators, parts_.dataset,
+                                  parts_.sampler, strategy_.get(), optimizer_.get(),
+                                  scaler_ ? &*scaler_ : nullptr, parts_.finite, parts_.recorder,
+                                  parts_.trained, parts_.communicators.gradients->device()});
+  return absl::OkStatus();
+}
+
+OptimizerState Training::AllState() const {
+  if (optimizer_ == nullptr) return parked_;
+  return Join(StateOfOptimizer(*strategy_, *optimizer_, parts_.model->Parameters(), mask()),
+              parked_);
+}
+
+void Training::ClearParked() {
+  parked_ = {};
+  parked_.present.resize(mask().size());
+  parked_.holders.elements = strategy_->owners().elements;
+  parked_.holders.holders.resize(parts_.communicators.gradients->world_size());
+}
+
+absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
+  RETURN_IF_ERROR(strategy_->AwaitParameters());
+  OptimizerState state = AllState();
+  parked_ = {};
+  ASSIGN_OR_RETURN(const int64_t bytes, Replan(step));
+  if (parts_.sampler == nullptr) return bytes;
+  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots_, types_,
+                                             parts_.communicators.gradients, step));
+  parked_ = std::move(move.parked);
+  RETURN_IF_ERROR(MakeOptimizer(std::move(move.of_pieces)));
+  return bytes + move.bytes;
+}
+
+absl::Status Training::Release(int64_t step) {
+  RETURN_IF_ERROR(strategy_->AwaitParameters());
+  parked_ = {};
+  if (!UsesAveragesAfterTraining(*parts_.job)) averages_.reset();
+  RETURN_IF_ERROR(Replan(step).status());
+  ClearParked();
+  scaler_.reset();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Training::Replan(int64_t step) {
+  std::optional<parallel::Arrangement> shards;
+  if (const auto* held = strategy_->shards(); held != nullptr) {
+    shards.emplace();
+    shards->holders = held->holders;
+  }
+  stepper_.reset();
+  optimizer_.reset();
+  context_.reset();
+  if (averages_.has_value()) averages_->LeavePlan();
+  parallel::KeptMemory kept = strategy_->ReleaseModel();
+  // Keeps the shards of the old plan until they are moved to the new one.
+  if (shards.has_value()) shards->held = kept.held;
+  strategy_.reset();
+
+  parts_.trained->BringIntoForce();
+  ParameterValues values;
+  if (shards.has_value()) values = [](const at::Tensor&, int64_t, int64_t) { return at::Tensor(); };
+  RETURN_IF_ERROR(Plan(values, std::move(kept)));
+  int64_t bytes = 0;
+  if (shards.has_value()) {
+    const auto* wanted = strategy_->shards();
+    ASSIGN_OR_RETURN(
+        bytes, parallel::MovePieces(*shards, {.holders = wanted->holders, .held = wanted->held},
+                                    parallel::ElementBytes(types_), parts_.communicators.gradients,
+                                    {"reshard of parameters", step}));
+    shards.reset();
+  }
+  if (!averages_.has_value()) return bytes;
+  ASSIGN_OR_RETURN(const int64_t moved, averages_->EnterPlan(plan(), step));
+  return bytes + moved;
+}
+
+void Training::UpdateAverages(int64_t step) {
+  if (!averages_.has_value()) return;
+  const trace::Phase phase(parts_.recorder, "averages");
+  averages_->Update(step, plan());
+}
+
+void Training::ExpectAverages(bool present) {
+  if (!averages_.has_value()) return;
+  if (present) {
+    averages_->Begin(plan());
+  } else {
+    averages_->Forget();
+  }
+}
+
+void Training::AddFrozenState(const std::vector<bool>& present) {
+  parked_ = ZeroState(present, slots_, parts_.model->Parameters(), types_, !strategy_->sharded(),
+                      static_cast<int>(parts_.rank), parts_.communicators.gradients->world_size());
+}
+
+checkpoint::State Training::State() const {
+  return TrainingState(*parts_.model,
+                       {.strategy = strategy_.get(),
+                        .optimizer = optimizer_.get(),
+                        .slots = &slots_,
+                        .scaler = scaler_ ? const_cast<optim::LossScaler*>(&*scaler_) : nullptr,
+                        .parked = &parked_,
+                        .mask = &mask(),
+                        .averages = averages_ ? &*averages_ : nullptr},
+                       parts_.communicators.gradients->world_size());
+}
+
+}  // namespace muster::train
