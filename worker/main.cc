@@ -2,8 +2,8 @@
 // identity comes from the coordinator.
 //
 // Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale, or never
-// welcomed; 4 its lease is over (the coordinator was silent; worker/agent/worker_record.h knows
-// this one).
+// welcomed; 4 its lease is over: the coordinator was silent (worker/agent/core/worker_record.h has
+// this code, too).
 #include <malloc.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>

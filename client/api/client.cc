@@ -88,7 +88,7 @@ template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> MusterClient::Repeat(
     Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
     const Request& request, const RetryOptions& options) {
-  Retries retries(options.retry_for, options.cancellation);
+  Retries retries(channel_, options.retry_for, options.cancellation);
   const bool was_there = Reachable();
   while (true) {
     const absl::StatusOr<Response> response =
@@ -107,7 +107,7 @@ absl::StatusOr<Response> MusterClient::Read(Stub* stub,
                                                                          const Request&, Response*),
                                             const Request& request) {
   const absl::Time deadline = SteadyNow() + kCallTimeout;
-  Retries retries(kCallTimeout, nullptr);
+  Retries retries(channel_, kCallTimeout, nullptr);
   const bool was_there = Reachable();
   while (true) {
     // The last attempt, which may begin shortly before the deadline, gets a moment.
@@ -307,7 +307,7 @@ absl::StatusOr<std::vector<v1::Operation>> MusterClient::Operations(const std::s
 
 absl::StatusOr<v1::Operation> MusterClient::WaitOperation(const std::string& name,
                                                           const StreamOptions& options) {
-  Retries retries(options.retry_for, options.cancellation);
+  Retries retries(channel_, options.retry_for, options.cancellation);
   const absl::Time deadline = SteadyNow() + options.timeout;
   v1::WaitOperationRequest request;
   request.set_name(name);

@@ -1,7 +1,9 @@
 #include "client/api/retries.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "common/rpc/deadline.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -14,8 +16,11 @@ constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 }  // namespace
 
-Retries::Retries(absl::Duration retry_for, Cancellation* cancellation)
-    : retry_for_(retry_for), cancellation_(cancellation != nullptr ? cancellation : &never_) {}
+Retries::Retries(std::shared_ptr<grpc::Channel> channel, absl::Duration retry_for,
+                 Cancellation* cancellation)
+    : channel_(std::move(channel)),
+      retry_for_(retry_for),
+      cancellation_(cancellation != nullptr ? cancellation : &never_) {}
 
 absl::Status Retries::Await(const absl::Status& broken, absl::Time deadline) {
   const absl::Time now = SteadyNow();
@@ -24,7 +29,10 @@ absl::Status Retries::Await(const absl::Status& broken, absl::Time deadline) {
   const absl::Duration left = deadline - now;
   if (left_to_retry <= absl::ZeroDuration()) return broken;
   if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError(Message(broken));
-  if (cancellation_->WaitFor(std::min({kPause, left_to_retry, left}))) {
+  const absl::Time until = now + std::min({kPause, left_to_retry, left});
+  channel_->WaitForConnected(DeadlineAfter(until - now));
+  // The rest of the pause, if the channel is connected.
+  if (cancellation_->WaitFor(until - SteadyNow())) {
     return absl::CancelledError("interrupted");
   }
   return absl::OkStatus();

@@ -17,7 +17,7 @@ absl::Status MusterClient::ReadStream(
     const StreamOptions& options, absl::Time deadline,
     const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
     const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
-  Retries retries(options.retry_for, options.cancellation);
+  Retries retries(channel_, options.retry_for, options.cancellation);
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(DeadlineAfter(deadline - SteadyNow()));

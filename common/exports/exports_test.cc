@@ -147,6 +147,19 @@ TEST_F(ExportsTest, ASignatureIsOfTheFileAsItWasWritten) {
   EXPECT_FALSE(IsSignedBy(dir_.Path("none"), "n"));
 }
 
+TEST_F(ExportsTest, ASignatureOfAFolderIsOfItsEntries) {
+  const std::string writer = WriterOf("job", 4);
+  std::filesystem::create_directory(dir_.Path("f"));
+  Write("f/a", "abc");
+  Sign(dir_.Path("f"), writer);
+  std::filesystem::rename(dir_.Path("f"), dir_.Path("g"));
+  EXPECT_TRUE(IsSignedBy(dir_.Path("g"), writer));
+  EXPECT_FALSE(IsSignedBy(dir_.Path("g"), WriterOf("job", 5)));
+  EXPECT_FALSE(IsSignedBy(dir_.Path("g"), WriterOf("other", 4)));
+  Write("g/b", "abc");
+  EXPECT_FALSE(IsSignedBy(dir_.Path("g"), writer));
+}
+
 TEST(TemporaryPath, CarriesJobGenerationAndIncarnation) {
   EXPECT_EQ(TemporaryPath("/out/model.safetensors", "tiny-1", 3, "i"),
             "/out/.model.safetensors.tiny-1-g3-i.tmp");

@@ -55,13 +55,19 @@ def path_of(label):
     return label.removeprefix("//").replace(":", "/").lstrip("/")
 
 
+def libraries_of(path):
+    """The targets that stand for the library of which `#include <path>` is."""
+    return [LIBRARIES[start] for start in LIBRARIES if path.startswith(start)]
+
+
 def reachable_labels(targets, start):
-    """All direct and indirect dependencies with which a target is compiled and linked."""
+    """All direct and indirect dependencies with which a target is compiled and linked, without
+    those that only its precompiled header has."""
     seen, todo = set(), [start]
     while todo:
         target = targets.get(todo.pop())
         for label in target.labels("srcs", "hdrs", "deps") if target else ():
-            if label not in seen:
+            if label not in seen and not label.startswith("//third_party/precompiled:"):
                 seen.add(label)
                 todo.append(label)
     return seen
@@ -160,7 +166,7 @@ class Sources:
                     path = include.header
                     if self.header(path):
                         continue
-                    named = [LIBRARIES[start] for start in LIBRARIES if path.startswith(start)]
+                    named = libraries_of(path)
                     if not named and "/" in path and not path.startswith(SYSTEM_FOLDERS):
                         yield include, target, None
                     for library in named:

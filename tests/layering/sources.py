@@ -4,16 +4,15 @@ import functools
 import os
 import pathlib
 
-from tests.bazel import runfile
-
 # Folders of the checkout that hold no source files of the project.
 NOT_OURS = {".git", "__pycache__", "out"}
 
 
 @functools.lru_cache
 def workspace():
-    """The checkout: a runfile is a link to the file in it, because tests run without a sandbox."""
-    return runfile("tests/layering/sources.py").resolve().parents[2]
+    """The checkout. Under Bazel this file is a link to that in the checkout, because tests run
+    without a sandbox."""
+    return pathlib.Path(__file__).resolve().parents[2]
 
 
 @functools.lru_cache

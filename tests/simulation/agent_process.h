@@ -15,7 +15,7 @@
 #include "coordinator/cluster/event.h"
 #include "tests/simulation/scene.h"
 #include "tests/simulation/worker_process.h"
-#include "worker/agent/core.h"
+#include "worker/agent/core/core.h"
 
 namespace muster::simulation {
 

@@ -11,7 +11,7 @@
 
 #include "coordinator/cluster/cluster.h"
 #include "tests/simulation/faults.h"
-#include "worker/agent/core.h"
+#include "worker/agent/core/core.h"
 
 namespace muster::simulation {
 

@@ -18,7 +18,7 @@
 #include "tests/simulation/network.h"
 #include "tests/simulation/shared_disk.h"
 #include "tests/simulation/timeline.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::simulation {
 

@@ -15,7 +15,7 @@
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
 #include "tests/simulation/scene.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 #include "worker/train/reports/outside.h"
 
 namespace muster::simulation {

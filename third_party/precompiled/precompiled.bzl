@@ -2,8 +2,8 @@
 
 GCC takes NAME.gch in place of NAME where `-include NAME` asks for it, if NAME.gch lies in a folder
 of the include path and was made with the same options. So a precompiled_header is a library whose
-only header is NAME.gch, and .bazelrc says by --per_file_copt which files include NAME. There is no
-NAME beside it: where the options differ, the compiler says so instead of reading all of it anew.
+only header is NAME.gch, and defs.bzl has the rules for files that include NAME. There is no NAME
+beside it: where the options differ, the compiler says so instead of reading all of it anew.
 
 Bazel compiles a file again when one of those changes that the compiler names in its .d file. There
 GCC names neither NAME.gch nor what is in it, unless both are compiled for that: -MD here,
@@ -70,7 +70,7 @@ precompiled_header = rule(
         ),
         "included": attr.string(mandatory = True, doc = "NAME of `-include NAME`."),
         "copts": attr.string_list(
-            doc = "What --per_file_copt adds for the files that include it: must be the same.",
+            doc = "What the files that include it are compiled with, too (defs.bzl).",
         ),
         "deps": attr.label_list(providers = [CcInfo]),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),

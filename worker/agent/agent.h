@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "common/certs/tls_files.h"
 #include "common/pluginfolders/plugin_folders.h"
-#include "worker/agent/core.h"
+#include "worker/agent/core/core.h"
 #include "worker/agent/gpus.h"
 #include "worker/agent/log_queue.h"
 

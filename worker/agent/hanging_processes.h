@@ -11,7 +11,7 @@
 
 #include "absl/time/time.h"
 #include "worker/agent/quarantine_file.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 

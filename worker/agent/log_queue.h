@@ -12,7 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 

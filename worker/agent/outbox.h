@@ -9,7 +9,7 @@
 
 #include "proto/muster/v1/agent_service.pb.h"
 #include "worker/agent/log_queue.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 

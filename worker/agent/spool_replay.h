@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "proto/muster/v1/agent_service.pb.h"
 #include "worker/agent/spool_folder.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/process/process.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/exports/signature.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
@@ -53,7 +54,9 @@ class OptimizerOutput : public JointOutput {
     if (!S_ISREG(found.st_mode)) {
       return absl::FailedPreconditionError(absl::StrCat(options_.path, ": is no regular file"));
     }
-    if (options_.overwrite) return absl::OkStatus();
+    if (options_.overwrite || exports::IsSignedBy(options_.path, options_.writer)) {
+      return absl::OkStatus();
+    }
     return absl::AlreadyExistsError(absl::StrCat(
         options_.path, ": there is such a file; give another name, or allow to overwrite it"));
   }
@@ -67,6 +70,7 @@ class OptimizerOutput : public JointOutput {
     return rest;
   }
   absl::Status GiveName(files::Disk& disk) override {
+    exports::Sign(options_.temporary, options_.writer);
     return files::RenameDurably(options_.temporary, options_.path, disk);
   }
   void Discard() override { unlink(options_.temporary.c_str()); }

@@ -19,6 +19,8 @@ struct GatherOptions {
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;  // replace a file that exists
+  // Who writes (exports::Sign). A file that this writer has signed is replaced, too.
+  std::string writer;
   bool for_owner = false;  // nobody else may read the file
   // As optimizerfile::Contents.
   double schedule_factor = 1;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/exports/signature.h"
 #include "common/exports/target.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
@@ -114,7 +115,7 @@ class FolderOutput : public WeightsOutput {
   }
 
   absl::Status CheckTarget() const override {
-    return modelfolder::CheckTarget(options_.path, options_.overwrite);
+    return modelfolder::CheckTarget(options_.path, Replaces());
   }
   absl::Status MakeFolders() override {
     RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(options_.path)));
@@ -128,8 +129,8 @@ class FolderOutput : public WeightsOutput {
                                                                     .tokenizer = tokenizer_,
                                                                     .dtype = options_.dtype},
                                                                    options_.temporary, disk));
-    RETURN_IF_ERROR(
-        modelfolder::PlaceFolder(options_.temporary, options_.path, options_.overwrite, disk));
+    exports::Sign(options_.temporary, options_.writer);
+    RETURN_IF_ERROR(modelfolder::PlaceFolder(options_.temporary, options_.path, Replaces(), disk));
     for (const modelfolder::PlannedFile& file : planned_.folder.files) {
       contents_->files.push_back(file.name);
     }
@@ -142,6 +143,11 @@ class FolderOutput : public WeightsOutput {
   void Discard() override { modelfolder::RemoveFolder(options_.temporary).IgnoreError(); }
 
  private:
+  // Whether a folder of a model that is there is replaced.
+  bool Replaces() const {
+    return options_.overwrite || exports::IsSignedBy(options_.path, options_.writer);
+  }
+
   const ModelFolderOptions options_;
   const std::string config_;
   const std::string first_weights_;

@@ -24,6 +24,8 @@ struct ModelFolderOptions {
   safetensors::DType dtype = safetensors::DType::kF32;  // of float tensors; or kBF16, kF16
   uint64_t max_shard_bytes = modelfolder::kShardBytes;
   bool overwrite = false;  // replace a folder that contains nothing but a model
+  // Who writes (exports::Sign). A folder that this writer has signed is replaced, too.
+  std::string writer;
   safetensors::Metadata metadata;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/exports/signature.h"
 #include "common/exports/target.h"
 #include "common/exports/temporary.h"
 #include "common/status/status.h"
@@ -59,7 +60,8 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
       .path = gather.path,
       .command = command,
       .part = [](const auto& state) { return checkpoint::Only(state, checkpoint::IsOptimizers); }};
-  task.output = [gather, factor, leader = parts_.reports->leader()](
+  task.output = [gather, factor, leader = parts_.reports->leader(),
+                 writer = exports::WriterOf(parts_.identity.job, command)](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) -> Output {
     if (gather.path.empty() && leader) {
@@ -73,6 +75,7 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
                                              .format = gather.format,
                                              .key = gather.key,
                                              .overwrite = gather.overwrite,
+                                             .writer = writer,
                                              .for_owner = gather.for_client,
                                              .schedule_factor = factor},
                                             state, records);
@@ -97,7 +100,7 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
             .kind = Task::Kind::kFolder,
             .command = command,
             .part = Weights};
-  task.output = [consolidate, contents, job = parts_.identity.job](
+  task.output = [consolidate, contents, job = parts_.identity.job, command](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) {
     checkpoint::ModelFolderOptions options{
@@ -105,6 +108,7 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
         .temporary = temporary,
         .dtype = consolidate.dtype,
         .overwrite = consolidate.overwrite,
+        .writer = exports::WriterOf(job, command),
         .metadata = {{"format", "pt"}, {exports::kJobIdKey, job}}};
     if (consolidate.max_shard_bytes > 0) options.max_shard_bytes = consolidate.max_shard_bytes;
     return checkpoint::ModelFolderOutput(options, state, records, contents.get());

@@ -162,6 +162,39 @@ TEST_F(GatheringTest, AFileForAClientNeedsAFolder) {
   EXPECT_NE(told_.status().message().find("has no folder"), absl::string_view::npos);
 }
 
+// A generation that was killed after its files had their names, and before it could report so.
+TEST_F(GatheringTest, ACommandThatIsCarriedOutAgainReplacesWhatItWrote) {
+  absl::StatusOr<ModelConsolidated> model = absl::UnknownError("nothing was told");
+  const auto write = [&](Gathering& gathering, int64_t command) {
+    ASSERT_TRUE(gathering
+                    .Gather({.path = folder_.Path("state"),
+                             .format = optimizerfile::Format::kSafetensors,
+                             .hold = true},
+                            command, [this](const auto& told) { told_ = told; })
+                    .ok());
+    ASSERT_TRUE(gathering
+                    .Consolidate({.path = folder_.Path("model"), .hold = true}, command,
+                                 [&](const auto& told) { model = told; })
+                    .ok());
+  };
+  On([&](Gathering& gathering) {
+    write(gathering, /*command=*/4);
+    ASSERT_TRUE(told_.ok() && model.ok()) << told_.status() << model.status();
+    moment_.fill_(2);
+    write(gathering, /*command=*/4);
+    EXPECT_TRUE(told_.ok() && model.ok()) << told_.status() << model.status();
+    EXPECT_EQ(InFile(), 2.0f);
+    write(gathering, /*command=*/5);
+    EXPECT_TRUE(absl::IsAlreadyExists(told_.status())) << told_.status();
+    EXPECT_TRUE(absl::IsAlreadyExists(model.status())) << model.status();
+    ASSERT_TRUE(files::WriteAtomically(folder_.Path("model/config.json"), "mine").ok());
+    ASSERT_TRUE(files::WriteAtomically(folder_.Path("state"), "mine").ok());
+    write(gathering, /*command=*/4);
+    EXPECT_TRUE(absl::IsAlreadyExists(told_.status())) << "it was changed: " << told_.status();
+    EXPECT_TRUE(absl::IsAlreadyExists(model.status())) << "it was changed: " << model.status();
+  });
+}
+
 TEST_F(GatheringTest, OnlyItsOwnerReadsAFileForAClient) {
   const mode_t before = umask(0);
   On([&](Gathering& gathering) {

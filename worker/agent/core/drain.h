@@ -1,14 +1,14 @@
 // The drain of a node: how long its workers may take to save and to end. While they make progress,
 // they get more time. Pure: time is an argument.
-#ifndef MUSTER_WORKER_AGENT_DRAIN_H_
-#define MUSTER_WORKER_AGENT_DRAIN_H_
+#ifndef MUSTER_WORKER_AGENT_CORE_DRAIN_H_
+#define MUSTER_WORKER_AGENT_CORE_DRAIN_H_
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 
@@ -51,4 +51,4 @@ struct Drain {
 
 }  // namespace muster::agent
 
-#endif  // MUSTER_WORKER_AGENT_DRAIN_H_
+#endif  // MUSTER_WORKER_AGENT_CORE_DRAIN_H_

@@ -1,7 +1,7 @@
 // What the agent's core (core.h) is told: what the coordinator says, what happens to the stream and
 // to the workers, and what this agent is asked to do.
-#ifndef MUSTER_WORKER_AGENT_EVENTS_H_
-#define MUSTER_WORKER_AGENT_EVENTS_H_
+#ifndef MUSTER_WORKER_AGENT_CORE_EVENTS_H_
+#define MUSTER_WORKER_AGENT_CORE_EVENTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/lease/lease.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 
@@ -117,4 +117,4 @@ using Event = std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Brok
 
 }  // namespace muster::agent
 
-#endif  // MUSTER_WORKER_AGENT_EVENTS_H_
+#endif  // MUSTER_WORKER_AGENT_CORE_EVENTS_H_

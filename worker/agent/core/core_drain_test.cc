@@ -6,8 +6,8 @@
 #include <utility>
 #include <variant>
 
-#include "worker/agent/core.h"
-#include "worker/agent/core_fixture.h"
+#include "worker/agent/core/core.h"
+#include "worker/agent/core/core_fixture.h"
 
 namespace muster::agent {
 namespace {

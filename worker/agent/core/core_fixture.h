@@ -1,7 +1,7 @@
 // The agent's core with two workers, a coordinator that welcomes it, and a clock that is moved by
 // hand; for tests.
-#ifndef MUSTER_WORKER_AGENT_CORE_FIXTURE_H_
-#define MUSTER_WORKER_AGENT_CORE_FIXTURE_H_
+#ifndef MUSTER_WORKER_AGENT_CORE_CORE_FIXTURE_H_
+#define MUSTER_WORKER_AGENT_CORE_CORE_FIXTURE_H_
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "worker/agent/core.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/core.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 
@@ -59,4 +59,4 @@ class CoreTest : public ::testing::Test {
 
 }  // namespace muster::agent
 
-#endif  // MUSTER_WORKER_AGENT_CORE_FIXTURE_H_
+#endif  // MUSTER_WORKER_AGENT_CORE_CORE_FIXTURE_H_

@@ -1,7 +1,7 @@
 // What the agent's core (core.h) decides: processes to start and to signal, messages to send, and
 // when to end. Effects are carried out in order.
-#ifndef MUSTER_WORKER_AGENT_EFFECTS_H_
-#define MUSTER_WORKER_AGENT_EFFECTS_H_
+#ifndef MUSTER_WORKER_AGENT_CORE_EFFECTS_H_
+#define MUSTER_WORKER_AGENT_CORE_EFFECTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 
@@ -104,4 +104,4 @@ using Effects = std::vector<Effect>;
 
 }  // namespace muster::agent
 
-#endif  // MUSTER_WORKER_AGENT_EFFECTS_H_
+#endif  // MUSTER_WORKER_AGENT_CORE_EFFECTS_H_

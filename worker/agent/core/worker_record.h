@@ -1,6 +1,6 @@
 // What an agent knows about a worker: which one it is, and how it ended.
-#ifndef MUSTER_WORKER_AGENT_WORKER_RECORD_H_
-#define MUSTER_WORKER_AGENT_WORKER_RECORD_H_
+#ifndef MUSTER_WORKER_AGENT_CORE_WORKER_RECORD_H_
+#define MUSTER_WORKER_AGENT_CORE_WORKER_RECORD_H_
 
 #include <compare>
 #include <cstdint>
@@ -67,4 +67,4 @@ struct EndedWorker {
 
 }  // namespace muster::agent
 
-#endif  // MUSTER_WORKER_AGENT_WORKER_RECORD_H_
+#endif  // MUSTER_WORKER_AGENT_CORE_WORKER_RECORD_H_

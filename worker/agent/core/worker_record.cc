@@ -1,4 +1,4 @@
-#include "worker/agent/worker_record.h"
+#include "worker/agent/core/worker_record.h"
 
 #include "absl/strings/str_cat.h"
 

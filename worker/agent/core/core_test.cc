@@ -1,10 +1,10 @@
-#include "worker/agent/core.h"
+#include "worker/agent/core/core.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "worker/agent/core_fixture.h"
+#include "worker/agent/core/core_fixture.h"
 
 namespace muster::agent {
 namespace {

@@ -1,0 +1,66 @@
+"""Libraries, programs and tests whose files begin with a precompiled header (precompiled.bzl).
+
+A target names the header beside its files:
+
+    muster_library(
+        name = "lease",
+        srcs = ["lease.cc"],
+        pch = "absl",
+    )
+
+absl, rpc, torch and cli are headers of this folder, and stand for what most files of a folder
+include; each file still includes what it uses. A target that gains nothing from one, or that is
+compiled with other definitions (local_defines), is a cc_library or cc_binary of Bazel. """
+
+# What runs for a moment is not worth optimising: tests, and files that read a command line.
+_NOT_OPTIMISED = ["-O0", "-U_FORTIFY_SOURCE"]
+
+# What the files that begin with a header are compiled with in addition, and the header itself, too.
+PCH_COPTS = {
+    "absl": [],
+    "cli": _NOT_OPTIMISED,
+    "rpc": [],
+    "tests": _NOT_OPTIMISED,
+    "torch": [],
+}
+
+def _copts(pch):
+    return PCH_COPTS[pch] + ["-fpch-deps", "-include", "precompiled_%s.hh" % pch]
+
+def _compiled(rule, pch, copts = [], deps = [], **kwargs):
+    rule(
+        copts = copts + _copts(pch),
+        deps = deps + ["//third_party/precompiled:" + pch],
+        **kwargs
+    )
+
+def muster_library(name, pch, **kwargs):
+    """A cc_library whose files begin with the precompiled header `pch`.
+
+    Args:
+      name: of the library.
+      pch: "absl", "cli", "rpc" or "torch".
+      **kwargs: for cc_library.
+    """
+    _compiled(native.cc_library, pch, name = name, **kwargs)
+
+def muster_binary(name, pch, **kwargs):
+    """A cc_binary whose files begin with the precompiled header `pch`.
+
+    Args:
+      name: of the program.
+      pch: "absl", "cli", "rpc" or "torch".
+      **kwargs: for cc_binary.
+    """
+    _compiled(native.cc_binary, pch, name = name, **kwargs)
+
+def muster_test(name, copts = [], **kwargs):
+    """A cc_test whose file begins with the precompiled header of the main function on which it
+    depends: gtest_main, rpc_gtest_main or torch_gtest_main of third_party/system.
+
+    Args:
+      name: of the test.
+      copts: for cc_test.
+      **kwargs: for cc_test.
+    """
+    native.cc_test(name = name, copts = copts + _copts("tests"), **kwargs)

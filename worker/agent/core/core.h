@@ -1,0 +1,121 @@
+// The agent's decisions, without threads, processes, clock or network: (state, event, now) ->
+// effects (events.h, effects.h).
+//
+// Its parts know the coordinator's stream and the lease (attachment.h), the workers that run
+// (processes.h) and those that have ended (ended_workers.h). The core itself decides what is
+// started, when the node is drained, and when the agent ends.
+#ifndef MUSTER_WORKER_AGENT_CORE_CORE_H_
+#define MUSTER_WORKER_AGENT_CORE_CORE_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/lease/lease.h"
+#include "worker/agent/core/attachment.h"
+#include "worker/agent/core/drain.h"
+#include "worker/agent/core/effects.h"
+#include "worker/agent/core/ended_workers.h"
+#include "worker/agent/core/events.h"
+#include "worker/agent/core/processes.h"
+#include "worker/agent/core/worker_record.h"
+
+namespace muster::agent {
+
+enum class AfterLease {
+  // Kill the workers and keep trying to attach.
+  kKeepTrying,
+  // Kill the workers and end, because the coordinator that started this agent is gone. An agent
+  // that has no worker and no reports to send does not wait for a coordinator that is down: it ends
+  // one lease after the last answer.
+  kQuit,
+};
+
+struct CoreOptions {
+  uint32_t slots = 1;               // for jobs on the CPU
+  std::vector<uint32_t> gpus = {};  // indices; each of them is one more slot (common/slots)
+  AfterLease after_lease = AfterLease::kKeepTrying;
+  // Used until the first Welcome, which has the real value.
+  absl::Duration lease = absl::Seconds(10);
+  // Between SIGTERM and SIGKILL when the agent itself stops its workers.
+  absl::Duration stop_grace = absl::Seconds(2);
+  // How long the jobs may take to save and to end when this agent is stopped or drained. While they
+  // write or make progress, the end is delayed until `standstill` after they last did (at least
+  // three heartbeats, if the coordinator reported the progress).
+  absl::Duration drain_timeout = absl::Minutes(5);
+  absl::Duration standstill = absl::Seconds(10);
+  // A process that still lives this long after SIGKILL hangs in the kernel.
+  absl::Duration kill_timeout = absl::Seconds(10);
+  // How long a shutdown waits for the last exits to be acknowledged.
+  absl::Duration report_grace = absl::Seconds(2);
+  // How many acknowledged exits are remembered.
+  size_t remembered_exits = 256;
+};
+
+// Not thread-safe.
+class Core {
+ public:
+  Core(const CoreOptions& options, absl::Time now);
+
+  Effects Handle(const Event& event, absl::Time now);
+  // When the next Ticked is due; infinite if none is.
+  absl::Time NextDeadline() const;
+  // Infinite before the first welcome.
+  absl::Time lease_end() const { return attachment_.lease().End(); }
+  absl::Duration lease() const {
+    const std::optional<LeaseTerms>& terms = attachment_.lease().terms();
+    return terms.has_value() ? terms->lease : options_.lease;
+  }
+  // True while a drain waits for workers: then WritesSeen should come about every second.
+  bool draining() const { return drain_.has_value() && processes_.Waits(); }
+
+ private:
+  void On(const Opened& opened, absl::Time now, Effects& effects);
+  void On(const Welcomed& welcome, absl::Time now, Effects& effects);
+  void On(const HeartbeatAcked& acked, absl::Time now);
+  void On(const Refused& refused, absl::Time now, Effects& effects);
+  void On(const StartRequested& request, absl::Time now, Effects& effects);
+  void On(const StopRequested& request, absl::Time now, Effects& effects);
+  void On(const DrainRequested& request, absl::Time now);
+  void On(const Ended& ended, Effects& effects);
+  void On(const ShutdownRequested&, absl::Time now, Effects& effects);
+
+  // When the lease is over; infinite if EndLease has already been called for this end.
+  absl::Time LeaseEnd() const;
+  void EndLease(absl::Time now, Effects& effects);
+  // Why this agent cannot start the worker now; its exit, which says so.
+  std::optional<EndedWorker> Refusal(const StartRequested& request) const;
+  bool Offers(uint32_t slot) const;
+  void RecordEnd(EndedWorker worker, Effects& effects, bool spooled = false) {
+    ended_.Add(std::move(worker), spooled, attachment_, effects);
+  }
+  void QuitWhenDone(absl::Time now, Effects& effects);
+
+  const CoreOptions options_;
+  Attachment attachment_;
+  Processes processes_;
+  EndedWorkers ended_;
+
+  // Until the first welcome there is no lease. The agent must find its coordinator before this
+  // time.
+  const absl::Time first_welcome_until_;
+  // The end of the lease for which EndLease was called last.
+  absl::Time ended_lease_ = absl::InfinitePast();
+
+  // Set while the node is drained: the workers should save and end, and nothing new starts.
+  std::optional<Drain> drain_;
+  // ShutdownRequested came.
+  bool shutdown_ = false;
+  // Set once this agent must end: the status of Quit.
+  std::optional<absl::Status> quitting_;
+  // Quit does not wait longer than this for the last exits to be acknowledged.
+  absl::Time report_until_ = absl::InfiniteFuture();
+  bool quit_ = false;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_CORE_CORE_H_

@@ -1,0 +1,81 @@
+// The processes that this agent has on its node: the workers that run, and processes that do not
+// end although they were killed. The slots of the latter are quarantined. Pure: time is an
+// argument.
+#ifndef MUSTER_WORKER_AGENT_CORE_PROCESSES_H_
+#define MUSTER_WORKER_AGENT_CORE_PROCESSES_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "worker/agent/core/attachment.h"
+#include "worker/agent/core/effects.h"
+#include "worker/agent/core/events.h"
+#include "worker/agent/core/worker_record.h"
+
+namespace muster::agent {
+
+struct Process {
+  int64_t pid = 0;  // 0 between Launch and Launched
+  // SIGTERM was sent (or will be, after Launched); SIGKILL follows at this time.
+  std::optional<absl::Time> kill_at;
+  bool killed = false;
+  // Why the worker was told to end.
+  Cause cause = Cause::kUnknown;
+  bool continue_when_cut_off = false;
+  uint32_t slot = 0;
+  // Set when the worker is killed: if it still runs at this time, it hangs in the kernel.
+  absl::Time hangs_at = absl::InfiniteFuture();
+  bool quarantined = false;
+};
+
+class Processes {
+ public:
+  // A process that still lives this long after SIGKILL hangs in the kernel.
+  explicit Processes(absl::Duration kill_timeout) : kill_timeout_(kill_timeout) {}
+
+  void Start(const StartRequested& request, Effects& effects);
+  void On(const Launched& launched, const Attachment& attachment, Effects& effects);
+  void On(const LaunchFailed& failed) { running_.erase(failed.worker); }
+  // Forgets the process, which has ended, and returns what was known of it.
+  std::optional<Process> On(const Ended& ended, const Attachment& attachment, Effects& effects);
+  // Of former agents. They do not count as workers any more: only their slots are reported.
+  void On(const HangingFound& found) { left_hanging_[found.worker.worker] = found; }
+  void On(const HangingGone& gone, const Attachment& attachment, Effects& effects);
+
+  // Sends SIGTERM, unless that was done before. SIGKILL follows at the earliest `kill_at` of all
+  // calls. False: no such worker runs.
+  bool Stop(const WorkerId& worker, Cause cause, absl::Time kill_at, Effects& effects);
+  void StopAll(Cause cause, absl::Time kill_at, Effects& effects);
+  // The lease is over: KillOverdue kills now, except those that continue when they are cut off.
+  // True: some do.
+  bool EndLease(absl::Time now);
+  void KillOverdue(absl::Time now, const Attachment& attachment, Effects& effects);
+
+  const Process* Find(const WorkerId& worker) const;
+  bool empty() const { return running_.empty(); }
+  // A worker runs whose end can be waited for.
+  bool Waits() const;
+  // A worker runs that was not killed.
+  bool HoldLease() const;
+  void AddTo(SendHello* hello) const;
+  void AddQuarantinedTo(SendHello* hello) const;
+  // When KillOverdue has something to do; infinite if it has not.
+  absl::Time NextDeadline() const;
+
+ private:
+  static void Stop(const WorkerId& worker, Process& process, Cause cause, absl::Time kill_at,
+                   Effects& effects);
+  // The process that hung in the slot has ended.
+  static void EndQuarantine(uint32_t slot, const RunningWorker& worker,
+                            const Attachment& attachment, Effects& effects);
+
+  const absl::Duration kill_timeout_;
+  std::map<WorkerId, Process> running_;
+  std::map<WorkerId, HangingFound> left_hanging_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_CORE_PROCESSES_H_
