@@ -8,11 +8,11 @@
 #include "common/status/status.h"
 #include "worker/layout/groups.h"
 #include "worker/parallel/buffer_sync.h"
-#include "worker/parallel/gradient_buckets.h"
-#include "worker/parallel/gradient_paths.h"
+#include "worker/parallel/gradients/gradient_buckets.h"
+#include "worker/parallel/gradients/gradient_paths.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/unused_pieces.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 
 namespace muster::parallel {
 namespace {

@@ -19,9 +19,9 @@
 #include "worker/parallel/fsdp/whole_units.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/partial_sums.h"
+#include "worker/parallel/gradients/partial_sums.h"
 #include "worker/parallel/slice_pieces.h"
-#include "worker/parallel/unused_pieces.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 
 namespace muster::parallel {
 namespace {

@@ -34,7 +34,7 @@
 #include "worker/models/unit.h"
 #include "worker/parallel/communicators.h"
 #include "worker/parallel/fsdp/whole_units.h"
-#include "worker/parallel/sliced_gradients.h"
+#include "worker/parallel/gradients/sliced_gradients.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {

@@ -16,10 +16,10 @@
 #include "worker/parallel/in_place.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/partial_sums.h"
+#include "worker/parallel/gradients/partial_sums.h"
 #include "worker/parallel/slice_pieces.h"
-#include "worker/parallel/sliced_gradients.h"
-#include "worker/parallel/unused_pieces.h"
+#include "worker/parallel/gradients/sliced_gradients.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 
 namespace muster::parallel {
 namespace {

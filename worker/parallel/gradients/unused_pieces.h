@@ -4,8 +4,8 @@
 // On the CPU every piece is looked at, which costs one comparison where the parameter was used. On
 // another device a look is work for the device, so the parameters that this rank used itself are
 // not looked at: they are used. The host does not wait.
-#ifndef MUSTER_WORKER_PARALLEL_UNUSED_PIECES_H_
-#define MUSTER_WORKER_PARALLEL_UNUSED_PIECES_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_PIECES_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_PIECES_H_
 
 #include <cstddef>
 #include <functional>
@@ -48,4 +48,4 @@ class UnusedPieces {
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_UNUSED_PIECES_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_PIECES_H_
