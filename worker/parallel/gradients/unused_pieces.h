@@ -39,9 +39,9 @@ class UnusedPieces {
 
   const std::vector<Piece>& pieces_;
   const std::function<bool(size_t)> used_;
-  std::vector<size_t> number_;               // of each piece's parameter in `trainable`
+  std::vector<size_t> number_;                // of each piece's parameter in `trainable`
   std::vector<std::vector<size_t>> buckets_;  // the pieces of each bucket
-  const at::Tensor one_;                     // on the CPU
+  const at::Tensor one_;                      // on the CPU
   std::vector<at::Tensor> flags_;
   bool any_ = false;  // some flag is defined
 };
