@@ -37,8 +37,8 @@ namespace muster::parallel {
 
 // As CreateShardedDdp, but root must not be null and must outlive the strategy. With `kept`, slices
 // whose values are not already in their place are uninitialized until the caller fills
-// store().shards()->held. INVALID_ARGUMENT also for patterns that fit no unit, and for frozen parameters
-// that are neither float32, float64 nor int64.
+// ParameterShards::held. INVALID_ARGUMENT also for patterns that fit no unit, and for frozen
+// parameters that are neither float32, float64 nor int64.
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, const Communicators& communicators, const FsdpOptions& options,

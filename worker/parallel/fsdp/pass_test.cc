@@ -1,5 +1,5 @@
-// Passes of forwards without backwards (ParameterStore::BeginPass): what is gathered and how often, and
-// what is left of them.
+// Passes of forwards without backwards (ParameterStore::BeginPass): what is gathered and how often,
+// and what is left of them.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
