@@ -1,4 +1,4 @@
-#include "worker/parallel/gradient_paths.h"
+#include "worker/parallel/gradients/gradient_paths.h"
 
 #include <unordered_set>
 #include <utility>

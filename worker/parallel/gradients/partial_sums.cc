@@ -1,4 +1,4 @@
-#include "worker/parallel/partial_sums.h"
+#include "worker/parallel/gradients/partial_sums.h"
 
 #include "ATen/ops/empty.h"
 #include "common/status/status.h"

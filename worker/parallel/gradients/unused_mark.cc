@@ -1,4 +1,4 @@
-#include "worker/parallel/unused_mark.h"
+#include "worker/parallel/gradients/unused_mark.h"
 
 #include "ATen/ops/add.h"
 #include "ATen/ops/all.h"
@@ -9,7 +9,7 @@
 #include "ATen/ops/zeros.h"
 #include "c10/core/GradMode.h"
 #include "worker/device/host_values.h"
-#include "worker/parallel/negative_zeros.h"
+#include "worker/parallel/gradients/negative_zeros.h"
 
 namespace muster::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/parallel/negative_zeros.h"
+#include "worker/parallel/gradients/negative_zeros.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,8 +9,8 @@
 //
 // Where every element of a used parameter's gradient is negative and rounds to zero in that
 // division or conversion (magnitudes of about 1e-45), the parameter has the mark, too.
-#ifndef MUSTER_WORKER_PARALLEL_UNUSED_MARK_H_
-#define MUSTER_WORKER_PARALLEL_UNUSED_MARK_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_MARK_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_MARK_H_
 
 #include <cstdint>
 
@@ -36,4 +36,4 @@ at::Tensor MarkedOnDevice(const at::Tensor& gradient);
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_UNUSED_MARK_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_MARK_H_

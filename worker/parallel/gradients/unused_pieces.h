@@ -4,8 +4,8 @@
 // On the CPU every piece is looked at, which costs one comparison where the parameter was used. On
 // another device a look is work for the device, so the parameters that this rank used itself are
 // not looked at: they are used. The host does not wait.
-#ifndef MUSTER_WORKER_PARALLEL_UNUSED_PIECES_H_
-#define MUSTER_WORKER_PARALLEL_UNUSED_PIECES_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_PIECES_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_PIECES_H_
 
 #include <cstddef>
 #include <functional>
@@ -39,13 +39,13 @@ class UnusedPieces {
 
   const std::vector<Piece>& pieces_;
   const std::function<bool(size_t)> used_;
-  std::vector<size_t> number_;               // of each piece's parameter in `trainable`
+  std::vector<size_t> number_;                // of each piece's parameter in `trainable`
   std::vector<std::vector<size_t>> buckets_;  // the pieces of each bucket
-  const at::Tensor one_;                     // on the CPU
+  const at::Tensor one_;                      // on the CPU
   std::vector<at::Tensor> flags_;
   bool any_ = false;  // some flag is defined
 };
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_UNUSED_PIECES_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_UNUSED_PIECES_H_

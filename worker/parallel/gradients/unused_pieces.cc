@@ -1,10 +1,10 @@
-#include "worker/parallel/unused_pieces.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "ATen/ops/ones.h"
-#include "worker/parallel/unused_mark.h"
+#include "worker/parallel/gradients/unused_mark.h"
 
 namespace muster::parallel {
 

@@ -1,6 +1,6 @@
 // Gathers the sums that each rank has over its own pieces.
-#ifndef MUSTER_WORKER_PARALLEL_PARTIAL_SUMS_H_
-#define MUSTER_WORKER_PARALLEL_PARTIAL_SUMS_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_PARTIAL_SUMS_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_PARTIAL_SUMS_H_
 
 #include <cstdint>
 
@@ -17,4 +17,4 @@ absl::StatusOr<at::Tensor> GatherPartialSums(const at::Tensor& mine, int64_t ste
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_PARTIAL_SUMS_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_PARTIAL_SUMS_H_

@@ -1,4 +1,4 @@
-#include "worker/parallel/gradient_buckets.h"
+#include "worker/parallel/gradients/gradient_buckets.h"
 
 #include <cmath>
 #include <memory>
@@ -12,8 +12,8 @@
 #include "ATen/ops/ones.h"
 #include "gtest/gtest.h"
 #include "worker/memory/counting_allocator.h"
+#include "worker/parallel/gradients/unused_mark.h"
 #include "worker/parallel/model_tensors.h"
-#include "worker/parallel/unused_mark.h"
 
 namespace muster::parallel {
 namespace {

@@ -1,6 +1,6 @@
 // Counts how many gradients a backward will bring to each parameter if units are recomputed.
-#ifndef MUSTER_WORKER_PARALLEL_GRADIENT_PATHS_H_
-#define MUSTER_WORKER_PARALLEL_GRADIENT_PATHS_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_PATHS_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_PATHS_H_
 
 #include <cstddef>
 #include <functional>
@@ -35,4 +35,4 @@ class GradientPaths : public models::UseObserver {
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_GRADIENT_PATHS_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_PATHS_H_

@@ -9,8 +9,8 @@
 //
 // It owns the post-accumulate-gradient hook of every parameter (autograd has one per tensor) until
 // it is destroyed. Threading: one thread, the one that calls backward.
-#ifndef MUSTER_WORKER_PARALLEL_GRADIENT_BUCKETS_H_
-#define MUSTER_WORKER_PARALLEL_GRADIENT_BUCKETS_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_BUCKETS_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_BUCKETS_H_
 
 #include <cstdint>
 #include <functional>
@@ -133,4 +133,4 @@ class GradientBuckets {
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_GRADIENT_BUCKETS_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_BUCKETS_H_

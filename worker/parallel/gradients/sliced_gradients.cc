@@ -1,4 +1,4 @@
-#include "worker/parallel/sliced_gradients.h"
+#include "worker/parallel/gradients/sliced_gradients.h"
 
 #include <utility>
 

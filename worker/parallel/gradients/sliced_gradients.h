@@ -8,8 +8,8 @@
 //
 // Threading: one thread, the one that calls backward. Errors: Finish returns the first one of the
 // step.
-#ifndef MUSTER_WORKER_PARALLEL_SLICED_GRADIENTS_H_
-#define MUSTER_WORKER_PARALLEL_SLICED_GRADIENTS_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_SLICED_GRADIENTS_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_SLICED_GRADIENTS_H_
 
 #include <cstdint>
 #include <deque>
@@ -23,8 +23,8 @@
 #include "worker/layout/groups.h"
 #include "worker/models/unit.h"
 #include "worker/parallel/buffer_sync.h"
-#include "worker/parallel/gradient_buckets.h"
-#include "worker/parallel/gradient_paths.h"
+#include "worker/parallel/gradients/gradient_buckets.h"
+#include "worker/parallel/gradients/gradient_paths.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {
@@ -118,4 +118,4 @@ class SlicedGradients {
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_SLICED_GRADIENTS_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_SLICED_GRADIENTS_H_

@@ -1,4 +1,4 @@
-#include "worker/parallel/gradient_buckets.h"
+#include "worker/parallel/gradients/gradient_buckets.h"
 
 #include <memory>
 #include <utility>
@@ -11,8 +11,8 @@
 #include "torch/csrc/autograd/variable.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
+#include "worker/parallel/gradients/unused_mark.h"
 #include "worker/parallel/model_tensors.h"
-#include "worker/parallel/unused_mark.h"
 
 namespace muster::parallel {
 namespace {

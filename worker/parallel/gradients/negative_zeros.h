@@ -1,6 +1,6 @@
 // Loops over numbers of which -0.0 is told apart from 0.0. T is float or double.
-#ifndef MUSTER_WORKER_PARALLEL_NEGATIVE_ZEROS_H_
-#define MUSTER_WORKER_PARALLEL_NEGATIVE_ZEROS_H_
+#ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_NEGATIVE_ZEROS_H_
+#define MUSTER_WORKER_PARALLEL_GRADIENTS_NEGATIVE_ZEROS_H_
 
 #include <cstdint>
 
@@ -16,4 +16,4 @@ bool AllNegativeZeros(const T* values, int64_t count);
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_NEGATIVE_ZEROS_H_
+#endif  // MUSTER_WORKER_PARALLEL_GRADIENTS_NEGATIVE_ZEROS_H_
