@@ -15,7 +15,7 @@ using commands::Kind;
 void CommandsSimulation::WaitASecond() {
   world_.seconds += 1;
   core().AgentHeard(agent_session_, world_.now());
-  core().Tick(world_.now());
+  core().Handle(cluster::TimePassed{}, world_.now());
   Commit();
 }
 
