@@ -1,5 +1,5 @@
-// What the engine's thread has to do: tasks, heartbeats and the result of a commit, from any thread.
-// Thread-safe.
+// What the engine's thread has to do: tasks, heartbeats and the result of a commit, from any
+// thread. Thread-safe.
 #ifndef MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
 #define MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
 

@@ -106,6 +106,17 @@ def test_only_tests_choose_a_main_function():
     assert not wrong, f"depend on //third_party/system:gtest instead: {wrong}"
 
 
+def test_tests_begin_with_the_precompiled_header_of_their_main_function():
+    wrong = [
+        target.where
+        for target in TARGETS.values()
+        if target.rule == "cc_test"
+        and any(label.endswith("gtest_main") for label in target.labels("deps"))
+        and "-fpch-deps" not in target.attributes.get("copts", [])
+    ]
+    assert not wrong, f"use muster_test of third_party/precompiled/defs.bzl: {wrong}"
+
+
 def test_bazel_reads_the_same_from_the_build_files():
     bazel = collections.defaultdict(set)
     for line in runfile("tests/layering/edges.dot").read_text().splitlines():
@@ -125,16 +136,16 @@ def test_bazel_reads_the_same_from_the_build_files():
 def test_a_wrong_arrow_and_a_far_reach_are_found():
     targets = read_build_files(
         {
-            "worker/train": 'cc_library(name = "x", deps = ["//worker/control:y", "//common/z"])\n',
+            "worker/optim": 'cc_library(name = "x", deps = ["//worker/control:y", "//common/z"])\n',
             "worker/control": '\n[cc_library(name = n, deps = ["//common/rpc"]) for n in ["y"]]\n',
             "common/rpc": 'cc_library(name = "rpc", deps = ["//third_party/system:grpc"])\n',
         }
     )
-    assert list(wrong_arrows(targets, "worker/train")) == [
-        "worker/train/BUILD:1: //worker/train:x uses //worker/control:y"
+    assert list(wrong_arrows(targets, "worker/optim")) == [
+        "worker/optim/BUILD:1: //worker/optim:x uses //worker/control:y"
     ]
     assert not list(wrong_arrows(targets, "worker/control"))
-    assert list(wrong_reaches(targets, "worker/train", ["//third_party/system:grpc"])) == [
-        "worker/train/BUILD:1: //worker/train:x reaches //third_party/system:grpc"
+    assert list(wrong_reaches(targets, "worker/optim", ["//third_party/system:grpc"])) == [
+        "worker/optim/BUILD:1: //worker/optim:x reaches //third_party/system:grpc"
     ]
-    assert not list(wrong_reaches(targets, "worker/train", ["@torch//"]))
+    assert not list(wrong_reaches(targets, "worker/optim", ["@torch//"]))
