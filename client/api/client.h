@@ -61,6 +61,7 @@ bool HasEnded(v1::Job::State state);
 class MusterClient : public Connection {
  public:
   using Connection::Connection;
+
   // `address` is "HOST:PORT" or "unix:/PATH". Connects with the first call. `tls`: what this
   // program has for connections over TCP.
   // INVALID_ARGUMENT: it is of neither form. Others: those of ClientTls.
@@ -82,6 +83,7 @@ class MusterClient : public Connection {
                                 const RetrySettings& settings = {});
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options = {});
+
   // Changes of a running job. These calls answer once the command is durable, with its operation.
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id, const SteerOptions& options = {});
   // at_step is not used. `start` is for a job without processes.
