@@ -1,7 +1,8 @@
 // A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
 // (proto/muster/v1/*_service.proto) over gRPC. It prints nothing. Errors are those of the
 // service, with their reasons (common/rpc/error.h), and those of connection.h. A call that has no
-// function here is made by its stub's method: client.Read(&v1::ClusterService::Stub::ListNodes, {}).
+// function here is made by the method of its stub:
+// client.Read(&v1::ClusterService::Stub::ListNodes, {}).
 #ifndef MUSTER_CLIENT_API_CLIENT_H_
 #define MUSTER_CLIENT_API_CLIENT_H_
 

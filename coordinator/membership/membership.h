@@ -5,8 +5,8 @@
 // An agent or worker is attached while it holds a stream. Each message from it renews its lease. A
 // broken stream renews nothing: a process that has vanished is replaced one lease after its last
 // message, no matter when the connection was found to be dead. Liveness (stream, heartbeat) and
-// progress (watchdog.h) are judged separately. Agents::Expire() and ExpireWorkers() return each lost
-// agent or worker once, and forget it. All leases here are those of the coordinator,
+// progress (watchdog.h) are judged separately. A lost agent or worker is returned once, by
+// Agents::Expire() or ExpireWorkers(), and forgotten. All leases here are those of the coordinator,
 // Timing::Grant() long: a process that holds a lease ends itself before its lease ends here.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
