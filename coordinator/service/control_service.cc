@@ -70,6 +70,14 @@ absl::Status CheckRate(double rate) {
                 {{"field", "learning_rate"}});
 }
 
+absl::Status CheckSamples(uint64_t samples) {
+  constexpr uint64_t kMost = uint64_t{1} << 48;
+  if (samples >= 1 && samples <= kMost) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kInvalidArgument, "SAMPLES_INVALID",
+                absl::StrCat("samples is ", samples, "; expected 1 to ", kMost),
+                {{"field", "samples"}, {"limit", absl::StrCat(kMost)}});
+}
+
 absl::Status CheckStage(const std::string& stage) {
   if (stage == "validate" || stage == "test") return absl::OkStatus();
   return Refuse(
@@ -187,6 +195,15 @@ grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerCo
   v1::Command contents;
   contents.mutable_set_learning_rate()->set_learning_rate(request->learning_rate());
   return Post(context, *request, CheckRate(request->learning_rate()), contents, response);
+}
+
+grpc::ServerUnaryReactor* ControlService::SkipData(grpc::CallbackServerContext* context,
+                                                   const v1::SkipDataRequest* request,
+                                                   v1::Operation* response) {
+  v1::Command contents;
+  contents.mutable_skip_data()->set_samples(request->samples());
+  contents.mutable_skip_data()->set_dry_run(request->dry_run());
+  return Post(context, *request, CheckSamples(request->samples()), contents, response);
 }
 
 grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* context,

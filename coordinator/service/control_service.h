@@ -24,6 +24,7 @@ class ControlService final : public Admitting<v1::ControlService::CallbackServic
     Admits("GatherOptimizerState", &ControlService::GatherOptimizerState);
     Admits("Consolidate", &ControlService::Consolidate);
     Admits("SetLearningRate", &ControlService::SetLearningRate);
+    Admits("SkipData", &ControlService::SkipData);
     Admits("RunStage", &ControlService::RunStage);
     Admits("Sample", &ControlService::Sample);
   }
@@ -49,6 +50,9 @@ class ControlService final : public Admitting<v1::ControlService::CallbackServic
   grpc::ServerUnaryReactor* SetLearningRate(grpc::CallbackServerContext* context,
                                             const v1::SetLearningRateRequest* request,
                                             v1::Operation* response) override;
+  grpc::ServerUnaryReactor* SkipData(grpc::CallbackServerContext* context,
+                                     const v1::SkipDataRequest* request,
+                                     v1::Operation* response) override;
   grpc::ServerUnaryReactor* RunStage(grpc::CallbackServerContext* context,
                                      const v1::RunStageRequest* request,
                                      v1::Operation* response) override;

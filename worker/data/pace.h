@@ -42,7 +42,16 @@ struct Pace {
   // of them may go beyond `to`. 0: nothing is missing. `to` must not be negative.
   int64_t StepsTo(Position from, Position to) const;
 
+  // The samples that the steps after `position` take, without those that are dropped, counted from
+  // 0: the place of one of them, and how many there are before `to`, which is not before `position`.
+  Position PlaceOf(Position position, int64_t sample) const;
+  int64_t SamplesTo(Position position, Position to) const;
+
   friend bool operator==(const Pace&, const Pace&) = default;
+
+ private:
+  // In what follows `cursor` in an epoch.
+  int64_t SamplesFrom(int64_t cursor) const;
 };
 
 }  // namespace muster::data

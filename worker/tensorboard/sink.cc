@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/commands/command_rule.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -179,10 +180,10 @@ bool Sink::IsMarked(int64_t step, bool replay) const {
 void Sink::Applied(const train::CommandApplied& applied) {
   const train::Command command = options_.commands->Get(applied.number);
   // It is over: an earlier session has marked it.
-  if (std::holds_alternative<train::NoCommand>(command.what)) return;
+  if (commands::IsOver(command)) return;
   {
     absl::MutexLock lock(&mutex_);
-    if (IsMarked(applied.step, command.replay)) return;
+    if (IsMarked(applied.step, command.replay())) return;
     running_[applied.number] = applied.step;
   }
   Mark(kOperationsTag, applied.step, TextOf(command, options_.job));

@@ -248,8 +248,8 @@ absl::StatusOr<bool> SessionImpl::PassMustEnd() {
 bool SessionImpl::StopsNow(const RollCallPlan& plan) const {
   for (int64_t number = schedule_.position().taken + 1; number <= plan.apply_commands; ++number) {
     const Command command = parts_.commands->Get(number);
-    const bool now = command.at_step.value_or(0) <= session_state_.step;
-    if (now && std::holds_alternative<StopCommand>(command.what)) return true;
+    const bool now = static_cast<int64_t>(command.at_step()) <= session_state_.step;
+    if (now && command.has_stop()) return true;
   }
   return false;
 }
