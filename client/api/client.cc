@@ -188,22 +188,25 @@ absl::StatusOr<v1::Job> MusterClient::Retry(const std::string& job_id, const Ste
   return Change(stub_.get(), &v1::JobService::Stub::RetryJob, std::move(request), options.retry);
 }
 
-template <typename Stub, typename Request>
-absl::StatusOr<v1::Operation> MusterClient::Steer(
-    Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, v1::Operation*),
-    const std::string& job_id, Request request, const SteerOptions& options) {
-  request.set_job_id(job_id);
-  request.set_requested_by(options.requested_by);
-  if constexpr (requires { request.set_at_step(0); }) {
-    if (options.at_step.has_value()) request.set_at_step(*options.at_step);
-  }
-  return Change(stub, method, std::move(request), options.retry);
+absl::StatusOr<v1::Operation> MusterClient::Send(const google::protobuf::Message& request,
+                                                 const CommandCall& call,
+                                                 const RetryOptions& options) {
+  struct Caller {
+    const CommandCall& call;
+    grpc::Status Call(grpc::ClientContext* context, const google::protobuf::Message&,
+                      v1::Operation* operation) {
+      return call(context, operation);
+    }
+  };
+  Caller caller{call};
+  return Repeat(&caller, &Caller::Call, request, options);
 }
 
 absl::StatusOr<v1::Operation> MusterClient::Pause(const std::string& job_id,
                                                   const SteerOptions& options) {
-  return Steer(stub_.get(), &v1::JobService::Stub::PauseJob, job_id, v1::PauseJobRequest(),
-               options);
+  v1::PauseJobRequest request;
+  Fill(job_id, options, &request);
+  return Repeat(stub_.get(), &v1::JobService::Stub::PauseJob, request, options.retry);
 }
 
 absl::StatusOr<v1::Operation> MusterClient::Resume(const std::string& job_id,
@@ -212,23 +215,8 @@ absl::StatusOr<v1::Operation> MusterClient::Resume(const std::string& job_id,
   v1::ResumeJobRequest request;
   request.set_from_scratch(start.from_scratch);
   request.set_from(start.from);
-  return Steer(stub_.get(), &v1::JobService::Stub::ResumeJob, job_id, std::move(request), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::SetTrainability(
-    const std::string& job_id, const std::vector<v1::TrainableRule>& rules, bool dry_run,
-    const SteerOptions& options) {
-  v1::SetTrainabilityRequest request;
-  request.mutable_rules()->Add(rules.begin(), rules.end());
-  request.set_dry_run(dry_run);
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::SetTrainability, job_id,
-               std::move(request), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::Refresh(const std::string& job_id,
-                                                    const SteerOptions& options) {
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::Refresh, job_id,
-               v1::RefreshRequest(), options);
+  Fill(job_id, options, &request);
+  return Repeat(stub_.get(), &v1::JobService::Stub::ResumeJob, request, options.retry);
 }
 
 absl::StatusOr<v1::GetTrainabilityResponse> MusterClient::GetTrainability(
@@ -236,54 +224,6 @@ absl::StatusOr<v1::GetTrainabilityResponse> MusterClient::GetTrainability(
   v1::GetTrainabilityRequest request;
   request.set_job_id(job_id);
   return Read(control_stub_.get(), &v1::ControlService::Stub::GetTrainability, request);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::SaveCheckpoint(const std::string& job_id,
-                                                           const SteerOptions& options) {
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::SaveCheckpoint, job_id,
-               v1::SaveCheckpointRequest(), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::GatherOptimizerState(const std::string& job_id,
-                                                                 const v1::OptimizerStateFile& file,
-                                                                 const SteerOptions& options) {
-  v1::GatherOptimizerStateRequest request;
-  *request.mutable_file() = file;
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::GatherOptimizerState, job_id,
-               std::move(request), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::Consolidate(const std::string& job_id,
-                                                        const v1::ModelFolder& folder,
-                                                        const SteerOptions& options) {
-  v1::ConsolidateRequest request;
-  *request.mutable_folder() = folder;
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::Consolidate, job_id,
-               std::move(request), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::SetLearningRate(const std::string& job_id, double rate,
-                                                            const SteerOptions& options) {
-  v1::SetLearningRateRequest request;
-  request.set_learning_rate(rate);
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::SetLearningRate, job_id,
-               std::move(request), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::RunStage(const std::string& job_id,
-                                                     const std::string& stage,
-                                                     const SteerOptions& options) {
-  v1::RunStageRequest request;
-  request.set_stage(stage);
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::RunStage, job_id, std::move(request),
-               options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::Sample(const std::string& job_id,
-                                                   v1::SampleRequest request,
-                                                   const SteerOptions& options) {
-  return Steer(control_stub_.get(), &v1::ControlService::Stub::Sample, job_id, std::move(request),
-               options);
 }
 
 absl::StatusOr<v1::Operation> MusterClient::GetOperation(const std::string& name) {

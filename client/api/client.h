@@ -7,6 +7,8 @@
 #ifndef MUSTER_CLIENT_API_CLIENT_H_
 #define MUSTER_CLIENT_API_CLIENT_H_
 
+#include <google/protobuf/message.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "absl/time/time.h"
 #include "client/api/cancellation.h"
 #include "common/certs/tls_files.h"
+#include "common/ids/ids.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
 #include "proto/muster/v1/control_service.grpc.pb.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
@@ -135,31 +138,22 @@ class MusterClient {
   // at_step is not used. `start` is for a job without processes.
   absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options = {},
                                        const StartOptions& start = {});
-  // The rules are added after the existing ones. `dry_run`: only reports what would change.
-  absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
-                                                const std::vector<v1::TrainableRule>& rules,
-                                                bool dry_run, const SteerOptions& options = {});
-  // at_step is not used.
-  absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
-                                        const SteerOptions& options = {});
+  // A command of ControlService: `request` has what it is about, the other fields are filled in.
+  // at_step is used where the request has one.
+  template <typename Request>
+  absl::StatusOr<v1::Operation> Steer(grpc::Status (v1::ControlService::Stub::*method)(
+                                          grpc::ClientContext*, const Request&, v1::Operation*),
+                                      const std::string& job_id, Request request,
+                                      const SteerOptions& options = {}) {
+    Fill(job_id, options, &request);
+    return Send(
+        request,
+        [&](grpc::ClientContext* context, v1::Operation* operation) {
+          return (control_stub_.get()->*method)(context, request, operation);
+        },
+        options.retry);
+  }
   absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(const std::string& job_id);
-  absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
-                                               const SteerOptions& options = {});
-  absl::StatusOr<v1::Operation> GatherOptimizerState(const std::string& job_id,
-                                                     const v1::OptimizerStateFile& file,
-                                                     const SteerOptions& options = {});
-  absl::StatusOr<v1::Operation> Consolidate(const std::string& job_id,
-                                            const v1::ModelFolder& folder,
-                                            const SteerOptions& options = {});
-  absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
-                                                const SteerOptions& options = {});
-
-  // `stage`: "validate" or "test".
-  absl::StatusOr<v1::Operation> RunStage(const std::string& job_id, const std::string& stage,
-                                         const SteerOptions& options = {});
-  // `request`: its prompt and settings; the other fields are filled in.
-  absl::StatusOr<v1::Operation> Sample(const std::string& job_id, v1::SampleRequest request,
-                                       const SteerOptions& options = {});
 
   // `name` is "JOB/NUMBER".
   absl::StatusOr<v1::Operation> GetOperation(const std::string& name);
@@ -228,13 +222,20 @@ class MusterClient {
                                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                                Response*),
                                   Request request, const RetryOptions& options);
-  // The same for a change of one running job.
-  template <typename Stub, typename Request>
-  absl::StatusOr<v1::Operation> Steer(Stub* stub,
-                                      grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                   const Request&, v1::Operation*),
-                                      const std::string& job_id, Request request,
-                                      const SteerOptions& options);
+  // Sets what all commands for a job have, with a new request id.
+  template <typename Request>
+  static void Fill(const std::string& job_id, const SteerOptions& options, Request* request) {
+    request->set_job_id(job_id);
+    request->set_request_id(NewUuid());
+    request->set_requested_by(options.requested_by);
+    if constexpr (requires { request->set_at_step(0); }) {
+      if (options.at_step.has_value()) request->set_at_step(*options.at_step);
+    }
+  }
+  // Makes the call of a command, with this request, as Change does.
+  using CommandCall = std::function<grpc::Status(grpc::ClientContext*, v1::Operation*)>;
+  absl::StatusOr<v1::Operation> Send(const google::protobuf::Message& request,
+                                     const CommandCall& call, const RetryOptions& options);
   // The same for a change of one node.
   template <typename Request>
   absl::StatusOr<v1::Node> ChangeNode(grpc::Status (v1::ClusterService::Stub::*method)(

@@ -32,6 +32,7 @@ std::string Rules(const v1::SetTrainabilityCommand& set) {
 
 // The command of `muster`, with what people know it by.
 std::string What(const v1::Command& command) {
+  if (commands::IsOver(command)) return "an operation that is over";
   const v1::CommandRule& rule = commands::RuleOf(command);
   const std::string planned = rule.nature() == v1::CommandRule::ANSWERS ? " (only planned)" : "";
   switch (command.kind_case()) {
@@ -45,15 +46,10 @@ std::string What(const v1::Command& command) {
       return absl::StrCat(rule.name(), " ", command.consolidate().folder().path());
     case v1::Command::kRunStage:
       return absl::StrCat(rule.name(), " ", command.run_stage().stage());
-    case v1::Command::kSkipData:
-      return absl::StrCat(rule.name(), " ", command.skip_data().samples(), planned);
     case v1::Command::kCancel:
       return absl::StrCat("cancel operation ", command.cancel().target());
-    case v1::Command::kNone:
-    case v1::Command::KIND_NOT_SET:
-      return "an operation that is over";
     default:
-      return rule.name();
+      return absl::StrCat(rule.name(), planned);
   }
 }
 

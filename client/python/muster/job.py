@@ -211,6 +211,24 @@ class Job:
         )
         return self._steer(self._connection.control.SetLearningRate, request)
 
+    def skip_data(
+        self,
+        samples: int,
+        dry_run: bool = False,
+        at_step: int | None = None,
+        requested_by: str = "",
+    ) -> Operation:
+        """Leaves out the samples that training would take next; they count as consumed in the
+        epoch. With `dry_run` it only says which: the message muster.v1.SkippedData."""
+        request = control_service_pb2.SkipDataRequest(
+            job_id=self.id,
+            samples=samples,
+            dry_run=dry_run,
+            at_step=at_step,
+            requested_by=requested_by,
+        )
+        return self._steer(self._connection.control.SkipData, request)
+
     def checkpoint(self, at_step: int | None = None, requested_by: str = "") -> Operation:
         """Writes a checkpoint. The result is the message muster.v1.Checkpoint."""
         request = control_service_pb2.SaveCheckpointRequest(

@@ -289,7 +289,9 @@ absl::Status Commands::SkipData(const Command& command) {
                             ", and the first time ", Describe(first)),
                parts_.session_state->step});
   }
-  Finish(command, *skipped);
+  v1::OperationResult result;
+  *result.mutable_skipped_data() = *skipped;
+  Finish(command, result);
   return absl::OkStatus();
 }
 

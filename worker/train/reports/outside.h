@@ -171,7 +171,7 @@ struct CommandFinished {
   // The result of a command that succeeded.
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, OptimizerStateGathered,
                ModelConsolidated, TrainabilityChange, TrainabilityPlan, StageEvaluated, Sampled,
-               v1::SkippedData>
+               v1::OperationResult>
       result;
 };
 // The weights are written under a temporary name, which they keep until ExportGate allows the final
