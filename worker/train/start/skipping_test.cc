@@ -85,17 +85,17 @@ TEST_F(SkippingTest, AlsoOfWhatIsLeftOutBeforeTheFirstStepOfTheStage) {
 }
 
 TEST_F(SkippingTest, AScheduleEndsWithTheStepsThatAreLeft) {
-  job_.schedule = optim::CosineSchedule{};
+  job_.schedule = optim::WarmupCosine{};
   Prepare({FitStage{.epochs = 2}}, 3);
   ASSERT_EQ(Skip(8), "8: 0/12 to 0/19, then 0/20");
-  EXPECT_EQ(std::get<optim::CosineSchedule>(job_.schedule).total_steps, 10);
+  EXPECT_EQ(std::get<optim::WarmupCosine>(job_.schedule).total_steps, 10);
 }
 
 TEST_F(SkippingTest, AScheduleOfTheJobFileStays) {
-  job_.schedule = optim::CosineSchedule{.total_steps = 12};
+  job_.schedule = optim::WarmupCosine{.total_steps = 12};
   Prepare({FitStage{.epochs = 2}}, 3);
   ASSERT_EQ(Skip(8), "8: 0/12 to 0/19, then 0/20");
-  EXPECT_EQ(std::get<optim::CosineSchedule>(job_.schedule).total_steps, 12);
+  EXPECT_EQ(std::get<optim::WarmupCosine>(job_.schedule).total_steps, 12);
 }
 
 TEST_F(SkippingTest, WithoutAStepThatIsLeftNothingIsLeftOut) {
