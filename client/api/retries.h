@@ -28,9 +28,9 @@ class Retries {
   // The coordinator has answered: after the next break the whole time is available again.
   void Answered() { broken_since_ = absl::InfiniteFuture(); }
   // Call it when an attempt has ended with `broken`. Waits a moment, in which the channel connects
-  // if it can: gRPC works on a connection only while somebody waits for it. OK: try again. `broken`: the
-  // time is over. DEADLINE_EXCEEDED, with the message of `broken`: `deadline` of SteadyNow() is
-  // over. CANCELLED: by the caller.
+  // if it can: gRPC works on a connection only while somebody waits for it. OK: try again.
+  // `broken`: the time is over. DEADLINE_EXCEEDED, with the message of `broken`: `deadline` of
+  // SteadyNow() is over. CANCELLED: by the caller.
   absl::Status Await(const absl::Status& broken, absl::Time deadline = absl::InfiniteFuture());
 
  private:

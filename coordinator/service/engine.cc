@@ -25,12 +25,13 @@ constexpr absl::Duration kSlowCommit = absl::Seconds(5);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
-}  // namespace
-
-absl::Status Stopping() {
-  return Refuse(absl::StatusCode::kUnavailable, "COORDINATOR_STOPPING",
-                "the coordinator is stopping");
+void Answer(const std::vector<EngineInbox::Task>& tasks, const absl::Status& status) {
+  for (const EngineInbox::Task& task : tasks) {
+    if (task.done) task.done(status);
+  }
 }
+
+}  // namespace
 
 absl::Status RefusalOf(const StoreTrouble& trouble) {
   return Refuse(
@@ -51,7 +52,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, sto
   }
   auto cluster = std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
   std::unique_ptr<Engine> engine(new Engine(std::move(options), store, std::move(cluster)));
-  engine->committer_ = std::thread([raw = engine.get()] { raw->CommitLoop(); });
   engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });
   return engine;
 }
@@ -64,60 +64,32 @@ Engine::Engine(EngineOptions options, store::Store* store,
       next_tick_(options_.clock()),
       last_wake_(next_tick_),
       short_of_room_(store->OpenedShortOfRoom()),
-      next_look_for_room_(next_tick_) {}
+      next_look_for_room_(next_tick_),
+      committer_(store,
+                 [this](absl::Status committed) { inbox_.Committed(std::move(committed)); }) {}
 
 Engine::~Engine() { Stop(); }
 
 void Engine::Stop() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
-  woken_.Changed();
+  inbox_.Stop();
   if (thread_.joinable()) thread_.join();
-  {
-    absl::MutexLock lock(&mutex_);
-    ended_ = true;
-  }
-  if (committer_.joinable()) committer_.join();
 }
 
 void Engine::Post(Apply apply, Done done) {
-  Enqueue({Kind::kEvent, std::move(apply), std::move(done)});
+  inbox_.Post({Kind::kEvent, std::move(apply), std::move(done)});
 }
 
 void Engine::Request(Apply apply, Done done) {
-  Enqueue({Kind::kRequest, std::move(apply), std::move(done)});
+  inbox_.Post({Kind::kRequest, std::move(apply), std::move(done)});
 }
 
 void Engine::RequestRoom(Apply apply, Done done) {
-  Enqueue({Kind::kRoom, std::move(apply), std::move(done)});
+  inbox_.Post({Kind::kRoom, std::move(apply), std::move(done)});
 }
 
-void Engine::Read(Done done) { Enqueue({Kind::kRead, nullptr, std::move(done)}); }
+void Engine::Read(Done done) { inbox_.Post({Kind::kRead, nullptr, std::move(done)}); }
 
-void Engine::Enqueue(Task task) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!stopping_) {
-      queue_.push_back(std::move(task));
-      woken_.Changed();
-      return;
-    }
-  }
-  if (task.done) task.done(Stopping());
-}
-
-void Engine::Aside(Apply apply) {
-  const absl::Time now = options_.clock();
-  absl::MutexLock lock(&mutex_);
-  aside_.push_back({std::move(apply), now});
-  woken_.Changed();
-}
-
-bool Engine::Woken() const {
-  return stopping_ || !queue_.empty() || !aside_.empty() || committed_.has_value();
-}
+void Engine::Aside(Apply apply) { inbox_.Aside({std::move(apply), options_.clock()}); }
 
 absl::Time Engine::NextWake(absl::Time now) const {
   // Often enough to notice that the process stood still.
@@ -133,32 +105,18 @@ void Engine::Loop() {
         "the disk was full at the start: there is no room for the reserve that deletions need");
   }
   while (true) {
-    std::vector<Beat> aside;
-    std::optional<absl::Status> committed;
-    bool stopping = false;
-    {
-      const absl::Time before = options_.clock();
-      const absl::Duration longest_wait = NextWake(before) - before;
-      absl::MutexLock lock(&mutex_);
-      // While the engine stops, new tasks are answered, but it does not wait for more of them.
-      if (!stopping_) {
-        woken_.Await(mutex_, longest_wait,
-                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Woken(); });
-      } else if (commit_.has_value() && commit_->under_way) {
-        mutex_.Await(absl::Condition(this, &Engine::HasResult));
-      }
-      std::move(queue_.begin(), queue_.end(), std::back_inserter(waiting_));
-      queue_.clear();
-      aside.swap(aside_);
-      committed.swap(committed_);
-      stopping = stopping_;
-    }
+    const absl::Time before = options_.clock();
+    // While the engine stops, new tasks are answered, but it does not wait for more of them.
+    EngineInbox::Contents arrived =
+        inbox_.Take(NextWake(before) - before, commit_.has_value() && commit_->under_way);
+    const bool stopping = arrived.stopping;
+    std::move(arrived.tasks.begin(), arrived.tasks.end(), std::back_inserter(waiting_));
     const absl::Time now = options_.clock();
-    for (const Beat& beat : aside) beat.apply(*cluster_, beat.posted);
+    for (const EngineInbox::Beat& beat : arrived.aside) beat.apply(*cluster_, beat.posted);
     if (options_.on_wake) options_.on_wake(now);
     const absl::Duration gap = now - std::exchange(last_wake_, now);
     if (gap > kPauseOfLease * options_.cluster.timing.lease) cluster_->WasAway(gap, now);
-    if (committed.has_value()) TakeResult(*committed);
+    if (arrived.committed.has_value()) TakeResult(*arrived.committed);
     LookAfterCommit(now, stopping);
     LookForRoom(now);
     RefuseWhoDoesNotWait();
@@ -169,27 +127,7 @@ void Engine::Loop() {
       std::move(waiting_.begin(), waiting_.end(), std::back_inserter(commit_->tasks));
       waiting_ = std::move(commit_->tasks);
     }
-    for (const Task& task : waiting_) {
-      if (task.done) task.done(Stopping());
-    }
-    return;
-  }
-}
-
-void Engine::CommitLoop() {
-  while (true) {
-    const store::Batch* batch = nullptr;
-    {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(this, &Engine::CommitterWoken));
-      if (to_commit_ == nullptr) return;
-      batch = std::exchange(to_commit_, nullptr);
-    }
-    absl::Status committed = store_->Commit(*batch);
-    absl::MutexLock lock(&mutex_);
-    // Moved, so that no reference to the status is left on this thread.
-    committed_ = std::move(committed);
-    woken_.Changed();
+    return Answer(waiting_, Stopping());
   }
 }
 
@@ -224,15 +162,12 @@ void Engine::Work(absl::Time now) {
     }
     for (const cluster::Effect& effect : effects) options_.out(effect);
   }
-  for (const Task& task : tasks) {
-    if (task.done) task.done(failure_);
-  }
+  Answer(tasks, failure_);
 }
 
 void Engine::HandToCommitter() {
   commit_->under_way = true;
-  absl::MutexLock lock(&mutex_);
-  to_commit_ = &commit_->batch;
+  committer_.Commit(commit_->batch);
 }
 
 void Engine::TakeResult(const absl::Status& committed) {
@@ -245,10 +180,7 @@ void Engine::TakeResult(const absl::Status& committed) {
     } else {
       Fail(committed);
     }
-    for (const Task& task : done.tasks) {
-      if (task.done) task.done(failure_);
-    }
-    return;
+    return Answer(done.tasks, failure_);
   }
   const absl::Time now = options_.clock();
   if (absl::IsResourceExhausted(committed) && store_->ReleaseReserve()) {

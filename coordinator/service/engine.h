@@ -34,12 +34,11 @@
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/steady/condition.h"
 #include "coordinator/cluster/cluster.h"
+#include "coordinator/service/committer.h"
+#include "coordinator/service/engine_inbox.h"
 #include "coordinator/store/store.h"
 
 namespace muster::service {
@@ -53,9 +52,6 @@ struct StoreTrouble {
 // UNAVAILABLE STORE_TROUBLE, for calls and streams that cannot be served while the store is in
 // trouble.
 absl::Status RefusalOf(const StoreTrouble& trouble);
-
-// UNAVAILABLE COORDINATOR_STOPPING.
-absl::Status Stopping();
 
 struct EngineOptions {
   cluster::Options cluster;
@@ -80,10 +76,10 @@ class Engine {
 
   // Changes the cluster; may be null. Not called once the store is damaged or the engine was
   // stopped.
-  using Apply = std::function<void(cluster::Cluster&, absl::Time)>;
+  using Apply = EngineInbox::Apply;
   // Called exactly once: with OK when the change is durable, otherwise with UNAVAILABLE. May be
   // null.
-  using Done = std::function<void(const absl::Status&)>;
+  using Done = EngineInbox::Done;
 
   // An event: it waits while the store is in trouble.
   void Post(Apply apply, Done done);
@@ -112,16 +108,8 @@ class Engine {
   const std::optional<StoreTrouble>& trouble() const { return trouble_; }
 
  private:
-  enum class Kind { kEvent, kRequest, kRoom, kRead };
-  struct Task {
-    Kind kind = Kind::kEvent;
-    Apply apply;
-    Done done;
-  };
-  struct Beat {
-    Apply apply;
-    absl::Time posted;
-  };
+  using Kind = EngineInbox::Kind;
+  using Task = EngineInbox::Task;
   // A batch on its way into the store, and what waits for it.
   struct Commit {
     store::Batch batch;
@@ -139,16 +127,9 @@ class Engine {
   };
 
   Engine(EngineOptions options, store::Store* store, std::unique_ptr<cluster::Cluster> cluster);
-  void Enqueue(Task task);
-  bool Woken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasResult() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return committed_.has_value(); }
-  bool CommitterWoken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return to_commit_ != nullptr || ended_;
-  }
-  void Loop();
-  void CommitLoop();
 
   // ---- Of the engine's thread.
+  void Loop();
   absl::Time NextWake(absl::Time now) const;
   // Applies what may be applied now, and begins its commit.
   void Work(absl::Time now);
@@ -179,18 +160,8 @@ class Engine {
   bool short_of_room_ = false;
   absl::Time next_look_for_room_;
 
-  absl::Mutex mutex_;
-  // The state that Woken checks.
-  SteadyCondition woken_;
-  std::vector<Task> queue_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Beat> aside_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // For the committer, and back.
-  const store::Batch* to_commit_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::optional<absl::Status> committed_ ABSL_GUARDED_BY(mutex_);
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-
-  std::thread committer_;
+  EngineInbox inbox_;
+  Committer committer_;
   std::thread thread_;
 };
 

@@ -28,6 +28,8 @@ KINDS = {
     "fault test (full disk)": r"full_disk|FullDisk",
 }
 DUPLICATE_LINES = 8
+# Macros that tree-sitter would take for a function's parameters.
+ANNOTATIONS = re.compile(r"\bABSL_[A-Z_]+(\([^()]*\))?")
 
 
 def kind_of(name):
@@ -75,6 +77,7 @@ def classes(texts):
     for name, text in texts.items():
         if not name.endswith((".h", ".cc")) or kind_of(name) != "production":
             continue
+        text = ANNOTATIONS.sub("", text)
         for node in lists_of_classes(parser.parse(text.encode()).root_node):
             title = node.child_by_field_name("name")
             yield (*size_of(node), title.text.decode() if title else "?", name)

@@ -183,9 +183,15 @@ class Sources:
             if not files or any(file.endswith(HEADERS) for file in generated):
                 continue
             included = {include.header for file in files for include in self.includes(file)}
+            paths = {include.header for file in files for include in self.all_includes(file)}
+            libraries = {library for path in paths for library in libraries_of(path)}
             for dep in target.labels("deps"):
                 headers = self.headers_of(self.targets[dep]) if dep in self.targets else set()
-                if headers and not headers & included and not dep.startswith("//third_party/"):
+                if dep.startswith(("//third_party/", "@")):
+                    library = "@torch//" if dep.startswith("@torch//") else dep
+                    if library in set(LIBRARIES.values()) - libraries:
+                        yield target, dep
+                elif headers and not headers & included:
                     yield target, dep
 
     def cycle(self):

@@ -125,6 +125,7 @@ def test_a_library_that_is_not_depended_on_is_found():
     assert '"//third_party/system:grpc",' in line
     with_grpc = BUILD_FILES["b"].replace('"//a', '"//third_party/system:grpc", "//a')
     assert not told_changes({"b/top.cc": text}, b=with_grpc)
+    assert len(told_changes({"b/top.cc": MIDDLE}, b=with_grpc)) == 1
     assert "LIBRARIES" in next(unknown(small({"b/top.cc": "#include <x/y.h>\n"})))
 
 

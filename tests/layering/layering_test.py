@@ -125,16 +125,16 @@ def test_bazel_reads_the_same_from_the_build_files():
 def test_a_wrong_arrow_and_a_far_reach_are_found():
     targets = read_build_files(
         {
-            "worker/train": 'cc_library(name = "x", deps = ["//worker/control:y", "//common/z"])\n',
+            "worker/optim": 'cc_library(name = "x", deps = ["//worker/control:y", "//common/z"])\n',
             "worker/control": '\n[cc_library(name = n, deps = ["//common/rpc"]) for n in ["y"]]\n',
             "common/rpc": 'cc_library(name = "rpc", deps = ["//third_party/system:grpc"])\n',
         }
     )
-    assert list(wrong_arrows(targets, "worker/train")) == [
-        "worker/train/BUILD:1: //worker/train:x uses //worker/control:y"
+    assert list(wrong_arrows(targets, "worker/optim")) == [
+        "worker/optim/BUILD:1: //worker/optim:x uses //worker/control:y"
     ]
     assert not list(wrong_arrows(targets, "worker/control"))
-    assert list(wrong_reaches(targets, "worker/train", ["//third_party/system:grpc"])) == [
-        "worker/train/BUILD:1: //worker/train:x reaches //third_party/system:grpc"
+    assert list(wrong_reaches(targets, "worker/optim", ["//third_party/system:grpc"])) == [
+        "worker/optim/BUILD:1: //worker/optim:x reaches //third_party/system:grpc"
     ]
-    assert not list(wrong_reaches(targets, "worker/train", ["@torch//"]))
+    assert not list(wrong_reaches(targets, "worker/optim", ["@torch//"]))

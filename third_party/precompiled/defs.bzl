@@ -54,13 +54,21 @@ def muster_binary(name, pch, **kwargs):
     """
     _compiled(native.cc_binary, pch, name = name, **kwargs)
 
-def muster_test(name, copts = [], **kwargs):
+def muster_test(name, size = "small", srcs = None, copts = [], **kwargs):
     """A cc_test whose file begins with the precompiled header of the main function on which it
     depends: gtest_main, rpc_gtest_main or torch_gtest_main of third_party/system.
 
     Args:
       name: of the test.
+      size: for cc_test.
+      srcs: the file NAME.cc if left out.
       copts: for cc_test.
       **kwargs: for cc_test.
     """
-    native.cc_test(name = name, copts = copts + _copts("tests"), **kwargs)
+    native.cc_test(
+        name = name,
+        size = size,
+        srcs = srcs or [name + ".cc"],
+        copts = copts + _copts("tests"),
+        **kwargs
+    )

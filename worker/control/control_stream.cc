@@ -38,8 +38,7 @@ absl::StatusOr<std::unique_ptr<ControlStream>> ControlStream::Connect(
 
 ControlStreamImpl::ControlStreamImpl(ControlStreamOptions options)
     : options_(std::move(options)),
-      channel_(OpenChannel(options_.coordinator, {}, options_.credentials)),
-      stub_(v1::WorkerService::NewStub(channel_)),
+      connection_{.channel = OpenChannel(options_.coordinator, {}, options_.credentials)},
       spool_(options_.spool, options_.worker),
       keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),
       knocker_(options_.coordinator, [this](absl::Time begun) { Refused(begun); }) {}
@@ -47,8 +46,8 @@ ControlStreamImpl::ControlStreamImpl(ControlStreamOptions options)
 ControlStreamImpl::~ControlStreamImpl() {
   {
     absl::MutexLock lock(&mutex_);
-    closing_ = true;
-    if (context_ != nullptr) context_->TryCancel();
+    line_.closing = true;
+    if (line_.context != nullptr) line_.context->TryCancel();
   }
   Wake();
   if (reader_.joinable()) reader_.join();
@@ -61,12 +60,11 @@ absl::Status ControlStreamImpl::Start() {
   const absl::Time begun = SteadyNow();
   absl::MutexLock lock(&mutex_);
   const auto decided = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return (first_welcome_.has_value() && commands_.size() >= first_welcome_->newest_command()) ||
-           refusal_.has_value();
+    return received_.complete() || started_.has_value();
   };
   const auto until = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::min(begun + options_.down_timeout,
-                    std::max(begun, refused_) + options_.connect_timeout);
+                    std::max(begun, line_.refused) + options_.connect_timeout);
   };
   const auto& agents_end = options_.agents_lease_end;
   absl::Time lease_end = agents_end ? agents_end() : absl::InfiniteFuture();
@@ -81,8 +79,8 @@ absl::Status ControlStreamImpl::Start() {
                                                " did not welcome this worker within ",
                                                absl::FormatDuration(options_.connect_timeout)));
   }
-  if (refusal_.has_value()) return *refusal_;
-  started_ = true;
+  if (started_.has_value()) return *started_;
+  started_ = absl::OkStatus();
   writer_ = std::thread([this] { WriteLoop(); });
   return absl::OkStatus();
 }
@@ -91,7 +89,7 @@ absl::Status ControlStreamImpl::StillMine() const { return keeper_.StillMine(); 
 
 bool ControlStreamImpl::Away() const {
   absl::MutexLock lock(&mutex_);
-  return !attached_;
+  return !line_.attached;
 }
 
 void ControlStreamImpl::Report(v1::WorkerReport report) {
@@ -106,23 +104,22 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
   const absl::Time end = SteadyNow() + timeout;
   uint64_t last = 0;
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return outbox_.acknowledged() >= last || spooled_ >= last;
+    return outbox_.IsSettled(last);
   };
   {
     absl::MutexLock lock(&mutex_);
     last = outbox_.last();
     if (settled()) return true;
-    if (attached_ && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled))
+    if (line_.attached && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled))
       return true;
     // No message arrives on a stream that may be dead.
-    settle_ = last;
-    unspooled_ = 0;
+    outbox_.Settle();
     if (!spool_.enabled()) return false;
   }
   Wake();
   absl::MutexLock lock(&mutex_);
   changed_.Await(mutex_, end - SteadyNow(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return settled() || unspooled_ >= last;
+    return settled() || outbox_.CannotSettle(last);
   });
   return settled();
 }
@@ -130,13 +127,12 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
 absl::Status ControlStreamImpl::Flush(absl::Duration timeout) {
   {
     absl::MutexLock lock(&mutex_);
-    flushing_ = true;
+    outbox_.Flush();
   }
   Wake();
   absl::MutexLock lock(&mutex_);
-  const auto durable = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return outbox_.empty() || flushed_ >= outbox_.last();
-  };
+  const auto durable = [this]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return outbox_.IsDurable(); };
   if (changed_.Await(mutex_, timeout, durable)) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat("coordinator ", options_.coordinator,
                                                   " did not acknowledge all reports within ",
@@ -150,9 +146,10 @@ void ControlStreamImpl::SetProgress(v1::WorkerHeartbeat progress) {
 
 absl::StatusOr<v1::Rendezvous> ControlStreamImpl::WaitForRendezvous(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  const auto known = [this]()
-                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return rendezvous_.has_value(); };
-  if (changed_.Await(mutex_, timeout, known)) return *rendezvous_;
+  const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return received_.rendezvous.has_value();
+  };
+  if (changed_.Await(mutex_, timeout, known)) return *received_.rendezvous;
   return absl::DeadlineExceededError(absl::StrCat("rank 0 did not say within ",
                                                   absl::FormatDuration(timeout),
                                                   " where its rendezvous store listens"));
@@ -161,23 +158,23 @@ absl::StatusOr<v1::Rendezvous> ControlStreamImpl::WaitForRendezvous(absl::Durati
 bool ControlStreamImpl::WaitForExportGranted(const std::string& path, absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   return changed_.Await(mutex_, timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return granted_export_ == path;
+    return received_.granted_export == path;
   });
 }
 
 bool ControlStreamImpl::Preempted() const {
   absl::MutexLock lock(&mutex_);
-  return preempted_;
+  return received_.preempted;
 }
 
 uint64_t ControlStreamImpl::NewestCommand() const {
   absl::MutexLock lock(&mutex_);
-  return commands_.size();
+  return received_.commands.size();
 }
 
 v1::Command ControlStreamImpl::GetCommand(uint64_t number) const {
   absl::MutexLock lock(&mutex_);
-  return commands_[number - 1];
+  return received_.commands[number - 1];
 }
 
 void ControlStreamImpl::Wake() {

@@ -4,12 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -50,84 +47,80 @@ bool IsRefusal(const absl::Status& status) {
 void ControlStreamImpl::ReadLoop() {
   while (true) {
     const absl::Status status = ReadOneConnection();
+    const bool refused = IsRefusal(status);
     bool broke = false;
     {
       absl::MutexLock lock(&mutex_);
-      if (closing_) return;
-      if (IsRefusal(status)) {
-        refusal_ = status;
+      if (line_.closing) return;
+      if (refused && !started_.has_value()) {
+        started_ = status;  // Connect returns it
         changed_.Changed();
-        if (!started_) return;  // Connect returns it
-        break;
+        return;
       }
-      broke = std::exchange(attached_, false);
-      if (broke) away_since_ = SteadyNow();
+      broke = !refused && std::exchange(line_.attached, false);
+      if (broke) outbox_.BeAway(SteadyNow());
     }
+    if (refused) return options_.on_fatal(status);
     keeper_.Broken();
     const bool in_trouble = ErrorReason(status) == kStoreTrouble;
-    if (in_trouble) Refused(opened_);
+    if (in_trouble) Refused(connection_.opened);
     if (broke) {
-      knocker_.Begin(lease_ / kKnocksPerLease);
+      knocker_.Begin(connection_.lease / kKnocksPerLease);
       spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
     }
     // Not absl::SleepFor (common/steady/condition.h).
     std::this_thread::sleep_for(in_trouble ? kRetryInTrouble : kRetry);
   }
-  options_.on_fatal(Refusal());
 }
 
 void ControlStreamImpl::Refused(absl::Time begun) {
   keeper_.Refused(begun);
   absl::MutexLock lock(&mutex_);
-  refused_ = begun;
+  line_.refused = begun;
   changed_.Changed();
 }
 
 void ControlStreamImpl::Reconnect() {
   absl::MutexLock lock(&mutex_);
-  new_channel_ = true;
-  if (context_ != nullptr) context_->TryCancel();
-}
-
-absl::Status ControlStreamImpl::Refusal() const {
-  absl::MutexLock lock(&mutex_);
-  return *refusal_;
+  line_.new_channel = true;
+  if (line_.context != nullptr) line_.context->TryCancel();
 }
 
 absl::Status ControlStreamImpl::ReadOneConnection() {
   grpc::ClientContext context;
   {
     absl::MutexLock lock(&mutex_);
-    if (closing_) return absl::CancelledError("closing");
-    if (std::exchange(new_channel_, false)) {
-      channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(lease_), options_.credentials);
-      stub_ = v1::WorkerService::NewStub(channel_);
+    if (line_.closing) return absl::CancelledError("closing");
+    if (std::exchange(line_.new_channel, false)) {
+      connection_.channel = OpenChannel(
+          options_.coordinator, KeepAlive::Within(connection_.lease), options_.credentials);
     }
   }
   // A call on a channel that is not connected fails at once, and gRPC works on a connection only
   // while some call waits for it. Without this wait, gRPC would continue to connect only every 5 s.
-  if (!channel_->WaitForConnected(DeadlineAfter(kConnecting))) {
+  if (!connection_.channel->WaitForConnected(DeadlineAfter(kConnecting))) {
     return absl::UnavailableError("no connection");
   }
   {
     absl::MutexLock lock(&mutex_);
-    if (closing_) return absl::CancelledError("closing");
-    context_ = &context;
+    if (line_.closing) return absl::CancelledError("closing");
+    line_.context = &context;
   }
-  opened_ = SteadyNow();
-  const std::unique_ptr<Stream> stream = stub_->Attach(&context);
+  connection_.opened = SteadyNow();
+  const auto stub = v1::WorkerService::NewStub(connection_.channel);
+  const std::unique_ptr<Stream> stream = stub->Attach(&context);
   stream->Write(Hello());
   v1::WorkerDirective directive;
   while (stream->Read(&directive)) Handle(directive, stream.get());
   {
     absl::MutexLock lock(&mutex_);
-    stream_ = nullptr;
+    line_.stream = nullptr;
     mutex_.Await(absl::Condition(
-        +[](bool* writing) { return !*writing; }, &writing_));
+        +[](bool* writing) { return !*writing; }, &line_.writing));
   }
   const absl::Status status = FromGrpc(stream->Finish());
   absl::MutexLock lock(&mutex_);
-  context_ = nullptr;
+  line_.context = nullptr;
   return status.ok() ? absl::UnavailableError("the coordinator closed the stream") : status;
 }
 
@@ -138,7 +131,7 @@ v1::WorkerMessage ControlStreamImpl::Hello() const {
   hello->set_pid(options_.pid);
   hello->set_protocol(kWorkerProtocol);
   absl::MutexLock lock(&mutex_);
-  hello->set_newest_command(commands_.size());
+  hello->set_newest_command(received_.commands.size());
   hello->set_acked_report(outbox_.acknowledged());
   hello->set_secret(options_.secret);
   return message;
@@ -154,51 +147,29 @@ void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* str
   if (directive.has_welcome()) {
     const v1::WorkerWelcome& welcome = directive.welcome();
     knocker_.Stop();
-    lease_ = FromProto(welcome.lease());
-    keeper_.Welcomed(TermsOf(welcome), opened_,
+    connection_.lease = FromProto(welcome.lease());
+    keeper_.Welcomed(TermsOf(welcome), connection_.opened,
                      welcome.spec().when_cut_off() == v1::JobSpec::CONTINUE);
-    if (welcomes_++ > 0) spdlog::info("attached to the coordinator again");
   }
-  const bool notice = directive.has_preemption_notice() && !Preempted();
-  Take(directive, stream);
+  bool welcomed_before = false;
+  bool preempted_before = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    welcomed_before = received_.first_welcome.has_value();
+    preempted_before = received_.preempted;
+    received_.Take(directive);
+    if (directive.has_report_ack()) outbox_.Acknowledge(directive.report_ack().sequence());
+    if (directive.has_welcome()) {
+      outbox_.Rewind(directive.welcome().acked_sequence());
+      line_.attached = true;
+      line_.stream = stream;
+    }
+  }
   Wake();
-  if (notice) {
+  if (directive.has_welcome() && welcomed_before) spdlog::info("attached to the coordinator again");
+  if (directive.has_preemption_notice() && !preempted_before) {
     spdlog::info("{}: this worker ends at the next step boundary",
                  directive.preemption_notice().reason());
-  }
-}
-
-void ControlStreamImpl::Take(const v1::WorkerDirective& directive, Stream* stream) {
-  absl::MutexLock lock(&mutex_);
-  switch (directive.kind_case()) {
-    case v1::WorkerDirective::kWelcome:
-      if (!first_welcome_.has_value()) first_welcome_ = directive.welcome();
-      if (directive.welcome().has_rendezvous()) rendezvous_ = directive.welcome().rendezvous();
-      outbox_.Rewind(directive.welcome().acked_sequence());
-      attached_ = true;
-      stream_ = stream;
-      break;
-    case v1::WorkerDirective::kExportGranted:
-      granted_export_ = directive.export_granted().path();
-      break;
-    case v1::WorkerDirective::kRendezvous:
-      rendezvous_ = directive.rendezvous();
-      break;
-    case v1::WorkerDirective::kCommand:
-      if (directive.command().number() == commands_.size() + 1) {
-        commands_.push_back(directive.command());
-      }
-      break;
-    case v1::WorkerDirective::kPreemptionNotice:
-      preempted_ = true;
-      break;
-    case v1::WorkerDirective::kReportAck:
-      outbox_.Acknowledge(directive.report_ack().sequence());
-      break;
-    case v1::WorkerDirective::kHeartbeatAck:
-    case v1::WorkerDirective::kCheckpointRecorded:
-    case v1::WorkerDirective::KIND_NOT_SET:
-      break;
   }
 }
 

@@ -93,7 +93,6 @@ class RankSteps {
     ASSIGN_OR_RETURN(const PendingStep step, Begin());
     return step.await();
   }
-  bool HasInput() const { return samplers_[rank_].ShareOf(position_, rank_).micro_batches > 0; }
   Training& training() { return *training_; }
   models::Model& model() { return *model_; }
   // Batches that the calling thread had to read itself.

@@ -1,0 +1,62 @@
+// What the engine's thread has to do: tasks, heartbeats and the result of a commit, from any
+// thread. Thread-safe.
+#ifndef MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
+#define MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/steady/condition.h"
+#include "coordinator/cluster/cluster.h"
+
+namespace muster::service {
+
+// UNAVAILABLE COORDINATOR_STOPPING.
+absl::Status Stopping();
+
+class EngineInbox {
+ public:
+  using Apply = std::function<void(cluster::Cluster&, absl::Time)>;
+  using Done = std::function<void(const absl::Status&)>;
+  enum class Kind { kEvent, kRequest, kRoom, kRead };
+  struct Task {
+    Kind kind = Kind::kEvent;
+    Apply apply;
+    Done done;
+  };
+  struct Beat {
+    Apply apply;
+    absl::Time posted;
+  };
+  struct Contents {
+    std::vector<Task> tasks;
+    std::vector<Beat> aside;
+    // The result of the commit that was under way.
+    std::optional<absl::Status> committed;
+    bool stopping = false;
+  };
+
+  // A task that is posted once the engine stops is answered at once.
+  void Post(Task task);
+  void Aside(Beat beat);
+  void Committed(absl::Status committed);
+  void Stop();
+
+  // Waits until there is something, at most `timeout`. While the engine stops, the wait is for the
+  // result of a commit only, if one is under way.
+  Contents Take(absl::Duration timeout, bool commit_under_way);
+
+ private:
+  absl::Mutex mutex_;
+  SteadyCondition changed_;
+  Contents contents_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
