@@ -164,7 +164,7 @@ void Sink::Measured(const v1::StepMetrics& metrics) {
 void Sink::TrainsNow(const train::TrainabilityReport& report) {
   const auto& change = report.change;
   const bool replay =
-      change.has_value() && change->command > 0 && options_.commands->Get(change->command).replay;
+      change.has_value() && change->command > 0 && options_.commands->Get(change->command).replay();
   {
     absl::MutexLock lock(&mutex_);
     trained_[change.has_value() ? change->step : began_at_.value_or(0)] = report.trained;

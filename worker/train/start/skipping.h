@@ -17,6 +17,7 @@
 namespace muster::train {
 
 // Threading: the session's thread. All ranks make the same calls, and decide the same.
+// After a Skip, a stage by epochs may have another end: *stages says it.
 class Skipping : public DataSkipper {
  public:
   // All outlive it.
