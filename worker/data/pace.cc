@@ -44,13 +44,6 @@ Position Pace::PlaceOf(Position position, int64_t sample) const {
   return {begin.epoch + 1 + later / per_epoch, later % per_epoch};
 }
 
-int64_t Pace::SamplesTo(Position position, Position to) const {
-  const Position begin = Begin(position);
-  if (begin >= to) return 0;
-  if (begin.epoch == to.epoch) return to.cursor - begin.cursor;
-  return SamplesFrom(begin.cursor) + (to.epoch - begin.epoch - 1) * SamplesFrom(0) + to.cursor;
-}
-
 int64_t Pace::StepsTo(Position from, Position to) const {
   const Position begin = Begin(from);
   if (begin >= to) return 0;

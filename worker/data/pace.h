@@ -42,10 +42,9 @@ struct Pace {
   // of them may go beyond `to`. 0: nothing is missing. `to` must not be negative.
   int64_t StepsTo(Position from, Position to) const;
 
-  // The samples that the steps after `position` take, without those that are dropped, counted from
-  // 0: the place of one of them, and how many there are before `to`, which is not before `position`.
+  // The place of one of the samples that the steps after `position` take. They are counted from 0,
+  // without those that are dropped.
   Position PlaceOf(Position position, int64_t sample) const;
-  int64_t SamplesTo(Position position, Position to) const;
 
   friend bool operator==(const Pace&, const Pace&) = default;
 
