@@ -135,10 +135,10 @@ TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
   world.Start("job", 2);
   const StepDone step{.step = 1, .metrics = "8 samples in 1 s"};
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = step}).ok());
-  EXPECT_EQ(world.cluster().NewestSteps("job"), std::deque<std::string>{step.metrics});
+  EXPECT_EQ(world.cluster().overview().NewestSteps("job"), std::deque<std::string>{step.metrics});
   world.Exit(1, world.job("job").Worker(1), 9);
   ASSERT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_TRUE(world.cluster().NewestSteps("job").empty());
+  EXPECT_TRUE(world.cluster().overview().NewestSteps("job").empty());
 }
 
 TEST(Cluster, VersionsNeverGoBackAcrossRestarts) {

@@ -179,8 +179,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
   auto id = std::make_shared<absl::StatusOr<std::string>>();
   engine_->Request(
       [id, given = ToSubmission(*request, ContinueFromStart(engine_, request->spec())),
-       submitter = RequesterOf(context)](
-          cluster::Cluster& cluster, absl::Time now) {
+       submitter = RequesterOf(context)](cluster::Cluster& cluster, absl::Time now) {
         cluster::Submission submission = given;
         submission.submitter = submitter;
         ResolveStart(cluster, &submission);
@@ -226,7 +225,8 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
       *response->mutable_problems() = start.problems();
       return reactor->Finish(grpc::Status::OK);
     }
-    const std::string warning = engine_->cluster().TooBigFor(spec.world_size(), DeviceOf(spec));
+    const std::string warning =
+        engine_->cluster().overview().TooBigFor(spec.world_size(), DeviceOf(spec));
     if (!warning.empty()) response->add_warnings(warning);
     reactor->Finish(grpc::Status::OK);
   });
@@ -313,9 +313,10 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
   engine_->RequestRoom(
       [=](cluster::Cluster& cluster, absl::Time now) {
         const jobs::Job* job = cluster.Find(request->job_id());
-        *answer = cluster.Delete(request->job_id(), request->request_id(),
-                                 FingerprintOf("delete", *request),
-                                 job == nullptr ? "" : Remains(*job).SerializeAsString(), now, by);
+        *answer = cluster.Delete(
+            {request->job_id(), request->request_id(), FingerprintOf("delete", *request),
+             job == nullptr ? "" : Remains(*job).SerializeAsString(), by},
+            now);
       },
       [=](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));

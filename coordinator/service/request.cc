@@ -106,7 +106,7 @@ grpc::ServerUnaryReactor* Post(Engine* engine, const cluster::CommandRequest& re
 
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const cluster::Cluster::Check& check) {
+                                      const cluster::CommandCheck& check) {
   return Post(engine, request, response, reactor,
               [request, check](cluster::Cluster& cluster, absl::Time now) {
                 return cluster.Command(request, now, [&](const jobs::Job& job) {

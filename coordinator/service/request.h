@@ -58,7 +58,7 @@ cluster::CommandRequest CommandOf(const grpc::CallbackServerContext* context,
 // which may be null.
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const cluster::Cluster::Check& check = nullptr);
+                                      const cluster::CommandCheck& check = nullptr);
 
 // The same for a command whose contents depend on its job, which `contents_of` makes (without
 // number and step), or refuses. `request` has the kind.

@@ -27,7 +27,7 @@ TrainabilityChanges::TrainabilityChanges(const Parts& parts)
       idle_({.model = parts.model->name(),
              .kind = hook_,
              .gathers = hook_ == models::HookKind::kValues &&
-                        parts.training->strategy().shards() != nullptr,
+                        parts.training->strategy().store().shards() != nullptr,
              .calls = parts.refresh == RefreshMode::kAuto}) {}
 
 absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
@@ -68,7 +68,8 @@ absl::StatusOr<bool> TrainabilityChanges::RunHook() {
   if (values) {
     std::vector<size_t> all(parts_.trained->parameters().size());
     std::iota(all.begin(), all.end(), 0);
-    RETURN_IF_ERROR(parts_.training->strategy().GatherParameters(all));
+    RETURN_IF_ERROR(parts_.training->strategy().AwaitParameters());
+    RETURN_IF_ERROR(parts_.training->strategy().store().Gather(all));
   }
   bool wrote = false;
   {
@@ -79,7 +80,7 @@ absl::StatusOr<bool> TrainabilityChanges::RunHook() {
         absl::StrCat("rank ", parts_.rank, ", before step ", parts_.session_state->step + 1)));
     wrote = watch.has_value() && watch->written();
   }
-  if (values) parts_.training->strategy().ReleaseParameters();
+  if (values) parts_.training->strategy().store().Release();
   return wrote;
 }
 
