@@ -161,7 +161,7 @@ ARROWS = {
     # What commands do.
     "worker/train/commands": BELOW_TRAIN + within_train("reports", "rollcall", "save", "schedule"),
     # What is checked and taken over before the first step.
-    "worker/train/start": BELOW_TRAIN + within_train("job", "ranks"),
+    "worker/train/start": BELOW_TRAIN + within_train("data", "job", "ranks", "reports"),
     "worker/train/session": BELOW_TRAIN
     + within_train(
         "commands",
@@ -248,7 +248,7 @@ ARROWS = {
         "worker",
     ],
     "tests/python": ["client", "proto", "tests/process"],
-    "tests/simulation": ["common", "coordinator", "worker"],
+    "tests/simulation": ["common", "coordinator", "proto", "worker"],
     # The repository's own folder has only pages.
     "": [],
 }

@@ -205,8 +205,8 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
       // A save that was not reported is made again, and may be cancelled before that.
-      const bool lasts = commands::ChangesState(command.kind) && job.attempt == 1 &&
-                         !restored_.contains(job.id);
+      const bool lasts =
+          commands::ChangesState(command.kind) && job.attempt == 1 && !restored_.contains(job.id);
       if (!steps.empty() && taken_back && lasts) {
         timeline_.Wrong("command ", command.number, " was taken back and done");
       }

@@ -84,7 +84,8 @@ void CommandsSimulation::Check() {
       }
       continue;
     }
-    if (!commands::ChangesState(command.kind)) continue;  // done once and over, or in force again after a rollback
+    if (!commands::ChangesState(command.kind))
+      continue;  // done once and over, or in force again after a rollback
     if (done.size() != 1) {
       Wrong(absl::StrCat("command ", command.number, " took effect ", done.size(), " times"));
     } else if (static_cast<uint64_t>(done[0]) != command.applied_step) {

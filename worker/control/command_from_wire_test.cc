@@ -29,7 +29,8 @@ TEST(CommandFromWire, LeavesEveryOtherCommandAsItIs) {
 
 TEST(CommandFromWire, AFileForAClientLiesInTheAgentsFolderWhateverPathIsGiven) {
   const v1::Command wire = Parsed(
-      "number: 7 gather_optimizer_state { file { path: '/etc/passwd' download: true hold: true } }");
+      "number: 7 gather_optimizer_state { file { path: '/etc/passwd' download: true hold: true } "
+      "}");
   const v1::OptimizerStateFile file =
       CommandFromWire(wire, {.folder = "/agent/downloads", .job_id = "job"})
           .gather_optimizer_state()

@@ -60,7 +60,8 @@ std::string Operation(const std::string& job, int64_t number) {
 }  // namespace
 
 std::string TextOf(const v1::Command& command, const std::string& job) {
-  return ValidUtf8(absl::StrCat(What(command), " (", Operation(job, static_cast<int64_t>(command.number())), ")"));
+  return ValidUtf8(absl::StrCat(What(command), " (",
+                                Operation(job, static_cast<int64_t>(command.number())), ")"));
 }
 
 std::string TextOf(const train::CommandFinished& finished, const std::string& job) {

@@ -145,14 +145,15 @@ void Commands::Finish(const Command& command, decltype(CommandFinished::result) 
 
 void Commands::Fail(const Command& command, const absl::Status& status, const std::string& reason) {
   TellApplied(NumberOf(command));
-  parts_.reports->Report(
-      CommandFinished{.number = NumberOf(command), .status = status, .reason = reason, .result = {}});
+  parts_.reports->Report(CommandFinished{
+      .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
 }
 
 template <typename Result>
 std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
     const Command& command) const {
-  return [reports = parts_.reports, number = NumberOf(command)](const absl::StatusOr<Result>& result) {
+  return [reports = parts_.reports,
+          number = NumberOf(command)](const absl::StatusOr<Result>& result) {
     CommandFinished finished{
         .number = number, .status = result.status(), .reason = "", .result = {}};
     if (result.ok()) finished.result = *result;
@@ -284,9 +285,10 @@ absl::Status Commands::SkipData(const Command& command) {
   if (known && parts_.reports->leader() && Describe(*skipped) != Describe(first)) {
     parts_.reports->Report(
         Notice{"OTHER_DATA_SKIPPED",
-               absl::StrCat("operation ", NumberOf(command), " (skip-data) is repeated with another "
-                            "batch, or after other steps: it leaves out ", Describe(*skipped),
-                            ", and the first time ", Describe(first)),
+               absl::StrCat("operation ", NumberOf(command),
+                            " (skip-data) is repeated with another "
+                            "batch, or after other steps: it leaves out ",
+                            Describe(*skipped), ", and the first time ", Describe(first)),
                parts_.session_state->step});
   }
   v1::OperationResult result;

@@ -99,7 +99,8 @@ class Effects : public Caller,
     done_.push_back(absl::StrCat("sample ", sample.max_tokens()));
     if (!pass_.ok()) return pass_;
     if (!files_.ok()) return SampleMade(files_);
-    return SampleMade(Sampled{.step = 7, .prompt = {sample.tokens().begin(), sample.tokens().end()}, .tokens = {5}});
+    return SampleMade(Sampled{
+        .step = 7, .prompt = {sample.tokens().begin(), sample.tokens().end()}, .tokens = {5}});
   }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
@@ -275,8 +276,7 @@ TEST_F(CommandsTest, AGatherWhoseFileIsWrittenIsNotCancelled) {
 }
 
 TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {
-  EXPECT_TRUE(Apply({RateOf(0.25), A(v1::SaveCheckpointCommand()),
-                     RulesOf({{true, "*"}}),
+  EXPECT_TRUE(Apply({RateOf(0.25), A(v1::SaveCheckpointCommand()), RulesOf({{true, "*"}}),
                      RulesOf({{true, "*"}}, /*dry_run=*/true), A(v1::RefreshCommand())}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "save", "rules of 3", "foresee", "refresh"));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 done", "4 done", "5 done"));
@@ -342,7 +342,8 @@ TEST_F(CommandsTest, ARepeatThatLeavesOutOtherSamplesIsTold) {
 
 TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
   OfAJobThat(/*trains=*/true, /*has_checkpoints=*/false);
-  EXPECT_TRUE(Apply({A(v1::SaveCheckpointCommand()), A(v1::SetTrainabilityCommand()), CancelOf(9)}));
+  EXPECT_TRUE(
+      Apply({A(v1::SaveCheckpointCommand()), A(v1::SetTrainabilityCommand()), CancelOf(9)}));
   EXPECT_THAT(ended_,
               ElementsAre("3 OPERATION_APPLIED", "1 NO_CHECKPOINTS", "2 TRAINABILITY_INVALID"));
   OfAJobThat(/*trains=*/false, /*has_checkpoints=*/false);
@@ -356,8 +357,7 @@ TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
 TEST_F(CommandsTest, AfterTheLastFitWhatNeedsTheOptimizerIsRefused) {
   session_state_.training_over = true;
   EXPECT_TRUE(Apply({A(v1::SaveCheckpointCommand()), ConsolidateTo("/m"), A(v1::RefreshCommand()),
-                     RateOf(1), GatherTo("/o"),
-                     A(v1::SetTrainabilityCommand())}));
+                     RateOf(1), GatherTo("/o"), A(v1::SetTrainabilityCommand())}));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 TRAINING_OVER", "4 TRAINING_OVER",
                                   "5 TRAINING_OVER", "6 TRAINING_OVER"));
 }
@@ -376,8 +376,7 @@ TEST_F(CommandsTest, APassAndASampleNeedNoTrainingAndNoOptimizer) {
 }
 
 TEST_F(CommandsTest, APassOrASampleThatTheJobCannotGiveEndsWithItsReason) {
-  EXPECT_TRUE(Apply(
-      {StageOf("test"), PromptOf({1}, 0), PromptOf({}, 1)}));
+  EXPECT_TRUE(Apply({StageOf("test"), PromptOf({1}, 0), PromptOf({}, 1)}));
   EXPECT_THAT(ended_, ElementsAre("1 NO_DATA", "2 SAMPLE_INVALID", "3 CANNOT_GENERATE"));
   EXPECT_THAT(effects_.done_, IsEmpty());
 }
@@ -400,8 +399,7 @@ TEST_F(CommandsTest, AFailedSaveEndsItsCommandAlone) {
 }
 
 TEST_F(CommandsTest, WhatTheCheckpointHasIsToldAgain) {
-  log_ = {Numbered(1, RateOf(1)),
-          Numbered(2, RateOf(1))};
+  log_ = {Numbered(1, RateOf(1)), Numbered(2, RateOf(1))};
   schedule_ = CommandSchedule({.taken = 2, .waiting = {2}});
   session_state_.applied = {{1, 3}};
   commands_->TellUnreported();

@@ -11,10 +11,9 @@ namespace muster::train {
 namespace {
 
 models::GenerationRequest GenerationOf(const v1::SampleCommand& sample) {
-  models::GenerationRequest request{
-      .prompts = {{sample.tokens().begin(), sample.tokens().end()}},
-      .max_tokens = sample.max_tokens(),
-      .sampling = {.seed = sample.seed()}};
+  models::GenerationRequest request{.prompts = {{sample.tokens().begin(), sample.tokens().end()}},
+                                    .max_tokens = sample.max_tokens(),
+                                    .sampling = {.seed = sample.seed()}};
   if (sample.has_temperature()) request.sampling.temperature = sample.temperature();
   if (sample.has_top_k()) request.sampling.top_k = sample.top_k();
   return request;

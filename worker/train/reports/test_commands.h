@@ -43,8 +43,7 @@ inline v1::Command RateOf(double rate) {
   return A(set);
 }
 
-inline v1::Command RulesOf(const std::vector<TrainableRule>& rules,
-                                          bool dry_run = false) {
+inline v1::Command RulesOf(const std::vector<TrainableRule>& rules, bool dry_run = false) {
   v1::SetTrainabilityCommand set;
   for (const TrainableRule& rule : rules) {
     v1::TrainableRule& added = *set.add_rules();

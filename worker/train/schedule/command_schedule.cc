@@ -12,16 +12,14 @@ const std::string* PathFor(const Command& command) {
   return command.has_consolidate() ? &command.consolidate().folder().path() : nullptr;
 }
 
-bool IsDoneOnce(const Command& command) {
-  return commands::IsDoneOnce(commands::KindOf(command));
-}
+bool IsDoneOnce(const Command& command) { return commands::IsDoneOnce(commands::KindOf(command)); }
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (commands::IsOver(command)) return;
   if (command.has_cancel()) {
     const auto target = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
-      const bool can_still_end = commands::RuleOf(waiting.command).cancellable() ==
-                                 v1::CommandRule::UNTIL_IT_IS_DONE;
+      const bool can_still_end =
+          commands::RuleOf(waiting.command).cancellable() == v1::CommandRule::UNTIL_IT_IS_DONE;
       return waiting.command.number() == command.cancel().target() && !waiting.command.replay() &&
              (!waiting.command.begun() || can_still_end);
     });
@@ -70,7 +68,8 @@ std::optional<CommandSchedule::Due> CommandSchedule::Next(int64_t step) {
 
 CommandSchedule::Position CommandSchedule::position() const {
   Position position{.taken = std::max(taken_, restored_.taken)};
-  for (const Waiting& waiting : waiting_) position.waiting.push_back(static_cast<int64_t>(waiting.command.number()));
+  for (const Waiting& waiting : waiting_)
+    position.waiting.push_back(static_cast<int64_t>(waiting.command.number()));
   // Commands that were not taken in yet wait as the checkpoint says.
   for (const int64_t number : restored_.waiting) {
     if (number > taken_) position.waiting.push_back(number);

@@ -19,9 +19,7 @@ Command Replay(int64_t number, int64_t step) {
   replay.set_replay(true);
   return replay;
 }
-Command Cancel(int64_t number, int64_t target) {
-  return Numbered(number, CancelOf(target));
-}
+Command Cancel(int64_t number, int64_t target) { return Numbered(number, CancelOf(target)); }
 template <typename What>
 Command A(int64_t number) {
   return Numbered(number, A(What()));
@@ -91,8 +89,9 @@ TEST(CommandSchedule, AfterARollbackCommandsTakeEffectWhereTheyDidAndLaterOnesNo
 
 TEST(CommandSchedule, AJobThatIsHaltedBeforeAReplayIsDueCanGoOn) {
   CommandSchedule schedule;
-  const std::vector<Command> log = {Replay(1, 12), A<v1::PauseCommand>(2), A<v1::SaveCheckpointCommand>(3),
-                                    A<v1::ResumeCommand>(4), Rate(5)};
+  const std::vector<Command> log = {Replay(1, 12), A<v1::PauseCommand>(2),
+                                    A<v1::SaveCheckpointCommand>(3), A<v1::ResumeCommand>(4),
+                                    Rate(5)};
   EXPECT_EQ(Taken(schedule, log, 2, 10), "2");
   EXPECT_EQ(Taken(schedule, log, 5, 10), "3 4");
   EXPECT_EQ(Taken(schedule, log, 5, 12), "1 5");
@@ -149,7 +148,8 @@ TEST(CommandSchedule, ResumesFromACheckpoint) {
 
 TEST(CommandSchedule, ACheckpointBetweenCommandsOfOneBoundaryHasTheRestOfThemWaiting) {
   CommandSchedule schedule;
-  const std::vector<Command> log = {A<v1::SaveCheckpointCommand>(1), Rate(2), A<v1::PauseCommand>(3)};
+  const std::vector<Command> log = {A<v1::SaveCheckpointCommand>(1), Rate(2),
+                                    A<v1::PauseCommand>(3)};
   const auto get = [&](int64_t number) { return log.at(number - 1); };
   schedule.TakeIn(3, 5, get);
   EXPECT_EQ(schedule.Next(5)->command.number(), 1);

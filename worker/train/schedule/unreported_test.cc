@@ -12,9 +12,7 @@ using What = Unreported::What;
 
 Command Rate(int64_t number) { return Numbered(number, RateOf(0.1)); }
 Command Ended(int64_t number) { return Numbered(number, A(v1::NoCommand())); }
-Command Cancel(int64_t number, int64_t target) {
-  return Numbered(number, CancelOf(target));
-}
+Command Cancel(int64_t number, int64_t target) { return Numbered(number, CancelOf(target)); }
 
 // Of a checkpoint at step 20 that has all of `log`.
 std::vector<Unreported> Find(const std::vector<Command>& log,

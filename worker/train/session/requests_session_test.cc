@@ -67,8 +67,7 @@ class RequestsTest : public SessionTest {
   void Ask(const Asked& asked) {
     commands_.clear();
     for (const auto& [step, command] : asked) {
-      commands_.push_back(
-          Numbered(static_cast<int64_t>(commands_.size()) + 1, command, step));
+      commands_.push_back(Numbered(static_cast<int64_t>(commands_.size()) + 1, command, step));
     }
   }
   // Runs the job to its good end. Its weights are in `weights_`.
@@ -156,9 +155,7 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemWhereRanksHaveJoined) {
     Ask({});
     const auto plain = Good(job);
     const std::string expected = weights_;
-    Ask({{1, StageOf(kValidateStage)},
-         {3, StageOf(kTestStage)},
-         {4, StageOf(kValidateStage)}});
+    Ask({{1, StageOf(kValidateStage)}, {3, StageOf(kTestStage)}, {4, StageOf(kValidateStage)}});
     const auto asked = Good(job);
     EXPECT_EQ(asked->outside.losses(), plain->outside.losses());
     EXPECT_EQ(weights_, expected);

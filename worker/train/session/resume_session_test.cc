@@ -139,10 +139,7 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
   const auto rate = [](int64_t number, int64_t at_step, double value) {
     return Numbered(number, RateOf(value), at_step);
   };
-  commands_ = {rate(1, 3, 2e-3),
-               rate(2, 7, 3e-3),
-               rate(3, 10, 4e-3),
-               Numbered(4, CancelOf(3)),
+  commands_ = {rate(1, 3, 2e-3), rate(2, 7, 3e-3), rate(3, 10, 4e-3), Numbered(4, CancelOf(3)),
                rate(5, 11, 5e-3)};
   const auto undisturbed = RunSessions(job, 2);
   ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();

@@ -269,11 +269,9 @@ TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
     std::filesystem::remove_all(folder_ / "ckpt");
     std::filesystem::remove_all(folder);
     job.strategy = strategy;
-    commands_ = {
-        Numbered(1, A(v1::SaveCheckpointCommand()), 3),
-        Numbered(2, GatherTo(folder + ".pt"), 3),
-        Numbered(3, RulesOf({freeze}), 3),
-        Numbered(4, ConsolidateTo(folder), 3)};
+    commands_ = {Numbered(1, A(v1::SaveCheckpointCommand()), 3),
+                 Numbered(2, GatherTo(folder + ".pt"), 3), Numbered(3, RulesOf({freeze}), 3),
+                 Numbered(4, ConsolidateTo(folder), 3)};
     const auto run = Good(job);
     const auto finished = run->outside.finished();
     EXPECT_TRUE(finished.at(1).ok()) << "there is one of this step: " << finished.at(1);

@@ -186,8 +186,8 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesTakesEffectWithThatStep) {
 TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysSo) {
   Job job = PluginJob("steers-in-turn");
   job.refresh = RefreshMode::kManual;
-  const Result result = Run(
-      job, 2, {At(3, A(v1::RefreshCommand())), At(4, A(v1::RefreshCommand()))});
+  const Result result =
+      Run(job, 2, {At(3, A(v1::RefreshCommand())), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
   // After 3 steps nothing is wanted that is not in force (step 3 unfroze again); before step 4 it
   // was frozen.
@@ -203,8 +203,7 @@ TEST_F(TrainabilitySession, WhatAnOperatorChangesIsNotUndoneByARefreshOfWhatMode
   Job job = PluginJob("steers-in-turn", 5);
   job.refresh = RefreshMode::kManual;
   // Before step 2 the code wants the weight frozen; the refresh after step 4 finds that wish again.
-  const Result result =
-      Run(job, 2, {Set({{true, "bias"}}, 2), At(4, A(v1::RefreshCommand()))});
+  const Result result = Run(job, 2, {Set({{true, "bias"}}, 2), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
   EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 2 -bias", "3: after 4 -weight"));
 }
@@ -331,8 +330,7 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   EXPECT_THAT(reasons(Run(job, 2, {save, rate, refresh, none})),
               ElementsAre("NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER"));
   const Command late = At(3, RateOf(0.1));
-  const auto cancelled =
-      Run(MlpJob(), 2, {late, CancelOf(1), CancelOf(1)});
+  const auto cancelled = Run(MlpJob(), 2, {late, CancelOf(1), CancelOf(1)});
   const auto& finished = cancelled.outside->finished();
   EXPECT_EQ(finished.at(1).reason, "OPERATION_CANCELLED");
   EXPECT_TRUE(finished.at(2).status.ok());

@@ -178,8 +178,8 @@ SamplingRecord RecordOf(const Job& job, const data::Pace& pace, bool per_rank) {
 data::Timeline TimelineOf(const std::vector<SamplingRecord>& sampling) {
   std::vector<data::Timeline::Span> spans;
   for (const SamplingRecord& record : sampling) {
-    spans.push_back({record.step, PositionOf(record), PaceOf(record).value_or(data::Pace()),
-                     record.skipped});
+    spans.push_back(
+        {record.step, PositionOf(record), PaceOf(record).value_or(data::Pace()), record.skipped});
   }
   return data::Timeline(std::move(spans));
 }

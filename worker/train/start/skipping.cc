@@ -36,8 +36,10 @@ absl::StatusOr<v1::SkippedData> Skipping::Skip(int64_t samples, bool dry_run) {
                     std::get<FitUntil>(stages[stage->stage].what).end > state.step;
   if (!left) {
     return absl::FailedPreconditionError(
-        absl::StrCat("without the next ", samples, " samples, no step of this stage is left after "
-                     "step ", state.step, "; leave out fewer, or stop the job"));
+        absl::StrCat("without the next ", samples,
+                     " samples, no step of this stage is left after "
+                     "step ",
+                     state.step, "; leave out fewer, or stop the job"));
   }
   v1::SkippedData skipped;
   skipped.set_step(state.step);

@@ -1,5 +1,5 @@
-// Leaving out samples of the training data while a job runs (muster skip-data). The samples count as
-// taken, by no step: the place in the data moves on, and a stage by epochs has fewer steps.
+// Leaving out samples of the training data while a job runs (muster skip-data). The samples count
+// as taken, by no step: the place in the data moves on, and a stage by epochs has fewer steps.
 #ifndef MUSTER_WORKER_TRAIN_START_SKIPPING_H_
 #define MUSTER_WORKER_TRAIN_START_SKIPPING_H_
 
@@ -22,7 +22,7 @@ class Skipping : public DataSkipper {
  public:
   // All outlive it.
   struct Parts {
-    Job* job;  // Skipping changes where its schedule ends, if only the data tell
+    Job* job;                     // Skipping changes where its schedule ends, if only the data tell
     SessionState* session_state;  // and its `position` and `sampling`
     std::vector<PlannedStage>* stages;  // and these
     const data::Sampler* sampler;

@@ -38,7 +38,8 @@ class SkippingTest : public testing::Test {
                      .together = together},
                     job_.schedule);
   }
-  // "4: 0/8 to 0/11, then 0/12": how many, the first and the last place, and where training goes on.
+  // "4: 0/8 to 0/11, then 0/12": how many, the first and the last place, and where training goes
+  // on.
   std::string Skip(int64_t samples, int64_t together = 1, bool dry_run = false) {
     const auto skipped = Made(together).Skip(samples, dry_run);
     if (!skipped.ok()) return std::string(absl::StatusCodeToString(skipped.status().code()));
@@ -125,8 +126,7 @@ TEST_F(SkippingTest, ASessionGoesOnFromACheckpointAfterIt) {
   Skip(8);
   ASSERT_EQ(TotalSteps(stages_), 10);
   const Past past{.step = 0, .position = state_.position, .sampling = state_.sampling};
-  const Present present{.sampling = RecordOf(job_, sampler_->pace(), false),
-                        .stages = job_.stages};
+  const Present present{.sampling = RecordOf(job_, sampler_->pace(), false), .stages = job_.stages};
   const Continuation continuation = Continue(past, present);
   EXPECT_EQ(continuation.position, state_.position);
   EXPECT_EQ(continuation.sampling, state_.sampling);
