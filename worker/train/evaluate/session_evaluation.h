@@ -1,5 +1,5 @@
-// The passes of a session over data.validate and data.test, for stages and for commands. What a pass
-// computes is in evaluate.h.
+// The passes of a session over data.validate and data.test, for stages and for commands. evaluate.h
+// computes them.
 #ifndef MUSTER_WORKER_TRAIN_EVALUATE_SESSION_EVALUATION_H_
 #define MUSTER_WORKER_TRAIN_EVALUATE_SESSION_EVALUATION_H_
 

@@ -77,7 +77,8 @@ void SessionRollCall::Post(const RollCallRecord& record) {
 void SessionRollCall::PostNext() {
   attempt_ = 0;
   begun_ = Clock::now();
-  Post(Record(parts_.session_state->step + 1, parts_.sampler->After(parts_.session_state->position)));
+  Post(Record(parts_.session_state->step + 1,
+              parts_.sampler->After(parts_.session_state->position)));
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {

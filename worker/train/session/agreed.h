@@ -1,5 +1,5 @@
-// The second phase of a session: job, model and data, of which the ranks have found that all of them
-// have the same (docs/roll-call.md).
+// The second phase of a session: job, model and data, which the ranks have compared
+// (docs/roll-call.md).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
 #define MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
 

@@ -1,8 +1,8 @@
-// The first phase of a session: what it has from its first moment. Nothing is read yet, and no other
-// rank has been heard.
+// The first phase of a session: what it has from its first moment. Nothing has been read yet, and
+// nothing has been heard of other ranks.
 //
 // The phases, each made from the one before, which it owns:
-//   Opened    opened.h         who the session is, its job, its ways to the ranks and to the outside
+//   Opened    opened.h         who the session is, its job, its ways to ranks and to the outside
 //   Agreed    agreed.h         job, model and data, which are the same on all ranks
 //   Loaded    loaded.h         strategy, optimizer and stages, with the state of a checkpoint
 //   Running   running.h        what goes through the stages
