@@ -22,7 +22,7 @@ Command Replay(int64_t number, int64_t step) {
 Command Cancel(int64_t number, int64_t target) { return Numbered(number, CancelOf(target)); }
 template <typename What>
 Command A(int64_t number) {
-  return Numbered(number, A(What()));
+  return Numbered(number, train::A(What()));
 }
 
 // "2 3!" : 2, then 3, which cancels something.
