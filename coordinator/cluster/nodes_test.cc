@@ -38,9 +38,10 @@ TEST(Cluster, DrainingANodeInterruptsItsJobsWithoutARestart) {
 TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   World world;
   world.Start("job", 2);
-  ASSERT_TRUE(world.cluster()
-                  .DrainNode({.node = "a", .request_id = "r", .requested_by = "me"}, world.now())
-                  .ok());
+  ASSERT_TRUE(
+      world.cluster()
+          .Handle(DrainNode{{.node = "a", .request_id = "r", .requested_by = "me"}}, world.now())
+          .ok());
   world.Commit();
   EXPECT_EQ((world.Orders<SendToWorker, PreemptionNotice>().size()), 2);
   EXPECT_TRUE((world.Orders<SendToAgent, DrainAgent>().back().drain));
@@ -67,9 +68,10 @@ TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   // A repeat that comes late does not undo what was asked since.
   ASSERT_TRUE(
       world.cluster().Handle(UncordonNode{{.node = "a", .request_id = "u"}}, world.now()).ok());
-  ASSERT_TRUE(world.cluster()
-                  .DrainNode({.node = "a", .request_id = "r", .requested_by = "me"}, world.now())
-                  .ok());
+  ASSERT_TRUE(
+      world.cluster()
+          .Handle(DrainNode{{.node = "a", .request_id = "r", .requested_by = "me"}}, world.now())
+          .ok());
   world.Commit();
   EXPECT_EQ(world.job("job").generation, 2);
   EXPECT_EQ(world.job("job").restarts, 0);

@@ -218,6 +218,21 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
   }
 }
 
+// The coordinator gives a process up and hears later that its node had lost the coordinator.
+TEST(PlannedEnd, ALeaseThatIsOverExplainsTheSilenceBeforeItButNoHang) {
+  for (const bool hung : {false, true}) {
+    Job job = Running(2, 1);
+    Loss loss{"was silent for 20s"};
+    if (hung) loss = {"made no progress for 5m", {"rank 1: number 7, all-gather, not ended"}};
+    EXPECT_EQ(OnLost(&job, 1, loss, At(1)), (Ended{0, 1}));
+    OnExit(&job, 1, Planned(Exit::Why::kLeaseOver), kTimeouts, At(2));
+    OnExit(&job, 0, Signal(15), kTimeouts, At(3));
+    EXPECT_EQ(job.failures.empty(), !hung);
+    StartGeneration(&job, Ranks(job), At(4));
+    EXPECT_EQ(job.restarts, hung ? 1 : 0);
+  }
+}
+
 TEST(PlannedEnd, WhatFollowedFromItIsNoFailureWhicheverComesFirst) {
   for (const bool first : {true, false}) {
     Job job = Running(2, 0);

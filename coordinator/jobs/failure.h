@@ -32,6 +32,10 @@ FailureNote NoteFor(const Job& job, uint32_t rank, FailureKind kind, const std::
 // more certain note is kept, and a missing log tail is filled in from the other one.
 void AddNote(std::vector<FailureNote>* notes, FailureNote note);
 
+// Drops the note that this rank's process of the generation was silent: it is known now why nothing
+// was heard of it. The note about a process that hung is kept: it has collectives, or is permanent.
+void DropSilence(std::vector<FailureNote>* notes, uint64_t generation, uint32_t rank);
+
 // "rank 1 on node 'a': killed by signal 9".
 std::string Describe(const FailureNote& note);
 

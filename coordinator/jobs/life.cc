@@ -242,7 +242,10 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
   }
   // This also holds if a consequence of the planned end was reported first and has ended the
   // generation.
-  if (IsPlanned(why)) return Interrupt(job, PlannedEnd(job->ranks[rank].node, why), now);
+  if (IsPlanned(why)) {
+    if (why == Exit::Why::kLeaseOver) DropSilence(&job->failures, job->generation, rank);
+    return Interrupt(job, PlannedEnd(job->ranks[rank].node, why), now);
+  }
   // A process that was lost with its agent may be the cause of the other processes' ends.
   const bool with_its_agent = why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
   if (!with_its_agent && EndedAsTold(*job, exit, timeouts.kill, now)) {

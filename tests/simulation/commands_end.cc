@@ -15,7 +15,7 @@ namespace muster::simulation {
 void CommandsSimulation::WaitASecond() {
   world_.seconds += 1;
   core().AgentHeard(agent_session_, world_.now());
-  core().Tick(world_.now());
+  core().Handle(cluster::TimePassed{}, world_.now());
   Commit();
 }
 

@@ -131,7 +131,7 @@ void CommandsSimulation::Die(WorkerId id, int signal) {
     exits_.push_back(exit);
   }
   session_ = std::nullopt;  // the others cannot go on without it
-  core().WorkerExited(agent_session_, exit, world_.now());
+  core().Handle(agent_session_, exit, world_.now());
   Commit();
 }
 
