@@ -120,7 +120,8 @@ ExitCode FromJob(Console* console, const Options& options) {
   return Steer(
       console, options,
       [&](auto& client, const auto& job, const auto& steer) -> absl::StatusOr<v1::Operation> {
-        auto operation = client.Steer(&v1::ControlService::Stub::Consolidate, job, request, steer);
+        request.set_job_id(job);
+        auto operation = client.Steer(&v1::ControlService::Stub::Consolidate, request, steer);
         if (operation.ok()) return operation;
         return WithAdvice(operation.status(), client, job);
       });

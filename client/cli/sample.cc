@@ -77,8 +77,9 @@ ExitCode Sample(Console* console, const SampleOptions& options) {
   if (!client.ok()) return Fail(console, client.status());
   const auto job = (*client)->Get(options.job);
   if (!job.ok()) return Fail(console, job.status());
-  auto operation = (*client)->Steer(&v1::ControlService::Stub::Sample, options.job,
-                                    RequestOf(options, job->spec().model()),
+  v1::SampleRequest request = RequestOf(options, job->spec().model());
+  request.set_job_id(options.job);
+  auto operation = (*client)->Steer(&v1::ControlService::Stub::Sample, request,
                                     {.retry = {.retry_for = options.retry_for},
                                      .at_step = options.at_step,
                                      .requested_by = Requester(console)});

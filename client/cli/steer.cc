@@ -146,8 +146,9 @@ void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
   AddPlain(app, console, code, "checkpoint",
            "Write a checkpoint of a running job after its current step", true,
            [](auto& client, const auto& job, const auto& options) {
-             return client.Steer(&v1::ControlService::Stub::SaveCheckpoint, job,
-                                 v1::SaveCheckpointRequest(), options);
+             v1::SaveCheckpointRequest request;
+             request.set_job_id(job);
+             return client.Steer(&v1::ControlService::Stub::SaveCheckpoint, request, options);
            });
 }
 

@@ -36,11 +36,12 @@ template <typename Request>
 ExitCode Steer(Console* console, const SteeringOptions& options,
                grpc::Status (v1::ControlService::Stub::*method)(grpc::ClientContext*,
                                                                 const Request&, v1::Operation*),
-               const Request& request, v1::Operation* last = nullptr) {
+               Request request, v1::Operation* last = nullptr) {
   return Steer(
       console, options,
       [&](client::MusterClient& client, const std::string& job, const client::SteerOptions& steer) {
-        return client.Steer(method, job, request, steer);
+        request.set_job_id(job);
+        return client.Steer(method, request, steer);
       },
       last);
 }
