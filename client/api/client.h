@@ -1,7 +1,8 @@
 // A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
 // (proto/muster/v1/*_service.proto) over gRPC. It prints nothing. Errors are those of the
 // service, with their reasons (common/rpc/error.h), and those of connection.h. A call that has no
-// function here is made by its stub's method: client.Read(&v1::ClusterService::Stub::ListNodes, {}).
+// function here is made by its stub's method:
+// client.Read(&v1::ClusterService::Stub::ListNodes, {}).
 #ifndef MUSTER_CLIENT_API_CLIENT_H_
 #define MUSTER_CLIENT_API_CLIENT_H_
 
@@ -84,8 +85,8 @@ class MusterClient : public Connection {
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options = {});
 
-  // Changes of a running job. These calls, and Steer with a method of ControlService, answer once the
-  // command is durable, with its operation.
+  // Changes of a running job. These calls, and Steer with a method of ControlService, answer once
+  // the command is durable, with its operation.
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id, const SteerOptions& options = {});
   // at_step is not used. `start` is for a job without processes.
   absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options = {},
