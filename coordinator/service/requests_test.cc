@@ -1,4 +1,5 @@
-// RunStage, Sample and SkipData over gRPC: what is refused at once, and what the workers get and say.
+// RunStage, Sample and SkipData over gRPC: what is refused at once, and what the workers get and
+// say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
