@@ -267,7 +267,7 @@ void Handle(Turn& turn, PeerStreamId session, const SpooledReports& spooled) {
       continue;
     }
     if (report.sequence <= rank->acked_report) continue;
-    if (report.sequence > rank->acked_report + 1) {
+    if (!gap && report.sequence > rank->acked_report + 1) {
       // The job cannot continue from these reports, but their measurements are stored.
       MissesReports(turn, turn.jobs.Find(worker.job), worker.rank, report.sequence - 1);
       gap = true;
