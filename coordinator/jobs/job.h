@@ -125,12 +125,12 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
-// How certain it is that a failure is the cause, the most certain first. Values are stored: never
-// renumbered.
+// What is known of a rank's end. RootCause() in failure.h says which kinds count as the cause.
+// Values are stored: never renumbered.
 enum class FailureKind {
   // The worker said so itself.
   kReported = 1,
-  // Ended by a signal, lost, or not to be started.
+  // Ended by a signal after it had attached, silent, or hanging.
   kLost = 2,
   // An exit code without a report before it.
   kExitCode = 3,
@@ -312,7 +312,8 @@ struct JobLife {
   // Why the newest generation must end, or ended, although nothing failed, for people; empty: there
   // is no such reason.
   std::string interruption;
-  // The newest generation has ended before its work was done, to continue on other nodes.
+  // A rank of the newest generation has ended before its work was done, because the job should
+  // continue on other nodes.
   bool preempted = false;
   // Counts from 1; grows by 1 each time that the job continues after its end.
   uint32_t attempt = 1;
@@ -364,7 +365,8 @@ struct JobProgress {
 };
 
 struct JobFields : JobIdentity, JobLife, JobProgress {
-  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is.
+  // Grows with every change that a watcher sees. Not stored: version_ceiling, which seldom changes,
+  // is.
   uint64_t version = 1;
 
   bool terminal() const { return IsTerminal(state); }
@@ -375,8 +377,8 @@ struct JobFields : JobIdentity, JobLife, JobProgress {
 };
 
 // Optimizer steps of all fit stages, as they are known now. A stage that ends early has fewer steps
-// than the job file says: the next session tells how many, and where none follows, the job's
-// success.
+// than the job file says. The next session tells the new number. If none follows, it is the step at
+// which the job SUCCEEDED.
 uint64_t TotalSteps(const JobFields& job);
 
 // True if the job's work survives the end of its processes.
@@ -408,7 +410,8 @@ struct Job : JobFields {
   std::set<std::string> cut_off;
   // Events up to this number are stored, or on their way to the store.
   uint64_t stored_events = 0;
-  // Commands up to these may be known to a process of `generation`, and of an earlier one.
+  // The newest command that a process of `generation` may know, and the newest one that a process
+  // of an earlier generation may know.
   uint64_t told_commands = 0;
   uint64_t told_before = 0;
   // The last Warning(job) that was logged.

@@ -1,8 +1,9 @@
 // Which rows of a job have changed since they were last put into a batch. Pure.
 //
-// Lists whose length is limited are compared with the rows of the previous batches, so no change
-// can be missed, whichever code makes it. The log of commands may be long, so it records itself
-// which commands have changed.
+// TakeChanges compares the lists whose length is limited with the rows of the previous batches, so
+// it misses none of their changes, whichever code made them. The log of commands may be long, so it
+// records itself which commands have changed. The identity is written with a job's first rows, and
+// with new setting_changes, but is never compared.
 #ifndef MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 #define MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 

@@ -126,7 +126,8 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
   }
   turn.effects.push_back(SendToAgent{session, std::move(drain)});
   turn.restored.NodeKnown(hello.node);
-  // This comes first: jobs do not start while such processes are known.
+  // Of the processes of lost generations, those that the hello names still run here. They are known
+  // before anything below starts a job, because their jobs must not start yet.
   turn.restored.ProcessesEnded(hello.node);
   EndLaterProcesses(turn, hello);
   std::set<std::string> running;

@@ -123,7 +123,7 @@ jobs::Rank* Jobs::CurrentRank(const membership::WorkerId& id) {
 
 bool Jobs::MayBeOn(const std::string& node, const membership::WorkerId& worker) const {
   const jobs::Job* job = Find(worker.job);
-  // Nothing is known of the process, and nothing that is said of it counts.
+  // The answer does not matter: the handlers ignore what is said of an unknown job or generation.
   if (job == nullptr || worker.generation > job->generation) return true;
   if (worker.generation == job->generation) {
     const bool known = worker.rank < job->ranks.size() &&

@@ -45,6 +45,7 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
   for (jobs::Decision& decision : decisions) {
     if (decision.placed.has_value()) continue;
     if (!closed.empty()) {
+      // The texts that are left out are those of Slots::Shortage.
       decision.reason = absl::StrReplaceAll(
           absl::StrCat(decision.reason, "; ", closed),
           {{"; no agent is attached", ""}, {"; no attached agent offers any", ""}});
