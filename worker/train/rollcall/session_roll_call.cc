@@ -65,7 +65,7 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
 
 int64_t SessionRollCall::layout() const {
   if (parts_.training == nullptr) return 0;
-  return std::bit_cast<int64_t>(parts_.training->strategy().layout_fingerprint());
+  return std::bit_cast<int64_t>(parts_.training->strategy().plan().fingerprint);
 }
 
 void SessionRollCall::Post(const RollCallRecord& record) {
