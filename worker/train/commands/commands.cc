@@ -86,6 +86,7 @@ void Commands::TellUnreported() const {
 absl::Status Commands::Apply(const CommandSchedule::Due& due) {
   return std::visit(
       Overloaded{[&](const CancelCommand& cancel) { return Cancel(due, cancel.target); },
+                 [](const NoCommand&) { return absl::OkStatus(); },
                  [&](const auto& what) -> absl::Status { return Apply(due.command, what); }},
       due.command.what);
 }

@@ -62,7 +62,6 @@ class Commands {
 
  private:
   absl::Status Apply(const CommandSchedule::Due& due);
-  absl::Status Apply(const Command& command, const NoCommand&) { return absl::OkStatus(); }
   absl::Status Apply(const Command& command, const StopCommand&);
   absl::Status Apply(const Command& command, const SaveCheckpointCommand&);
   absl::Status Apply(const Command& command, const GatherOptimizerStateCommand& gather);
