@@ -209,7 +209,8 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
   const auto second = RunSessions(job, 2, 2);
   for (const auto& end : second->ends) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kCheckpointsUnreadable) << end.status();
-    EXPECT_NE(std::string(end.status().message()).find(start_.checkpoints.start_from), std::string::npos)
+    EXPECT_NE(std::string(end.status().message()).find(start_.checkpoints.start_from),
+              std::string::npos)
         << end.status();
   }
 
