@@ -148,7 +148,7 @@ class NotFiniteTest : public ::testing::Test {
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                              comm::Communicator& parameters, comm::Communicator& files) {
       const SessionParts parts{&control,         &data,      &parameters, &files, &result->outside,
-                               &result->outside, checkpoints};
+                               &result->outside, {.recorded = checkpoints}};
       auto session =
           Session::Create({"job", "instance", generation, rank, "incarnation"}, job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();

@@ -114,7 +114,7 @@ class SaveSessionTest : public ::testing::Test {
                                .files = &files,
                                .commands = &outside_,
                                .events = &outside_,
-                               .checkpoints = recorded_,
+                               .checkpoints = {.recorded = recorded_},
                                .export_gate = gated_ && rank == 0 ? &outside_ : nullptr,
                                .save_retry = absl::ZeroDuration(),
                                .lease = rank == 0 ? &outside_ : nullptr};

@@ -38,9 +38,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identit
   // A job that has saved a checkpoint has read all its files before, so they are missing on this
   // node only.
   const absl::Status& built = session.status();
-  const bool ran_before = !parts.checkpoints.empty() || parts.had_checkpoints;
   const bool gone = absl::IsNotFound(built) || absl::IsPermissionDenied(built);
-  if (ran_before && gone && CauseOf(built) == Cause::kNone) {
+  if (parts.checkpoints.any() && gone && CauseOf(built) == Cause::kNone) {
     return WithCause(
         Annotate(built,
                  "a file that the job could read before is missing; is the file system mounted on "

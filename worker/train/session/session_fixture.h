@@ -226,7 +226,7 @@ class SessionTest : public ::testing::Test {
           parts.files = &files;
           parts.commands = &result->outside;
           parts.events = &result->outside;
-          parts.checkpoints = checkpoints;
+          parts.checkpoints.recorded = checkpoints;
           auto session = Session::Create(
               {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)},
               jobs_.contains(rank) ? jobs_.at(rank) : job, parts);

@@ -191,7 +191,7 @@ class DueValidationTest : public SessionTest {
         parts.commands = &source;
         parts.events = &source;
       }
-      parts.checkpoints = checkpoints;
+      parts.checkpoints.recorded = checkpoints;
       auto session =
           Session::Create({"job", job_instance_, generation, rank, "incarnation"}, job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();

@@ -44,12 +44,7 @@ absl::Status Loader::OpenCheckpoints() {
     return lease == nullptr ? absl::OkStatus() : lease->StillMine();
   };
   ASSIGN_OR_RETURN(loaded_.checkpoints,
-                   Checkpoints::Open(opened_.identity, *job.checkpoint,
-                                     {.recorded = parts.checkpoints,
-                                      .retired = parts.retired_checkpoints,
-                                      .had_others = parts.had_checkpoints,
-                                      .from_scratch = parts.from_scratch,
-                                      .start_from = parts.start_from},
+                   Checkpoints::Open(opened_.identity, *job.checkpoint, parts.checkpoints,
                                      StrategyName(job.strategy), agreed_.model->kind(), parts.files,
                                      parts.events, still_mine, opened_.disk));
   const auto began = std::chrono::steady_clock::now();
