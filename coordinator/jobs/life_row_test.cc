@@ -42,43 +42,43 @@ TEST(LifeRow, EachPhaseComesBackWithItsFacts) {
     life.attempt = 3;
     const LifeRow row = RowOf(life);
     const auto again = LifeOf(row);
-    ASSERT_TRUE(again.ok()) << Name(row.state()) << again.status();
+    ASSERT_TRUE(again.ok()) << Name(row.state) << again.status();
     EXPECT_EQ(again->phase.index(), phase.index());
     EXPECT_EQ(again->attempt, 3);
-    EXPECT_EQ(RowOf(*again), row) << Name(row.state());
-    EXPECT_EQ(row.live(), row.live_since == kNow);
+    EXPECT_EQ(RowOf(*again), row) << Name(row.state);
+    EXPECT_EQ(row.live, row.live_since == kNow);
   }
 }
 
 TEST(LifeRow, WhatNoLifeCanHaveIsRefusedByName) {
   const auto error = [](const LifeRow& row) { return std::string(LifeOf(row).status().message()); };
   LifeRow row;
-  row.state() = State::kRunning;
+  row.state = State::kRunning;
   EXPECT_EQ(error(row), "no job can be RUNNING without processes");
-  row.live() = row.ending() = true;
+  row.live = row.ending = true;
   EXPECT_EQ(error(row), "no job can be RUNNING with processes that end");
-  row.state() = State::kSucceeded;
+  row.state = State::kSucceeded;
   EXPECT_EQ(error(row), "no job can be SUCCEEDED with processes that end");
   row = {};
-  row.state() = State::kStopping;
-  row.live() = true;
+  row.state = State::kStopping;
+  row.live = true;
   EXPECT_EQ(error(row), "no job can be STOPPING with processes");
-  row.state() = State::kPaused;
-  row.live() = false;
+  row.state = State::kPaused;
+  row.live = false;
   EXPECT_EQ(error(row), "no job can be PAUSED without processes");
-  row.state() = static_cast<State>(10);
+  row.state = static_cast<State>(10);
   EXPECT_EQ(error(row), "no job can be UNKNOWN without processes");
 }
 
 // As 0.3.0 wrote them.
 TEST(LifeRow, WhatIsLeftOfAFormerPhaseIsIgnored) {
   LifeRow row;
-  row.state() = State::kFailed;
-  row.end_time() = kNow;
+  row.state = State::kFailed;
+  row.end_time = kNow;
   const LifeRow plain = row;
   row.live_since = kNow;
-  row.ending() = row.stop_requested() = row.paused() = row.preempted = true;
-  row.interruption() = "node 'n' is drained";
+  row.ending = row.stop_requested = row.paused = row.preempted = true;
+  row.interruption = "node 'n' is drained";
   row.rendezvous = Rendezvous{"10.0.0.1", 4242};
   EXPECT_EQ(RowOf(*LifeOf(row)), plain);
 }

@@ -170,9 +170,10 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
                                job->id, "` continues it"));
   }
   if (kind == commands::Kind::kResume && !paused) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
-                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
-                               job->paused() ? ", and resumes already" : ", not paused"));
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
+        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
+                     jobs::PausedByCommand(job->phase) ? ", and resumes already" : ", not paused"));
   }
   const bool stops_now = kind == commands::Kind::kStop && !request.command.at_step.has_value();
   jobs::Ended ended;
