@@ -93,7 +93,7 @@ TEST(Cluster, AJobWhoseTimeIsUpIsAskedToStopAndEndsFailedAlsoAfterARestart) {
   EXPECT_EQ(world.job("job").state(), jobs::State::kStopping);
   const auto orders = world.Orders<SendToWorker, commands::Delivery>();
   ASSERT_EQ(orders.size(), 1);
-  EXPECT_EQ(orders[0].command.kind, commands::Kind::kStop);
+  EXPECT_EQ(orders[0].command.kind, v1::Operation::STOP);
   EXPECT_EQ(orders[0].command.requested_by, "time_limit");
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());

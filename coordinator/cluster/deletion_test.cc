@@ -161,10 +161,10 @@ TEST(Deletion, TheLogNamesWhoDeletedAJobAndWhoCancelledAnOperation) {
     });
   };
   world.Submit("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kRefresh}).ok());
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::REFRESH}).ok());
   const CommandRequest cancel{
       .job_id = "job",
-      .command = {.kind = commands::Kind::kCancel, .target = 1, .requester = "operator/bob"}};
+      .command = {.kind = v1::Operation::CANCEL, .target = 1, .requester = "operator/bob"}};
   ASSERT_TRUE(world.cluster().Cancel(cancel, world.now()).ok());
   ASSERT_TRUE(world.Stop("job").ok());
   ASSERT_TRUE(world.cluster().Delete({"job", "", "f", "", "operator/alice"}, world.now()).ok());

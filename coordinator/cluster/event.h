@@ -51,9 +51,7 @@ struct CommandRequest {
   std::string fingerprint;
   // Its number is not set yet.
   commands::Command command;
-  // The oldest worker protocol that knows this command; 0: any.
-  uint32_t worker_protocol = 0;
-  // For kResume: where a halted job starts: at step 0, or from this directory. If neither is set,
+  // For a RESUME: where a halted job starts: at step 0, or from this directory. If neither is set,
   // it starts from its newest checkpoint.
   bool from_scratch = false;
   std::string from;

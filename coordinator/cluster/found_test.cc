@@ -60,7 +60,7 @@ TEST_F(FoundTest, ResumeLooksAgainAtOnce) {
 
 TEST_F(FoundTest, AHaltedJobIsPausedAlreadyAndStopsAtOnce) {
   Halt();
-  EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = commands::Kind::kPause}).status()),
+  EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = v1::Operation::PAUSE}).status()),
             "JOB_ALREADY_PAUSED");
   ASSERT_TRUE(world_.Stop("job").ok());
   EXPECT_EQ(job().state(), jobs::State::kCancelled);

@@ -57,7 +57,7 @@ class World {
     Commit();
   }
   absl::Status Stop(const std::string& id, const std::string& request_id = "") {
-    return Command(id, {.kind = commands::Kind::kStop}, request_id).status();
+    return Command(id, {.kind = v1::Operation::STOP}, request_id).status();
   }
   absl::StatusOr<uint64_t> Command(const std::string& id, const commands::Command& command,
                                    const std::string& request_id = "") {
@@ -67,7 +67,7 @@ class World {
   }
   absl::StatusOr<uint64_t> Cancel(const std::string& id, uint64_t target,
                                   const std::string& request_id = "") {
-    const commands::Command command{.kind = commands::Kind::kCancel, .target = target};
+    const commands::Command command{.kind = v1::Operation::CANCEL, .target = target};
     const auto number = cluster_->Cancel(RequestFor(id, command, request_id), now());
     Commit();
     return number;

@@ -33,7 +33,7 @@ cluster::CommandRequest StopRequest(const grpc::CallbackServerContext* context,
                                     const v1::StopJobRequest& request) {
   v1::Command contents;
   contents.mutable_stop();
-  return CommandOf(context, "stop", request, commands::Kind::kStop, contents, AtStep(request));
+  return CommandOf(context, request, contents);
 }
 
 // The files that are left when the job is deleted.
@@ -332,10 +332,8 @@ grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* cont
                                                v1::Operation* response) {
   v1::Command contents;
   contents.mutable_pause();
-  return PostCommand(
-      engine_,
-      CommandOf(context, "pause", *request, commands::Kind::kPause, contents, AtStep(*request)),
-      response, context->DefaultReactor());
+  return PostCommand(engine_, CommandOf(context, *request, contents), response,
+                     context->DefaultReactor());
 }
 
 grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
@@ -343,8 +341,7 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
                                                 v1::Operation* response) {
   v1::Command contents;
   contents.mutable_resume();
-  cluster::CommandRequest command =
-      CommandOf(context, "resume", *request, commands::Kind::kResume, contents);
+  cluster::CommandRequest command = CommandOf(context, *request, contents);
   command.from_scratch = request->from_scratch();
   command.from = request->from();
   return PostCommand(engine_, command, response, context->DefaultReactor());
@@ -357,8 +354,7 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   contents.mutable_resume();
   auto* reactor = context->DefaultReactor();
   auto result = std::make_shared<absl::Status>();
-  cluster::CommandRequest prepared =
-      CommandOf(context, "retry", *request, commands::Kind::kResume, contents);
+  cluster::CommandRequest prepared = CommandOf(context, *request, contents, "retry");
   const auto answer = ReadForRetry(engine_, request->job_id());
   if (!answer.ok()) {
     reactor->Finish(ToWire(answer.status()));

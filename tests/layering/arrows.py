@@ -42,7 +42,8 @@ ARROWS = {
         "coordinator/web",
         "coordinator/webhook",
     ],
-    "coordinator/commands": [],
+    # The rule of a command is an option of its message, which the workers read, too.
+    "coordinator/commands": ["common", "proto"],
     "coordinator/membership": [],
     "coordinator/metrics": [],
     "coordinator/limits": [],
@@ -147,18 +148,22 @@ ARROWS = {
     "worker/train/step": BELOW_TRAIN + within_train("data", "job", "ranks"),
     # All steps: strategy, optimizer, averages, and new plans.
     "worker/train/training": BELOW_TRAIN + within_train("job", "ranks", "step"),
-    "worker/train/rollcall": BELOW_TRAIN + within_train("job", "ranks", "reports", "step"),
     # When commands take effect.
     "worker/train/schedule": ["common", "worker/train/reports"],
     # All files except those of predictions.
-    "worker/train/save": BELOW_TRAIN + within_train("job", "ranks", "reports", "schedule", "step"),
-    "worker/train/evaluate": BELOW_TRAIN
-    + within_train("data", "job", "ranks", "reports", "save", "training"),
-    "worker/train/predict": BELOW_TRAIN + within_train("data", "job", "ranks"),
+    "worker/train/save": BELOW_TRAIN
+    + within_train("job", "ranks", "reports", "schedule", "step", "training"),
+    "worker/train/rollcall": BELOW_TRAIN
+    + within_train("job", "ranks", "reports", "save", "schedule", "step", "training"),
     "worker/train/trainability": BELOW_TRAIN
     + within_train("job", "ranks", "reports", "rollcall", "step", "training"),
+    "worker/train/evaluate": BELOW_TRAIN
+    + within_train("data", "job", "ranks", "reports", "rollcall", "save", "step", "training"),
+    "worker/train/predict": BELOW_TRAIN
+    + within_train("data", "evaluate", "job", "ranks", "reports", "rollcall", "save", "step"),
     # What commands do.
-    "worker/train/commands": BELOW_TRAIN + within_train("reports", "rollcall", "save", "schedule"),
+    "worker/train/commands": BELOW_TRAIN
+    + within_train("evaluate", "reports", "rollcall", "save", "schedule", "trainability"),
     # What is checked and taken over before the first step.
     "worker/train/start": BELOW_TRAIN + within_train("job", "ranks"),
     "worker/train/session": BELOW_TRAIN
@@ -254,7 +259,6 @@ ARROWS = {
 # What tests beside the code may use besides.
 IN_TESTS = {
     "worker/models/plugin": ["examples"],
-    "worker/train/save": ["worker/train/training"],
     "worker/train/session": ["worker/models/plugin"],
     "worker/train/trainability": ["worker/models/plugin"],
     "worker/train/training": ["worker/models/plugin", "worker/train/data"],
@@ -268,9 +272,10 @@ NEVER = {
     "client": [TORCH],
     "common": [SQLITE, TORCH],
     "coordinator": [TORCH],
-    "coordinator/cluster": [GRPC, SQLITE, "//proto/"],
-    "coordinator/commands": [GRPC, SQLITE, "//proto/"],
-    "coordinator/jobs": [GRPC, SQLITE, "//proto/"],
+    # These reach messages by the rules of commands only (common/commands).
+    "coordinator/cluster": [GRPC, SQLITE],
+    "coordinator/commands": [GRPC, SQLITE],
+    "coordinator/jobs": [GRPC, SQLITE],
     "coordinator/membership": [GRPC, SQLITE, "//proto/"],
     "coordinator/metrics": [GRPC, SQLITE, "//proto/"],
     "coordinator/store": [GRPC],

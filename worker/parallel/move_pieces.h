@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/layout/placement.h"
 #include "worker/comm/communicator.h"
-#include "worker/parallel/strategy.h"
+#include "worker/parallel/parameter_store.h"
 
 namespace muster::parallel {
 

@@ -9,7 +9,7 @@
 #include "ATen/core/Tensor.h"
 #include "common/layout/placement.h"
 #include "worker/layout/groups.h"
-#include "worker/parallel/strategy.h"
+#include "worker/parallel/parameter_store.h"
 
 namespace muster::parallel {
 

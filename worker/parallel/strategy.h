@@ -1,5 +1,5 @@
-// How the ranks train one model together: the interface of ddp, sharded_ddp and fsdp that the step
-// loop and the session use.
+// How the ranks train one model together: the step protocol of ddp, sharded_ddp and fsdp. Where the
+// parameters lie between steps is the subject of parameter_store.h.
 //
 // A step:
 //   strategy->BeginStep({step, divisor, buffers_from});
@@ -46,31 +46,9 @@
 #include "absl/status/statusor.h"
 #include "common/layout/placement.h"
 #include "worker/models/unit.h"
+#include "worker/parallel/parameter_store.h"
 
 namespace muster::parallel {
-
-// What this rank updates of a parameter: elements [begin, begin + tensor.numel()) of it, flattened.
-struct Piece {
-  size_t parameter = 0;  // index in the list that the strategy was made of
-  int64_t begin = 0;
-  // Shares the parameter's memory; its grad() is the reduced gradient after FinishBackward, until
-  // the next BeginStep.
-  at::Tensor tensor;
-  // The bucket with which its gradient is reduced. 0 if the piece is frozen.
-  size_t bucket = 0;
-};
-
-// All parameters, trainable and frozen, if no rank holds all of them.
-struct ParameterShards {
-  // The type of each parameter's pieces.
-  std::vector<at::ScalarType> types;
-  // The pieces that this rank holds between steps. Their grad() must not be used. Their values may
-  // be changed before the first forward, between FinishBackward and FinishUpdate, through
-  // GatherParameters, and by BeginPass; at other times some are gathered ahead.
-  std::vector<Piece> held;
-  // What each rank holds, the same on all ranks: each element is on one rank. Offsets are ignored.
-  layout::Placement holders;
-};
 
 // The memory that a plan leaves for the next one. A group of the next plan stays where it is if its
 // members already lie there as it wants them (in_place.h).
@@ -84,18 +62,24 @@ struct KeptMemory {
 
 // Which rank holds what under a plan.
 struct Placements {
-  // As Strategy::owners.
+  // As Plan::owners.
   layout::Placement owners;
   // As ParameterShards::holders; nullopt: every rank has all parameters.
   std::optional<layout::Placement> holders;
 };
 
-// What a rank has of the parameters in a pass of forwards without backwards (evaluation).
-enum class PassMemory {
-  // Each unit's parameters around each of its forwards, as in training.
-  kUnits,
-  // All parameters, from the begin of the pass to its end.
-  kWhole,
+// How a strategy shares the trainable parameters out, as long as it lives.
+struct Plan {
+  // Whether each element of the trainable parameters is in the pieces of only one rank.
+  bool sharded = false;
+  // The pieces of all ranks, as a placement of the list of parameters that the strategy was made
+  // of. No rank has pieces of frozen parameters. Offsets are ignored.
+  layout::Placement owners;
+  // A hash of the layout: trainable parameters, buckets and slices. Ranks whose hashes differ must
+  // not communicate.
+  uint64_t fingerprint = 0;
+  // For reports and tests.
+  int64_t buckets = 0;
 };
 
 // The start of a step, with the same values on all ranks.
@@ -117,21 +101,17 @@ class Strategy {
   // rank 0.
   virtual const std::vector<Piece>& pieces() const = 0;
 
-  // Whether each element of the trainable parameters is in the pieces of only one rank.
-  virtual bool sharded() const = 0;
-
-  // The pieces of all ranks, as a placement of the list of parameters that the strategy was made
-  // of. No rank has pieces of frozen parameters. Offsets are ignored.
-  virtual layout::Placement owners() const = 0;
+  virtual const Plan& plan() const = 0;
+  // plan().fingerprint, for the roll call.
+  uint64_t layout_fingerprint() const { return plan().fingerprint; }
 
   // The placements that a plan of this strategy would have if it trained the parameters whose
   // `trained` is true. Pure.
   virtual Placements PlacementsFor(const std::vector<bool>& trained) const = 0;
 
-  // Null if every rank has all parameters: ddp, sharded_ddp. Otherwise a parameter's tensor has
-  // memory only during forwards of units that it belongs to, in a context of MakeContext, and
-  // between GatherParameters and ReleaseParameters.
-  virtual const ParameterShards* shards() const { return nullptr; }
+  // Where the parameters lie. It belongs to the strategy.
+  virtual const ParameterStore& store() const = 0;
+  virtual ParameterStore& store() = 0;
 
   // The context for forwards of the model. The strategy must outlive it.
   virtual std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
@@ -171,32 +151,10 @@ class Strategy {
 
   // Called after the update of pieces(). Starts to send the new values to all ranks. Forwards in a
   // context of MakeContext wait for the values that they need. Any other code must call
-  // AwaitParameters before it reads parameters (or those of shards(), if there are any) or their
+  // AwaitParameters before it reads parameters (or those of the shards, if there are any) or their
   // memory.
   virtual void FinishUpdate() = 0;
   virtual absl::Status AwaitParameters() = 0;
-
-  // For code that reads parameters outside of forwards. The parameters with these indices have
-  // their values until the next call of any method except pieces(). Called between steps; a
-  // collective if shards() is not null.
-  virtual absl::Status GatherParameters(const std::vector<size_t>& parameters) {
-    return AwaitParameters();
-  }
-  // Ends what GatherParameters began. What was written into the parameters since then is kept; it
-  // must be the same on all ranks.
-  virtual void ReleaseParameters() {}
-
-  // Only if shards() is not null: a pass of forwards without backwards, between two steps.
-  // Afterwards the rank holds as many bytes as before. Collectives. `exchange`: changes the values
-  // of shards()->held for the pass; it is called once more at the end, to change them back. Null:
-  // the pass uses the values as they are. After an error of the pass EndPass may be left out; the
-  // strategy must not be used any more then.
-  virtual absl::Status BeginPass(PassMemory memory, std::function<void()> exchange) {
-    return absl::OkStatus();
-  }
-  virtual absl::Status EndPass() { return absl::OkStatus(); }
-  // The memory that a pass with PassMemory::kWhole needs in addition to what is held now, in bytes.
-  virtual int64_t BytesOfWholePass() const { return 0; }
 
   // Called after FinishBackward if the step is left out. Gives the buffers the values that they had
   // at BeginStep.
@@ -210,18 +168,11 @@ class Strategy {
   // parameter or buffer in which they differ.
   virtual absl::Status VerifyParametersEqual(int64_t step) = 0;
 
-  // A hash of the layout: trainable parameters, buckets and slices. Ranks whose hashes differ must
-  // not communicate.
-  virtual uint64_t layout_fingerprint() const = 0;
-
   // Called before another plan of the same strategy is made for the same model; that plan is given
   // the result. The values stay where they are: in the memory of the parameters' tensors, or in the
   // shards, which outlive the strategy if somebody holds them. After it, only the destructor may be
   // called.
-  virtual KeptMemory ReleaseModel() { return {}; }
-
-  // For reports and tests.
-  virtual int64_t bucket_count() const = 0;
+  virtual KeptMemory ReleaseModel() = 0;
 };
 
 }  // namespace muster::parallel

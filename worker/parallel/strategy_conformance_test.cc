@@ -60,11 +60,12 @@ std::vector<bool> TrainedIn(const TestNet& net) {
 
 // The values of all parameters, in the order of MakeParameters().
 std::vector<at::Tensor> ValuesOf(Strategy& strategy, const TestNet& net) {
-  const absl::Status gathered = strategy.GatherParameters(AllOf(net));
+  EXPECT_TRUE(strategy.AwaitParameters().ok());
+  const absl::Status gathered = strategy.store().Gather(AllOf(net));
   EXPECT_TRUE(gathered.ok()) << gathered;
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : net.InOrder()) values.push_back(tensor.detach().clone());
-  strategy.ReleaseParameters();
+  strategy.store().Release();
   return values;
 }
 
@@ -157,7 +158,7 @@ void UpdateBucketByBucket(Strategy& strategy) {
   });
   ASSERT_TRUE(finished.ok()) << finished;
   strategy.FinishUpdate();
-  ASSERT_EQ(told.size(), strategy.bucket_count());
+  ASSERT_EQ(told.size(), strategy.plan().buckets);
   for (size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], i);
   EXPECT_EQ(updated, strategy.pieces().size());
 }
@@ -223,7 +224,8 @@ TEST_P(StrategyConformance, PiecesCoverEachTrainableElementOnceOrOnEveryRank) {
           EXPECT_TRUE(SameBits(piece.tensor.detach().reshape({-1}), Part(tensor, piece)));
         }
         ASSERT_TRUE(ranks.AllReduceSum(owned, {"owners", 0})->Wait().ok());
-        const float owners = !tensor.requires_grad() ? 0 : strategy->sharded() ? 1 : world_size();
+        const int holders = strategy->plan().sharded ? 1 : world_size();
+        const float owners = tensor.requires_grad() ? holders : 0;
         EXPECT_EQ(owned.min().item<float>(), owners) << name;
         EXPECT_EQ(owned.max().item<float>(), owners) << name;
       }
@@ -246,7 +248,7 @@ TEST_P(StrategyConformance, APlanAfterAnotherTrainsOnWithTheSameValues) {
         KeptMemory kept;
         if (strategy != nullptr) {
           ASSERT_TRUE(strategy->AwaitParameters().ok());
-          if (strategy->shards() != nullptr) before.holders = strategy->shards()->holders;
+          if (const auto* shards = strategy->store().shards()) before.holders = shards->holders;
           kept = strategy->ReleaseModel();
           before.held = kept.held;
           strategy.reset();
@@ -259,7 +261,8 @@ TEST_P(StrategyConformance, APlanAfterAnotherTrainsOnWithTheSameValues) {
           }
         }
         strategy = Create(net, &ranks, bucket_bytes, std::move(kept));
-        if (const auto* shards = strategy->shards(); shards != nullptr && !before.held.empty()) {
+        if (const auto* shards = strategy->store().shards();
+            shards != nullptr && !before.held.empty()) {
           const auto moved = MovePieces(before, {shards->holders, shards->held},
                                         ElementBytes(shards->types), &ranks, {"refresh", step});
           ASSERT_TRUE(moved.ok()) << moved.status();
@@ -310,13 +313,13 @@ TEST_P(StrategyConformance, PlacementsOfOtherFlagsAreThoseOfAPlanThatHasThem) {
     const auto strategy = Create(net, &ranks);
     const Placements foreseen = strategy->PlacementsFor(TrainedIn(other));
     const Placements now = strategy->PlacementsFor(TrainedIn(net));
-    EXPECT_EQ(now.owners.holders, strategy->owners().holders);
+    EXPECT_EQ(now.owners.holders, strategy->plan().owners.holders);
     const auto planned = Create(other, &ranks);
-    EXPECT_EQ(foreseen.owners.holders, planned->owners().holders);
+    EXPECT_EQ(foreseen.owners.holders, planned->plan().owners.holders);
     EXPECT_NE(foreseen.owners.holders, now.owners.holders);
-    ASSERT_EQ(foreseen.holders.has_value(), planned->shards() != nullptr);
+    ASSERT_EQ(foreseen.holders.has_value(), planned->store().shards() != nullptr);
     if (foreseen.holders.has_value()) {
-      EXPECT_EQ(foreseen.holders->holders, planned->shards()->holders.holders);
+      EXPECT_EQ(foreseen.holders->holders, planned->store().shards()->holders.holders);
     }
   });
 }
@@ -331,7 +334,7 @@ TEST_P(StrategyConformance, SumsOverAllPiecesComeFromTheirOwners) {
     ASSERT_TRUE(sums.ok()) << sums.status();
     std::vector<double> expected;
     for (int rank = 0; rank < world_size(); ++rank) {
-      if (!strategy->sharded() && rank != ranks.rank()) continue;
+      if (!strategy->plan().sharded && rank != ranks.rank()) continue;
       expected.insert(expected.end(), {rank + 0.5, 7.0});
     }
     EXPECT_EQ(device::HostValues<double>(*sums), absl::MakeConstSpan(expected));

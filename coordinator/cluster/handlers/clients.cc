@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/commands/command_rule.h"
 #include "common/status/status.h"
 #include "coordinator/cluster/handlers/commands.h"
 #include "coordinator/cluster/handlers/consequences.h"
@@ -139,12 +140,12 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
                    turn.requests.RepeatedCommand(request.request_id, request.fingerprint));
   if (repeated.has_value()) return *repeated;
   if (const jobs::Job* ended = turn.jobs.Find(request.job_id);
-      request.command.kind == commands::Kind::kResume && ended != nullptr && ended->terminal()) {
+      request.command.kind == v1::Operation::RESUME && ended != nullptr && ended->terminal()) {
     return NextAttempt(turn, request);
   }
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(turn.jobs, request.job_id));
   // A stop is accepted even if the job's limits for commands are reached.
-  if (request.command.kind != commands::Kind::kStop) {
+  if (request.command.kind != v1::Operation::STOP) {
     RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
     RETURN_IF_ERROR(CheckRoomFor(turn.options.limits, *job, request.command));
   }
@@ -157,25 +158,26 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
   if (check != nullptr) {
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
-  const commands::Kind kind = request.command.kind;
-  RETURN_IF_ERROR(CheckWorkersAreOf(turn.membership, request.worker_protocol, *job));
+  const v1::Operation::Kind kind = request.command.kind;
+  RETURN_IF_ERROR(
+      CheckWorkersAreOf(turn.membership, commands::RuleOf(kind).since_protocol(), *job));
   const bool paused = job->commands.WillBePaused() || job->halted();
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));
   }
-  if (kind == commands::Kind::kResume && job->halted()) return ResumeHalted(turn, job, request);
-  if (kind == commands::Kind::kPause && paused) {
+  if (kind == v1::Operation::RESUME && job->halted()) return ResumeHalted(turn, job, request);
+  if (kind == v1::Operation::PAUSE && paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
                   absl::StrCat("job '", job->id, "' is paused already, or will be; `muster resume ",
                                job->id, "` continues it"));
   }
-  if (kind == commands::Kind::kResume && !paused) {
+  if (kind == v1::Operation::RESUME && !paused) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
         absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
                      jobs::PausedByCommand(job->phase) ? ", and resumes already" : ", not paused"));
   }
-  const bool stops_now = kind == commands::Kind::kStop && !request.command.at_step.has_value();
+  const bool stops_now = kind == v1::Operation::STOP && !request.command.at_step.has_value();
   jobs::Ended ended;
   const bool repeats_stop = stops_now && job->stop_requested();
   if (stops_now) ended = jobs::OnStop(job, turn.options.end_timeouts, turn.now);
@@ -251,16 +253,14 @@ absl::StatusOr<uint64_t> Cancel(Turn& turn, const CommandRequest& request) {
                   absl::StrCat("operation '", name, "' ", why), {{"operation", name}});
   };
   if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
-  // Its file is written while training continues; or it changes nothing, and is carried out again
-  // after the end of a generation.
-  const bool can_still_end =
-      commands::WritesForOthers(command->kind) || commands::ChangesNothing(command->kind);
-  if (command->applied_step.has_value() && !can_still_end) {
+  const v1::CommandRule& rule = commands::RuleOf(command->kind);
+  if (command->applied_step.has_value() &&
+      rule.cancellable() != v1::CommandRule::UNTIL_IT_IS_DONE) {
     return too_late("OPERATION_APPLIED",
                     absl::StrCat("took effect after step ", *command->applied_step));
   }
-  if (command->kind == commands::Kind::kCancel ||
-      (command->kind == commands::Kind::kStop && !command->at_step.has_value())) {
+  if (rule.cancellable() == v1::CommandRule::NEVER ||
+      (command->kind == v1::Operation::STOP && !command->at_step.has_value())) {
     return too_late("OPERATION_APPLIED", "cannot be cancelled");
   }
   if (job->commands.IsBeingCancelled(target)) {

@@ -19,7 +19,7 @@ namespace {
 
 // The same command as that of `muster stop`.
 commands::Command StopForTimeLimit() {
-  return {.kind = commands::Kind::kStop, .requested_by = "time_limit"};
+  return {.kind = v1::Operation::STOP, .requested_by = "time_limit"};
 }
 
 void GrantFreshGrace(Turn& turn) {

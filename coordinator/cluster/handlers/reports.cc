@@ -81,27 +81,11 @@ void CommandTookEffect(Turn& turn, jobs::Job* job, const CommandApplied& applied
   const commands::Command& command = *job->commands.Find(applied.number);
   turn.Say(absl::StrCat("job '", job->id, "': ", commands::Name(command.kind), " (operation ",
                         command.number, ") took effect after step ", applied.step));
-  switch (command.kind) {
-    case commands::Kind::kStop:
-      jobs::OnStopTookEffect(job, turn.options.end_timeouts, turn.now);
-      return;
-    case commands::Kind::kPause:
-    case commands::Kind::kResume:
-      jobs::OnPaused(job, command.kind == commands::Kind::kPause);
-      return;
-    case commands::Kind::kLost:
-    case commands::Kind::kSetTrainability:
-    case commands::Kind::kRefresh:
-    case commands::Kind::kSaveCheckpoint:
-    case commands::Kind::kSetLearningRate:
-    case commands::Kind::kCancel:
-    case commands::Kind::kPlanTrainability:
-    case commands::Kind::kGatherOptimizerState:
-    case commands::Kind::kConsolidate:
-    case commands::Kind::kRunStage:
-    case commands::Kind::kSample:
-      return;
+  if (command.kind == v1::Operation::STOP) {
+    jobs::OnStopTookEffect(job, turn.options.end_timeouts, turn.now);
   }
+  const bool pauses = command.kind == v1::Operation::PAUSE;
+  if (pauses || command.kind == v1::Operation::RESUME) jobs::OnPaused(job, pauses);
 }
 
 // Allows rank 0 of the current generation to rename its weights to their final path. This is

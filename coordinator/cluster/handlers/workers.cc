@@ -51,10 +51,11 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
                      kWorkerProtocol, " and knows the next one: update musterd first"));
   }
   const uint32_t needed = jobs::LearningRateSince(*job) > 0 ? kWorkerProtocol : 0;
-  if (hello.protocol < std::max(needed, job->plan.worker_protocol)) {
+  if (hello.protocol <
+      std::max({needed, job->plan.worker_protocol, job->commands.SinceProtocol()})) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-                  "this process is of an older program, which does not know all settings of the "
-                  "job; update the programs of its node");
+                  "this process is of an older program, which does not know all settings and "
+                  "commands of the job; update the programs of its node");
   }
   const auto replaced = turn.membership.AttachWorker(id, session, turn.now, hello.protocol);
   if (!replaced.ok()) return replaced.status();

@@ -230,13 +230,13 @@ RankState RankTraining::Copy(bool with_parameters) const {
   std::map<std::string, std::vector<int64_t>> shapes;
   for (const auto& [name, tensor] : workload_.model->Parameters()) {
     shapes[name] = tensor.sizes().vec();
-    if (with_parameters && strategy_->shards() == nullptr) {
+    if (with_parameters && strategy_->store().shards() == nullptr) {
       state.parameters["param/" + name] = tensor.detach().clone();
     }
   }
-  if (with_parameters && strategy_->shards() != nullptr) {
+  if (with_parameters && strategy_->store().shards() != nullptr) {
     const auto parameters = workload_.model->Parameters();
-    for (const parallel::Piece& piece : strategy_->shards()->held) {
+    for (const parallel::Piece& piece : strategy_->store().shards()->held) {
       const auto& [name, tensor] = parameters[piece.parameter];
       state.shards.push_back({.name = "param/" + name,
                               .shape = tensor.sizes().vec(),
@@ -274,12 +274,12 @@ void RankTraining::Become(const State& state) {
     if (const auto found = from.find(name); found != from.end()) tensor.copy_(found->second);
   };
   const auto parameters = workload_.model->Parameters();
-  if (strategy_->shards() == nullptr) {
+  if (strategy_->store().shards() == nullptr) {
     for (const auto& [name, tensor] : parameters) {
       become(tensor.detach(), state.parameters, "param/" + name);
     }
   } else {
-    for (const parallel::Piece& piece : strategy_->shards()->held) {
+    for (const parallel::Piece& piece : strategy_->store().shards()->held) {
       const auto found = state.parameters.find("param/" + parameters[piece.parameter].name);
       if (found == state.parameters.end()) continue;
       at::Tensor(piece.tensor)

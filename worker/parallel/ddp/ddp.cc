@@ -8,11 +8,12 @@
 #include "common/status/status.h"
 #include "worker/layout/groups.h"
 #include "worker/parallel/buffer_sync.h"
-#include "worker/parallel/gradient_buckets.h"
-#include "worker/parallel/gradient_paths.h"
+#include "worker/parallel/gradients/gradient_buckets.h"
+#include "worker/parallel/gradients/gradient_paths.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/unused_pieces.h"
+#include "worker/parallel/replicated_parameters.h"
 
 namespace muster::parallel {
 namespace {
@@ -26,7 +27,7 @@ class Ddp : public Strategy {
         buffers_(buffers),
         buffer_sync_(TensorsOf(buffers), communicator) {
     const std::vector<bool> trained = TrainedOf(parameters);
-    owners_ = PlacementsFor(trained).owners;
+    plan_.owners = PlacementsFor(trained).owners;
     std::vector<size_t> trainable;
     const auto specs = TrainableSpecs(parameters, trained, &trainable);
     std::vector<models::Parameter> reduced;
@@ -37,7 +38,8 @@ class Ddp : public Strategy {
     auto groups = layout::AssignBuckets(
         specs, communicator->world_size(),
         {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
-    layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
+    plan_.fingerprint = layout::Fingerprint(groups, specs, communicator->world_size());
+    plan_.buckets = static_cast<int64_t>(groups.size());
     for (size_t i = 0; i < groups.size(); ++i) {
       labels_.push_back(absl::StrCat("bucket ", i));
       for (const auto& member : groups[i].members) pieces_[member.parameter].bucket = i;
@@ -59,15 +61,14 @@ class Ddp : public Strategy {
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
   const std::vector<at::Tensor>& unused() const override { return unused_->flags(); }
-  bool sharded() const override { return false; }
-  layout::Placement owners() const override { return owners_; }
+  const Plan& plan() const override { return plan_; }
+  const ParameterStore& store() const override { return store_; }
+  ParameterStore& store() override { return store_; }
   Placements PlacementsFor(const std::vector<bool>& trained) const override {
     layout::Placement all =
         layout::Replicated(ElementsOf(parameters_), communicator_->world_size());
     return {layout::Only(std::move(all), trained), std::nullopt};
   }
-  uint64_t layout_fingerprint() const override { return layout_fingerprint_; }
-  int64_t bucket_count() const override { return labels_.size(); }
 
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
                                                       at::Generator generator) override {
@@ -122,6 +123,7 @@ class Ddp : public Strategy {
   absl::Status VerifyParametersEqual(int64_t step) override {
     return CheckModelEqualOnAllRanks(parameters_, buffers_, step, communicator_);
   }
+  KeptMemory ReleaseModel() override { return {}; }
 
  private:
   void Reduce(size_t bucket, const at::Tensor& flat) {
@@ -138,9 +140,9 @@ class Ddp : public Strategy {
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
   std::vector<Piece> pieces_;
-  layout::Placement owners_;
+  Plan plan_;
+  ReplicatedParameters store_;
   std::vector<std::string> labels_;  // of the buckets
-  uint64_t layout_fingerprint_ = 0;
   BufferSync buffer_sync_;
   std::unique_ptr<GradientBuckets> gradients_;
   std::optional<GradientPaths> paths_;

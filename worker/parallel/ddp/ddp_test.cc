@@ -16,7 +16,7 @@ TEST(Ddp, GradientsAreViewsOfOneBucketAtAlignedPlaces) {
   auto parameters = MakeParameters();
   auto ddp = CreateDdp(parameters, {}, ranks[0].get(), {});
   ASSERT_TRUE(ddp.ok()) << ddp.status();
-  EXPECT_EQ((*ddp)->bucket_count(), 2);  // float32, float64
+  EXPECT_EQ((*ddp)->plan().buckets, 2);  // float32, float64
   (*ddp)->BeginStep({0, 1.0});
   (*ddp)->BeginMicroBatch(true);
   Loss(parameters, 0, 0, 0).backward();
@@ -58,7 +58,7 @@ TEST(Ddp, AStepSendsTheBuffersOnceAndThenTheBucketsInOrder) {
     ASSERT_TRUE((*ddp)->FinishBackward().ok());
     std::vector<std::string> expected;
     if (with_buffers) expected.push_back("broadcast buffers");
-    for (int i = 0; i < (*ddp)->bucket_count(); ++i) {
+    for (int i = 0; i < (*ddp)->plan().buckets; ++i) {
       expected.push_back("all_reduce bucket " + std::to_string(i));
     }
     EXPECT_EQ(recording.operations, expected);

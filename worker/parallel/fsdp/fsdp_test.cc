@@ -83,12 +83,12 @@ TEST(Fsdp, ChangesOfGatheredParametersAreKept) {
     Layers net(2), expected(2);
     const auto strategy = CreateFsdp(net.Parameters(), {}, &net, &ranks, {});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
-    ASSERT_TRUE((*strategy)->GatherParameters(AllOf(net)).ok());
+    ASSERT_TRUE((*strategy)->store().Gather(AllOf(net)).ok());
     const c10::NoGradGuard no_grad;
     for (const Layers* one : {&net, &expected}) {
       for (const auto& [name, tensor] : one->Parameters()) at::Tensor(tensor).mul_(0.5);
     }
-    (*strategy)->ReleaseParameters();
+    (*strategy)->store().Release();
     ExpectParameters(**strategy, net, expected);
   });
 }
@@ -113,7 +113,7 @@ TEST(Fsdp, ThawingAndFreezingAgainWithANewPlanIsThatOfThePlainModel) {
           ReferenceStep(plain, setting, step);
         }
         ExpectParameters(**strategy, net, plain);
-        ASSERT_TRUE((*strategy)->GatherParameters(AllOf(net)).ok());  // for the next plan
+        ASSERT_TRUE((*strategy)->store().Gather(AllOf(net)).ok());  // for the next plan
       }
     });
   }

@@ -120,14 +120,14 @@ inline std::vector<size_t> AllOf(const Layers& net) {
 }
 
 inline void ExpectParameters(Strategy& strategy, const Layers& net, const Layers& expected_net) {
-  ASSERT_TRUE(strategy.GatherParameters(AllOf(net)).ok());
+  ASSERT_TRUE(strategy.store().Gather(AllOf(net)).ok());
   const auto found = net.Parameters();
   const auto expected = expected_net.Parameters();
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_TRUE(SameBits(found[i].tensor.detach(), expected[i].tensor.detach()))
         << expected[i].name;
   }
-  strategy.ReleaseParameters();
+  strategy.store().Release();
 }
 
 }  // namespace muster::parallel

@@ -110,8 +110,8 @@ TEST_F(FsdpMemory, NothingIsGatheredAheadForAModelWhoseParametersAreReadBetweenS
   uint64_t forward = 0;
   uint64_t backward = 0;
   for (int step = 0; step < 2; ++step) {
-    ASSERT_TRUE(strategy_->GatherParameters({0}).ok());
-    strategy_->ReleaseParameters();
+    ASSERT_TRUE(strategy_->store().Gather({0}).ok());
+    strategy_->store().Release();
     Step(&forward, &backward);
     EXPECT_EQ(Gathered(), 0);
   }

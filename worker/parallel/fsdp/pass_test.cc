@@ -1,5 +1,5 @@
-// Passes of forwards without backwards (Strategy::BeginPass): what is gathered and how often, and
-// what is left of them.
+// Passes of forwards without backwards (ParameterStore::BeginPass): what is gathered and how often,
+// and what is left of them.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -73,7 +73,7 @@ Seen SeenIn(const Pass& pass) {
     }
     double factor = 2;
     const auto exchange = [&] {
-      for (const Piece& piece : (*strategy)->shards()->held) {
+      for (const Piece& piece : (*strategy)->store().shards()->held) {
         const c10::NoGradGuard no_grad;
         piece.tensor.detach().mul_(factor);  // exact
       }
@@ -83,7 +83,8 @@ Seen SeenIn(const Pass& pass) {
     on = true;
     if (!pass.none) {
       ASSERT_TRUE((*strategy)
-                      ->BeginPass(pass.memory, pass.doubles ? exchange : std::function<void()>())
+                      ->store()
+                      .BeginPass(pass.memory, pass.doubles ? exchange : std::function<void()>())
                       .ok());
       const c10::NoGradGuard no_grad;
       for (int i = 0; i < 3; ++i) {
@@ -91,7 +92,7 @@ Seen SeenIn(const Pass& pass) {
         if (first) seen.outputs.push_back(y.clone());
       }
       if (first) seen.bytes_in_pass = bytes;
-      ASSERT_TRUE((*strategy)->EndPass().ok());
+      ASSERT_TRUE((*strategy)->store().EndPass().ok());
     }
     on = false;
     if (first) seen.bytes_after = bytes;

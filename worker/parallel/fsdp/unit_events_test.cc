@@ -217,8 +217,8 @@ TEST(FsdpUnits, AGatherOfParametersThatFailedChangesNoValue) {
   std::vector<at::Tensor> before;
   for (const Piece& piece : pieces) before.push_back(piece.tensor.detach().clone());
   ranks[1].reset();
-  EXPECT_FALSE((*strategy)->GatherParameters(AllOf(net)).ok());
-  (*strategy)->ReleaseParameters();
+  EXPECT_FALSE((*strategy)->store().Gather(AllOf(net)).ok());
+  (*strategy)->store().Release();
   for (size_t i = 0; i < pieces.size(); ++i) {
     EXPECT_TRUE(SameBits(pieces[i].tensor.detach(), before[i])) << i;
   }

@@ -73,4 +73,8 @@ absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
   return plan;
 }
 
+std::string Who(const std::vector<PlannedUnit>& plan, size_t unit) {
+  return unit == 0 ? "the root" : absl::StrCat("unit '", plan[unit].unit->name(), "'");
+}
+
 }  // namespace muster::parallel

@@ -29,6 +29,9 @@ absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
                                                    const std::vector<std::string>& patterns,
                                                    const std::vector<std::string>& replicate);
 
+// "the root" or "unit 'NAME'", for errors. unit: an index in the plan.
+std::string Who(const std::vector<PlannedUnit>& plan, size_t unit);
+
 }  // namespace muster::parallel
 
 #endif  // MUSTER_WORKER_PARALLEL_FSDP_UNIT_PLAN_H_

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "worker/parallel/fsdp/flat_group.h"
-#include "worker/parallel/strategy.h"
+#include "worker/parallel/parameter_store.h"
 
 namespace muster::parallel {
 
@@ -48,7 +48,7 @@ class WholeUnits {
   // Frees a unit if it is whole. If its gather is in flight, waits for it.
   void Free(size_t unit);
   void FreeAll();
-  // As those of Strategy.
+  // As those of ParameterStore.
   absl::Status BeginPass(PassMemory memory, std::function<void()> exchange);
   absl::Status EndPass();
   // In a pass in which no unit is to be freed.
@@ -58,7 +58,7 @@ class WholeUnits {
   // Number of units below the root that are whole.
   int below_root() const { return below_root_; }
 
-  // As Strategy::GatherParameters and ReleaseParameters: `wanted` says for each unit whether its
+  // As ParameterStore::Gather and Release: `wanted` says for each unit whether its
   // parameters are read. No unit is whole when it is called.
   absl::Status GatherValues(const std::vector<bool>& wanted);
   void ReleaseValues();

@@ -27,7 +27,7 @@
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/unit.h"
-#include "worker/parallel/sliced_gradients.h"
+#include "worker/parallel/gradients/sliced_gradients.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {

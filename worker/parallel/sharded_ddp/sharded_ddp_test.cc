@@ -41,7 +41,7 @@ TEST(ShardedDdp, AStepReducesEachBucketOnceAndGathersItOnce) {
     (*strategy)->FinishUpdate();
     ASSERT_TRUE((*strategy)->AwaitParameters().ok());
     std::vector<std::string> expected = {"broadcast buffers"};
-    const int64_t buckets = (*strategy)->bucket_count();
+    const int64_t buckets = (*strategy)->plan().buckets;
     EXPECT_GT(buckets, 2);
     for (int64_t i = 0; i < buckets; ++i) {
       expected.push_back("reduce_scatter bucket " + std::to_string(i));
@@ -66,7 +66,7 @@ TEST(ShardedDdp, ReducingEveryMicroBatchReducesBucketsThatOften) {
       Loss(parameters, communicator.rank(), 0, m).backward();
     }
     ASSERT_TRUE((*strategy)->FinishBackward().ok());
-    EXPECT_EQ(recording.operations.size(), 3 * (*strategy)->bucket_count());
+    EXPECT_EQ(recording.operations.size(), 3 * (*strategy)->plan().buckets);
   });
 }
 
@@ -288,7 +288,7 @@ TEST(ShardedDdp, ABucketThatAPlanLeavesIsFreedAlsoWithAFrozenParameterWithoutEle
         {"empty", at::empty({0}).requires_grad_(true)}};
     auto strategy = CreateShardedDdp(parameters, {}, nullptr, &communicator, {});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
-    ASSERT_EQ((*strategy)->bucket_count(), 1);
+    ASSERT_EQ((*strategy)->plan().buckets, 1);
     const auto bucket = parameters[0].tensor.storage().getWeakStorageImpl();
     KeptMemory kept = (*strategy)->ReleaseModel();
     strategy->reset();

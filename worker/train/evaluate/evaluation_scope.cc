@@ -21,29 +21,24 @@ using parallel::PassMemory;
 EvaluationScope::~EvaluationScope() {
   if (!open_ || averages_ == nullptr) return;
   // Gathers that read the slices may be in flight.
-  if (strategy_->shards() == nullptr) averages_->Exchange();
+  parallel::ParameterStore& store = strategy_->store();
+  if (store.shards() == nullptr) store.EndPass().IgnoreError();
 }
 
 absl::Status EvaluationScope::Begin(PassMemory memory) {
   open_ = true;
   if (strategy_ == nullptr) return absl::OkStatus();
-  if (strategy_->shards() != nullptr) {
-    std::function<void()> exchange;
-    if (averages_ != nullptr) exchange = [averages = averages_] { averages->Exchange(); };
-    return strategy_->BeginPass(memory, std::move(exchange));
-  }
-  if (averages_ == nullptr) return absl::OkStatus();
-  averages_->Exchange();
-  return averages_->Spread(step_);
+  std::function<void()> exchange;
+  if (averages_ != nullptr) exchange = [averages = averages_] { averages->Exchange(); };
+  RETURN_IF_ERROR(strategy_->store().BeginPass(memory, std::move(exchange)));
+  return averages_ == nullptr ? absl::OkStatus() : averages_->Spread(step_);
 }
 
 absl::Status EvaluationScope::End() {
   open_ = false;
   if (strategy_ == nullptr) return absl::OkStatus();
-  if (strategy_->shards() != nullptr) return strategy_->EndPass();
-  if (averages_ == nullptr) return absl::OkStatus();
-  averages_->Exchange();
-  return averages_->Spread(step_);
+  RETURN_IF_ERROR(strategy_->store().EndPass());
+  return averages_ == nullptr ? absl::OkStatus() : averages_->Spread(step_);
 }
 
 absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::Begin(Training* training) {
@@ -71,17 +66,17 @@ absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::BeginWith(Tra
   std::unique_ptr<EvaluationScope> scope(
       new EvaluationScope(strategy, shown, parts_.session_state->step));
   PassMemory memory = PassMemory::kUnits;
-  if (gathers && strategy != nullptr && strategy->shards() != nullptr) {
-    ASSIGN_OR_RETURN(memory, ChooseMemory(*strategy));
+  if (gathers && strategy != nullptr && strategy->store().shards() != nullptr) {
+    ASSIGN_OR_RETURN(memory, ChooseMemory(strategy->store()));
   }
   RETURN_IF_ERROR(scope->Begin(memory));
   return scope;
 }
 
-absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::Strategy& strategy) {
+absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::ParameterStore& store) {
   if (parts_.job->evaluation_reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
   if (parts_.job->evaluation_reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
-  const EvaluationMemory memory{.needed = static_cast<uint64_t>(strategy.BytesOfWholePass()),
+  const EvaluationMemory memory{.needed = static_cast<uint64_t>(store.BytesOfWholePass()),
                                 .kept = gathered_,
                                 .available = Available(),
                                 .ranks = ranks_of_memory()};

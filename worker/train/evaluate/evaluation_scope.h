@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
+#include "worker/parallel/parameter_store.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/job/job.h"
 #include "worker/train/reports/session_reports.h"
@@ -84,7 +85,7 @@ class EvaluationPasses {
   absl::StatusOr<std::unique_ptr<EvaluationScope>> BeginWith(Training* training, bool averages,
                                                              bool gathers);
   // The same on all ranks. A collective if the job leaves it open.
-  absl::StatusOr<parallel::PassMemory> ChooseMemory(const parallel::Strategy& strategy);
+  absl::StatusOr<parallel::PassMemory> ChooseMemory(const parallel::ParameterStore& store);
   uint64_t Available() const;
   // How many ranks share that: each has a GPU of its own.
   uint64_t ranks_of_memory() const {

@@ -100,7 +100,7 @@ absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
   size_t gathered = 0;
   const auto gather = [&](size_t parameter) {
     gathered = parameter + 1;
-    return strategy == nullptr ? absl::OkStatus() : strategy->GatherParameters({parameter});
+    return strategy == nullptr ? absl::OkStatus() : strategy->store().Gather({parameter});
   };
   absl::Status files;
   absl::Status communication;
@@ -118,7 +118,7 @@ absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
   }
   // Also if writing the file failed half way, because the other ranks gather to the end.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
-  if (strategy != nullptr) strategy->ReleaseParameters();
+  if (strategy != nullptr) strategy->store().Release();
   // On a GPU, values may have been written of a gather that turned out to have failed.
   RETURN_IF_ERROR(parts_.communicators.failure());
   return ShareRank0Result(files, "export written");

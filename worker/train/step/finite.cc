@@ -58,7 +58,7 @@ FiniteCheck::FiniteCheck(const models::Model& model, c10::Device device)
 
 absl::Status FiniteCheck::Check(int64_t step, parallel::Strategy* strategy) const {
   const auto parameters = model_.Parameters();
-  if (strategy != nullptr && strategy->shards() != nullptr) {
+  if (strategy != nullptr && strategy->store().shards() != nullptr) {
     RETURN_IF_ERROR(CheckShards(step, parameters, *strategy));
   } else {
     for (const auto& [name, tensor] : parameters) {
@@ -72,7 +72,7 @@ absl::Status FiniteCheck::CheckShards(int64_t step,
                                       const std::vector<models::Parameter>& parameters,
                                       parallel::Strategy& strategy) const {
   absl::Status mine;
-  for (const parallel::Piece& piece : strategy.shards()->held) {
+  for (const parallel::Piece& piece : strategy.store().shards()->held) {
     mine.Update(CheckOne("parameter", parameters[piece.parameter].name, piece.tensor, step));
   }
   const at::Tensor bad = device::HostTensor(std::array<double, 1>{mine.ok() ? 0.0 : 1.0});

@@ -75,7 +75,7 @@ TEST(FiniteCheck, OfShardsOneRanksBadValueIsToldOnAllRanks) {
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     EXPECT_TRUE(finite.Check(3, strategy->get()).ok());
     if (ranks.rank() == 1) {
-      at::Tensor((*strategy)->shards()->held.front().tensor).fill_(NAN);
+      at::Tensor((*strategy)->store().shards()->held.front().tensor).fill_(NAN);
     }
     const absl::Status status = finite.Check(4, strategy->get());
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;

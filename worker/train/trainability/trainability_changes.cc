@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <bit>
 #include <chrono>
 #include <numeric>
 #include <utility>
@@ -28,7 +27,7 @@ TrainabilityChanges::TrainabilityChanges(const Parts& parts)
       idle_({.model = parts.model->name(),
              .kind = hook_,
              .gathers = hook_ == models::HookKind::kValues &&
-                        parts.training->strategy().shards() != nullptr,
+                        parts.training->strategy().store().shards() != nullptr,
              .calls = parts.refresh == RefreshMode::kAuto}) {}
 
 absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
@@ -69,7 +68,8 @@ absl::StatusOr<bool> TrainabilityChanges::RunHook() {
   if (values) {
     std::vector<size_t> all(parts_.trained->parameters().size());
     std::iota(all.begin(), all.end(), 0);
-    RETURN_IF_ERROR(parts_.training->strategy().GatherParameters(all));
+    RETURN_IF_ERROR(parts_.training->strategy().AwaitParameters());
+    RETURN_IF_ERROR(parts_.training->strategy().store().Gather(all));
   }
   bool wrote = false;
   {
@@ -80,7 +80,7 @@ absl::StatusOr<bool> TrainabilityChanges::RunHook() {
         absl::StrCat("rank ", parts_.rank, ", before step ", parts_.session_state->step + 1)));
     wrote = watch.has_value() && watch->written();
   }
-  if (values) parts_.training->strategy().ReleaseParameters();
+  if (values) parts_.training->strategy().store().Release();
   return wrote;
 }
 
@@ -115,7 +115,6 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::ChangeTo(const Mask& mas
   // The ranks compare the masks that they want before anything depends on them.
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
   ASSIGN_OR_RETURN(change.bytes_moved, parts_.training->Refresh(parts_.session_state->step));
-  parts_.calls->SetLayout(std::bit_cast<int64_t>(parts_.training->strategy().layout_fingerprint()));
   change.seconds = SecondsSince(start);
   return change;
 }

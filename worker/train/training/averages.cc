@@ -60,8 +60,8 @@ Placement Averages::PlacementFor(const parallel::Placements& placements, bool re
 
 void Averages::Hold(const Plan& plan) {
   const parallel::Strategy& strategy = *plan.strategy;
-  replicated_ = !strategy.sharded();
-  in_shards_ = strategy.shards() != nullptr;
+  replicated_ = !strategy.plan().sharded;
+  in_shards_ = strategy.store().shards() != nullptr;
   placement_ = PlacementFor(strategy.PlacementsFor(*plan.trained), replicated_);
   std::map<std::tuple<size_t, int64_t, int64_t>, at::Tensor> before;
   for (Held& held : held_) {
@@ -72,7 +72,7 @@ void Averages::Hold(const Plan& plan) {
   alike_.clear();
   std::map<size_t, at::Tensor> shards;
   if (in_shards_) {
-    for (const Piece& piece : strategy.shards()->held) {
+    for (const Piece& piece : strategy.store().shards()->held) {
       shards[piece.parameter] = piece.tensor.detach();
     }
   }

@@ -78,7 +78,7 @@ class DeferredBuildTest : public ::testing::Test {
       ASSERT_TRUE(strategy.ok()) << strategy.status();
       const std::lock_guard lock(mutex);
       built.refusals.push_back(deferred.refusal());
-      for (const parallel::Piece& piece : (*strategy)->shards()->held) {
+      for (const parallel::Piece& piece : (*strategy)->store().shards()->held) {
         EXPECT_TRUE(piece.tensor.detach().equal(whole[piece.parameter].flatten().slice(
             0, piece.begin, piece.begin + piece.tensor.numel())))
             << (*model)->Parameters()[piece.parameter].name;

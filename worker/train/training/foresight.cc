@@ -60,7 +60,7 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
     foresight.bytes_moved += moved;
   }
   if (averages_.has_value() && averages_->begun()) {
-    const bool replicated = !strategy_->sharded();
+    const bool replicated = !strategy_->plan().sharded;
     ASSIGN_OR_RETURN(
         const int64_t moved,
         parallel::BytesToMove(Averages::PlacementFor(now, replicated),

@@ -81,7 +81,7 @@ at::Tensor NewSlot(const optim::StateSlot& slot, at::IntArrayRef sizes, at::Scal
 OptimizerState StateOfOptimizer(const parallel::Strategy& strategy, optim::Optimizer& optimizer,
                                 const std::vector<models::Parameter>& parameters,
                                 const Mask& trained) {
-  OptimizerState state{.present = trained, .holders = strategy.owners(), .held = {}};
+  OptimizerState state{.present = trained, .holders = strategy.plan().owners, .held = {}};
   std::map<std::string, std::vector<at::Tensor>> slots;
   for (const optim::NamedTensor& tensor : optimizer.State()) {
     slots[tensor.parameter].push_back(tensor.tensor);
@@ -142,7 +142,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
   }
   result.parked.holders = Only(state.holders, result.parked.present);
   Placement from = Only(state.holders, wanted);
-  Placement to = Only(strategy.owners(), wanted);
+  Placement to = Only(strategy.plan().owners, wanted);
   const std::vector<bool> moving = Differing(from, to);
   from = Only(from, moving);
   to = Only(to, moving);

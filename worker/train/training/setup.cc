@@ -214,7 +214,7 @@ void AddShards(const std::vector<models::Parameter>& parameters,
 checkpoint::State TrainingState(const models::Model& model, const TrainingParts& training,
                                 int world_size) {
   checkpoint::StateBuilder builder(world_size);
-  const auto* shards = training.strategy != nullptr ? training.strategy->shards() : nullptr;
+  const auto* shards = training.strategy != nullptr ? training.strategy->store().shards() : nullptr;
   if (shards != nullptr) {
     AddShards(model.Parameters(), *shards, &builder);
   } else {
@@ -234,7 +234,7 @@ checkpoint::State TrainingState(const models::Model& model, const TrainingParts&
                          training.mask != nullptr ? *training.mask : FlagsOf(parameters));
     if (training.parked != nullptr) state = Join(std::move(state), *training.parked);
     AddState(state, *training.slots, parameters, shards != nullptr ? shards->types : types,
-             !training.strategy->sharded(), &builder);
+             !training.strategy->plan().sharded, &builder);
   }
   if (training.averages != nullptr) training.averages->AddTo(&builder);
   if (training.scaler != nullptr) {

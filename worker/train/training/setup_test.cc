@@ -65,7 +65,7 @@ TEST(BuildStrategy, ARankOfFsdpReadsItsSliceOfTheWeightsAndNoMore) {
                            return deferred.Range(tensor, begin, end);
                          });
       bytes[rank] = own->bytes_read();
-      for (const parallel::Piece& piece : strategy->shards()->held) {
+      for (const parallel::Piece& piece : strategy->store().shards()->held) {
         const at::Tensor expected = model->Parameters()[piece.parameter].tensor.detach().flatten();
         EXPECT_TRUE(piece.tensor.detach().equal(
             expected.slice(0, piece.begin, piece.begin + piece.tensor.numel())));

@@ -76,7 +76,7 @@ OptimizerState Training::AllState() const {
 void Training::ClearParked() {
   parked_ = {};
   parked_.present.resize(mask().size());
-  parked_.holders.elements = strategy_->owners().elements;
+  parked_.holders.elements = strategy_->plan().owners.elements;
   parked_.holders.holders.resize(parts_.communicators.gradients->world_size());
 }
 
@@ -105,7 +105,7 @@ absl::Status Training::Release(int64_t step) {
 
 absl::StatusOr<int64_t> Training::Replan(int64_t step) {
   std::optional<parallel::Arrangement> shards;
-  if (const auto* held = strategy_->shards(); held != nullptr) {
+  if (const auto* held = strategy_->store().shards(); held != nullptr) {
     shards.emplace();
     shards->holders = held->holders;
   }
@@ -124,7 +124,7 @@ absl::StatusOr<int64_t> Training::Replan(int64_t step) {
   RETURN_IF_ERROR(Plan(values, std::move(kept)));
   int64_t bytes = 0;
   if (shards.has_value()) {
-    const auto* wanted = strategy_->shards();
+    const auto* wanted = strategy_->store().shards();
     ASSIGN_OR_RETURN(
         bytes, parallel::MovePieces(*shards, {.holders = wanted->holders, .held = wanted->held},
                                     parallel::ElementBytes(types_), parts_.communicators.gradients,
@@ -152,8 +152,9 @@ void Training::ExpectAverages(bool present) {
 }
 
 void Training::AddFrozenState(const std::vector<bool>& present) {
-  parked_ = ZeroState(present, slots_, parts_.model->Parameters(), types_, !strategy_->sharded(),
-                      static_cast<int>(parts_.rank), parts_.communicators.gradients->world_size());
+  parked_ =
+      ZeroState(present, slots_, parts_.model->Parameters(), types_, !strategy_->plan().sharded,
+                static_cast<int>(parts_.rank), parts_.communicators.gradients->world_size());
 }
 
 checkpoint::State Training::State() const {
@@ -166,6 +167,10 @@ checkpoint::State Training::State() const {
                         .mask = &mask(),
                         .averages = averages_ ? &*averages_ : nullptr},
                        parts_.communicators.gradients->world_size());
+}
+
+checkpoint::State StateOf(const models::Model& model, const Training* training, int world_size) {
+  return training != nullptr ? training->State() : TrainingState(model, {}, world_size);
 }
 
 }  // namespace muster::train
