@@ -79,7 +79,9 @@ std::string TrainabilityText(const v1::GetTrainabilityResponse& response, absl::
 ExitCode ShowTrainability(Console* console, const TrainabilityOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto trainability = (*client)->GetTrainability(options.job);
+  v1::GetTrainabilityRequest request;
+  request.set_job_id(options.job);
+  const auto trainability = (*client)->Read(&v1::ControlService::Stub::GetTrainability, request);
   if (!trainability.ok()) return Fail(console, trainability.status());
   console->out << (IsDocument(options.output) ? Document(*trainability, options.output)
                                               : TrainabilityText(*trainability, absl::Now()));
