@@ -1,12 +1,9 @@
 #include "coordinator/jobs/life.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/overloaded/overloaded.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/events.h"
@@ -48,24 +45,8 @@ Ended Tell(Job* job, absl::Time now) {
 }
 
 Ended EndProcesses(Job* job, absl::Time now) {
-  if (!job->ending()) {
-    if (auto* stopping = std::get_if<life::Stopping>(&job->phase)) {
-      stopping->told = now;
-    } else {
-      const bool paused = PausedByCommand(job->phase);
-      life::Alive alive = std::move(*job->alive());
-      job->phase = life::Recovering{life::Ending{std::move(alive), now}, paused};
-    }
-  }
+  if (!job->ending()) BeginToEnd(&job->phase, now);
   return Tell(job, now);
-}
-
-// A generation at work, or one that ends, is stopped.
-void BeginStop(Job* job, life::Stopping::Why why) {
-  const std::optional<absl::Time> told = ToldToEnd(job->phase);
-  const bool paused = PausedByCommand(job->phase);
-  life::Alive alive = std::move(*job->alive());
-  job->phase = life::Stopping{std::move(alive), why, told, paused};
 }
 
 // A rank failed: adds the note and ends the generation, unless it is ending already.
@@ -343,7 +324,7 @@ Ended Stop(Job* job, life::Stopping::Why why, const EndTimeouts& timeouts, absl:
     return {};
   }
   const bool starting = job->state() == State::kStarting;
-  BeginStop(job, why);
+  BeginStop(&job->phase, why);
   // Before the session has started there is nothing to save, and no rank carries out commands.
   Ended ended;
   if (starting) ended = EndProcesses(job, now);
@@ -369,7 +350,7 @@ Ended OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now) {
 
 void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   if (job->stop_requested() || !job->live()) return;
-  BeginStop(job, life::Stopping::Why::kAsked);
+  BeginStop(&job->phase, life::Stopping::Why::kAsked);
   if (!job->ending()) job->alive()->end_deadline = now + timeouts.stop;
   DescribeLive(job);
 }
@@ -381,25 +362,7 @@ void OnStopProgress(Job* job, const EndTimeouts& timeouts, absl::Time now) {
 }
 
 void OnPaused(Job* job, bool paused) {
-  std::visit(Overloaded{
-                 [&](OneOf<life::Starting, life::Recovering, life::Stopping> auto& phase) {
-                   phase.paused = paused;
-                 },
-                 [&](life::Running& running) {
-                   if (!paused) return;
-                   life::Alive alive = std::move(running.alive);
-                   job->phase = life::Paused{std::move(alive)};
-                 },
-                 [&](life::Paused& former) {
-                   auto* alive = std::get_if<life::Alive>(&former.how);
-                   if (paused || alive == nullptr) return;
-                   life::Alive continues = std::move(*alive);
-                   job->phase = life::Running{std::move(continues)};
-                 },
-                 // Nothing runs that could have paused.
-                 [](OneOf<life::Queued, life::Ended> auto&) {},
-             },
-             job->phase);
+  SetPaused(&job->phase, paused);
   if (job->live()) DescribeLive(job);
 }
 
@@ -417,12 +380,8 @@ void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   job->stored_events = job->newest_event();
   job->told_commands = job->told_before = job->commands.commands().size();
   if (!job->live()) return;
-  if (auto* stopping = std::get_if<life::Stopping>(&job->phase)) {
-    if (stopping->told.has_value()) stopping->told = now;
-  } else if (auto* recovering = std::get_if<life::Recovering>(&job->phase)) {
-    std::get<life::Ending>(recovering->how).told = now;
-  }
   if (job->ending()) {
+    BeginToEnd(&job->phase, now);
     job->alive()->end_deadline = now + kRetell;
   } else if (job->stop_requested() || EndsByItself(*job)) {
     job->alive()->end_deadline = now + timeouts.stop;

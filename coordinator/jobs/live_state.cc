@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/conclusion.h"
@@ -65,19 +64,6 @@ std::string Trouble(const Job& job) {
   return first;
 }
 
-// The phase of a generation at work.
-void SettleWork(Job* job, bool all_started) {
-  const bool paused = PausedByCommand(job->phase);
-  life::Alive alive = std::move(*job->alive());
-  if (!all_started) {
-    job->phase = life::Starting{std::move(alive), paused};
-  } else if (paused) {
-    job->phase = life::Paused{std::move(alive)};
-  } else {
-    job->phase = life::Running{std::move(alive)};
-  }
-}
-
 }  // namespace
 
 std::string Warning(const Job& job) {
@@ -91,7 +77,7 @@ void DescribeLive(Job* job) {
   const size_t started = Count(*job, &Rank::session_started);
   const bool all_started = started == job->ranks.size();
   if (!job->stop_requested() && !job->ending()) {
-    SettleWork(job, all_started);
+    SettleWork(&job->phase, all_started);
   }
   job->reason_code.clear();
   const std::string interruption = job->interruption();

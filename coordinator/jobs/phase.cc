@@ -1,5 +1,7 @@
 #include "coordinator/jobs/phase.h"
 
+#include <utility>
+
 #include "common/overloaded/overloaded.h"
 
 namespace muster::jobs {
@@ -87,6 +89,53 @@ bool PausedByCommand(const Phase& phase) {
           [](const OneOf<life::Queued, life::Running, life::Ended> auto&) { return false; },
       },
       phase);
+}
+
+void BeginToEnd(Phase* phase, absl::Time told) {
+  if (auto* stopping = std::get_if<life::Stopping>(phase)) {
+    stopping->told = told;
+    return;
+  }
+  const bool paused = PausedByCommand(*phase);
+  life::Alive alive = std::move(*AliveIn(phase));
+  *phase = life::Recovering{life::Ending{std::move(alive), told}, paused};
+}
+
+void BeginStop(Phase* phase, life::Stopping::Why why) {
+  const std::optional<absl::Time> told = ToldToEnd(*phase);
+  const bool paused = PausedByCommand(*phase);
+  life::Alive alive = std::move(*AliveIn(phase));
+  *phase = life::Stopping{std::move(alive), why, told, paused};
+}
+
+void SettleWork(Phase* phase, bool all_started) {
+  const bool paused = PausedByCommand(*phase);
+  life::Alive alive = std::move(*AliveIn(phase));
+  if (!all_started) {
+    *phase = life::Starting{std::move(alive), paused};
+  } else if (paused) {
+    *phase = life::Paused{std::move(alive)};
+  } else {
+    *phase = life::Running{std::move(alive)};
+  }
+}
+
+void SetPaused(Phase* phase, bool paused) {
+  if (AliveIn(*phase) == nullptr) return;
+  if (auto* starting = std::get_if<life::Starting>(phase)) {
+    starting->paused = paused;
+  } else if (auto* recovering = std::get_if<life::Recovering>(phase)) {
+    recovering->paused = paused;
+  } else if (auto* stopping = std::get_if<life::Stopping>(phase)) {
+    stopping->paused = paused;
+  } else {
+    life::Alive alive = std::move(*AliveIn(phase));
+    if (paused) {
+      *phase = life::Paused{std::move(alive)};
+    } else {
+      *phase = life::Running{std::move(alive)};
+    }
+  }
 }
 
 }  // namespace muster::jobs

@@ -132,6 +132,15 @@ std::optional<absl::Time> ToldToEnd(const Phase& phase);
 // A command has paused the job, now or as soon as it runs again.
 bool PausedByCommand(const Phase& phase);
 
+// ---- Changes of a phase with processes; the others are made by assignment.
+// The processes were told at this time, which replaces an earlier one, to end.
+void BeginToEnd(Phase* phase, absl::Time told);
+void BeginStop(Phase* phase, life::Stopping::Why why);
+// A generation at work, of which all ranks have begun their session, or not.
+void SettleWork(Phase* phase, bool all_started);
+// A command has paused the job, or continues it. No effect on a phase without processes.
+void SetPaused(Phase* phase, bool paused);
+
 }  // namespace muster::jobs
 
 #endif  // MUSTER_COORDINATOR_JOBS_PHASE_H_
