@@ -25,9 +25,6 @@ enum class State {
   kPaused = 9,
 };
 const char* Name(State state);
-inline bool IsTerminal(State state) {
-  return state == State::kSucceeded || state == State::kFailed || state == State::kCancelled;
-}
 
 struct Rendezvous {
   std::string host;
