@@ -14,6 +14,7 @@
 #include <string>
 
 #include "coordinator/jobs/job.h"
+#include "coordinator/jobs/life_row.h"
 #include "coordinator/store/store.h"
 
 namespace muster::store {
@@ -38,7 +39,7 @@ class JobRows {
   Batch::JobRow TakeFields(const jobs::Job& job);
 
   // Rows as they were last put into a batch. Absent: nothing is stored.
-  std::optional<jobs::JobLife> life_;
+  std::optional<jobs::LifeRow> life_;
   std::optional<jobs::JobProgress> progress_;
   std::map<uint32_t, jobs::Rank> ranks_;
   std::map<std::string, CheckpointRow> checkpoints_;

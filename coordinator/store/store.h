@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/jobs/job.h"
+#include "coordinator/jobs/life_row.h"
 #include "coordinator/jobs/node_health.h"
 #include "coordinator/metrics/thinning.h"
 
@@ -143,7 +144,7 @@ struct Batch {
     std::string job_id;
     // Absent: unchanged.
     std::optional<jobs::JobIdentity> identity;
-    std::optional<jobs::JobLife> life;
+    std::optional<jobs::LifeRow> life;
     std::optional<jobs::JobProgress> progress;
     RowChanges<uint32_t, jobs::Rank> ranks;
     // By path.

@@ -79,7 +79,6 @@ class Nodes {
   bool IsBeingEmptied(const std::string& node) const;
   // Slots whose processes do not end, by node.
   const std::map<std::string, std::set<uint32_t>>& quarantined() const { return quarantined_; }
-  size_t QuarantinedOn(const std::string& node) const;
 
   // ---- What must be stored.
   struct Changes {
