@@ -1,5 +1,7 @@
 #include "common/rpc/access.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
@@ -8,6 +10,12 @@
 #include "absl/strings/str_join.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
+#include "proto/muster/v1/agent_service.pb.h"
+#include "proto/muster/v1/cluster_service.pb.h"
+#include "proto/muster/v1/control_service.pb.h"
+#include "proto/muster/v1/job_service.pb.h"
+#include "proto/muster/v1/operation_service.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
 
 namespace muster {
 namespace {
@@ -27,65 +35,51 @@ std::string Names(const std::vector<Role>& roles) {
   });
 }
 
-}  // namespace
-
-const std::map<std::string, std::vector<Role>>& AccessTable() {
-  static const std::vector<Role> everyone = {Role::kReader, Role::kOperator, Role::kAgent,
-                                             Role::kWorker};
-  // What changes nothing, and gives out no weights and no copy of the store.
-  static const std::vector<Role> looks = {Role::kReader, Role::kOperator};
-  static const std::vector<Role> changes = {Role::kOperator};
-  static const std::vector<Role> agents = {Role::kAgent};
-  // A worker runs with the certificate of its agent, or with one of its own.
-  static const std::vector<Role> workers = {Role::kAgent, Role::kWorker};
-  static const auto& table = *new std::map<std::string, std::vector<Role>>{
-      {"/muster.v1.AgentService/Attach", agents},
-      {"/muster.v1.AgentService/SendFile", agents},
-
-      {"/muster.v1.ClusterService/Backup", changes},
-      {"/muster.v1.ClusterService/CordonNode", changes},
-      {"/muster.v1.ClusterService/DrainNode", changes},
-      {"/muster.v1.ClusterService/ForgetNode", changes},
-      {"/muster.v1.ClusterService/ListNodes", looks},
-      {"/muster.v1.ClusterService/UncordonNode", changes},
-
-      {"/muster.v1.ControlService/Consolidate", changes},
-      {"/muster.v1.ControlService/GatherOptimizerState", changes},
-      {"/muster.v1.ControlService/GetTrainability", looks},
-      {"/muster.v1.ControlService/Refresh", changes},
-      {"/muster.v1.ControlService/RunStage", changes},
-      {"/muster.v1.ControlService/Sample", changes},
-      {"/muster.v1.ControlService/SaveCheckpoint", changes},
-      {"/muster.v1.ControlService/SetLearningRate", changes},
-      {"/muster.v1.ControlService/SetTrainability", changes},
-
-      {"/muster.v1.JobService/DeleteJob", changes},
-      {"/muster.v1.JobService/GetJob", looks},
-      {"/muster.v1.JobService/ListJobs", looks},
-      {"/muster.v1.JobService/ParseJob", looks},
-      {"/muster.v1.JobService/PauseJob", changes},
-      {"/muster.v1.JobService/ResumeJob", changes},
-      {"/muster.v1.JobService/RetryJob", changes},
-      {"/muster.v1.JobService/StopJob", changes},
-      {"/muster.v1.JobService/StreamLogs", looks},
-      {"/muster.v1.JobService/StreamMetrics", looks},
-      {"/muster.v1.JobService/SubmitJob", changes},
-      {"/muster.v1.JobService/ValidateJob", looks},
-      {"/muster.v1.JobService/WatchJob", looks},
-
-      {"/muster.v1.OperationService/Cancel", changes},
-      {"/muster.v1.OperationService/Download", changes},
-      {"/muster.v1.OperationService/FinishDownload", changes},
-      {"/muster.v1.OperationService/Get", looks},
-      {"/muster.v1.OperationService/List", looks},
-      {"/muster.v1.OperationService/Wait", looks},
-
-      {"/muster.v1.WorkerService/Attach", workers},
-
+std::map<std::string, std::vector<Role>> ReadTable() {
+  const std::vector<Role> everyone = {Role::kReader, Role::kOperator, Role::kAgent, Role::kWorker};
+  // gRPC's own.
+  std::map<std::string, std::vector<Role>> table = {
       {"/grpc.health.v1.Health/Check", everyone},
       {"/grpc.health.v1.Health/Watch", everyone},
-      {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", looks},
+      {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+       RolesOf(v1::Caller::READER)},
   };
+  // One message of each file that has a service.
+  for (const auto* message :
+       {v1::AgentMessage::descriptor(), v1::ListNodesRequest::descriptor(),
+        v1::RefreshRequest::descriptor(), v1::GetJobRequest::descriptor(),
+        v1::GetOperationRequest::descriptor(), v1::WorkerMessage::descriptor()}) {
+    for (int i = 0; i < message->file()->service_count(); ++i) {
+      const auto* service = message->file()->service(i);
+      for (int j = 0; j < service->method_count(); ++j) {
+        const auto* method = service->method(j);
+        table[absl::StrCat("/", service->full_name(), "/", method->name())] =
+            RolesOf(method->options().GetExtension(v1::role));
+      }
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<Role> RolesOf(v1::Caller::Role role) {
+  switch (role) {
+    case v1::Caller::READER:
+      return {Role::kReader, Role::kOperator};
+    case v1::Caller::OPERATOR:
+      return {Role::kOperator};
+    case v1::Caller::AGENT:
+      return {Role::kAgent};
+    case v1::Caller::WORKER:
+      return {Role::kAgent, Role::kWorker};
+    default:
+      return {};
+  }
+}
+
+const std::map<std::string, std::vector<Role>>& AccessTable() {
+  static const auto& table = *new std::map<std::string, std::vector<Role>>(ReadTable());
   return table;
 }
 

@@ -1,4 +1,5 @@
-// Who may call what: one table of all methods.
+// Who may call what: the role of each method, as the option of its rpc says
+// (proto/muster/v1/role.proto).
 #ifndef MUSTER_COMMON_RPC_ACCESS_H_
 #define MUSTER_COMMON_RPC_ACCESS_H_
 
@@ -10,10 +11,15 @@
 #include "common/certs/deny_list.h"
 #include "common/certs/subject.h"
 #include "common/rpc/caller.h"
+#include "proto/muster/v1/role.pb.h"
 
 namespace muster {
 
-// Method ("/muster.v1.JobService/GetJob") -> the roles whose certificates may call it.
+// The roles of certificates that may call a method with this option; none without one.
+std::vector<certs::Role> RolesOf(v1::Caller::Role role);
+
+// Method ("/muster.v1.JobService/GetJob") -> the roles whose certificates may call it. A new
+// service is named in access.cc.
 const std::map<std::string, std::vector<certs::Role>>& AccessTable();
 
 // Whether a service of Muster refuses calls of this method (by Authorize) itself, and not gRPC

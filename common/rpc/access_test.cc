@@ -20,7 +20,9 @@ namespace {
 using certs::Role;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 Caller Certificate(const std::string& name, const std::string& serial = "1a") {
@@ -40,6 +42,26 @@ TEST(AccessTable, NamesEveryMethodAndNoOther) {
   }
   EXPECT_EQ(named, AllMethods());
   EXPECT_THAT(named, Contains("/muster.v1.WorkerService/Attach"));
+}
+
+TEST(AccessTable, NobodyMayCallAMethodWithoutARole) {
+  EXPECT_THAT(RolesOf(v1::Caller::ROLE_UNSPECIFIED), IsEmpty());
+  EXPECT_THAT(RolesOf(static_cast<v1::Caller::Role>(1000)), IsEmpty());
+}
+
+TEST(AccessTable, ARoleOfAMethodStandsForTheRolesThatMayDoAsMuch) {
+  EXPECT_THAT(RolesOf(v1::Caller::READER), ElementsAre(Role::kReader, Role::kOperator));
+  EXPECT_THAT(RolesOf(v1::Caller::OPERATOR), ElementsAre(Role::kOperator));
+  EXPECT_THAT(RolesOf(v1::Caller::AGENT), ElementsAre(Role::kAgent));
+  EXPECT_THAT(RolesOf(v1::Caller::WORKER), ElementsAre(Role::kAgent, Role::kWorker));
+  // What gives out weights, or a copy of the store, is for operators.
+  for (const std::string method :
+       {"/muster.v1.OperationService/Download", "/muster.v1.ClusterService/Backup"}) {
+    EXPECT_THAT(AccessTable().at(method), ElementsAre(Role::kOperator)) << method;
+  }
+  EXPECT_THAT(AccessTable().at("/muster.v1.AgentService/SendFile"), ElementsAre(Role::kAgent));
+  EXPECT_THAT(AccessTable().at("/muster.v1.WorkerService/Attach"),
+              ElementsAre(Role::kAgent, Role::kWorker));
 }
 
 TEST(AccessTable, OnlyMethodsThatReadAreForReaders) {

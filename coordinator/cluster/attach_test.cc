@@ -112,6 +112,25 @@ TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereItWouldIgnoreASetting) {
   EXPECT_TRUE(attach(kWorkerProtocol).ok());
 }
 
+TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereItWouldIgnoreACommand) {
+  World world;
+  world.Attach(1, Hello("n", 1)).IgnoreError();
+  world.Submit("job", 1);
+  const auto attach = [&](uint64_t stream, uint32_t protocol) {
+    return world.cluster().AttachWorker(
+        stream, {.worker = world.job("job").Worker(0), .protocol = protocol}, world.now());
+  };
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::SKIP_DATA}).ok());
+  EXPECT_EQ(RefusalReason(attach(10, kWorkerProtocol - 1)), "WORKER_TOO_OLD");
+  // A command that was cancelled is carried out by nobody.
+  ASSERT_TRUE(attach(11, kWorkerProtocol).ok());
+  ASSERT_TRUE(world
+                  .Report(11, {.sequence = 1,
+                               .what = CommandFinished{1, {.code = absl::StatusCode::kCancelled}}})
+                  .ok());
+  EXPECT_TRUE(attach(12, kWorkerProtocol - 1).ok());
+}
+
 TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereARetryHasChangedTheRate) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("n", 1)).ok());
@@ -119,7 +138,7 @@ TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereARetryHasChangedTheRate) {
   ASSERT_TRUE(world.AttachWorker(9, world.job("job").Worker(0)).ok());
   world.Exit(1, world.job("job").Worker(0), 9);
   ASSERT_EQ(world.job("job").state, jobs::State::kFailed);
-  CommandRequest retry{.job_id = "job", .command = {.kind = commands::Kind::kResume}};
+  CommandRequest retry{.job_id = "job", .command = {.kind = v1::Operation::RESUME}};
   retry.settings = {.spec = "new", .plan = world.job("job").plan, .changes = {}};
   retry.settings.changes.push_back({.path = "optimizer.sgd.lr", .new_value = "0.1"});
   ASSERT_TRUE(world.cluster().NextAttempt(retry, world.now()).ok());

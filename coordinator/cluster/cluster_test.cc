@@ -93,7 +93,7 @@ TEST(Cluster, AJobWhoseTimeIsUpIsAskedToStopAndEndsFailedAlsoAfterARestart) {
   EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
   const auto orders = world.Orders<SendToWorker, commands::Delivery>();
   ASSERT_EQ(orders.size(), 1);
-  EXPECT_EQ(orders[0].command.kind, commands::Kind::kStop);
+  EXPECT_EQ(orders[0].command.kind, v1::Operation::STOP);
   EXPECT_EQ(orders[0].command.requested_by, "time_limit");
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
@@ -135,10 +135,10 @@ TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
   world.Start("job", 2);
   const StepDone step{.step = 1, .metrics = "8 samples in 1 s"};
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = step}).ok());
-  EXPECT_EQ(world.cluster().NewestSteps("job"), std::deque<std::string>{step.metrics});
+  EXPECT_EQ(world.cluster().overview().NewestSteps("job"), std::deque<std::string>{step.metrics});
   world.Exit(1, world.job("job").Worker(1), 9);
   ASSERT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_TRUE(world.cluster().NewestSteps("job").empty());
+  EXPECT_TRUE(world.cluster().overview().NewestSteps("job").empty());
 }
 
 TEST(Cluster, VersionsNeverGoBackAcrossRestarts) {

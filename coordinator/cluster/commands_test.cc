@@ -17,7 +17,7 @@ TEST(Commands, ARepeatedCommandGivesTheFirstAnswerWhateverThereIsAgainstItNow) {
   const CommandRequest request{.job_id = "job",
                                .request_id = "r",
                                .fingerprint = "f",
-                               .command = {.kind = commands::Kind::kSetLearningRate}};
+                               .command = {.kind = v1::Operation::SET_LEARNING_RATE}};
   const auto refuses = [](const jobs::Job&) { return absl::InvalidArgumentError("no"); };
   EXPECT_EQ(*world.cluster().Command(request, world.now()), 1);
   world.Commit();
@@ -32,7 +32,7 @@ TEST(Commands, ARepeatedCommandGivesTheFirstAnswerWhateverThereIsAgainstItNow) {
 TEST(Commands, AStepThatNoJobReachesIsRefused) {
   World world;
   world.Submit("job", 1);
-  const auto number = world.Command("job", {.kind = commands::Kind::kStop, .at_step = UINT64_MAX});
+  const auto number = world.Command("job", {.kind = v1::Operation::STOP, .at_step = UINT64_MAX});
   EXPECT_EQ(RefusalReason(number.status()), "AT_STEP_INVALID");
 }
 
@@ -40,7 +40,7 @@ TEST(Commands, TakingACommandBackTwiceIsOneWish) {
   World world;
   world.Attach(1, Hello("n", 1)).IgnoreError();
   world.Submit("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause, .at_step = 9}).ok());
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::PAUSE, .at_step = 9}).ok());
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   EXPECT_EQ(world.job("job").commands.commands().size(), 2);
@@ -51,7 +51,7 @@ TEST(Commands, TakingACommandBackTwiceIsOneWish) {
 TEST(Commands, AGatherIsCancelledAlsoWhileItsFileIsWritten) {
   World world;
   world.Start("job", 1);
-  for (const auto kind : {commands::Kind::kGatherOptimizerState, commands::Kind::kSaveCheckpoint}) {
+  for (const auto kind : {v1::Operation::GATHER_OPTIMIZER_STATE, v1::Operation::SAVE_CHECKPOINT}) {
     ASSERT_TRUE(world.Command("job", {.kind = kind}).ok());
   }
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
@@ -68,7 +68,7 @@ TEST(Commands, AGatherIsCancelledAlsoWhileItsFileIsWritten) {
 TEST(Commands, APassThatCrashesItsWorkersCanBeCancelled) {
   World world;
   world.Start("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kRunStage}).ok());
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::RUN_STAGE}).ok());
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
   // The workers are lost in the pass; the next ones would run it again.
   world.Pass(60);
@@ -89,19 +89,15 @@ TEST(Commands, ACommandIsRefusedWhereAWorkerWouldIgnoreIt) {
           .AttachWorker(10, {.worker = world.job("job").Worker(0), .protocol = kWorkerProtocol - 1},
                         world.now())
           .ok());
-  CommandRequest request{.job_id = "job",
-                         .command = {.kind = commands::Kind::kGatherOptimizerState},
-                         .worker_protocol = kWorkerProtocol};
-  const auto refused = world.cluster().Command(request, world.now());
-  EXPECT_EQ(RefusalReason(refused.status()), "WORKER_TOO_OLD");
-  request.worker_protocol = 0;
-  EXPECT_TRUE(world.cluster().Command(request, world.now()).ok());
+  EXPECT_EQ(RefusalReason(world.Command("job", {.kind = v1::Operation::SKIP_DATA}).status()),
+            "WORKER_TOO_OLD");
+  EXPECT_TRUE(world.Command("job", {.kind = v1::Operation::GATHER_OPTIMIZER_STATE}).ok());
 }
 
 TEST(Commands, WithoutProcessesACommandIsTakenBackAtOnce) {
   World world;
   world.Submit("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause}).ok());
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::PAUSE}).ok());
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   EXPECT_EQ(world.job("job").commands.Find(1)->outcome->code, absl::StatusCode::kCancelled);
   EXPECT_EQ(RefusalReason(world.Cancel("job", 1).status()), "OPERATION_DONE");
@@ -111,9 +107,9 @@ TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
   World world;
   world.Start("job", 1);
   const auto number =
-      world.Command("job", {.kind = commands::Kind::kSetLearningRate, .at_step = 9});
+      world.Command("job", {.kind = v1::Operation::SET_LEARNING_RATE, .at_step = 9});
   ASSERT_EQ(*number, 1);
-  ASSERT_EQ(*world.Command("job", {.kind = commands::Kind::kPause, .at_step = 9}), 2);
+  ASSERT_EQ(*world.Command("job", {.kind = v1::Operation::PAUSE, .at_step = 9}), 2);
   // The node is lost: nobody hears what its processes did until their lease was over.
   world.Pass(60);
   ASSERT_FALSE(world.job("job").live);
@@ -123,7 +119,7 @@ TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
   // No checkpoint has a pause, and what was given since is known to nobody.
   EXPECT_EQ(*world.Cancel("job", 2), 2);
   EXPECT_EQ(world.job("job").commands.Find(2)->outcome->code, absl::StatusCode::kCancelled);
-  ASSERT_EQ(*world.Command("job", {.kind = commands::Kind::kSetLearningRate}), 4);
+  ASSERT_EQ(*world.Command("job", {.kind = v1::Operation::SET_LEARNING_RATE}), 4);
   EXPECT_EQ(*world.Cancel("job", 4), 4);
   EXPECT_EQ(world.job("job").commands.Find(4)->outcome->code, absl::StatusCode::kCancelled);
 }
@@ -131,34 +127,34 @@ TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
 TEST(Commands, AHaltedJobIsPausedUntilItIsResumedAlsoOverARestartAndCanBeStopped) {
   World world;
   world.Start("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause}).ok());
-  EXPECT_EQ(RefusalReason(world.Command("job", {.kind = commands::Kind::kPause}).status()),
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::PAUSE}).ok());
+  EXPECT_EQ(RefusalReason(world.Command("job", {.kind = v1::Operation::PAUSE}).status()),
             "JOB_ALREADY_PAUSED");
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
   EXPECT_EQ(world.job("job").state, jobs::State::kPaused);
   world.Restart();
   EXPECT_EQ(world.job("job").state, jobs::State::kPaused);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kStop}).ok());
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::STOP}).ok());
   EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
 }
 
 TEST(Attempts, AStoppedJobGoesOnWhereItWasAlsoAfterARestart) {
   World world;
   world.Start("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause}).ok());
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::PAUSE}).ok());
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 5}}).ok());
   ASSERT_TRUE(world.Stop("job").ok());
   ASSERT_TRUE(world.Report(10, {.sequence = 3, .what = Finished{.step = 5}}).ok());
   world.Exit(1, world.job("job").Worker(0), 0);
   ASSERT_EQ(world.job("job").state, jobs::State::kCancelled);
   ASSERT_EQ(world.job("job").ended_attempts.size(), 0);
-  const auto number = world.Command("job", {.kind = commands::Kind::kResume}, "request");
+  const auto number = world.Command("job", {.kind = v1::Operation::RESUME}, "request");
   ASSERT_TRUE(number.ok()) << number.status();
   EXPECT_EQ(*number, 3);
   EXPECT_EQ(world.job("job").attempt, 2);
   EXPECT_EQ(world.job("job").generation, 2);
   EXPECT_EQ(world.job("job").state, jobs::State::kStarting);
-  EXPECT_EQ(*world.Command("job", {.kind = commands::Kind::kResume}, "request"), 3) << "a repeat";
+  EXPECT_EQ(*world.Command("job", {.kind = v1::Operation::RESUME}, "request"), 3) << "a repeat";
   EXPECT_EQ(world.job("job").attempt, 2);
   // Neither the halt nor the stop of the former attempt is carried out again.
   for (const commands::Delivery& delivery : world.job("job").commands.After(0)) {
@@ -173,7 +169,7 @@ TEST(Attempts, AStoppedJobGoesOnWhereItWasAlsoAfterARestart) {
   ASSERT_TRUE(world.Report(20, {.sequence = 2, .what = Finished{.step = 9}}).ok());
   world.Exit(2, world.job("job").Worker(0), 0);
   EXPECT_EQ(world.job("job").state, jobs::State::kSucceeded);
-  EXPECT_EQ(RefusalReason(world.Command("job", {.kind = commands::Kind::kResume}).status()),
+  EXPECT_EQ(RefusalReason(world.Command("job", {.kind = v1::Operation::RESUME}).status()),
             "JOB_ALREADY_ENDED");
 }
 

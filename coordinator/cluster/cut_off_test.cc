@@ -31,7 +31,7 @@ class CutOffTest : public ::testing::Test {
     }
   }
   absl::Status Forget(const std::string& node) {
-    const absl::Status status = world_.cluster().ForgetNode({.node = node}, world_.now());
+    const absl::Status status = world_.cluster().Handle(ForgetNode{{.node = node}}, world_.now());
     world_.Commit();
     return status;
   }
@@ -78,12 +78,12 @@ TEST_F(CutOffTest, ACutThatIsLongerThanTheWatchdogIsNoHang) {
 }
 
 TEST_F(CutOffTest, AForgottenAgentThatWasBeingStoppedLeavesNoTrace) {
-  world_.cluster().AgentDraining(1, "SIGTERM", world_.now());
+  world_.cluster().Handle(1, AgentStops{"SIGTERM"}, world_.now());
   world_.cluster().Detached(1, world_.now());
   world_.Commit();
   ASSERT_TRUE(Forget("a").ok());
   ASSERT_TRUE(world_.Attach(3, Hello("a", 1, "next")).ok());
-  EXPECT_EQ(world_.cluster().OfferedSlots(jobs::Device::kCpu).free("a"), 1);
+  EXPECT_EQ(world_.cluster().overview().OfferedSlots(jobs::Device::kCpu).free("a"), 1);
 }
 
 TEST_F(CutOffTest, ARestartOfTheCoordinatorChangesNothing) {

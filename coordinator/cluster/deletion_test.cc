@@ -41,14 +41,14 @@ TEST(Deletion, ARepeatedDeletionGivesTheFirstAnswerForADayAlsoAfterARestart) {
     EXPECT_EQ(*world.Delete("job", "request", "second"), "first");
     EXPECT_NE(world.cluster().Find("job"), nullptr);
     EXPECT_EQ(
-        RefusalReason(world.cluster().Delete("other", "request", "x", "", world.now()).status()),
+        RefusalReason(world.cluster().Delete({"other", "request", "x", ""}, world.now()).status()),
         "REQUEST_ID_REUSED");
     // Nor does what was asked of the deleted one act on it.
     EXPECT_EQ(RefusalReason(world.Stop("job", "stop-request")), "JOB_NOT_FOUND");
     world.Restart();
   }
   world.seconds += 24 * 3600;
-  world.cluster().Tick(world.now());
+  world.cluster().Handle(TimePassed{}, world.now());
   world.Commit();
   EXPECT_TRUE(world.store().Load()->requests.empty());
   EXPECT_EQ(*world.Delete("job", "request", "third"), "third");
@@ -80,11 +80,11 @@ TEST(Deletion, ADeletionTakesWhatWaitsToBeStoredAlong) {
   Cluster& cluster = world.cluster();
   ASSERT_TRUE(
       cluster.WorkerReported(10, {.sequence = 2, .what = StepDone{.step = 1}}, world.now()).ok());
-  cluster.WorkerLogged(1, id, {"line"}, world.now());
+  cluster.Handle(1, LogLines{id, {"line"}}, world.now());
   ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 3, .what = Finished{1}}, world.now()).ok());
-  cluster.WorkerExited(1, {.worker = id}, world.now());
-  ASSERT_TRUE(cluster.Delete("job", "", "", "", world.now()).ok());
-  cluster.WorkerLogged(1, id, {"late"}, world.now());
+  cluster.Handle(1, WorkerExit{.worker = id}, world.now());
+  ASSERT_TRUE(cluster.Delete({"job", "", "", ""}, world.now()).ok());
+  cluster.Handle(1, LogLines{id, {"late"}}, world.now());
   ASSERT_TRUE(cluster.Submit({.job_id = "job", .name = "job"}, world.now()).ok());
   world.Commit();
   const auto image = world.store().Load();
@@ -105,7 +105,7 @@ TEST(Deletion, LateLinesOfADeletedJobAreNotThoseOfTheNextOneOfItsName) {
   ASSERT_TRUE(world.Delete("job").ok());
   ASSERT_TRUE(world.Attach(1, Hello("a", 0)).ok());
   const auto log = [&](const WorkerId& worker, const std::string& line) {
-    world.cluster().WorkerLogged(1, worker, {line}, world.now());
+    world.cluster().Handle(1, LogLines{worker, {line}}, world.now());
     world.Commit();
   };
   world.Submit("job", 1);
@@ -145,7 +145,7 @@ TEST(Deletion, AJobThatComesAndGoesInOneTransactionLeavesItsNumberOnly) {
   Cluster& cluster = world.cluster();
   ASSERT_TRUE(cluster.Submit({.name = "x"}, world.now()).ok());
   ASSERT_TRUE(cluster.Command({.job_id = "x-1"}, world.now()).ok());
-  ASSERT_TRUE(cluster.Delete("x-1", "", "", "", world.now()).ok());
+  ASSERT_TRUE(cluster.Delete({"x-1", "", "", ""}, world.now()).ok());
   world.Commit();
   EXPECT_TRUE(world.store().Load()->jobs.empty());
   world.Restart();
@@ -161,13 +161,13 @@ TEST(Deletion, TheLogNamesWhoDeletedAJobAndWhoCancelledAnOperation) {
     });
   };
   world.Submit("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kRefresh}).ok());
+  ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::REFRESH}).ok());
   const CommandRequest cancel{
       .job_id = "job",
-      .command = {.kind = commands::Kind::kCancel, .target = 1, .requester = "operator/bob"}};
+      .command = {.kind = v1::Operation::CANCEL, .target = 1, .requester = "operator/bob"}};
   ASSERT_TRUE(world.cluster().Cancel(cancel, world.now()).ok());
   ASSERT_TRUE(world.Stop("job").ok());
-  ASSERT_TRUE(world.cluster().Delete("job", "", "f", "", world.now(), "operator/alice").ok());
+  ASSERT_TRUE(world.cluster().Delete({"job", "", "f", "", "operator/alice"}, world.now()).ok());
   world.Commit();
   EXPECT_TRUE(said("operation 'job/1' was cancelled by operator/bob"));
   EXPECT_TRUE(said("job 'job' was deleted by operator/alice"));

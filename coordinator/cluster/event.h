@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/version/protocol.h"
 #include "coordinator/commands/command_log.h"
@@ -50,9 +51,7 @@ struct CommandRequest {
   std::string fingerprint;
   // Its number is not set yet.
   commands::Command command;
-  // The oldest worker protocol that knows this command; 0: any.
-  uint32_t worker_protocol = 0;
-  // For kResume: where a halted job starts: at step 0, or from this directory. If neither is set,
+  // For a RESUME: where a halted job starts: at step 0, or from this directory. If neither is set,
   // it starts from its newest checkpoint.
   bool from_scratch = false;
   std::string from;
@@ -61,7 +60,19 @@ struct CommandRequest {
   jobs::NewSettings settings;
 };
 
-// A request of a client about a node.
+// Removes a job that has ended.
+struct DeleteRequest {
+  std::string job_id;
+  std::string request_id;
+  // Of the request's contents.
+  std::string fingerprint;
+  // Kept for repeated calls.
+  std::string answer;
+  // For the daemon's log.
+  std::string requested_by = "";
+};
+
+// ---- Orders of operators about nodes.
 struct NodeRequest {
   std::string node;
   std::string request_id;
@@ -74,6 +85,27 @@ struct NodeRequest {
   std::optional<absl::Duration> deadline;
 };
 
+// Nothing is placed there any more. The jobs that run there save a checkpoint at their next step,
+// end, and continue on other nodes without using a restart. Another deadline replaces the former.
+struct DrainNode {
+  NodeRequest request;
+};
+// Nothing is placed there any more.
+struct CordonNode {
+  NodeRequest request;
+};
+// Ends a drain, a cordon, and the time in which the node is left out after failures.
+struct UncordonNode {
+  NodeRequest request;
+};
+// Everything that ran on this node, which is not attached, has ended: its ranks are replaced at
+// once, and nothing is remembered of the node, also no drain or cordon.
+struct ForgetNode {
+  NodeRequest request;
+};
+using NodeOrder = std::variant<DrainNode, CordonNode, UncordonNode, ForgetNode>;
+
+// ---- What agents say.
 struct WorkerExit {
   WorkerId worker;
   int64_t pid = 0;
@@ -116,6 +148,21 @@ struct SlotQuarantine {
   std::string reason;
 };
 
+// Lines of the log of a worker.
+struct LogLines {
+  WorkerId worker;
+  std::vector<std::string> lines;
+};
+// The agent is being stopped: the node is drained until another process of the agent attaches.
+struct AgentStops {
+  std::string reason;
+};
+// Why the jobs leave the node.
+inline std::string WhyAgentStops(const std::string& node) {
+  return absl::StrCat("the agent of node '", node, "' is being stopped");
+}
+
+// ---- What workers say.
 struct WorkerHello {
   WorkerId worker;
   int64_t pid = 0;
@@ -257,6 +304,51 @@ struct Report {
                jobs::ReportedFailure>
       what;
 };
+
+// Reports that a worker left on the disk of its node, in order. They are applied like reports that
+// the worker sends itself. After a gap, and if the worker is not the current process of its rank,
+// only their measurements are stored. They are acknowledged even if nobody needs them any more.
+struct SpooledReports {
+  WorkerId worker;
+  std::vector<Report> reports;
+};
+// RunningWorker: the process has started.
+using AgentWord =
+    std::variant<RunningWorker, WorkerExit, SpooledReports, LogLines, AgentStops, SlotQuarantine>;
+
+// ---- What musterd itself says.
+// Comes several times per lease.
+struct TimePassed {};
+// Whether silent agents and workers are given up. It is on at first. It must be off while the
+// coordinator does not listen, because a refused connection counts as an answer for agents and
+// workers. When it is turned on, everybody gets a new lease.
+struct Judge {
+  bool judging = true;
+};
+// The coordinator's process stood still for this time and received nothing: everybody gets a new
+// lease.
+struct WasAway {
+  absl::Duration gap;
+};
+// The store could not be written for this time, and no peer could attach: everybody without a
+// stream gets a new lease.
+struct StoreWasAway {
+  absl::Duration gap;
+};
+// The agent of musterd's own node is about to be stopped. Like AgentStops, but another process of
+// the agent does not end the drain.
+struct LeaveNode {
+  std::string node;
+};
+// All processes that still run there end now.
+struct InterruptNode {
+  std::string node;
+};
+using DaemonEvent =
+    std::variant<TimePassed, Judge, WasAway, StoreWasAway, LeaveNode, InterruptNode>;
+
+// Why the jobs leave the node of musterd's own agent.
+inline constexpr char kMusterdStops[] = "musterd is being stopped";
 
 }  // namespace muster::cluster
 

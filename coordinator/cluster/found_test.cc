@@ -26,7 +26,7 @@ TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrAR
   EXPECT_FALSE(job().live);
   EXPECT_EQ(job().restarts, 0u);
   EXPECT_TRUE(job().failures.empty());
-  EXPECT_EQ(world_.cluster().OfferedSlots(jobs::Device::kCpu).free(), 2u);
+  EXPECT_EQ(world_.cluster().overview().OfferedSlots(jobs::Device::kCpu).free(), 2u);
   EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{10, 5}));
   // Time and other agents do not start it; nor does a new coordinator.
   world_.Pass(100);
@@ -60,7 +60,7 @@ TEST_F(FoundTest, ResumeLooksAgainAtOnce) {
 
 TEST_F(FoundTest, AHaltedJobIsPausedAlreadyAndStopsAtOnce) {
   Halt();
-  EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = commands::Kind::kPause}).status()),
+  EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = v1::Operation::PAUSE}).status()),
             "JOB_ALREADY_PAUSED");
   ASSERT_TRUE(world_.Stop("job").ok());
   EXPECT_EQ(job().state, jobs::State::kCancelled);

@@ -10,7 +10,7 @@
 namespace muster::cluster {
 namespace {
 
-const commands::Command kLater{.kind = commands::Kind::kSaveCheckpoint, .at_step = 1000};
+const commands::Command kLater{.kind = v1::Operation::SAVE_CHECKPOINT, .at_step = 1000};
 
 struct LimitedWorld : World {
   explicit LimitedWorld(const Limits& wanted) {
@@ -148,7 +148,7 @@ TEST(ClusterLimits, TheTenThousandthCommandWritesAsManyRowsAsTheFirst) {
   const auto rows_of_one = [&] {
     EXPECT_TRUE(
         world.cluster()
-            .Command({.job_id = "job", .command = {.kind = commands::Kind::kRefresh}}, world.now())
+            .Command({.job_id = "job", .command = {.kind = v1::Operation::REFRESH}}, world.now())
             .ok());
     const store::Batch batch = world.cluster().TakeBatch();
     size_t rows = 0;

@@ -22,12 +22,12 @@ TEST(Cluster, DrainingANodeInterruptsItsJobsWithoutARestart) {
   ASSERT_TRUE(world.Attach(1, Hello("local", 1)).ok());
   world.Submit("job", 1, 0);
   const WorkerId id = world.job("job").Worker(0);
-  world.cluster().Drain("local", world.now());
+  world.cluster().Handle(LeaveNode{"local"}, world.now());
   world.Commit();
   EXPECT_EQ(world.Stops().size(), 1);
-  EXPECT_TRUE(world.cluster().HasProcesses("local"));
+  EXPECT_FALSE(world.cluster().overview().RanksOn("local").empty());
   world.Exit(1, id, 15);
-  EXPECT_FALSE(world.cluster().HasProcesses("local"));
+  EXPECT_TRUE(world.cluster().overview().RanksOn("local").empty());
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
   world.Restart();
   ASSERT_TRUE(world.Attach(2, Hello("local", 1, "b")).ok());
@@ -52,7 +52,7 @@ TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   for (uint32_t rank : {0, 1}) back.running.push_back({world.job("job").Worker(rank), 1});
   ASSERT_TRUE(world.Attach(2, back).ok());
   EXPECT_TRUE((world.Orders<SendToAgent, DrainAgent>().back().drain)) << "it may not have heard";
-  EXPECT_EQ(world.cluster().View("a").reason, "muster drain by me");
+  EXPECT_EQ(world.cluster().overview().View("a").reason, "muster drain by me");
   for (uint32_t rank : {0, 1}) {
     ASSERT_TRUE(world.AttachWorker(20 + rank, world.job("job").Worker(rank)).ok());
     ASSERT_TRUE(
@@ -65,7 +65,8 @@ TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   EXPECT_EQ(world.job("job").state_reason,
             "to start again: needs 2 slots; node 'a' is drained (muster drain by me)");
   // A repeat that comes late does not undo what was asked since.
-  ASSERT_TRUE(world.cluster().UncordonNode({.node = "a", .request_id = "u"}, world.now()).ok());
+  ASSERT_TRUE(
+      world.cluster().Handle(UncordonNode{{.node = "a", .request_id = "u"}}, world.now()).ok());
   ASSERT_TRUE(world.cluster()
                   .DrainNode({.node = "a", .request_id = "r", .requested_by = "me"}, world.now())
                   .ok());
@@ -79,7 +80,7 @@ TEST(Drain, ItsDeadlineIsThatOfWhoAskedLastAndOutlivesARestart) {
   world.Start("job", 1);
   const auto drain = [&](std::optional<absl::Duration> deadline) {
     const absl::Status status =
-        world.cluster().DrainNode({.node = "a", .deadline = deadline}, world.now());
+        world.cluster().Handle(DrainNode{{.node = "a", .deadline = deadline}}, world.now());
     world.Commit();
     return status;
   };
@@ -95,7 +96,7 @@ TEST(Drain, ItsDeadlineIsThatOfWhoAskedLastAndOutlivesARestart) {
   world.Restart();
   ASSERT_TRUE(world.Attach(2, Hello("a", 1)).ok());
   EXPECT_EQ(told(), absl::Minutes(10));
-  ASSERT_TRUE(world.cluster().UncordonNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(UncordonNode{{.node = "a"}}, world.now()).ok());
   ASSERT_TRUE(drain(std::nullopt).ok());
   EXPECT_EQ(told(), std::nullopt) << "another drain";
 }
@@ -107,11 +108,11 @@ TEST(Drain, ADeadlineThatIsNoneOrTooLongIsRefusedAndNothingIsDrained) {
        {absl::ZeroDuration(), -absl::Seconds(1), absl::Hours(7 * 24) + absl::Seconds(1),
         absl::InfiniteDuration()}) {
     const absl::Status refused =
-        world.cluster().DrainNode({.node = "a", .deadline = deadline}, world.now());
+        world.cluster().Handle(DrainNode{{.node = "a", .deadline = deadline}}, world.now());
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << deadline;
     EXPECT_EQ(RefusalReason(refused), "DEADLINE_INVALID") << deadline;
   }
-  EXPECT_EQ(world.cluster().View("a").what, NodeView::kOpen);
+  EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kOpen);
 }
 
 TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
@@ -119,20 +120,20 @@ TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
   world.Start("job", 1);
   const auto beat = [&](uint64_t activity) {
     EXPECT_TRUE(world.cluster().WorkerBeat(10, {.step = 3, .activity = activity}, world.now()));
-    return world.cluster().DrainActivity(1);
+    return world.cluster().overview().DrainActivity(1);
   };
   EXPECT_EQ(beat(5), 0) << "the node is not emptied";
-  ASSERT_TRUE(world.cluster().DrainNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(DrainNode{{.node = "a"}}, world.now()).ok());
   world.Commit();
   const uint64_t first = beat(6);
   EXPECT_NE(first, 0);
   EXPECT_EQ(beat(6), first);
   EXPECT_NE(beat(7), first);
-  ASSERT_TRUE(world.cluster().UncordonNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(UncordonNode{{.node = "a"}}, world.now()).ok());
   EXPECT_EQ(beat(8), 0);
-  world.cluster().AgentDraining(1, "SIGTERM", world.now());
+  world.cluster().Handle(1, AgentStops{"SIGTERM"}, world.now());
   EXPECT_NE(beat(9), 0) << "nor does it matter who asks";
-  EXPECT_EQ(world.cluster().DrainActivity(99), 0) << "no agent's stream";
+  EXPECT_EQ(world.cluster().overview().DrainActivity(99), 0) << "no agent's stream";
 }
 
 // The streams that get a notice for this node.
@@ -161,7 +162,7 @@ TEST(PreemptionNotices, TheyNeedNoChangeOfTheState) {
 TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItStartsAgainFromStepZero) {
   World world;
   world.Start("job", 1);
-  ASSERT_TRUE(world.cluster().DrainNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(DrainNode{{.node = "a"}}, world.now()).ok());
   world.Commit();
   const jobs::JobEvent& event = world.job("job").events.back();
   EXPECT_EQ(event.reason, "PREEMPTED");
@@ -186,18 +187,19 @@ TEST(Drain, EachGenerationThatItEndsSaysSoOnceHoweverOftenItIsAskedFor) {
   World world;
   world.Start("job", 1);
   const auto drain = [&](std::optional<absl::Duration> deadline) {
-    ASSERT_TRUE(world.cluster().DrainNode({.node = "a", .deadline = deadline}, world.now()).ok());
+    ASSERT_TRUE(
+        world.cluster().Handle(DrainNode{{.node = "a", .deadline = deadline}}, world.now()).ok());
     world.Commit();
   };
   const auto open = [&] {
-    ASSERT_TRUE(world.cluster().UncordonNode({.node = "a"}, world.now()).ok());
+    ASSERT_TRUE(world.cluster().Handle(UncordonNode{{.node = "a"}}, world.now()).ok());
     world.Commit();
   };
   drain(std::nullopt);
   drain(absl::Minutes(5));
   open();
   drain(std::nullopt);
-  world.cluster().AgentDraining(1, "SIGTERM", world.now());
+  world.cluster().Handle(1, AgentStops{"SIGTERM"}, world.now());
   world.Commit();
   EXPECT_EQ(Preemptions(world.job("job")).size(), 1) << "it ends for the first one";
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = Finished{.preempted = true}}).ok());
@@ -215,7 +217,7 @@ TEST(Drain, AGenerationThatIsEndedAtOnceSaysSoToo) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("job", 1);
-  ASSERT_TRUE(world.cluster().DrainNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(DrainNode{{.node = "a"}}, world.now()).ok());
   world.Commit();
   EXPECT_EQ(world.Stops().size(), 1);
   EXPECT_EQ(Preemptions(world.job("job")),
@@ -226,20 +228,20 @@ TEST(Drain, AGenerationThatIsEndedAtOnceSaysSoToo) {
 TEST(Drain, ACordonedNodeKeepsWhatRunsAndAnUnknownOneIsNamed) {
   World world;
   world.Start("job", 1);
-  ASSERT_TRUE(world.cluster().CordonNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(CordonNode{{.node = "a"}}, world.now()).ok());
   world.Commit();
   world.Submit("other", 1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
   EXPECT_EQ(world.job("job").interruption, "");
   EXPECT_EQ(world.job("other").state, jobs::State::kQueued);
-  EXPECT_EQ(RefusalReason(world.cluster().CordonNode({.node = "b"}, world.now())),
+  EXPECT_EQ(RefusalReason(world.cluster().Handle(CordonNode{{.node = "b"}}, world.now())),
             "NODE_NOT_FOUND");
 }
 
 TEST(Drain, AnAgentThatStopsGetsNothingNewUntilItsSuccessorComes) {
   World world;
   world.Start("job", 1);
-  world.cluster().AgentDraining(1, "SIGTERM", world.now());
+  world.cluster().Handle(1, AgentStops{"SIGTERM"}, world.now());
   world.Commit();
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = Finished{.preempted = true}}).ok());
   world.Exit(1, world.job("job").Worker(0), 0);
@@ -261,11 +263,11 @@ TEST(Drain, AnAgentThatStartsNothingBecauseItStopsIsAskedOnceAndTheJobHasNotFail
   exit.exit = {.cause = jobs::Exit::Cause::kStartError,
                .start_error = "the agent is stopping",
                .why = jobs::Exit::Why::kAgentStopped};
-  world.cluster().WorkerExited(1, exit, world.now());
+  world.cluster().Handle(1, exit, world.now());
   world.Commit();
   EXPECT_EQ(world.job("job").generation, 1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world.cluster().View("a").what, NodeView::kDraining);
+  EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kDraining);
 }
 
 TEST(Cluster, ASlotWhoseProcessCannotBeEndedIsNotUsedAndTheJobGoesOnElsewhere) {
@@ -277,11 +279,11 @@ TEST(Cluster, ASlotWhoseProcessCannotBeEndedIsNotUsedAndTheJobGoesOnElsewhere) {
   ASSERT_EQ(world.job("job").generation, 1) << "its process still lives";
   const SlotQuarantine hangs{
       .slot = 0, .worker = id, .pid = 7, .quarantined = true, .reason = "why"};
-  world.cluster().SlotQuarantined(1, hangs, world.now());
+  world.cluster().Handle(1, hangs, world.now());
   world.Commit();
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").generation, 1) << "there is no other slot";
-  EXPECT_EQ(world.cluster().QuarantinedSlots("a"), 1);
+  EXPECT_EQ(world.cluster().overview().QuarantinedSlots("a"), 1);
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
   EXPECT_EQ(world.job("job").ranks[0].node, "b");
   AgentHello back = Hello("a", 1);
@@ -292,7 +294,7 @@ TEST(Cluster, ASlotWhoseProcessCannotBeEndedIsNotUsedAndTheJobGoesOnElsewhere) {
   EXPECT_EQ(world.job("other").generation, 0);
   SlotQuarantine over = hangs;
   over.quarantined = false;
-  world.cluster().SlotQuarantined(3, over, world.now());
+  world.cluster().Handle(3, over, world.now());
   world.Exit(3, id, 9);
   EXPECT_EQ(world.job("other").ranks.at(0).node, "a");
 }
@@ -362,12 +364,12 @@ TEST(Cluster, WhereNoNodeStartsItsWorkersTheJobFailsAndTheNodeIsLeftOut) {
   EXPECT_EQ(job.state, jobs::State::kFailed);
   EXPECT_EQ(job.reason_code, "WORKER_DID_NOT_START");
   EXPECT_NE(job.state_reason.find("could not be started: no such program"), std::string::npos);
-  ASSERT_EQ(world.cluster().View("a").what, NodeView::kLeftOut);
-  EXPECT_EQ(world.cluster().OfferedSlots(jobs::Device::kCpu).offered(), 0);
+  ASSERT_EQ(world.cluster().overview().View("a").what, NodeView::kLeftOut);
+  EXPECT_EQ(world.cluster().overview().OfferedSlots(jobs::Device::kCpu).offered(), 0);
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Pass(1);
-  EXPECT_EQ(world.cluster().View("a").what, NodeView::kLeftOut) << "it is stored";
+  EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kLeftOut) << "it is stored";
 }
 
 TEST(Cluster, WhileABusyNodeMayStartItsWorkersTheJobWaitsForThatNode) {
@@ -419,15 +421,15 @@ TEST(Cluster, ANodeOnWhichAJobKeepsFailingIsShownAndTakenLast) {
     ASSERT_EQ(world.job("job").generation, generation);
   };
   for (uint64_t generation = 1; generation <= 3; ++generation) {
-    EXPECT_EQ(world.cluster().View("a").reason, "") << generation;
+    EXPECT_EQ(world.cluster().overview().View("a").reason, "") << generation;
     await_generation(generation);
     ASSERT_TRUE(world.AttachWorker(10 * generation, world.job("job").Worker(0)).ok());
     world.Exit(1, world.job("job").Worker(0), 9);
   }
-  EXPECT_EQ(world.cluster().View("a").what, NodeView::kOpen) << "it may be the job";
+  EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kOpen) << "it may be the job";
   const std::string why =
       "3 failures within 10m; the last one: job 'job' generation 3 rank 0: killed by signal 9";
-  EXPECT_EQ(world.cluster().View("a").reason, why);
+  EXPECT_EQ(world.cluster().overview().View("a").reason, why);
   const jobs::JobEvent& event = world.job("job").events.back();
   EXPECT_EQ(event.reason, "NODE_DOUBTED");
   EXPECT_EQ(event.message, "node 'a' is used only if no other node has room: " + why);
@@ -442,11 +444,11 @@ TEST(Cluster, SaysWhichRanksAreOnANode) {
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
   world.Submit("three", 3);
   using Ranks = std::map<std::string, std::vector<uint32_t>>;
-  EXPECT_EQ(world.cluster().RanksOn("a"), (Ranks{{"three", {0, 1}}}));
-  EXPECT_EQ(world.cluster().RanksOn("b"), (Ranks{{"three", {2}}}));
+  EXPECT_EQ(world.cluster().overview().RanksOn("a"), (Ranks{{"three", {0, 1}}}));
+  EXPECT_EQ(world.cluster().overview().RanksOn("b"), (Ranks{{"three", {2}}}));
   world.Exit(1, world.job("three").Worker(0), 9);
-  EXPECT_EQ(world.cluster().RanksOn("a"), (Ranks{{"three", {1}}}));
-  EXPECT_TRUE(world.cluster().RanksOn("none").empty());
+  EXPECT_EQ(world.cluster().overview().RanksOn("a"), (Ranks{{"three", {1}}}));
+  EXPECT_TRUE(world.cluster().overview().RanksOn("none").empty());
 }
 
 std::vector<std::string> MarkedNodes(World& world) {
@@ -461,7 +463,7 @@ TEST(NodeMarks, NamesThatComeAndGoAreForgottenAndWhatAnOperatorSaidIsKept) {
   world.limits.node_marks = 3;
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("cordoned", 1)).ok());
-  ASSERT_TRUE(world.cluster().CordonNode({.node = "cordoned"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(CordonNode{{.node = "cordoned"}}, world.now()).ok());
   world.Commit();
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(world.Attach(2, Hello(absl::StrCat("n", i), 1)).ok());
@@ -473,22 +475,22 @@ TEST(NodeMarks, NamesThatComeAndGoAreForgottenAndWhatAnOperatorSaidIsKept) {
   EXPECT_TRUE(std::count(nodes.begin(), nodes.end(), "cordoned"));
   EXPECT_TRUE(std::count(nodes.begin(), nodes.end(), "here"));
   world.Restart();
-  EXPECT_EQ(world.cluster().View("cordoned").what, NodeView::kCordoned);
+  EXPECT_EQ(world.cluster().overview().View("cordoned").what, NodeView::kCordoned);
 }
 
 TEST(NodeMarks, OfAForgottenNodeNothingIsLeft) {
   World world;
   const auto forget = [&] {
-    const absl::Status forgotten = world.cluster().ForgetNode({.node = "a"}, world.now());
+    const absl::Status forgotten = world.cluster().Handle(ForgetNode{{.node = "a"}}, world.now());
     world.Commit();
     return forgotten;
   };
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  ASSERT_TRUE(world.cluster().CordonNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().Handle(CordonNode{{.node = "a"}}, world.now()).ok());
   world.cluster().Detached(1, world.now());
   ASSERT_TRUE(forget().ok());
   EXPECT_TRUE(MarkedNodes(world).empty());
-  EXPECT_EQ(world.cluster().View("a").what, NodeView::kOpen);
+  EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kOpen);
   ASSERT_TRUE(world.Attach(2, Hello("a", 1)).ok());
   EXPECT_EQ(MarkedNodes(world).size(), 1);
   world.Pass(12);  // its lease is over: only the mark is left

@@ -24,7 +24,7 @@ class PlacesTest : public ::testing::Test {
   }
   WorkerId Rank0() { return world_.job("job").Worker(0); }
   void Log(PeerStreamId session, const WorkerId& worker, const std::string& line) {
-    world_.cluster().WorkerLogged(session, worker, {line}, world_.now());
+    world_.cluster().Handle(session, LogLines{worker, {line}}, world_.now());
     world_.Commit();
   }
   std::vector<std::string> Lines() {
@@ -60,10 +60,10 @@ TEST_F(PlacesTest, AnExitThatTheAgentOfAnotherNodeReportsEndsNothing) {
 }
 
 TEST_F(PlacesTest, ThePidOfARankComesFromItsNode) {
-  world_.cluster().WorkerStarted(2, {Rank0(), 99}, world_.now());
+  world_.cluster().Handle(2, RunningWorker{Rank0(), 99}, world_.now());
   world_.Commit();
   EXPECT_EQ(world_.job("job").ranks[0].pid, 0);
-  world_.cluster().WorkerStarted(1, {Rank0(), 7}, world_.now());
+  world_.cluster().Handle(1, RunningWorker{Rank0(), 7}, world_.now());
   world_.Commit();
   EXPECT_EQ(world_.job("job").ranks[0].pid, 7);
 }
@@ -78,8 +78,9 @@ TEST_F(PlacesTest, LogLinesOfAnotherNodesRankAreIgnoredAndThatIsLoggedOnce) {
 
 TEST_F(PlacesTest, ReportsOfAnotherNodesRankAreAcknowledgedAndDoNotCount) {
   const auto tell = [&](PeerStreamId session) {
-    world_.cluster().ReportsSpooled(session, Rank0(),
-                                    {{.sequence = 2, .what = StepDone{.step = 5}}}, world_.now());
+    world_.cluster().Handle(session,
+                            SpooledReports{Rank0(), {{.sequence = 2, .what = StepDone{.step = 5}}}},
+                            world_.now());
     world_.Commit();
   };
   tell(2);
@@ -92,7 +93,7 @@ TEST_F(PlacesTest, ReportsOfAnotherNodesRankAreAcknowledgedAndDoNotCount) {
 
 TEST_F(PlacesTest, ReportsOfAnotherNodeDoNotKeepASilentRankAlive) {
   for (int i = 0; i < 30; ++i) {
-    world_.cluster().ReportsSpooled(2, Rank0(), {}, world_.now());
+    world_.cluster().Handle(2, SpooledReports{Rank0(), {}}, world_.now());
     world_.cluster().AgentHeard(1, world_.now());
     world_.Pass(1);
   }
@@ -101,13 +102,13 @@ TEST_F(PlacesTest, ReportsOfAnotherNodeDoNotKeepASilentRankAlive) {
 
 TEST_F(PlacesTest, LateLinesOfAnEarlierGenerationComeFromANodeThatHadTheJob) {
   const WorkerId former = Rank0();
-  ASSERT_TRUE(world_.cluster().CordonNode({.node = "b"}, world_.now()).ok());
+  ASSERT_TRUE(world_.cluster().Handle(CordonNode{{.node = "b"}}, world_.now()).ok());
   world_.Exit(1, former, 9);
   ASSERT_EQ(world_.job("job").generation, 2);
   ASSERT_EQ(world_.job("job").ranks[0].node, "a");
   Log(2, former, "forged");
-  world_.cluster().ReportsSpooled(2, former, {{.sequence = 2, .what = StepDone{.step = 5}}},
-                                  world_.now());
+  world_.cluster().Handle(2, SpooledReports{former, {{.sequence = 2, .what = StepDone{.step = 5}}}},
+                          world_.now());
   Log(1, former, "late");
   EXPECT_EQ(Lines(), std::vector<std::string>{"late"});
   EXPECT_TRUE(world_.store().ReadSteps("job", 0, 100)->empty());
@@ -116,7 +117,7 @@ TEST_F(PlacesTest, LateLinesOfAnEarlierGenerationComeFromANodeThatHadTheJob) {
 // Their nodes are not stored.
 TEST_F(PlacesTest, AfterARestartLateLinesOfEarlierGenerationsAreTakenFromAnyNode) {
   const WorkerId former = Rank0();
-  ASSERT_TRUE(world_.cluster().CordonNode({.node = "b"}, world_.now()).ok());
+  ASSERT_TRUE(world_.cluster().Handle(CordonNode{{.node = "b"}}, world_.now()).ok());
   world_.Exit(1, former, 9);
   world_.Restart();
   ASSERT_TRUE(world_.Attach(2, Hello("b", 2)).ok());
@@ -177,21 +178,21 @@ TEST_F(PlacesTest, AGenerationBeyondAllThatADatabaseCanLackIsNobodys) {
 
 TEST_F(PlacesTest, OnlySlotsThatTheNodeHasAreLeftOut) {
   const auto quarantine = [&](uint32_t slot, const WorkerId& worker) {
-    world_.cluster().SlotQuarantined(2, {.slot = slot, .worker = worker, .quarantined = true},
-                                     world_.now());
+    world_.cluster().Handle(2, SlotQuarantine{.slot = slot, .worker = worker, .quarantined = true},
+                            world_.now());
     world_.Commit();
   };
   for (uint32_t slot = 2; slot < 100; ++slot) quarantine(slot, {});
   quarantine(65536, {});
-  EXPECT_EQ(world_.cluster().QuarantinedSlots("b"), 0);
+  EXPECT_EQ(world_.cluster().overview().QuarantinedSlots("b"), 0);
   quarantine(1, Rank0());
-  EXPECT_EQ(world_.cluster().QuarantinedSlots("b"), 1);
+  EXPECT_EQ(world_.cluster().overview().QuarantinedSlots("b"), 1);
   EXPECT_EQ(world_.job("job").state, jobs::State::kRunning) << "the rank is on another node";
   AgentHello hello = Hello("b", 2);
   hello.gpus.push_back({.index = 3});
   hello.quarantined_slots = {0, 2, 65536, 65536 + 3};
   ASSERT_TRUE(world_.Attach(3, hello).ok());
-  EXPECT_EQ(world_.cluster().QuarantinedSlots("b"), 2);
+  EXPECT_EQ(world_.cluster().overview().QuarantinedSlots("b"), 2);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "absl/strings/str_cat.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/ranks.h"
 
@@ -23,14 +22,10 @@ std::vector<PeerStreamId> StreamsOf(const Cluster& cluster, const jobs::Job& job
 
 }  // namespace
 
-std::string WhyAgentStops(const std::string& node) {
-  return absl::StrCat("the agent of node '", node, "' is being stopped");
-}
-
 std::vector<SendToWorker> PreemptionNotices(const Cluster& cluster, const std::string& node,
                                             const std::string& reason, StoreState store) {
   std::vector<SendToWorker> notices;
-  for (const auto& [id, ranks] : cluster.RanksOn(node)) {
+  for (const auto& [id, ranks] : cluster.overview().RanksOn(node)) {
     const jobs::Job* job = cluster.Find(id);
     if (job == nullptr || !job->live || job->ending || jobs::EndsByItself(*job)) continue;
     const bool left_to_the_cluster =

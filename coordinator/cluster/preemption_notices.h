@@ -11,13 +11,8 @@
 
 namespace muster::cluster {
 
-// Why the jobs leave the node of musterd's own agent.
-inline constexpr char kMusterdStops[] = "musterd is being stopped";
-// Why the jobs leave a node whose agent said that it is being stopped.
-std::string WhyAgentStops(const std::string& node);
-
 enum class StoreState {
-  // The cluster's own decision about the jobs (Cluster::Drain) follows at once.
+  // The cluster's own decision about the jobs (LeaveNode) follows at once.
   kWorks,
   // Nothing else can be decided, so that jobs which begin to train, or for which a stop waits, get
   // the notice, too.

@@ -129,7 +129,7 @@ TEST_F(RestoredTest, CommandsThatWereLostWithTheDatabaseEndTheGenerationAndCostN
 
 // What was given before the backup is what the checkpoint knows; what was given since is not.
 TEST_F(RestoredTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUnderAnother) {
-  commands::Command rate{.kind = commands::Kind::kSetLearningRate, .contents = "new"};
+  commands::Command rate{.kind = v1::Operation::SET_LEARNING_RATE, .contents = "new"};
   world_.Exit(1, job().Worker(1), 9);
   world_.Exit(1, job().Worker(0), 15);
   AttachAll();
@@ -160,7 +160,7 @@ TEST_F(RestoredTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUn
 
 // Rank 0 was lost between saying that it took effect and saying that it is done.
 TEST_F(RestoredTest, ACommandThatTheCheckpointHasIsDone) {
-  ASSERT_EQ(*world_.Command("job", {.kind = commands::Kind::kSetLearningRate}), 1u);
+  ASSERT_EQ(*world_.Command("job", {.kind = v1::Operation::SET_LEARNING_RATE}), 1u);
   Report({.sequence = 4, .what = CommandApplied{1, 9}});
   world_.Exit(1, job().Worker(1), 9);
   world_.Exit(1, job().Worker(0), 15);
@@ -171,7 +171,7 @@ TEST_F(RestoredTest, ACommandThatTheCheckpointHasIsDone) {
 }
 
 TEST_F(RestoredTest, CommandsThatAnEarlierGenerationWasToldKeepTheirNumbers) {
-  commands::Command rate{.kind = commands::Kind::kSetLearningRate};
+  commands::Command rate{.kind = v1::Operation::SET_LEARNING_RATE};
   ASSERT_EQ(*world_.Command("job", rate), 1u);
   world_.Exit(1, job().Worker(1), 9);
   world_.Exit(1, job().Worker(0), 15);

@@ -67,7 +67,7 @@ class SavedJobTest : public ::testing::Test {
   }
   absl::StatusOr<uint64_t> Resume(bool from_scratch = false, const std::string& from = "") {
     CommandRequest request{.job_id = "job",
-                           .command = {.kind = commands::Kind::kResume},
+                           .command = {.kind = v1::Operation::RESUME},
                            .from_scratch = from_scratch,
                            .from = from};
     const auto number = world_.cluster().Command(request, world_.now());

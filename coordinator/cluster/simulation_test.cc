@@ -108,7 +108,7 @@ class Simulation {
   void Delete(const std::string& id) {
     const jobs::Job* job = world_.cluster().Find(id);
     const bool may = job != nullptr && job->terminal();
-    ASSERT_EQ(world_.cluster().Delete(id, "", "", "", world_.now()).ok(), may);
+    ASSERT_EQ(world_.cluster().Delete({id, "", "", ""}, world_.now()).ok(), may);
     if (may) deleted_.insert(id);
   }
 
@@ -179,7 +179,7 @@ class Simulation {
     WorkerExit exit{.worker = process.id};
     if (signal != 0) exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal};
     node->unacked.push_back(exit);
-    if (node->session != 0) world_.cluster().WorkerExited(node->session, exit, world_.now());
+    if (node->session != 0) world_.cluster().Handle(node->session, exit, world_.now());
     world_.Commit();
   }
 
@@ -218,7 +218,7 @@ class Simulation {
         } else {
           WorkerExit unknown{.worker = stop->worker};
           unknown.exit.cause = jobs::Exit::Cause::kStartError;
-          world_.cluster().WorkerExited(node.session, unknown, world_.now());
+          world_.cluster().Handle(node.session, unknown, world_.now());
           world_.Commit();
         }
       } else if (const auto* ack = std::get_if<AckExit>(&send.order)) {

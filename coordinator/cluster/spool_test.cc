@@ -28,7 +28,7 @@ class SpoolTest : public ::testing::Test {
     ASSERT_TRUE(world_.Attach(2, hello).ok());
   }
   void Tell(const WorkerId& worker, const std::vector<cluster::Report>& reports) {
-    world_.cluster().ReportsSpooled(2, worker, reports, world_.now());
+    world_.cluster().Handle(2, SpooledReports{worker, reports}, world_.now());
     world_.Commit();
   }
   std::vector<AckSpool> Acks() { return world_.Orders<SendToAgent, AckSpool>(); }
@@ -45,7 +45,7 @@ TEST_F(SpoolTest, AJobThatWasDoneMeanwhileSucceeds) {
   EXPECT_EQ(Acks()[0].sequence, 4);
   Tell(worker, {{.sequence = 5, .what = cluster::Finished{.step = 2}}});
   WorkerExit exit{.worker = worker};
-  world_.cluster().WorkerExited(2, exit, world_.now());
+  world_.cluster().Handle(2, exit, world_.now());
   world_.Commit();
   EXPECT_EQ(world_.job("job").state, jobs::State::kSucceeded);
   EXPECT_EQ(world_.job("job").step, 2);
@@ -111,7 +111,8 @@ TEST_F(SpoolTest, WhatACutOffRank0MeasuredIsTakenUpToWhereTheNextGenerationBegan
   ASSERT_TRUE(world_.AttachWorker(20, next).ok());
   ASSERT_TRUE(world_.Report(20, {.sequence = 1, .what = SessionStarted{.step = 2}}).ok());
   ASSERT_TRUE(world_.Report(20, Step(2, 3)).ok());
-  world_.cluster().ReportsSpooled(1, former, {Step(2, 1), Step(3, 2), Step(4, 3)}, world_.now());
+  world_.cluster().Handle(1, SpooledReports{former, {Step(2, 1), Step(3, 2), Step(4, 3)}},
+                          world_.now());
   world_.Commit();
   std::vector<std::pair<uint64_t, uint64_t>> rows;
   const auto steps = world_.store().ReadSteps("job", 0, 100);

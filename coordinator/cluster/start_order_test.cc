@@ -73,7 +73,7 @@ TEST(Cluster, AJobOnGpusWaitsForGpusAndHoldsUpNoJobOnTheCpu) {
   const jobs::Plan plan{.world_size = 2, .device = jobs::Device::kCuda, .threads = 3};
   world.Submit("gpu", plan);
   EXPECT_EQ(world.job("gpu").state_reason, "needs 2 GPUs; no attached agent offers any");
-  EXPECT_EQ(world.cluster().TooBigFor(2, jobs::Device::kCuda),
+  EXPECT_EQ(world.cluster().overview().TooBigFor(2, jobs::Device::kCuda),
             "needs 2 GPUs; no attached agent offers any");
   world.Submit("cpu", 3);
   EXPECT_EQ(world.job("cpu").state, jobs::State::kStarting);
@@ -88,7 +88,8 @@ TEST(Cluster, AJobOnGpusWaitsForGpusAndHoldsUpNoJobOnTheCpu) {
     EXPECT_EQ(starts[rank].threads, 3u);
     EXPECT_EQ(world.job("gpu").ranks[rank].node, "b");
   }
-  EXPECT_EQ(world.cluster().TooBigFor(3, jobs::Device::kCuda), "needs 3 GPUs; 2 are offered");
+  EXPECT_EQ(world.cluster().overview().TooBigFor(3, jobs::Device::kCuda),
+            "needs 3 GPUs; 2 are offered");
   world.Submit("next", plan);
   EXPECT_EQ(world.job("next").state_reason,
             "needs 2 GPUs; 2 are offered by 1 node, 0 of them free");
@@ -155,9 +156,9 @@ TEST(Cluster, ANodeIsAwaitedForALeaseFromTheTimeAtWhichTheCoordinatorListens) {
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("big", 3);
   world.Restart();
-  world.cluster().Judge(false, world.now());
+  world.cluster().Handle(Judge{false}, world.now());
   world.Pass(50);
-  world.cluster().Judge(true, world.now());
+  world.cluster().Handle(Judge{true}, world.now());
   ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
   world.Pass(1);
   EXPECT_EQ(world.job("big").state, jobs::State::kQueued);

@@ -65,7 +65,7 @@ TEST_F(WebhooksTest, TheNextAttemptIsToldToo) {
   ASSERT_TRUE(world.Stop("j").ok());
   ASSERT_TRUE(
       world.cluster()
-          .NextAttempt({.job_id = "j", .command = {.kind = commands::Kind::kResume}}, world.now())
+          .NextAttempt({.job_id = "j", .command = {.kind = v1::Operation::RESUME}}, world.now())
           .ok());
   world.Commit();
   EXPECT_THAT(Sent(), ElementsAre("QUEUED", "QUEUED CANCELLED", "CANCELLED QUEUED"));

@@ -57,7 +57,7 @@ class World {
     Commit();
   }
   absl::Status Stop(const std::string& id, const std::string& request_id = "") {
-    return Command(id, {.kind = commands::Kind::kStop}, request_id).status();
+    return Command(id, {.kind = v1::Operation::STOP}, request_id).status();
   }
   absl::StatusOr<uint64_t> Command(const std::string& id, const commands::Command& command,
                                    const std::string& request_id = "") {
@@ -67,14 +67,14 @@ class World {
   }
   absl::StatusOr<uint64_t> Cancel(const std::string& id, uint64_t target,
                                   const std::string& request_id = "") {
-    const commands::Command command{.kind = commands::Kind::kCancel, .target = target};
+    const commands::Command command{.kind = v1::Operation::CANCEL, .target = target};
     const auto number = cluster_->Cancel(RequestFor(id, command, request_id), now());
     Commit();
     return number;
   }
   absl::StatusOr<std::string> Delete(const std::string& id, const std::string& request_id = "",
                                      const std::string& answer = "") {
-    auto result = cluster_->Delete(id, request_id, "delete:" + id, answer, now());
+    auto result = cluster_->Delete({id, request_id, "delete:" + id, answer}, now());
     Commit();
     return result;
   }
@@ -96,14 +96,14 @@ class World {
   void Exit(PeerStreamId session, const WorkerId& id, int signal) {
     WorkerExit exit{.worker = id};
     exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal};
-    cluster_->WorkerExited(session, exit, now());
+    cluster_->Handle(session, exit, now());
     Commit();
   }
   void FailToStart(PeerStreamId session, const WorkerId& id) {
     WorkerExit exit{.worker = id};
     exit.exit = {.cause = jobs::Exit::Cause::kStartError, .start_error = "no such program"};
     exit.exit.why = jobs::Exit::Why::kNodeFault;
-    cluster_->WorkerExited(session, exit, now());
+    cluster_->Handle(session, exit, now());
     Commit();
   }
   // A job of `world_size` ranks that train, on a node 'a' of as many slots: sessions 1 of the agent
@@ -120,12 +120,12 @@ class World {
   // The coordinator's process stood still for this number of seconds.
   void StandStill(double duration) {
     seconds += duration;
-    cluster_->WasAway(absl::Seconds(duration), now());
+    cluster_->Handle(WasAway{absl::Seconds(duration)}, now());
   }
   // For this number of seconds the store could not be written, and no peer could attach.
   void StoreFails(double duration) {
     seconds += duration;
-    cluster_->StoreWasAway(absl::Seconds(duration), now());
+    cluster_->Handle(StoreWasAway{absl::Seconds(duration)}, now());
   }
   // Lets time pass while this agent sends heartbeats.
   void PassBeating(PeerStreamId agent, double duration) {
@@ -138,7 +138,7 @@ class World {
   void Pass(double duration) {
     for (const double end = seconds + duration; seconds < end;) {
       seconds += 1;
-      cluster_->Tick(now());
+      cluster_->Handle(TimePassed{}, now());
       Commit();
     }
   }

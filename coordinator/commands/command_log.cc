@@ -1,18 +1,12 @@
 #include "coordinator/commands/command_log.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace muster::commands {
 namespace {
-
-// A worker carries these out even if its checkpoint has taken in their number
-// (worker/train/schedule/command_schedule.h), so they keep their number.
-bool IsDoneOnce(Kind kind) {
-  return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
-         WritesAFile(kind) || ChangesNothing(kind);
-}
 
 // The reason code of a command that was open when its job ended.
 constexpr char kJobEnded[] = "JOB_ENDED";
@@ -22,52 +16,6 @@ constexpr char kJobEnded[] = "JOB_ENDED";
 constexpr uint64_t kMostLost = 1'000'000;
 
 }  // namespace
-
-bool WritesAFile(Kind kind) { return kind == Kind::kSaveCheckpoint || WritesForOthers(kind); }
-
-bool WritesForOthers(Kind kind) {
-  return kind == Kind::kGatherOptimizerState || kind == Kind::kConsolidate;
-}
-
-bool ChangesNothing(Kind kind) { return kind == Kind::kRunStage || kind == Kind::kSample; }
-
-bool ChangesState(Kind kind) {
-  return kind == Kind::kSetTrainability || kind == Kind::kRefresh || kind == Kind::kSetLearningRate;
-}
-
-const char* Name(Kind kind) {
-  switch (kind) {
-    case Kind::kLost:
-      return "lost";
-    case Kind::kStop:
-      return "stop";
-    case Kind::kSetTrainability:
-      return "set_trainability";
-    case Kind::kRefresh:
-      return "refresh";
-    case Kind::kSaveCheckpoint:
-      return "save_checkpoint";
-    case Kind::kSetLearningRate:
-      return "set_learning_rate";
-    case Kind::kPause:
-      return "pause";
-    case Kind::kResume:
-      return "resume";
-    case Kind::kCancel:
-      return "cancel";
-    case Kind::kPlanTrainability:
-      return "plan_trainability";
-    case Kind::kGatherOptimizerState:
-      return "gather_optimizer_state";
-    case Kind::kConsolidate:
-      return "consolidate";
-    case Kind::kRunStage:
-      return "run_stage";
-    case Kind::kSample:
-      return "sample";
-  }
-  return "unknown";
-}
 
 CommandLog::CommandLog(std::vector<Command> commands) : commands_(std::move(commands)) {
   for (const Command& command : commands_) {
@@ -91,7 +39,7 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::RenumberAbove(uint64_t nu
   }
   while (commands_.size() < number) {
     Append(
-        {.kind = Kind::kLost,
+        {.kind = v1::Operation::KIND_UNSPECIFIED,
          .create_time = now,
          .outcome = Outcome{
              .time = now,
@@ -104,7 +52,7 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::RenumberAbove(uint64_t nu
   for (Command& command : fresh) {
     const uint64_t old_number = command.number;
     for (const auto& [from, to] : moved) {
-      if (command.kind == Kind::kCancel && command.target == from) command.target = to;
+      if (command.kind == v1::Operation::CANCEL && command.target == from) command.target = to;
     }
     moved.emplace_back(old_number, Append(std::move(command)));
     Finished(
@@ -125,8 +73,8 @@ void CommandLog::Sort(const Command& command) {
     in ? (void)set->insert(command.number) : (void)set->erase(command.number);
   };
   const bool is_open = !command.outcome.has_value();
-  const bool turns = command.kind == Kind::kPause || command.kind == Kind::kResume;
-  if (command.kind == Kind::kCancel && is_open != open_.contains(command.number)) {
+  const bool turns = command.kind == v1::Operation::PAUSE || command.kind == v1::Operation::RESUME;
+  if (command.kind == v1::Operation::CANCEL && is_open != open_.contains(command.number)) {
     if (is_open) {
       being_cancelled_.insert(command.target);
     } else {
@@ -134,8 +82,8 @@ void CommandLog::Sort(const Command& command) {
     }
   }
   sort(&open_, is_open);
-  sort(&pauses_in_force_,
-       command.kind == Kind::kPause && command.applied_step.has_value() && command.target == 0);
+  sort(&pauses_in_force_, command.kind == v1::Operation::PAUSE &&
+                              command.applied_step.has_value() && command.target == 0);
   sort(&turns_to_come_,
        is_open && turns && !command.applied_step.has_value() && !command.at_step.has_value());
 }
@@ -163,7 +111,8 @@ Delivery::When CommandLog::WhenOf(const Command& command) const {
     return command.outcome.has_value() ? When::kNever : When::kWhenDue;
   }
   if (ChangesState(command.kind)) return command.target != 0 ? When::kNever : When::kReplay;
-  if (command.kind == Kind::kPause) return command.target != 0 ? When::kNever : When::kWhenDue;
+  if (command.kind == v1::Operation::PAUSE)
+    return command.target != 0 ? When::kNever : When::kWhenDue;
   // It took effect. Without an outcome it may not be finished.
   return command.outcome.has_value() ? When::kNever : When::kWhenDue;
 }
@@ -191,6 +140,15 @@ std::vector<Delivery> CommandLog::After(uint64_t newest) const {
   return deliveries;
 }
 
+uint32_t CommandLog::SinceProtocol() const {
+  uint32_t newest = 0;
+  for (const Command& command : commands_) {
+    if (WhenOf(command) == Delivery::When::kNever) continue;
+    newest = std::max(newest, RuleOf(command.kind).since_protocol());
+  }
+  return newest;
+}
+
 Command& CommandLog::Change(uint64_t number) {
   changed_.insert(number);
   return commands_[number - 1];
@@ -208,7 +166,7 @@ bool CommandLog::Applied(uint64_t number, uint64_t step) {
   }
   if (!known->applied_step.has_value()) Change(number).applied_step = step;
   Sort(*known);
-  if (known->kind != Kind::kResume) return true;
+  if (known->kind != v1::Operation::RESUME) return true;
   for (uint64_t pause : std::exchange(pauses_in_force_, {})) Change(pause).target = number;
   return true;
 }
@@ -231,7 +189,7 @@ void CommandLog::FinishTaken(uint64_t number, uint64_t step, absl::Time now) {
   }
 }
 
-void CommandLog::Replace(Kind kind, uint64_t by) {
+void CommandLog::Replace(v1::Operation::Kind kind, uint64_t by) {
   for (uint64_t number = 1; number < by && number <= newest(); ++number) {
     const Command& command = *Find(number);
     if (command.kind == kind && command.target == 0) Change(number).target = by;
@@ -244,7 +202,7 @@ bool CommandLog::EndAll(const std::string& how, bool stopped, absl::Time now) {
     const Command& command = *Find(number);
     Outcome outcome{.time = now};
     const bool later = command.at_step.has_value() && !command.applied_step.has_value();
-    const bool done = command.kind == Kind::kStop && stopped && !later;
+    const bool done = command.kind == v1::Operation::STOP && stopped && !later;
     if (!done) {
       outcome.code = absl::StatusCode::kFailedPrecondition;
       outcome.reason = kJobEnded;
@@ -258,7 +216,7 @@ bool CommandLog::EndAll(const std::string& how, bool stopped, absl::Time now) {
 
 bool CommandLog::WillBePaused() const {
   if (turns_to_come_.empty()) return !pauses_in_force_.empty();
-  return Find(*turns_to_come_.rbegin())->kind == Kind::kPause;
+  return Find(*turns_to_come_.rbegin())->kind == v1::Operation::PAUSE;
 }
 
 }  // namespace muster::commands

@@ -14,40 +14,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/commands/command_rule.h"
+#include "proto/muster/v1/operation.pb.h"
 
 namespace muster::commands {
-
-// Values are those of v1::Operation::Kind and are stored: never renumbered.
-enum class Kind {
-  // Its record is lost: a database was restored that did not have it.
-  kLost = 0,
-  kStop = 1,
-  kSetTrainability = 2,
-  kRefresh = 3,
-  kSaveCheckpoint = 4,
-  kSetLearningRate = 5,
-  kPause = 6,
-  kResume = 7,
-  kCancel = 8,
-  kPlanTrainability = 9,
-  kGatherOptimizerState = 10,
-  kConsolidate = 11,
-  kRunStage = 12,
-  kSample = 13,
-};
-// "save_checkpoint".
-const char* Name(Kind kind);
-// True if the command takes effect at a step, and is done when a file has been written after it.
-bool WritesAFile(Kind kind);
-// True if this file is none of the job's own: the command can be cancelled until it is complete.
-bool WritesForOthers(Kind kind);
-// True if the command only computes with the model after a step: it changes nothing and writes
-// nothing. It is done when its result is reported, and can be carried out again or cancelled until
-// then.
-bool ChangesNothing(Kind kind);
-// True if the command changes settings that stay and that are part of every later checkpoint.
-// Commands of the other kinds are carried out again by processes that continue from a checkpoint.
-bool ChangesState(Kind kind);
 
 // How a command ended.
 struct Outcome {
@@ -65,12 +35,13 @@ struct Outcome {
 struct Command {
   // From 1, without gaps.
   uint64_t number = 0;
-  Kind kind = Kind::kStop;
+  // Stored by its number.
+  v1::Operation::Kind kind = v1::Operation::STOP;
   // v1::Command, serialized; the cores never look inside.
   std::string contents;
   // The command waits until this many optimizer steps are done.
   std::optional<uint64_t> at_step;
-  // For kCancel: the number of the command to cancel. For a kPause that took effect: the number of
+  // For a CANCEL: the number of the command to cancel. For a PAUSE that took effect: the number of
   // the resume that ended it; 0: the pause lasts. For a command that Replace() names: the number of
   // the resume that replaced it; 0: there is none.
   uint64_t target = 0;
@@ -132,7 +103,7 @@ class CommandLog {
   void FinishTaken(uint64_t number, uint64_t step, absl::Time now);
   // The command `by` decides anew what commands of this kind have decided (ChangesState): no
   // process carries them out again.
-  void Replace(Kind kind, uint64_t by);
+  void Replace(v1::Operation::Kind kind, uint64_t by);
   // The job has ended, and so all its open commands end. `how`: the job's state. `stopped`: it
   // ended because a stop command asked for it. True if there were open commands.
   bool EndAll(const std::string& how, bool stopped, absl::Time now);
@@ -153,6 +124,9 @@ class CommandLog {
   const std::vector<Command>& commands() const { return commands_; }
   // The number of the newest command; 0: there is none.
   uint64_t newest() const { return commands_.size(); }
+  // The oldest protocol of workers that know every command which a new process of the job carries
+  // out; 0: all that are served.
+  uint32_t SinceProtocol() const;
   // Of all commands: what a new process of the job must receive.
   size_t contents_bytes() const { return contents_bytes_; }
   // Those without an outcome.

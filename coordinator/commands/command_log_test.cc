@@ -9,9 +9,9 @@ using When = Delivery::When;
 
 const absl::Time kNow = absl::FromUnixSeconds(7);
 
-CommandLog LogOf(const std::vector<Kind>& kinds) {
+CommandLog LogOf(const std::vector<v1::Operation::Kind>& kinds) {
   CommandLog log;
-  for (const Kind kind : kinds) log.Append({.kind = kind});
+  for (const v1::Operation::Kind kind : kinds) log.Append({.kind = kind});
   return log;
 }
 
@@ -27,15 +27,15 @@ std::vector<When> Whens(const CommandLog& log) {
 
 TEST(CommandLog, NumbersAreFromOneWithoutGaps) {
   CommandLog log;
-  EXPECT_EQ(log.Append({.kind = Kind::kStop}), 1);
-  EXPECT_EQ(log.Append({.kind = Kind::kStop}), 2);
+  EXPECT_EQ(log.Append({.kind = v1::Operation::STOP}), 1);
+  EXPECT_EQ(log.Append({.kind = v1::Operation::STOP}), 2);
   EXPECT_EQ(log.Find(2)->number, 2);
   EXPECT_EQ(log.Find(0), nullptr);
   EXPECT_EQ(log.Find(3), nullptr);
 }
 
 TEST(CommandLog, DeliversWhatAWorkerDoesNotHold) {
-  const CommandLog log = LogOf({Kind::kPause, Kind::kResume, Kind::kStop});
+  const CommandLog log = LogOf({v1::Operation::PAUSE, v1::Operation::RESUME, v1::Operation::STOP});
   ASSERT_EQ(log.After(1).size(), 2);
   EXPECT_EQ(log.After(1)[0].command.number, 2);
   EXPECT_EQ(log.After(0).size(), 3);
@@ -44,7 +44,7 @@ TEST(CommandLog, DeliversWhatAWorkerDoesNotHold) {
 }
 
 TEST(CommandLog, TheFirstAcknowledgementStands) {
-  CommandLog log = LogOf({Kind::kStop});
+  CommandLog log = LogOf({v1::Operation::STOP});
   EXPECT_TRUE(log.Applied(1, 17));
   EXPECT_FALSE(log.Applied(1, 18));
   EXPECT_EQ(log.commands()[0].applied_step, 17);
@@ -61,16 +61,16 @@ TEST(CommandLog, UnknownNumbersAreIgnored) {
 }
 
 TEST(CommandLog, GoesOnWhereTheStoredOneEnded) {
-  CommandLog first = LogOf({Kind::kStop});
+  CommandLog first = LogOf({v1::Operation::STOP});
   first.Applied(1, 5);
   CommandLog second(first.commands());
   EXPECT_EQ(second.commands(), first.commands());
-  EXPECT_EQ(second.Append({.kind = Kind::kStop}), 2);
+  EXPECT_EQ(second.Append({.kind = v1::Operation::STOP}), 2);
 }
 
 TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
-  CommandLog log = LogOf(
-      {Kind::kSetTrainability, Kind::kSetLearningRate, Kind::kRefresh, Kind::kSetTrainability});
+  CommandLog log = LogOf({v1::Operation::SET_TRAINABILITY, v1::Operation::SET_LEARNING_RATE,
+                          v1::Operation::REFRESH, v1::Operation::SET_TRAINABILITY});
   for (const uint64_t number : {1, 2, 3}) {
     log.Applied(number, 10 * number);
     log.Finished(number, {.time = kNow});
@@ -80,8 +80,9 @@ TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
 }
 
 TEST(CommandLog, WhatACheckpointHasIsDoneAlthoughItsEndWasNotHeardOf) {
-  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kSetLearningRate, Kind::kSaveCheckpoint,
-                          Kind::kSetLearningRate, Kind::kSetLearningRate});
+  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_LEARNING_RATE,
+                          v1::Operation::SAVE_CHECKPOINT, v1::Operation::SET_LEARNING_RATE,
+                          v1::Operation::SET_LEARNING_RATE});
   log.Applied(1, 10);
   log.Applied(2, 11);  // after the checkpoint
   log.Applied(3, 10);  // a save: begun, but perhaps not ended
@@ -95,7 +96,7 @@ TEST(CommandLog, WhatACheckpointHasIsDoneAlthoughItsEndWasNotHeardOf) {
 }
 
 TEST(CommandLog, ACheckpointIsWrittenAgainUnlessItIsDone) {
-  CommandLog log = LogOf({Kind::kSaveCheckpoint, Kind::kSaveCheckpoint});
+  CommandLog log = LogOf({v1::Operation::SAVE_CHECKPOINT, v1::Operation::SAVE_CHECKPOINT});
   log.Applied(1, 10);
   log.Finished(1, {.time = kNow});
   log.Applied(2, 20);
@@ -103,7 +104,8 @@ TEST(CommandLog, ACheckpointIsWrittenAgainUnlessItIsDone) {
 }
 
 TEST(CommandLog, APassAndASampleAreDoneAgainUnlessTheirResultIsKnown) {
-  CommandLog log = LogOf({Kind::kRunStage, Kind::kSample, Kind::kRunStage});
+  CommandLog log =
+      LogOf({v1::Operation::RUN_STAGE, v1::Operation::SAMPLE, v1::Operation::RUN_STAGE});
   log.Applied(1, 10);
   log.Finished(1, {.time = kNow, .result = "passed"});
   log.Applied(2, 20);
@@ -114,11 +116,11 @@ TEST(CommandLog, APassAndASampleAreDoneAgainUnlessTheirResultIsKnown) {
 }
 
 TEST(CommandLog, AHaltedJobHaltsAgainUntilItIsResumed) {
-  CommandLog log = LogOf({Kind::kPause});
+  CommandLog log = LogOf({v1::Operation::PAUSE});
   log.Applied(1, 10);
   log.Finished(1, {.time = kNow});
   EXPECT_EQ(Whens(log), (std::vector{When::kWhenDue}));
-  log.Append({.kind = Kind::kResume});
+  log.Append({.kind = v1::Operation::RESUME});
   EXPECT_EQ(Whens(log), (std::vector{When::kWhenDue, When::kWhenDue}));
   log.Applied(2, 10);
   log.Finished(2, {.time = kNow});
@@ -126,7 +128,8 @@ TEST(CommandLog, AHaltedJobHaltsAgainUntilItIsResumed) {
 }
 
 TEST(CommandLog, WhatWasTakenBackOrRefusedIsNeverDone) {
-  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kSetTrainability, Kind::kCancel});
+  CommandLog log = LogOf(
+      {v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_TRAINABILITY, v1::Operation::CANCEL});
   log.Finished(1, Failed());
   log.Applied(2, 5);
   log.Finished(2, Failed());
@@ -136,14 +139,14 @@ TEST(CommandLog, WhatWasTakenBackOrRefusedIsNeverDone) {
 }
 
 TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
-  CommandLog log =
-      LogOf({Kind::kSetTrainability, Kind::kSaveCheckpoint, Kind::kStop, Kind::kSetLearningRate});
+  CommandLog log = LogOf({v1::Operation::SET_TRAINABILITY, v1::Operation::SAVE_CHECKPOINT,
+                          v1::Operation::STOP, v1::Operation::SET_LEARNING_RATE});
   log.Applied(1, 4);
   log.Finished(1, {.time = kNow});
   log.Applied(2, 5);
   log.Applied(3, 6);
   const absl::Time later = kNow + absl::Seconds(1);
-  log.Append({.kind = Kind::kStop, .at_step = 100});
+  log.Append({.kind = v1::Operation::STOP, .at_step = 100});
   EXPECT_TRUE(log.EndAll("CANCELLED", true, later));
   EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
   EXPECT_EQ(log.Find(2)->outcome->message, "the job ended (CANCELLED) before this was finished");
@@ -156,14 +159,15 @@ TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
 }
 
 TEST(CommandLog, AChangeThatACheckpointHasWasNotOvertakenByTheJobsEnd) {
-  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kPause, Kind::kSetLearningRate});
+  CommandLog log = LogOf(
+      {v1::Operation::SET_LEARNING_RATE, v1::Operation::PAUSE, v1::Operation::SET_LEARNING_RATE});
   log.Finished(3, Failed());
   EXPECT_TRUE(log.EndAll("FAILED", false, kNow));
   EXPECT_TRUE(log.Applied(1, 7));
   EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
   EXPECT_EQ(log.After(0)[0].when, When::kReplay);
   // Also if only the report of its end is missing.
-  log.Append({.kind = Kind::kSetTrainability});
+  log.Append({.kind = v1::Operation::SET_TRAINABILITY});
   EXPECT_TRUE(log.Applied(4, 8));
   EXPECT_TRUE(log.EndAll("FAILED", false, kNow));
   EXPECT_TRUE(log.Applied(4, 8));
@@ -175,9 +179,9 @@ TEST(CommandLog, AChangeThatACheckpointHasWasNotOvertakenByTheJobsEnd) {
 }
 
 TEST(CommandLog, KnowsWhetherACommandIsBeingTakenBack) {
-  CommandLog log = LogOf({Kind::kSetLearningRate});
+  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE});
   EXPECT_FALSE(log.IsBeingCancelled(1));
-  log.Append({.kind = Kind::kCancel, .target = 1});
+  log.Append({.kind = v1::Operation::CANCEL, .target = 1});
   EXPECT_TRUE(log.IsBeingCancelled(1));
   EXPECT_FALSE(log.IsBeingCancelled(2));
   log.Finished(2, {.time = kNow});
@@ -187,29 +191,29 @@ TEST(CommandLog, KnowsWhetherACommandIsBeingTakenBack) {
 TEST(CommandLog, KnowsWhetherTheJobWillBeHalted) {
   CommandLog log;
   EXPECT_FALSE(log.WillBePaused());
-  log.Append({.kind = Kind::kPause});
+  log.Append({.kind = v1::Operation::PAUSE});
   EXPECT_TRUE(log.WillBePaused());
-  log.Append({.kind = Kind::kResume});
+  log.Append({.kind = v1::Operation::RESUME});
   EXPECT_FALSE(log.WillBePaused());
-  log.Append({.kind = Kind::kPause});
+  log.Append({.kind = v1::Operation::PAUSE});
   log.Finished(3, Failed());
   EXPECT_FALSE(log.WillBePaused());
 }
 
 TEST(CommandLog, AHaltThatWaitsForAStepIsNoneYetAndOutlastsAnEarlierResume) {
   CommandLog log;
-  log.Append({.kind = Kind::kPause, .at_step = 8});
+  log.Append({.kind = v1::Operation::PAUSE, .at_step = 8});
   EXPECT_FALSE(log.WillBePaused());
-  log.Append({.kind = Kind::kPause});
+  log.Append({.kind = v1::Operation::PAUSE});
   log.Applied(2, 5);
-  log.Append({.kind = Kind::kResume});
+  log.Append({.kind = v1::Operation::RESUME});
   EXPECT_FALSE(log.WillBePaused());
   log.Applied(3, 5);
   log.Applied(1, 8);
   EXPECT_TRUE(log.WillBePaused());
   EXPECT_EQ(Whens(log), (std::vector{When::kWhenDue, When::kNever, When::kWhenDue}));
   // Resumed at an earlier step, after a rollback.
-  log.Append({.kind = Kind::kResume});
+  log.Append({.kind = v1::Operation::RESUME});
   log.Applied(4, 6);
   EXPECT_FALSE(log.WillBePaused());
   EXPECT_EQ(Whens(log)[0], When::kNever);
@@ -219,10 +223,10 @@ TEST(CommandLog, AHaltThatWaitsForAStepIsNoneYetAndOutlastsAnEarlierResume) {
 
 TEST(CommandLog, LostCommandsAreFilledInAndWhatHasTheirNumbersGoesOnAboveThem) {
   CommandLog log;
-  log.Append({.kind = Kind::kSetLearningRate, .contents = "known"});
-  log.Append({.kind = Kind::kSetLearningRate, .contents = "new"});
-  log.Append({.kind = Kind::kCancel, .target = 2});
-  log.Append({.kind = Kind::kPause});
+  log.Append({.kind = v1::Operation::SET_LEARNING_RATE, .contents = "known"});
+  log.Append({.kind = v1::Operation::SET_LEARNING_RATE, .contents = "new"});
+  log.Append({.kind = v1::Operation::CANCEL, .target = 2});
+  log.Append({.kind = v1::Operation::PAUSE});
   const auto moved = log.RenumberAbove(/*number=*/6, /*known=*/1, absl::UnixEpoch());
   using Moved = std::vector<std::pair<uint64_t, uint64_t>>;
   EXPECT_EQ(moved, (Moved{{2, 7}, {3, 8}}));
@@ -243,7 +247,7 @@ TEST(CommandLog, LostCommandsAreFilledInAndWhatHasTheirNumbersGoesOnAboveThem) {
 
 TEST(CommandLog, WhereNothingIsLostNothingChanges) {
   CommandLog log;
-  for (int i = 0; i < 3; ++i) log.Append({.kind = Kind::kSetLearningRate});
+  for (int i = 0; i < 3; ++i) log.Append({.kind = v1::Operation::SET_LEARNING_RATE});
   const auto before = log.commands();
   EXPECT_TRUE(log.RenumberAbove(3, 3, absl::UnixEpoch()).empty());
   EXPECT_TRUE(log.RenumberAbove(0, 0, absl::UnixEpoch()).empty());
@@ -253,14 +257,14 @@ TEST(CommandLog, WhereNothingIsLostNothingChanges) {
 
 TEST(CommandLog, SaysWhichCommandsHaveChanged) {
   CommandLog log;
-  log.Append({.kind = Kind::kPause});
-  log.Append({.kind = Kind::kRefresh});
+  log.Append({.kind = v1::Operation::PAUSE});
+  log.Append({.kind = v1::Operation::REFRESH});
   EXPECT_EQ(log.TakeChanged(), (std::set<uint64_t>{1, 2}));
   EXPECT_TRUE(log.TakeChanged().empty());
   log.Applied(1, 5);
   log.Applied(1, 6);
   EXPECT_EQ(log.TakeChanged(), (std::set<uint64_t>{1}));
-  log.Append({.kind = Kind::kResume});
+  log.Append({.kind = v1::Operation::RESUME});
   log.Applied(3, 7);
   EXPECT_EQ(log.TakeChanged(), (std::set<uint64_t>{1, 3}));
   log.Finished(1, {});
@@ -272,27 +276,28 @@ TEST(CommandLog, SaysWhichCommandsHaveChanged) {
 
 TEST(CommandLog, FromTheStoreItAnswersAsBefore) {
   CommandLog log;
-  log.Append({.kind = Kind::kPause});
+  log.Append({.kind = v1::Operation::PAUSE});
   log.Applied(1, 5);
   log.Finished(1, {});
-  log.Append({.kind = Kind::kSaveCheckpoint, .at_step = 9});
-  log.Append({.kind = Kind::kCancel, .target = 2});
+  log.Append({.kind = v1::Operation::SAVE_CHECKPOINT, .at_step = 9});
+  log.Append({.kind = v1::Operation::CANCEL, .target = 2});
   CommandLog loaded(log.commands());
   EXPECT_TRUE(loaded.WillBePaused());
   EXPECT_TRUE(loaded.IsBeingCancelled(2));
   EXPECT_EQ(loaded.open(), (std::set<uint64_t>{2, 3}));
   EXPECT_TRUE(loaded.TakeChanged().empty());
-  loaded.Append({.kind = Kind::kResume});
+  loaded.Append({.kind = v1::Operation::RESUME});
   EXPECT_FALSE(loaded.WillBePaused());
   loaded.Applied(4, 6);
   EXPECT_EQ(loaded.Find(1)->target, 4);
 }
 
 TEST(CommandLog, WhatALaterDecisionReplacesIsNotDoneAgain) {
-  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kSetTrainability, Kind::kSetLearningRate,
-                          Kind::kResume, Kind::kSetLearningRate});
+  CommandLog log = LogOf({v1::Operation::SET_LEARNING_RATE, v1::Operation::SET_TRAINABILITY,
+                          v1::Operation::SET_LEARNING_RATE, v1::Operation::RESUME,
+                          v1::Operation::SET_LEARNING_RATE});
   for (const uint64_t number : {1, 2, 3, 5}) log.Applied(number, 10 * number);
-  log.Replace(Kind::kSetLearningRate, 4);
+  log.Replace(v1::Operation::SET_LEARNING_RATE, 4);
   EXPECT_EQ(Whens(log), (std::vector<When>{When::kNever, When::kReplay, When::kNever,
                                            When::kWhenDue, When::kReplay}));
   EXPECT_TRUE(log.TakeChanged().contains(3)) << "it is stored";

@@ -39,7 +39,7 @@ void EndForTimeLimit(Job* job, absl::Time now) {
 bool StopTookEffect(const Job& job) {
   const auto& commands = job.commands.commands();
   return std::any_of(commands.begin(), commands.end(), [](const commands::Command& command) {
-    return command.kind == commands::Kind::kStop && command.applied_step.has_value();
+    return command.kind == v1::Operation::STOP && command.applied_step.has_value();
   });
 }
 

@@ -34,7 +34,7 @@ void ChangeSettings(Job* job, NewSettings settings, const std::string& requester
     change.time = now;
     change.requester = requester;
     if (IsLearningRate(change.path)) {
-      job->commands.Replace(commands::Kind::kSetLearningRate, command);
+      job->commands.Replace(v1::Operation::SET_LEARNING_RATE, command);
     }
     AddEvent(job, now, "SETTING_CHANGED",
              absl::StrCat(change.path, ": ", Shown(change.old_value), " becomes ",

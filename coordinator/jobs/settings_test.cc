@@ -14,11 +14,11 @@ namespace {
 Job Continued(std::vector<SettingChange> changes) {
   Job job = Running(1, 0);
   job.spec = "old";
-  for (int i = 0; i < 2; ++i) job.commands.Append({.kind = commands::Kind::kSetLearningRate});
+  for (int i = 0; i < 2; ++i) job.commands.Append({.kind = v1::Operation::SET_LEARNING_RATE});
   for (const uint64_t number : {1, 2}) job.commands.Applied(number, number);
   OnExit(&job, 0, Signal(11), kTimeouts, At(1));
   OnNextAttempt(&job, At(2));
-  job.commands.Append({.kind = commands::Kind::kResume});
+  job.commands.Append({.kind = v1::Operation::RESUME});
   Plan plan = job.plan;
   plan.max_restarts = 9;
   ChangeSettings(&job, {.spec = "new", .plan = plan, .changes = std::move(changes)}, "uid:7", 3,

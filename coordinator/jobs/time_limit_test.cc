@@ -54,7 +54,7 @@ TEST(TimeLimit, WhoseTimeIsUpStopsAtItsNextStepAndFails) {
   EXPECT_TRUE(OnTimeUp(&job, {}, At(60)).empty());
   EXPECT_EQ(job.state, State::kStopping);
   EXPECT_FALSE(TimeIsUp(job, At(61)));
-  job.commands.Append({.kind = commands::Kind::kStop});
+  job.commands.Append({.kind = v1::Operation::STOP});
   job.commands.Applied(1, 7);
   OnFinished(&job, 0, false, {}, At(62));
   OnExit(&job, 0, {}, {}, At(62));
@@ -67,7 +67,7 @@ TEST(TimeLimit, WhatIsDoneBeforeTheStopTakesEffectSucceeds) {
   Job job = WithLimit(absl::Seconds(60));
   Start(&job, At(0));
   OnTimeUp(&job, {}, At(60));
-  job.commands.Append({.kind = commands::Kind::kStop});
+  job.commands.Append({.kind = v1::Operation::STOP});
   OnFinished(&job, 0, false, {}, At(62));
   OnExit(&job, 0, {}, {}, At(62));
   EXPECT_EQ(job.state, State::kSucceeded);

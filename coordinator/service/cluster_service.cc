@@ -20,14 +20,15 @@ struct Offered {
 };
 
 Offered OfferedBy(const cluster::Cluster& cluster) {
-  return {cluster.OfferedSlots(jobs::Device::kCpu), cluster.OfferedSlots(jobs::Device::kCuda)};
+  return {cluster.overview().OfferedSlots(jobs::Device::kCpu),
+          cluster.overview().OfferedSlots(jobs::Device::kCuda)};
 }
 
 v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
                 const Offered& offered) {
   v1::Node node;
   node.set_name(agent.node);
-  const cluster::NodeView view = cluster.View(agent.node);
+  const cluster::NodeView view = cluster.overview().View(agent.node);
   node.set_state(StateOf(view, agent.attached()));
   // A reason says why jobs are not placed on a node, or why it is doubted: it does not apply to a
   // detached node.
@@ -45,10 +46,11 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
     gpu->set_free(offered.gpus.IsFree({agent.node, kFirstGpuSlot + agent.gpus[i].index}));
   }
   node.set_version(agent.version);
-  node.set_agent_id(cluster.AgentId(agent.node));
-  node.set_slots_quarantined(static_cast<uint32_t>(cluster.QuarantinedSlots(agent.node)));
+  node.set_agent_id(cluster.overview().AgentId(agent.node));
+  node.set_slots_quarantined(
+      static_cast<uint32_t>(cluster.overview().QuarantinedSlots(agent.node)));
   if (agent.last_seen != absl::InfinitePast()) Set(node.mutable_last_seen(), agent.last_seen);
-  for (const auto& [job_id, ranks] : cluster.RanksOn(agent.node)) {
+  for (const auto& [job_id, ranks] : cluster.overview().RanksOn(agent.node)) {
     auto* job = node.add_jobs();
     job->set_job_id(job_id);
     for (uint32_t rank : ranks) job->add_ranks(rank);
@@ -63,7 +65,7 @@ void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node
     *node = ToWire(cluster, *agent, OfferedBy(cluster));
     return;
   }
-  const cluster::NodeView view = cluster.View(name);
+  const cluster::NodeView view = cluster.overview().View(name);
   node->set_name(name);
   node->set_state(StateOf(view, false));
   if (node->state() != v1::Node::DETACHED) node->set_state_reason(view.reason);
@@ -79,12 +81,10 @@ std::optional<absl::Duration> DeadlineOf(const v1::DrainNodeRequest& request) {
   return FromProto(request.deadline());
 }
 
-using NodeChange = absl::Status (cluster::Cluster::*)(const cluster::NodeRequest&, absl::Time);
-
-template <typename Request>
+template <typename Order, typename Request>
 grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext* context,
                                      const std::string& call, const Request* request,
-                                     v1::Node* response, NodeChange change) {
+                                     v1::Node* response) {
   auto* reactor = context->DefaultReactor();
   const cluster::NodeRequest asked{.node = request->node(),
                                    .request_id = request->request_id(),
@@ -93,14 +93,15 @@ grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext
                                    .deadline = DeadlineOf(*request)};
   const auto result = std::make_shared<absl::Status>();
   const About about{{"node", asked.node}};
-  engine->Request(
-      [=](cluster::Cluster& cluster, absl::Time now) { *result = (cluster.*change)(asked, now); },
-      [=](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(service::ToWire(committed));
-        if (!result->ok()) return reactor->Finish(service::ToWire(With(*result, about)));
-        Describe(engine->cluster(), asked.node, response);
-        reactor->Finish(grpc::Status::OK);
-      });
+  engine->Request([=](cluster::Cluster& cluster,
+                      absl::Time now) { *result = cluster.Handle(Order{asked}, now); },
+                  [=](const absl::Status& committed) {
+                    if (!committed.ok()) return reactor->Finish(service::ToWire(committed));
+                    if (!result->ok())
+                      return reactor->Finish(service::ToWire(With(*result, about)));
+                    Describe(engine->cluster(), asked.node, response);
+                    reactor->Finish(grpc::Status::OK);
+                  });
   return reactor;
 }
 
@@ -116,7 +117,9 @@ grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext
                                    .requested_by = LabelOf(context, request->requested_by())};
   const auto result = std::make_shared<absl::Status>();
   engine_->Request(
-      [=](cluster::Cluster& cluster, absl::Time now) { *result = cluster.ForgetNode(asked, now); },
+      [=](cluster::Cluster& cluster, absl::Time now) {
+        *result = cluster.Handle(cluster::ForgetNode{asked}, now);
+      },
       [=](const absl::Status& committed) {
         const absl::Status refused = With(*result, {{"node", asked.node}});
         reactor->Finish(service::ToWire(committed.ok() ? refused : committed));
@@ -127,22 +130,19 @@ grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ClusterService::DrainNode(grpc::CallbackServerContext* context,
                                                     const v1::DrainNodeRequest* request,
                                                     v1::Node* response) {
-  return ChangeNode(engine_, context, "drain_node", request, response,
-                    &cluster::Cluster::DrainNode);
+  return ChangeNode<cluster::DrainNode>(engine_, context, "drain_node", request, response);
 }
 
 grpc::ServerUnaryReactor* ClusterService::CordonNode(grpc::CallbackServerContext* context,
                                                      const v1::CordonNodeRequest* request,
                                                      v1::Node* response) {
-  return ChangeNode(engine_, context, "cordon_node", request, response,
-                    &cluster::Cluster::CordonNode);
+  return ChangeNode<cluster::CordonNode>(engine_, context, "cordon_node", request, response);
 }
 
 grpc::ServerUnaryReactor* ClusterService::UncordonNode(grpc::CallbackServerContext* context,
                                                        const v1::UncordonNodeRequest* request,
                                                        v1::Node* response) {
-  return ChangeNode(engine_, context, "uncordon_node", request, response,
-                    &cluster::Cluster::UncordonNode);
+  return ChangeNode<cluster::UncordonNode>(engine_, context, "uncordon_node", request, response);
 }
 
 grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext* context,

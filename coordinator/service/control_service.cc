@@ -8,6 +8,7 @@
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/needs.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/sample_command.h"
 #include "coordinator/service/wire.h"
@@ -18,25 +19,6 @@ namespace {
 // The rules of a call are limited because they are checked on the engine's thread, and because an
 // error that names them must fit into the trailers.
 constexpr int kMostRules = 100;
-
-v1::JobSpec SpecOf(const jobs::Job& job) {
-  v1::JobSpec spec;
-  spec.ParseFromString(job.spec);
-  return spec;
-}
-
-absl::Status NeedsCheckpoints(const jobs::Job& job) {
-  if (SpecOf(job).has_checkpoint()) return absl::OkStatus();
-  return Refuse(absl::StatusCode::kFailedPrecondition, "NO_CHECKPOINTS",
-                absl::StrCat("job '", job.id,
-                             "' has no place for checkpoints: its job file has no `checkpoint`"));
-}
-
-absl::Status NeedsOptimizer(const jobs::Job& job) {
-  if (SpecOf(job).has_optimizer()) return absl::OkStatus();
-  return Refuse(absl::StatusCode::kFailedPrecondition, "NO_OPTIMIZER",
-                absl::StrCat("job '", job.id, "' trains nothing: its job file has no `optimizer`"));
-}
 
 absl::Status BadRules(const std::string& message, const About& about = {}) {
   return With(Refuse(absl::StatusCode::kInvalidArgument, "TRAINABILITY_INVALID", message, about),
@@ -59,31 +41,83 @@ absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRu
   return absl::OkStatus();
 }
 
+absl::Status BadPath(const char* field, const std::string& path, const std::string& expected) {
+  return Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
+                absl::StrCat(field, " is '", path, "'; expected ", expected), {{"field", field}});
+}
+
+absl::Status CheckFile(const v1::OptimizerStateFile& file) {
+  const std::string& path = file.path();
+  if (file.download()) {
+    return path.empty()
+               ? absl::OkStatus()
+               : BadPath("file.path", path, "none with file.download: the client names its file");
+  }
+  if (!path.empty() && path.front() == '/' && path.back() != '/') return absl::OkStatus();
+  return BadPath("file.path", path, "the absolute path of a file");
+}
+
+absl::Status CheckFolder(const v1::ModelFolder& folder) {
+  const std::string& path = folder.path();
+  if (path.size() >= 2 && path.front() == '/' && path.back() != '/') return absl::OkStatus();
+  return BadPath("folder.path", path, "the absolute path of a folder, without a '/' at its end");
+}
+
+absl::Status CheckRate(double rate) {
+  if (std::isfinite(rate) && rate >= 0) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
+                absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"),
+                {{"field", "learning_rate"}});
+}
+
+absl::Status CheckStage(const std::string& stage) {
+  if (stage == "validate" || stage == "test") return absl::OkStatus();
+  return Refuse(
+      absl::StatusCode::kInvalidArgument, "STAGE_INVALID",
+      absl::StrCat("stage is '", stage,
+                   "'; expected validate or test: a fit would change what the job's other stages "
+                   "train, and a predict writes a file that its job must own, so both belong "
+                   "into the `stages` of a job file"),
+      {{"field", "stage"}});
+}
+
+absl::Status CheckData(const jobs::Job& job, const std::string& stage) {
+  const v1::DataSpec data = SpecOf(job).data();
+  if (stage == "validate" ? data.has_validate() : data.has_test()) return absl::OkStatus();
+  return Refuse(
+      absl::StatusCode::kFailedPrecondition, "NO_DATA",
+      absl::StrCat("job '", job.id, "' has no such data: its job file has no `data.", stage, "`"));
+}
+
 }  // namespace
+
+template <typename Request>
+grpc::ServerUnaryReactor* ControlService::Post(grpc::CallbackServerContext* context,
+                                               const Request& request, const absl::Status& bad,
+                                               const v1::Command& contents, v1::Operation* response,
+                                               const cluster::Cluster::Check& check) {
+  auto* reactor = context->DefaultReactor();
+  if (bad.ok()) {
+    return PostCommand(engine_, CommandOf(context, request, contents), response, reactor, check);
+  }
+  reactor->Finish(ToWire(bad, request.job_id()));
+  return reactor;
+}
 
 grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerContext* context,
                                                           const v1::SetTrainabilityRequest* request,
                                                           v1::Operation* response) {
-  auto* reactor = context->DefaultReactor();
-  if (const absl::Status bad = CheckRules(request->rules()); !bad.ok()) {
-    reactor->Finish(ToWire(bad, request->job_id()));
-    return reactor;
-  }
   v1::Command contents;
   *contents.mutable_set_trainability()->mutable_rules() = request->rules();
   contents.mutable_set_trainability()->set_dry_run(request->dry_run());
-  // A dry run only computes a plan: it is carried out once, and changes no state.
-  const auto kind =
-      request->dry_run() ? commands::Kind::kPlanTrainability : commands::Kind::kSetTrainability;
-  return PostCommand(
-      engine_, CommandOf(context, "set_trainability", *request, kind, contents, AtStep(*request)),
-      response, reactor, [rules = RulesFromProto(request->rules())](const jobs::Job& job) {
-        if (const absl::Status status = NeedsOptimizer(job); !status.ok()) return status;
-        const auto parameters = ParametersOf(job);
-        if (!parameters.has_value()) return absl::OkStatus();
-        const auto mask = parameters->With(rules);
-        return mask.ok() ? absl::OkStatus() : BadRules(std::string(mask.status().message()));
-      });
+  return Post(context, *request, CheckRules(request->rules()), contents, response,
+              [rules = RulesFromProto(request->rules())](const jobs::Job& job) {
+                const auto parameters = ParametersOf(job);
+                if (!parameters.has_value()) return absl::OkStatus();
+                const auto mask = parameters->With(rules);
+                return mask.ok() ? absl::OkStatus()
+                                 : BadRules(std::string(mask.status().message()));
+              });
 }
 
 grpc::ServerUnaryReactor* ControlService::Refresh(grpc::CallbackServerContext* context,
@@ -91,9 +125,7 @@ grpc::ServerUnaryReactor* ControlService::Refresh(grpc::CallbackServerContext* c
                                                   v1::Operation* response) {
   v1::Command contents;
   contents.mutable_refresh();
-  return PostCommand(engine_,
-                     CommandOf(context, "refresh", *request, commands::Kind::kRefresh, contents),
-                     response, context->DefaultReactor(), NeedsOptimizer);
+  return Post(context, *request, absl::OkStatus(), contents, response);
 }
 
 grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerContext* context,
@@ -130,126 +162,49 @@ grpc::ServerUnaryReactor* ControlService::SaveCheckpoint(grpc::CallbackServerCon
                                                          v1::Operation* response) {
   v1::Command contents;
   contents.mutable_save_checkpoint();
-  return PostCommand(engine_,
-                     CommandOf(context, "save_checkpoint", *request,
-                               commands::Kind::kSaveCheckpoint, contents, AtStep(*request)),
-                     response, context->DefaultReactor(), NeedsCheckpoints);
+  return Post(context, *request, absl::OkStatus(), contents, response);
 }
 
 grpc::ServerUnaryReactor* ControlService::Consolidate(grpc::CallbackServerContext* context,
                                                       const v1::ConsolidateRequest* request,
                                                       v1::Operation* response) {
-  auto* reactor = context->DefaultReactor();
-  if (const std::string& path = request->folder().path();
-      path.size() < 2 || path.front() != '/' || path.back() == '/') {
-    reactor->Finish(ToWire(
-        Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
-               absl::StrCat("folder.path is '", path,
-                            "'; expected the absolute path of a folder, without a '/' at its end"),
-               {{"field", "folder.path"}}),
-        request->job_id()));
-    return reactor;
-  }
   v1::Command contents;
   *contents.mutable_consolidate()->mutable_folder() = request->folder();
-  return PostCommand(engine_,
-                     CommandOf(context, "consolidate", *request, commands::Kind::kConsolidate,
-                               contents, AtStep(*request)),
-                     response, reactor, NeedsOptimizer);
+  return Post(context, *request, CheckFolder(request->folder()), contents, response);
 }
 
 grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
     grpc::CallbackServerContext* context, const v1::GatherOptimizerStateRequest* request,
     v1::Operation* response) {
-  auto* reactor = context->DefaultReactor();
-  const bool download = request->file().download();
-  const std::string& path = request->file().path();
-  if (download && !path.empty()) {
-    reactor->Finish(ToWire(
-        Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
-               absl::StrCat("file.path is '", path,
-                            "'; expected none with file.download: the client names its file"),
-               {{"field", "file.path"}}),
-        request->job_id()));
-    return reactor;
-  }
-  if (!download && (path.empty() || path.front() != '/' || path.back() == '/')) {
-    reactor->Finish(ToWire(
-        Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
-               absl::StrCat("file.path is '", path, "'; expected the absolute path of a file"),
-               {{"field", "file.path"}}),
-        request->job_id()));
-    return reactor;
-  }
   v1::Command contents;
   *contents.mutable_gather_optimizer_state()->mutable_file() = request->file();
-  cluster::CommandRequest command =
-      CommandOf(context, "gather_optimizer_state", *request, commands::Kind::kGatherOptimizerState,
-                contents, AtStep(*request));
-  return PostCommand(engine_, command, response, reactor, NeedsOptimizer);
+  return Post(context, *request, CheckFile(request->file()), contents, response);
 }
 
 grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerContext* context,
                                                           const v1::SetLearningRateRequest* request,
                                                           v1::Operation* response) {
-  const double rate = request->learning_rate();
-  if (!std::isfinite(rate) || rate < 0) {
-    auto* reactor = context->DefaultReactor();
-    reactor->Finish(ToWire(
-        Refuse(absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
-               absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"),
-               {{"field", "learning_rate"}}),
-        request->job_id()));
-    return reactor;
-  }
   v1::Command contents;
-  contents.mutable_set_learning_rate()->set_learning_rate(rate);
-  return PostCommand(engine_,
-                     CommandOf(context, "set_learning_rate", *request,
-                               commands::Kind::kSetLearningRate, contents, AtStep(*request)),
-                     response, context->DefaultReactor(), NeedsOptimizer);
+  contents.mutable_set_learning_rate()->set_learning_rate(request->learning_rate());
+  return Post(context, *request, CheckRate(request->learning_rate()), contents, response);
 }
 
 grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* context,
                                                    const v1::RunStageRequest* request,
                                                    v1::Operation* response) {
-  auto* reactor = context->DefaultReactor();
-  const bool validate = request->stage() == "validate";
-  if (!validate && request->stage() != "test") {
-    reactor->Finish(ToWire(
-        Refuse(absl::StatusCode::kInvalidArgument, "STAGE_INVALID",
-               absl::StrCat(
-                   "stage is '", request->stage(),
-                   "'; expected validate or test: a fit would change what the job's other stages "
-                   "train, and a predict writes a file that its job must own, so both belong "
-                   "into the `stages` of a job file"),
-               {{"field", "stage"}}),
-        request->job_id()));
-    return reactor;
-  }
   v1::Command contents;
   contents.mutable_run_stage()->set_stage(request->stage());
-  return PostCommand(engine_,
-                     CommandOf(context, "run_stage", *request, commands::Kind::kRunStage, contents,
-                               AtStep(*request)),
-                     response, reactor, [validate](const jobs::Job& job) {
-                       const v1::DataSpec data = SpecOf(job).data();
-                       if (validate ? data.has_validate() : data.has_test())
-                         return absl::OkStatus();
-                       return Refuse(absl::StatusCode::kFailedPrecondition, "NO_DATA",
-                                     absl::StrCat("job '", job.id,
-                                                  "' has no such data: its job file has no `data.",
-                                                  validate ? "validate" : "test", "`"));
-                     });
+  return Post(context, *request, CheckStage(request->stage()), contents, response,
+              [stage = request->stage()](const jobs::Job& job) { return CheckData(job, stage); });
 }
 
 grpc::ServerUnaryReactor* ControlService::Sample(grpc::CallbackServerContext* context,
                                                  const v1::SampleRequest* request,
                                                  v1::Operation* response) {
+  v1::Command kind;
+  kind.mutable_sample();
   return PostCommandFor(
-      engine_,
-      CommandOf(context, "sample", *request, commands::Kind::kSample, {}, AtStep(*request)),
-      response, context->DefaultReactor(),
+      engine_, CommandOf(context, *request, kind), response, context->DefaultReactor(),
       [request = *request](const jobs::Job& job) -> absl::StatusOr<v1::Command> {
         ASSIGN_OR_RETURN(v1::SampleCommand sample,
                          SampleCommandOf(request, SpecOf(job).model(), job.id));

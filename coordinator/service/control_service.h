@@ -57,6 +57,14 @@ class ControlService final : public Admitting<v1::ControlService::CallbackServic
                                    v1::Operation* response) override;
 
  private:
+  // Stores the command that the request asks for, unless the request is `bad`, and answers with its
+  // operation. `check`: what the command needs of its job, beyond its rule.
+  template <typename Request>
+  grpc::ServerUnaryReactor* Post(grpc::CallbackServerContext* context, const Request& request,
+                                 const absl::Status& bad, const v1::Command& contents,
+                                 v1::Operation* response,
+                                 const cluster::Cluster::Check& check = nullptr);
+
   Engine* const engine_;
 };
 

@@ -78,8 +78,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   };
   self->health_.Woke(SteadyNow());
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
-  self->engine_->Post([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); },
-                      nullptr);
+  self->engine_->Post(
+      [](cluster::Cluster& cluster, absl::Time now) { cluster.Handle(cluster::Judge{false}, now); },
+      nullptr);
   if (options.observed) {
     self->engine_->Aside([raw = self.get()](const cluster::Cluster& cluster, absl::Time) {
       raw->CountAllJobs(cluster);
@@ -117,8 +118,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
       Server::Start(server, {self->job_service_.get(), self->control_service_.get(),
                              self->operation_service_.get(), self->cluster_service_.get(),
                              self->agent_service_.get(), self->worker_service_.get()}));
-  self->engine_->Post([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(true, now); },
-                      nullptr);
+  self->engine_->Post(
+      [](cluster::Cluster& cluster, absl::Time now) { cluster.Handle(cluster::Judge{true}, now); },
+      nullptr);
   self->engine_->Aside([raw = self.get()](cluster::Cluster&, absl::Time) {
     raw->listens_ = true;
     raw->SayHealth();
@@ -196,7 +198,9 @@ Coordinator::~Coordinator() {
   // What is not accepted yet is stored, and sent after the next start.
   if (webhooks_ != nullptr) webhooks_->Stop();
   if (server_ != nullptr) {
-    engine_->Aside([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); });
+    engine_->Aside([](cluster::Cluster& cluster, absl::Time now) {
+      cluster.Handle(cluster::Judge{false}, now);
+    });
     // This runs after everything that was posted before, or at once if the store is in trouble.
     engine_->Read([this](const absl::Status&) {
       const absl::Status why = Stopping();
@@ -214,7 +218,8 @@ void Coordinator::Drain(const std::string& node) {
   engine_->Aside([node, this](const cluster::Cluster& cluster, absl::Time) {
     SendNotices(*engine_, sessions_, cluster, node, cluster::kMusterdStops);
   });
-  engine_->Post([=](cluster::Cluster& cluster, absl::Time now) { cluster.Drain(node, now); },
+  engine_->Post([=](cluster::Cluster& cluster,
+                    absl::Time now) { cluster.Handle(cluster::LeaveNode{node}, now); },
                 [=, this](const absl::Status& committed) {
                   if (!committed.ok()) return SayDrained();
                   draining_ = node;
@@ -234,7 +239,7 @@ uint64_t Coordinator::DrainActivity() {
   absl::Notification known;
   // This works even while the store is in trouble.
   engine_->Aside([&](const cluster::Cluster& cluster, absl::Time) {
-    activity = cluster.ActivityOn(draining_);
+    activity = cluster.overview().ActivityOn(draining_);
     known.Notify();
   });
   known.WaitForNotification();
@@ -242,13 +247,13 @@ uint64_t Coordinator::DrainActivity() {
 }
 
 void Coordinator::InterruptDrained() {
-  engine_->Post(
-      [this](cluster::Cluster& cluster, absl::Time now) { cluster.Interrupt(draining_, now); },
-      nullptr);
+  engine_->Post([this](cluster::Cluster& cluster,
+                       absl::Time now) { cluster.Handle(cluster::InterruptNode{draining_}, now); },
+                nullptr);
 }
 
 void Coordinator::CheckDrained() {
-  if (!draining_.empty() && !engine_->cluster().HasProcesses(draining_)) SayDrained();
+  if (!draining_.empty() && engine_->cluster().overview().RanksOn(draining_).empty()) SayDrained();
 }
 
 void Coordinator::SayDrained() {

@@ -15,7 +15,7 @@ jobs::Job JobWith(bool download) {
   v1::Command contents;
   contents.mutable_gather_optimizer_state()->mutable_file()->set_download(download);
   job.commands.Append(
-      {.kind = commands::Kind::kGatherOptimizerState, .contents = contents.SerializeAsString()});
+      {.kind = v1::Operation::GATHER_OPTIMIZER_STATE, .contents = contents.SerializeAsString()});
   return job;
 }
 

@@ -115,7 +115,9 @@ void Engine::Loop() {
     for (const EngineInbox::Beat& beat : arrived.aside) beat.apply(*cluster_, beat.posted);
     if (options_.on_wake) options_.on_wake(now);
     const absl::Duration gap = now - std::exchange(last_wake_, now);
-    if (gap > kPauseOfLease * options_.cluster.timing.lease) cluster_->WasAway(gap, now);
+    if (gap > kPauseOfLease * options_.cluster.timing.lease) {
+      cluster_->Handle(cluster::WasAway{gap}, now);
+    }
     if (arrived.committed.has_value()) TakeResult(*arrived.committed);
     LookAfterCommit(now, stopping);
     LookForRoom(now);
@@ -147,7 +149,7 @@ void Engine::Work(absl::Time now) {
     }
     // No tick while the store is in trouble: its decisions must be durable before their effects.
     if (now >= next_tick_ && !trouble_.has_value()) {
-      cluster_->Tick(now);
+      cluster_->Handle(cluster::TimePassed{}, now);
       next_tick_ = now + options_.cluster.timing.lease / kTicksPerLease;
     }
     store::Batch batch = cluster_->TakeBatch();
@@ -232,7 +234,7 @@ void Engine::BeWell() {
   trouble_.reset();
   // This must come before the next tick: peers that could not attach during the trouble still hold
   // their lease.
-  cluster_->StoreWasAway(lasted, now);
+  cluster_->Handle(cluster::StoreWasAway{lasted}, now);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }
 

@@ -33,7 +33,7 @@ cluster::CommandRequest StopRequest(const grpc::CallbackServerContext* context,
                                     const v1::StopJobRequest& request) {
   v1::Command contents;
   contents.mutable_stop();
-  return CommandOf(context, "stop", request, commands::Kind::kStop, contents, AtStep(request));
+  return CommandOf(context, request, contents);
 }
 
 // The files that are left when the job is deleted.
@@ -179,8 +179,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
   auto id = std::make_shared<absl::StatusOr<std::string>>();
   engine_->Request(
       [id, given = ToSubmission(*request, ContinueFromStart(engine_, request->spec())),
-       submitter = RequesterOf(context)](
-          cluster::Cluster& cluster, absl::Time now) {
+       submitter = RequesterOf(context)](cluster::Cluster& cluster, absl::Time now) {
         cluster::Submission submission = given;
         submission.submitter = submitter;
         ResolveStart(cluster, &submission);
@@ -226,7 +225,8 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
       *response->mutable_problems() = start.problems();
       return reactor->Finish(grpc::Status::OK);
     }
-    const std::string warning = engine_->cluster().TooBigFor(spec.world_size(), DeviceOf(spec));
+    const std::string warning =
+        engine_->cluster().overview().TooBigFor(spec.world_size(), DeviceOf(spec));
     if (!warning.empty()) response->add_warnings(warning);
     reactor->Finish(grpc::Status::OK);
   });
@@ -313,9 +313,10 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
   engine_->RequestRoom(
       [=](cluster::Cluster& cluster, absl::Time now) {
         const jobs::Job* job = cluster.Find(request->job_id());
-        *answer = cluster.Delete(request->job_id(), request->request_id(),
-                                 FingerprintOf("delete", *request),
-                                 job == nullptr ? "" : Remains(*job).SerializeAsString(), now, by);
+        *answer = cluster.Delete(
+            {request->job_id(), request->request_id(), FingerprintOf("delete", *request),
+             job == nullptr ? "" : Remains(*job).SerializeAsString(), by},
+            now);
       },
       [=](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
@@ -331,10 +332,8 @@ grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* cont
                                                v1::Operation* response) {
   v1::Command contents;
   contents.mutable_pause();
-  return PostCommand(
-      engine_,
-      CommandOf(context, "pause", *request, commands::Kind::kPause, contents, AtStep(*request)),
-      response, context->DefaultReactor());
+  return PostCommand(engine_, CommandOf(context, *request, contents), response,
+                     context->DefaultReactor());
 }
 
 grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
@@ -342,8 +341,7 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
                                                 v1::Operation* response) {
   v1::Command contents;
   contents.mutable_resume();
-  cluster::CommandRequest command =
-      CommandOf(context, "resume", *request, commands::Kind::kResume, contents);
+  cluster::CommandRequest command = CommandOf(context, *request, contents);
   command.from_scratch = request->from_scratch();
   command.from = request->from();
   return PostCommand(engine_, command, response, context->DefaultReactor());
@@ -356,8 +354,7 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   contents.mutable_resume();
   auto* reactor = context->DefaultReactor();
   auto result = std::make_shared<absl::Status>();
-  cluster::CommandRequest prepared =
-      CommandOf(context, "retry", *request, commands::Kind::kResume, contents);
+  cluster::CommandRequest prepared = CommandOf(context, *request, contents, "retry");
   const auto answer = ReadForRetry(engine_, request->job_id());
   if (!answer.ok()) {
     reactor->Finish(ToWire(answer.status()));

@@ -110,10 +110,10 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_stage(job.stage);
   out.set_step(job.step);
   out.set_total_steps(jobs::TotalSteps(job));
-  SetMetrics(&out, job, cluster.NewestSteps(job.id));
+  SetMetrics(&out, job, cluster.overview().NewestSteps(job.id));
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {
-    const std::string warning = cluster.TooBigFor(job.plan.world_size, job.plan.device);
+    const std::string warning = cluster.overview().TooBigFor(job.plan.world_size, job.plan.device);
     if (!warning.empty()) out.add_warnings(warning);
   }
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);

@@ -43,7 +43,7 @@ ObservedJob ObserveJob(const jobs::Job& job, const cluster::Cluster& cluster) {
       .operations_pending = job.commands.open().size(),
       .failed_saves = job.save_failure.has_value() ? job.save_failure->count : 0,
       .progress = job,
-      .newest_steps = cluster.NewestSteps(job.id)};
+      .newest_steps = cluster.overview().NewestSteps(job.id)};
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
     if (checkpoint.bad_reason.empty()) out.checkpoint_step = checkpoint.step;
   }
@@ -115,10 +115,10 @@ void ObserveNodes(const cluster::Cluster& cluster, const UsedSlots& used, size_t
   for (const auto& [name, agent] : cluster.membership().agents()) {
     ObservedNode node{
         .node = name,
-        .state = StateOf(cluster.View(name), agent.attached()),
+        .state = StateOf(cluster.overview().View(name), agent.attached()),
         .slots = {{jobs::Device::kCpu, agent.slots}, {jobs::Device::kCuda, agent.gpus.size()}},
         .used = {{jobs::Device::kCpu, 0}, {jobs::Device::kCuda, 0}},
-        .quarantined = cluster.QuarantinedSlots(name)};
+        .quarantined = cluster.overview().QuarantinedSlots(name)};
     if (const auto found = used.find(name); found != used.end()) {
       for (const auto& [device, slots] : found->second) node.used[device] = slots;
     }

@@ -103,7 +103,7 @@ TEST_F(ObservationTest, RanksAndNodesBeyondTheLimitsAreOnlyCounted) {
 
 TEST_F(ObservationTest, PendingOperationsAreCounted) {
   world_.Start("a", 1);
-  ASSERT_TRUE(world_.Command("a", {.kind = commands::Kind::kSaveCheckpoint}).ok());
+  ASSERT_TRUE(world_.Command("a", {.kind = v1::Operation::SAVE_CHECKPOINT}).ok());
   const Observation seen = Look();
   EXPECT_EQ(seen.operations_pending, 1);
   EXPECT_EQ(seen.jobs[0].operations_pending, 1);

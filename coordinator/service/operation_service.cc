@@ -217,7 +217,7 @@ grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* 
   const cluster::CommandRequest command{.job_id = id->job_id,
                                         .request_id = request->request_id(),
                                         .fingerprint = FingerprintOf("cancel", *request),
-                                        .command = {.kind = commands::Kind::kCancel,
+                                        .command = {.kind = v1::Operation::CANCEL,
                                                     .contents = contents.SerializeAsString(),
                                                     .target = id->number,
                                                     .requested_by = request->requested_by(),

@@ -73,7 +73,7 @@ v1::Operation ToWire(const jobs::Job& job, const commands::Command& command,
   v1::Operation out;
   out.set_name(OperationName(job.id, command.number));
   out.set_job(job.id);
-  out.set_kind(static_cast<v1::Operation::Kind>(command.kind));
+  out.set_kind(command.kind);
   out.set_done(command.outcome.has_value());
   membership::FileWriting writing;
   if (!command.outcome.has_value()) writing = WritingOf(job, command, cluster);
@@ -97,8 +97,7 @@ v1::Operation ToWire(const jobs::Job& job, const commands::Command& command,
   if (command.create_time != absl::InfinitePast()) {
     Set(out.mutable_create_time(), command.create_time);
   }
-  if (command.kind == commands::Kind::kCancel)
-    out.set_target(OperationName(job.id, command.target));
+  if (command.kind == v1::Operation::CANCEL) out.set_target(OperationName(job.id, command.target));
   return out;
 }
 

@@ -80,17 +80,20 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
       case v1::AgentMessage::kHeartbeat:  // see TakeBeat
         break;
       case v1::AgentMessage::kWorkerStarted:
-        cluster.WorkerStarted(
-            id(), {FromWire(message.worker_started().worker()), message.worker_started().pid()},
-            now);
+        cluster.Handle(id(),
+                       cluster::RunningWorker{FromWire(message.worker_started().worker()),
+                                              message.worker_started().pid()},
+                       now);
         break;
       case v1::AgentMessage::kWorkerExit:
-        cluster.WorkerExited(id(), FromWire(message.worker_exit()), now);
+        cluster.Handle(id(), FromWire(message.worker_exit()), now);
         break;
       case v1::AgentMessage::kWorkerLog: {
         const auto& log = message.worker_log();
-        cluster.WorkerLogged(id(), FromWire(log.worker()), {log.lines().begin(), log.lines().end()},
-                             now);
+        cluster.Handle(
+            id(),
+            cluster::LogLines{FromWire(log.worker()), {log.lines().begin(), log.lines().end()}},
+            now);
         break;
       }
       case v1::AgentMessage::kSpooledReports: {
@@ -103,16 +106,18 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
           RETURN_IF_ERROR(LimitTexts(&report));
           reports.push_back(FromWire(report));
         }
-        cluster.ReportsSpooled(id(), FromWire(message.spooled_reports().worker()), reports, now);
+        cluster.Handle(
+            id(), cluster::SpooledReports{FromWire(message.spooled_reports().worker()), reports},
+            now);
         break;
       }
       case v1::AgentMessage::kDraining:
-        cluster.AgentDraining(id(), message.draining().reason(), now);
+        cluster.Handle(id(), cluster::AgentStops{message.draining().reason()}, now);
         break;
       case v1::AgentMessage::kHello:
         return Invalid("a second Hello");
       case v1::AgentMessage::kSlotQuarantine:
-        cluster.SlotQuarantined(id(), FromWire(message.slot_quarantine()), now);
+        cluster.Handle(id(), FromWire(message.slot_quarantine()), now);
         break;
       case v1::AgentMessage::KIND_NOT_SET:
         break;
@@ -132,7 +137,7 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
     if (!cluster.AgentHeard(id(), came) || message.heartbeat().sequence() == 0) return;
     v1::AgentDirective ack;
     ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
-    ack.mutable_heartbeat_ack()->set_workers_activity(cluster.DrainActivity(id()));
+    ack.mutable_heartbeat_ack()->set_workers_activity(cluster.overview().DrainActivity(id()));
     Put(ack);
   }
   uint64_t LogLinesOf(const v1::AgentMessage& message) const override {
@@ -140,11 +145,12 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
   }
   void LinesLeftOut(uint64_t lines, const v1::AgentMessage& before, cluster::Cluster& cluster,
                     absl::Time now) override {
-    cluster.WorkerLogged(id(), FromWire(before.worker_log().worker()),
-                         {absl::StrCat("(", lines,
-                                       " lines of this node are left out: the "
-                                       "coordinator could not keep up)")},
-                         now);
+    cluster.Handle(id(),
+                   cluster::LogLines{FromWire(before.worker_log().worker()),
+                                     {absl::StrCat("(", lines,
+                                                   " lines of this node are left out: the "
+                                                   "coordinator could not keep up)")}},
+                   now);
   }
 
  private:

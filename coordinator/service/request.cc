@@ -13,6 +13,7 @@
 #include "common/rpc/caller.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/needs.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -105,10 +106,13 @@ grpc::ServerUnaryReactor* Post(Engine* engine, const cluster::CommandRequest& re
 
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const cluster::Cluster::Check& check) {
+                                      const cluster::CommandCheck& check) {
   return Post(engine, request, response, reactor,
               [request, check](cluster::Cluster& cluster, absl::Time now) {
-                return cluster.Command(request, now, check);
+                return cluster.Command(request, now, [&](const jobs::Job& job) {
+                  absl::Status lacks = CheckNeeds(job, request.command.kind);
+                  return lacks.ok() && check != nullptr ? check(job) : lacks;
+                });
               });
 }
 
@@ -119,7 +123,9 @@ grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, const cluster::CommandR
               [request, contents_of](cluster::Cluster& cluster, absl::Time now) {
                 cluster::CommandRequest complete = request;
                 absl::Status refused;
-                if (const jobs::Job* job = cluster.Find(request.job_id); job != nullptr) {
+                const jobs::Job* job = cluster.Find(request.job_id);
+                if (job != nullptr) refused = CheckNeeds(*job, request.command.kind);
+                if (job != nullptr && refused.ok()) {
                   const auto contents = contents_of(*job);
                   refused = contents.status();
                   if (contents.ok()) complete.command.contents = contents->SerializeAsString();

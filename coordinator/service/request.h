@@ -7,9 +7,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
+#include "common/commands/command_rule.h"
 #include "coordinator/cluster/event.h"
 #include "coordinator/service/engine.h"
 #include "proto/muster/v1/operation.pb.h"
@@ -27,11 +27,6 @@ absl::Status CheckPageSize(int size);
 // INVALID_ARGUMENT PAGE_TOKEN_INVALID.
 absl::Status BadPageToken(const std::string& token);
 
-template <typename Request>
-std::optional<uint64_t> AtStep(const Request& request) {
-  return request.has_at_step() ? std::optional<uint64_t>(request.at_step()) : std::nullopt;
-}
-
 // Who makes the call, as its connection proves (common/rpc/caller.h).
 std::string RequesterOf(const grpc::CallbackServerContext* context);
 
@@ -39,30 +34,34 @@ std::string RequesterOf(const grpc::CallbackServerContext* context);
 // line.
 std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by);
 
-// The command that a request asks for. `contents` has neither number nor step.
+// The command that a request asks for. `contents` has neither number nor step. `call`: the name for
+// its fingerprint; empty: that of the command.
 template <typename Request>
 cluster::CommandRequest CommandOf(const grpc::CallbackServerContext* context,
-                                  const std::string& call, const Request& request,
-                                  commands::Kind kind, const v1::Command& contents,
-                                  std::optional<uint64_t> at_step = std::nullopt) {
-  return {.job_id = request.job_id(),
-          .request_id = request.request_id(),
-          .fingerprint = FingerprintOf(call, request),
-          .command = {.kind = kind,
-                      .contents = contents.SerializeAsString(),
-                      .at_step = at_step,
-                      .requested_by = request.requested_by(),
-                      .requester = RequesterOf(context)}};
+                                  const Request& request, const v1::Command& contents,
+                                  const std::string& call = "") {
+  cluster::CommandRequest command{
+      .job_id = request.job_id(),
+      .request_id = request.request_id(),
+      .fingerprint = FingerprintOf(call.empty() ? commands::FieldName(contents) : call, request),
+      .command = {.kind = commands::KindOf(contents),
+                  .contents = contents.SerializeAsString(),
+                  .requested_by = request.requested_by(),
+                  .requester = RequesterOf(context)}};
+  if constexpr (requires { request.has_at_step(); }) {
+    if (request.has_at_step()) command.command.at_step = request.at_step();
+  }
+  return command;
 }
 
-// Stores the command and answers with its operation, or with the error of `check`, which may be
-// null.
+// Stores the command and answers with its operation, or with the error of CheckNeeds or of `check`,
+// which may be null.
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const cluster::Cluster::Check& check = nullptr);
+                                      const cluster::CommandCheck& check = nullptr);
 
 // The same for a command whose contents depend on its job, which `contents_of` makes (without
-// number and step), or refuses.
+// number and step), or refuses. `request` has the kind.
 using ContentsOf = std::function<absl::StatusOr<v1::Command>(const jobs::Job& job)>;
 grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, const cluster::CommandRequest& request,
                                          v1::Operation* response, grpc::ServerUnaryReactor* reactor,

@@ -200,7 +200,12 @@ absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std:
       found.spec = job->spec;
       found.checkpoints = job->checkpoints;
       found.found_checkpoints = job->found_checkpoints;
-      found.fit_steps = job->fit_steps;
+      // Where samples were left out, the steps of an epoch do not follow from those of the stages.
+      const auto& commands = job->commands.commands();
+      const bool skipped = std::any_of(commands.begin(), commands.end(), [](const auto& command) {
+        return command.kind == v1::Operation::SKIP_DATA && command.applied_step.has_value();
+      });
+      found.fit_steps = skipped ? 0 : job->fit_steps;
     }
     answer->arrived.Notify();
   });

@@ -58,11 +58,6 @@ absl::Status CheckTokens(const v1::SampleCommand& sample, uint32_t vocabulary, u
 absl::StatusOr<v1::SampleCommand> SampleCommandOf(const v1::SampleRequest& request,
                                                   const v1::ModelSpec& model,
                                                   const std::string& job_id) {
-  if (!model.has_gpt2() && !model.has_llama()) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "CANNOT_GENERATE",
-                  absl::StrCat("the model of job '", job_id,
-                               "' cannot continue a prompt: it is neither gpt2 nor llama"));
-  }
   const bool gpt2 = model.has_gpt2();
   const uint32_t context = gpt2 ? model.gpt2().context() : model.llama().context();
   const uint32_t vocabulary = gpt2 ? model.gpt2().vocab_size() : model.llama().vocab_size();

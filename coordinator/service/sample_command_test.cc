@@ -63,7 +63,6 @@ struct Refused {
 
 TEST(SampleCommand, RefusesWhatNoModelCanContinue) {
   for (const Refused& refused : {
-           Refused{"text: 'a'", "mlp {}", "CANNOT_GENERATE", "neither gpt2 nor llama"},
            Refused{"text: 'a'", kIds, "NO_TOKENIZER", "expected token ids, such as"},
            Refused{"", kBytes, "SAMPLE_INVALID", "the prompt is empty"},
            Refused{"text: 'a' tokens: 1", kBytes, "SAMPLE_INVALID", "found a text and tokens"},

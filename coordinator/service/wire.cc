@@ -123,9 +123,13 @@ struct WorkerOrderToWire {
     } else {
       message->ParseFromString(command.contents);
       // The coordinator's own stop, where a time limit is over, has no contents.
-      if (command.kind == commands::Kind::kStop) message->mutable_stop();
+      if (command.kind == v1::Operation::STOP) message->mutable_stop();
       if (delivery.at_step.has_value()) message->set_at_step(*delivery.at_step);
       message->set_begun(command.applied_step.has_value());
+    }
+    if (delivery.when == commands::Delivery::When::kReplay && command.outcome.has_value() &&
+        !command.outcome->result.empty()) {
+      message->mutable_first_result()->ParseFromString(command.outcome->result);
     }
     message->set_number(command.number);
     message->set_replay(delivery.when == commands::Delivery::When::kReplay);

@@ -71,7 +71,7 @@ struct OperationId {
 // INVALID_ARGUMENT OPERATION_NAME_INVALID.
 absl::StatusOr<OperationId> ParseOperationName(const std::string& name);
 // Sets the job's newest measurements, and its throughput over the last steps.
-// `newest_steps`: as of cluster::Cluster::NewestSteps.
+// `newest_steps`: as of cluster::Overview::NewestSteps.
 void SetMetrics(v1::Job* out, const jobs::JobProgress& progress,
                 const std::deque<std::string>& newest_steps);
 // A job as it is now, with the state of its ranks.

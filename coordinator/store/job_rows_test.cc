@@ -99,7 +99,7 @@ TEST(JobRows, TheRowsOfACommandDoNotDependOnHowManyThereWere) {
   JobRows rows;
   for (int i = 0; i < 10000; ++i) job.commands.Append({});
   rows.TakeChanges(&job);
-  const uint64_t number = job.commands.Append({.kind = commands::Kind::kPause});
+  const uint64_t number = job.commands.Append({.kind = v1::Operation::PAUSE});
   EXPECT_EQ(rows.TakeChanges(&job).rows(), 1);
   job.commands.Applied(number, 7);
   job.commands.Finished(number, {});

@@ -104,7 +104,7 @@ TEST(Migration, EveryFieldOfAFileOfVersion19IsKeptAndTheFileCanBeWritten) {
   JobRows rows(*job);
   job->step += 1;
   job->newest_step = Step(job->step, 0.5, "long").metrics;
-  job->commands.Append({.kind = commands::Kind::kPause});
+  job->commands.Append({.kind = v1::Operation::PAUSE});
   const Batch::JobRow changes = rows.TakeChanges(&*job);
   EXPECT_EQ(changes.rows(), 2);
   MetricsRow step = Step(job->step, 0.5, "long"), pass = Pass(50, 0.5, "steered");

@@ -144,14 +144,14 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                                    .time = job.create_time,
                                    .command = 1,
                                    .contents = std::string("\0c", 2)}}};
-  job.commands.Append({.kind = commands::Kind::kSetLearningRate,
+  job.commands.Append({.kind = v1::Operation::SET_LEARNING_RATE,
                        .contents = std::string("a\0b", 3),
                        .at_step = 0,
                        .requested_by = "me",
                        .requester = "uid 1000",
                        .create_time = job.create_time});
-  job.commands.Append({.kind = commands::Kind::kCancel, .target = 1});
-  job.commands.Append({.kind = commands::Kind::kStop});
+  job.commands.Append({.kind = v1::Operation::CANCEL, .target = 1});
+  job.commands.Append({.kind = v1::Operation::STOP});
   job.commands.Applied(1, 0);
   job.commands.Finished(1, {.time = job.create_time, .result = std::string("r\0", 2)});
   job.commands.Finished(2, {.time = job.create_time,

@@ -66,7 +66,7 @@ TEST_P(StoreTest, ChangedRowsAreReplacedAndRemovedRowsAreDeleted) {
   job.rendezvous.reset();
   job.newest_step.clear();
   job.commands.Finished(3, {.time = job.create_time});
-  job.commands.Append({.kind = commands::Kind::kPause});
+  job.commands.Append({.kind = v1::Operation::PAUSE});
   job.trainability.history.erase(job.trainability.history.begin());
   job.trainability.history[0].contents = "changed";
   job.trainability.history.push_back({.version = 4});

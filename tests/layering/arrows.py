@@ -42,7 +42,8 @@ ARROWS = {
         "coordinator/web",
         "coordinator/webhook",
     ],
-    "coordinator/commands": [],
+    # The rule of a command is an option of its message, which the workers read, too.
+    "coordinator/commands": ["common", "proto"],
     "coordinator/membership": [],
     "coordinator/metrics": [],
     "coordinator/limits": [],
@@ -268,9 +269,10 @@ NEVER = {
     "client": [TORCH],
     "common": [SQLITE, TORCH],
     "coordinator": [TORCH],
-    "coordinator/cluster": [GRPC, SQLITE, "//proto/"],
-    "coordinator/commands": [GRPC, SQLITE, "//proto/"],
-    "coordinator/jobs": [GRPC, SQLITE, "//proto/"],
+    # These reach messages by the rules of commands only (common/commands).
+    "coordinator/cluster": [GRPC, SQLITE],
+    "coordinator/commands": [GRPC, SQLITE],
+    "coordinator/jobs": [GRPC, SQLITE],
     "coordinator/membership": [GRPC, SQLITE, "//proto/"],
     "coordinator/metrics": [GRPC, SQLITE, "//proto/"],
     "coordinator/store": [GRPC],

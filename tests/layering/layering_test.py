@@ -106,6 +106,17 @@ def test_only_tests_choose_a_main_function():
     assert not wrong, f"depend on //third_party/system:gtest instead: {wrong}"
 
 
+def test_tests_begin_with_the_precompiled_header_of_their_main_function():
+    wrong = [
+        target.where
+        for target in TARGETS.values()
+        if target.rule == "cc_test"
+        and any(label.endswith("gtest_main") for label in target.labels("deps"))
+        and "-fpch-deps" not in target.attributes.get("copts", [])
+    ]
+    assert not wrong, f"use muster_test of third_party/precompiled/defs.bzl: {wrong}"
+
+
 def test_bazel_reads_the_same_from_the_build_files():
     bazel = collections.defaultdict(set)
     for line in runfile("tests/layering/edges.dot").read_text().splitlines():

@@ -157,7 +157,7 @@ void AgentProcess::Do(const agent::SendHeartbeat& effect) {
       [this, stream = stream_, process = process_, sequence = effect.sequence](
           cluster::Cluster& cluster, absl::Time now) {
         if (cluster.AgentHeard(stream, now)) {
-          const uint64_t activity = cluster.DrainActivity(stream);
+          const uint64_t activity = cluster.overview().DrainActivity(stream);
           scene_.network.SendDown(stream, [this, stream, process, sequence, activity] {
             if (process != process_) return;
             Run([this, stream, sequence, activity] {
@@ -173,21 +173,21 @@ void AgentProcess::Do(const agent::SendHeartbeat& effect) {
 void AgentProcess::Do(const agent::SendStarted& effect) {
   const cluster::RunningWorker worker{ToCluster(effect.worker.worker), effect.worker.pid};
   Send([stream = stream_, worker](cluster::Cluster& cluster, absl::Time now) {
-    cluster.WorkerStarted(stream, worker, now);
+    cluster.Handle(stream, worker, now);
     return absl::OkStatus();
   });
 }
 
 void AgentProcess::Do(const agent::SendExit& effect) {
   Send([stream = stream_, exit = ToExit(effect.worker)](cluster::Cluster& cluster, absl::Time now) {
-    cluster.WorkerExited(stream, exit, now);
+    cluster.Handle(stream, exit, now);
     return absl::OkStatus();
   });
 }
 
 void AgentProcess::Do(const agent::SendDraining& effect) {
   Send([stream = stream_, reason = effect.reason](cluster::Cluster& cluster, absl::Time now) {
-    cluster.AgentDraining(stream, reason, now);
+    cluster.Handle(stream, cluster::AgentStops{reason}, now);
     return absl::OkStatus();
   });
 }
@@ -211,7 +211,7 @@ void AgentProcess::TellMore(const agent::WorkerId& worker) {
     return Handle(agent::SpoolTold{worker});
   }
   Send([stream = stream_, id = ToCluster(worker), part](cluster::Cluster& cluster, absl::Time now) {
-    cluster.ReportsSpooled(stream, id, part, now);
+    cluster.Handle(stream, cluster::SpooledReports{id, part}, now);
     return absl::OkStatus();
   });
 }

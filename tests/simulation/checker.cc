@@ -8,7 +8,6 @@
 
 namespace muster::simulation {
 
-using commands::Kind;
 
 namespace {
 
@@ -149,7 +148,7 @@ Training Checker::Undisturbed(const jobs::Job& job) const {
       const bool done =
           command.applied_step.has_value() &&
           (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
-      if (command.kind == Kind::kSetLearningRate && done) {
+      if (command.kind == v1::Operation::SET_LEARNING_RATE && done) {
         rates.emplace_back(*command.applied_step, command.number);
       }
     }
@@ -199,18 +198,18 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   for (const auto& [step, number] : last->second.commands) done[number].push_back(step);
   for (const commands::Command& command : job.commands.commands()) {
     const auto& steps = done[static_cast<int64_t>(command.number)];
-    if (command.kind == Kind::kCancel) continue;
+    if (command.kind == v1::Operation::CANCEL) continue;
     if (!command.outcome.has_value()) {
       timeline_.Wrong("job ", job.id, " is over, command ", command.number, " is not");
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
       // A save that was not reported is made again, and may be cancelled before that.
-      const bool lasts =
-          command.kind == Kind::kSetLearningRate && job.attempt == 1 && !restored_.contains(job.id);
+      const bool lasts = command.kind == v1::Operation::SET_LEARNING_RATE && job.attempt == 1 &&
+                         !restored_.contains(job.id);
       if (!steps.empty() && taken_back && lasts) {
         timeline_.Wrong("command ", command.number, " was taken back and done");
       }
-    } else if (command.kind == Kind::kSetLearningRate && !restored_.contains(job.id) &&
+    } else if (command.kind == v1::Operation::SET_LEARNING_RATE && !restored_.contains(job.id) &&
                job.attempt == 1) {
       if (steps.size() != 1) {
         timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect ",

@@ -11,7 +11,6 @@
 
 namespace muster::simulation {
 
-using commands::Kind;
 
 void Client::Submit(const std::string& job, const JobSettings& settings, uint32_t max_restarts) {
   scene_.jobs[job] = settings;
@@ -29,23 +28,28 @@ void Client::Submit(const std::string& job, const JobSettings& settings, uint32_
 void Client::CommandSomething() {
   if (submitted_.empty()) return;
   const std::string job = *std::next(submitted_.begin(), scene_.timeline.Pick(submitted_.size()));
-  constexpr Kind kKinds[] = {Kind::kSetLearningRate, Kind::kSetLearningRate, Kind::kSetLearningRate,
-                             Kind::kSaveCheckpoint,  Kind::kPause,           Kind::kResume,
-                             Kind::kCancel};
+  constexpr v1::Operation::Kind kKinds[] = {v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SAVE_CHECKPOINT,
+                                            v1::Operation::PAUSE,
+                                            v1::Operation::RESUME,
+                                            v1::Operation::CANCEL};
   Ask ask{.job = job};
   commands::Command& command = ask.command.command;
   command.kind = kKinds[scene_.timeline.Pick(std::size(kKinds))];
-  if (scene_.timeline.OneIn(60)) command.kind = Kind::kStop;
-  if (scene_.timeline.OneIn(4) && command.kind != Kind::kResume && command.kind != Kind::kCancel) {
+  if (scene_.timeline.OneIn(60)) command.kind = v1::Operation::STOP;
+  if (scene_.timeline.OneIn(4) && command.kind != v1::Operation::RESUME &&
+      command.kind != v1::Operation::CANCEL) {
     command.at_step = scene_.timeline.Pick(scene_.jobs.at(job).total_steps + 3);
   }
-  if (command.kind == Kind::kCancel) command.target = 1 + scene_.timeline.Pick(6);
+  if (command.kind == v1::Operation::CANCEL) command.target = 1 + scene_.timeline.Pick(6);
   Add(std::move(ask));
 }
 
 void Client::Resume(const std::string& job) {
   Ask ask{.job = job};
-  ask.command.command.kind = Kind::kResume;
+  ask.command.command.kind = v1::Operation::RESUME;
   Add(std::move(ask));
 }
 
@@ -68,7 +72,7 @@ void Client::Call(Ask* ask) {
           if (ask->submits) {
             const auto id = cluster.Submit(ask->submission, now);
             *answer = id.ok() ? absl::StatusOr<uint64_t>(1) : id.status();
-          } else if (ask->command.command.kind == Kind::kCancel) {
+          } else if (ask->command.command.kind == v1::Operation::CANCEL) {
             *answer = cluster.Cancel(ask->command, now);
           } else {
             *answer = cluster.Command(ask->command, now);
@@ -112,7 +116,7 @@ void Client::Check(const cluster::Cluster& cluster) {
       // An older database has lost some jobs, and others continue under a new number.
       const bool renumbered =
           command.outcome.has_value() && command.outcome->reason == "OPERATION_RENUMBERED";
-      if (command.kind == Kind::kLost || renumbered) continue;
+      if (command.kind == v1::Operation::KIND_UNSPECIFIED || renumbered) continue;
       if (++by_request[command.contents] > 1) {
         scene_.timeline.Wrong(command.contents, " made several commands");
       }
@@ -130,10 +134,10 @@ void Client::Check(const cluster::Cluster& cluster) {
       scene_.timeline.Wrong(ask.command.request_id, " had several answers");
     }
     const commands::Command* command = job->commands.Find(*ask.numbers.begin());
-    const bool there = command != nullptr && (ask.command.command.kind == Kind::kCancel ||
+    const bool there = command != nullptr && (ask.command.command.kind == v1::Operation::CANCEL ||
                                               command->contents == ask.command.request_id);
     // A second stop gets the operation of the first one.
-    const bool stop = command != nullptr && ask.command.command.kind == Kind::kStop;
+    const bool stop = command != nullptr && ask.command.command.kind == v1::Operation::STOP;
     if (!there && !stop) {
       scene_.timeline.Wrong("the command of ", ask.command.request_id, " is lost");
     }

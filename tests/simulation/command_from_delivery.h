@@ -9,7 +9,6 @@
 namespace muster::simulation {
 
 inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
-  using Kind = commands::Kind;
   using When = commands::Delivery::When;
   const commands::Command& command = delivery.command;
   train::Command result{.number = static_cast<int64_t>(command.number)};
@@ -18,31 +17,31 @@ inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
   result.begun = command.applied_step.has_value();
   result.replay = delivery.when == When::kReplay;
   switch (command.kind) {
-    case Kind::kStop:
+    case v1::Operation::STOP:
       result.what = train::StopCommand();
       break;
-    case Kind::kSaveCheckpoint:
+    case v1::Operation::SAVE_CHECKPOINT:
       result.what = train::SaveCheckpointCommand();
       break;
-    case Kind::kGatherOptimizerState:
+    case v1::Operation::GATHER_OPTIMIZER_STATE:
       result.what = train::GatherOptimizerStateCommand();
       break;
-    case Kind::kConsolidate:
+    case v1::Operation::CONSOLIDATE:
       result.what = train::ConsolidateCommand();
       break;
-    case Kind::kRunStage:
+    case v1::Operation::RUN_STAGE:
       result.what = train::RunStageCommand();
       break;
-    case Kind::kSample:
+    case v1::Operation::SAMPLE:
       result.what = train::SampleCommand();
       break;
-    case Kind::kPause:
+    case v1::Operation::PAUSE:
       result.what = train::PauseCommand();
       break;
-    case Kind::kResume:
+    case v1::Operation::RESUME:
       result.what = train::ResumeCommand();
       break;
-    case Kind::kCancel:
+    case v1::Operation::CANCEL:
       result.what = train::CancelCommand{static_cast<int64_t>(command.target)};
       break;
     default:

@@ -10,7 +10,6 @@
 
 namespace muster::simulation {
 
-using commands::Kind;
 
 void CommandsSimulation::WaitASecond() {
   world_.seconds += 1;
@@ -27,8 +26,9 @@ void CommandsSimulation::Peace() {
                                             .request_id = ask.request_id,
                                             .fingerprint = ask.request_id,
                                             .command = ask.command};
-      const auto number = ask.command.kind == Kind::kCancel ? core().Cancel(request, world_.now())
-                                                            : core().Command(request, world_.now());
+      const auto number = ask.command.kind == v1::Operation::CANCEL
+                              ? core().Cancel(request, world_.now())
+                              : core().Command(request, world_.now());
       Commit();
       if (number.ok()) ask.answers.insert(*number);
     }
@@ -40,7 +40,8 @@ void CommandsSimulation::Peace() {
     if (!job().live) WaitASecond();
     if (job().commands.WillBePaused()) {
       (void)core().Command(
-          {.job_id = kJob, .command = {.kind = Kind::kResume, .contents = "peace"}}, world_.now());
+          {.job_id = kJob, .command = {.kind = v1::Operation::RESUME, .contents = "peace"}},
+          world_.now());
       Commit();
     }
     Boundary();
@@ -75,15 +76,15 @@ void CommandsSimulation::Check() {
   for (const commands::Command& command : job().commands.commands()) {
     const auto& done = steps[static_cast<int64_t>(command.number)];
     if (command.contents != "peace") ++by_request[command.contents];
-    if (command.kind == Kind::kCancel) continue;
+    if (command.kind == v1::Operation::CANCEL) continue;
     if (command.outcome->code != absl::StatusCode::kOk) {
       if (!done.empty()) {
         Wrong(absl::StrCat("command ", command.number, " was taken back and done"));
       }
       continue;
     }
-    const bool stays =
-        command.kind == Kind::kSetLearningRate || command.kind == Kind::kSetTrainability;
+    const bool stays = command.kind == v1::Operation::SET_LEARNING_RATE ||
+                       command.kind == v1::Operation::SET_TRAINABILITY;
     if (!stays) continue;  // done once and over, or in force again after a rollback
     if (done.size() != 1) {
       Wrong(absl::StrCat("command ", command.number, " took effect ", done.size(), " times"));
@@ -99,8 +100,8 @@ void CommandsSimulation::Check() {
     if (ask.answers.size() > 1) Wrong(absl::StrCat(ask.request_id, " had several answers"));
     for (const uint64_t number : ask.answers) {
       const commands::Command* command = job().commands.Find(number);
-      const bool there = command != nullptr &&
-                         (ask.command.kind == Kind::kCancel || command->contents == ask.request_id);
+      const bool there = command != nullptr && (ask.command.kind == v1::Operation::CANCEL ||
+                                                command->contents == ask.request_id);
       if (!there) Wrong(absl::StrCat("the command of ", ask.request_id, " is lost"));
     }
   }

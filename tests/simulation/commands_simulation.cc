@@ -16,7 +16,6 @@
 namespace muster::simulation {
 
 using cluster::WorkerId;
-using commands::Kind;
 
 std::string CommandsSimulation::Run() {
   const uint32_t ranks = 1 + Pick(4);
@@ -206,15 +205,20 @@ void CommandsSimulation::Send(Rank& rank) {
 void CommandsSimulation::NewAsk() {
   if (asks_.size() >= 12) return;
   Ask ask{.request_id = absl::StrCat("request-", asks_.size())};
-  constexpr Kind kKinds[] = {Kind::kSetLearningRate, Kind::kSetTrainability, Kind::kSetLearningRate,
-                             Kind::kSaveCheckpoint,  Kind::kPause,           Kind::kResume,
-                             Kind::kCancel};
+  constexpr v1::Operation::Kind kKinds[] = {v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SET_TRAINABILITY,
+                                            v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SAVE_CHECKPOINT,
+                                            v1::Operation::PAUSE,
+                                            v1::Operation::RESUME,
+                                            v1::Operation::CANCEL};
   ask.command.kind = kKinds[Pick(std::size(kKinds))];
   ask.command.contents = ask.request_id;
-  if (Pick(4) == 0 && ask.command.kind != Kind::kResume && ask.command.kind != Kind::kCancel) {
+  if (Pick(4) == 0 && ask.command.kind != v1::Operation::RESUME &&
+      ask.command.kind != v1::Operation::CANCEL) {
     ask.command.at_step = (session_.has_value() ? session_->step : 0) + Pick(8);
   }
-  if (ask.command.kind == Kind::kCancel) {
+  if (ask.command.kind == v1::Operation::CANCEL) {
     ask.command.target = 1 + Pick(static_cast<uint32_t>(job().commands.commands().size()) + 1);
   }
   asks_.push_back(ask);
@@ -225,8 +229,9 @@ void CommandsSimulation::Call(Ask& ask) {
                                         .request_id = ask.request_id,
                                         .fingerprint = ask.request_id,
                                         .command = ask.command};
-  const auto number = ask.command.kind == Kind::kCancel ? core().Cancel(request, world_.now())
-                                                        : core().Command(request, world_.now());
+  const auto number = ask.command.kind == v1::Operation::CANCEL
+                          ? core().Cancel(request, world_.now())
+                          : core().Command(request, world_.now());
   if (Pick(8) == 0) return CrashCoordinator();  // before it is durable
   Commit();
   if (number.ok() && Pick(3) != 0) ask.answers.insert(*number);  // else the answer is lost

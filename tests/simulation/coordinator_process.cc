@@ -119,7 +119,7 @@ void CoordinatorProcess::Work() {
     if (!ended_.contains(task.stream)) task.apply(*cluster_, now).IgnoreError();
   }
   const absl::Duration gap = now - std::exchange(last_wake_, now);
-  if (gap > kPauseOfLease * options_.timing.lease) cluster_->WasAway(gap, now);
+  if (gap > kPauseOfLease * options_.timing.lease) cluster_->Handle(cluster::WasAway{gap}, now);
   if (!commit_.has_value()) ApplyTasks(now);
   TryCommit(now);
 }
@@ -134,7 +134,7 @@ void CoordinatorProcess::ApplyTasks(absl::Time now) {
     // No further messages of this stream are handled.
     if (task.stream != 0 && !task.applied.ok()) ended_.insert(task.stream);
   }
-  if (std::exchange(tick_due_, false)) cluster_->Tick(now);
+  if (std::exchange(tick_due_, false)) cluster_->Handle(cluster::TimePassed{}, now);
   commit_->batch = cluster_->TakeBatch();
   commit_->effects = cluster_->TakeEffects();
 }
@@ -155,7 +155,8 @@ void CoordinatorProcess::TryCommit(absl::Time now) {
     if (dies_ == Dies::kAfterCommit) return Kill();
   }
   if (trouble_since_.has_value()) {
-    cluster_->StoreWasAway(now - *std::exchange(trouble_since_, std::nullopt), now);
+    cluster_->Handle(cluster::StoreWasAway{now - *std::exchange(trouble_since_, std::nullopt)},
+                     now);
     ScheduleWork(absl::ZeroDuration());
   }
   const Commit done = *std::exchange(commit_, std::nullopt);

@@ -97,6 +97,7 @@ train::Command CommandFromWire(const v1::Command& command, const Downloads& down
     case v1::Command::kSample:
       result.what = SampleFromWire(command.sample());
       break;
+    case v1::Command::kSkipData:
     case v1::Command::kNone:
     case v1::Command::KIND_NOT_SET:
       break;

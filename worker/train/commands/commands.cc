@@ -39,7 +39,7 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
     if (!paused_) return any;
     parts_.reports->Progress("paused");
     std::this_thread::sleep_for(parts_.pause_beat);
-    ASSIGN_OR_RETURN(const RollCallPlan plan, parts_.effects->CallNow());
+    ASSIGN_OR_RETURN(const RollCallPlan plan, parts_.calls->CallNow());
     if (plan.preempted) {
       RETURN_IF_ERROR(EndHere());
       return true;
@@ -49,10 +49,10 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
 }
 
 absl::Status Commands::EndHere() {
-  RETURN_IF_ERROR(parts_.effects->CallNow().status());
-  if (parts_.effects->trains()) RETURN_IF_ERROR(parts_.effects->LeaveGatherToNextGeneration());
+  RETURN_IF_ERROR(parts_.calls->CallNow().status());
+  if (trains()) RETURN_IF_ERROR(parts_.gatherer->LeaveToNextGeneration());
   if (can_save()) {
-    ASSIGN_OR_RETURN(const Saving::Saved saved, parts_.effects->SaveLast());
+    ASSIGN_OR_RETURN(const Saver::Saved saved, parts_.saver->SaveLast());
     if (!saved.ok() && parts_.reports->leader()) {
       spdlog::warn(
           "the job continues on other nodes from an earlier checkpoint, because this one could not "
@@ -122,14 +122,14 @@ std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
 }
 
 bool Commands::NeedsTraining(const Command& command) {
-  if (parts_.effects->trains()) return true;
+  if (trains()) return true;
   Fail(command, absl::FailedPreconditionError("the job trains nothing"), "NO_OPTIMIZER");
   return false;
 }
 
 bool Commands::NeedsOptimizer(const Command& command) {
   if (!NeedsTraining(command)) return false;
-  if (!parts_.effects->training_over()) return true;
+  if (!parts_.session_state->training_over) return true;
   const int64_t step = parts_.session_state->step;
   Fail(command,
        absl::FailedPreconditionError(absl::StrCat(
@@ -144,16 +144,16 @@ absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   if (due.cancels) {
     const Command waited = parts_.source->Get(target);
     const std::string* const path = PathFor(waited);
-    if (path != nullptr && parts_.effects->trains()) {
-      parts_.effects->RemoveLeftoversOfGather(*path);
+    if (path != nullptr && trains()) {
+      parts_.gatherer->RemoveLeftovers(*path);
     }
     parts_.reports->Report(Cancelled(target));
     Finish(due.command);
     return absl::OkStatus();
   }
   bool cancelled = false;
-  if (parts_.effects->trains()) {
-    ASSIGN_OR_RETURN(cancelled, parts_.effects->CancelGather(target));
+  if (trains()) {
+    ASSIGN_OR_RETURN(cancelled, parts_.gatherer->Cancel(target));
   }
   if (cancelled) {
     Finish(due.command);
@@ -168,14 +168,14 @@ absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
 
 absl::Status Commands::Apply(const Command& command, const StopCommand&) {
   TellApplied(command.number);
-  RETURN_IF_ERROR(parts_.effects->CallNow().status());
-  if (can_save()) RETURN_IF_ERROR(parts_.effects->SaveLast().status());
+  RETURN_IF_ERROR(parts_.calls->CallNow().status());
+  if (can_save()) RETURN_IF_ERROR(parts_.saver->SaveLast().status());
   parts_.session_state->stopped = true;
   return absl::OkStatus();
 }
 
 absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand&) {
-  if (!parts_.effects->has_checkpoints()) {
+  if (parts_.saver == nullptr) {
     Fail(command,
          absl::FailedPreconditionError(
              "the job has no place for checkpoints: its job file has no `checkpoint`"),
@@ -183,25 +183,25 @@ absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand
     return absl::OkStatus();
   }
   if (!NeedsTraining(command)) return absl::OkStatus();
-  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  RETURN_IF_ERROR(parts_.calls->CallNow().status());
   TellApplied(command.number);
-  return parts_.effects->Save(command.number, ReportEndOf<CheckpointWritten>(command));
+  return parts_.saver->Save(command.number, ReportEndOf<CheckpointWritten>(command));
 }
 
 absl::Status Commands::Apply(const Command& command, const GatherOptimizerStateCommand& gather) {
   if (!NeedsOptimizer(command)) return absl::OkStatus();
-  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  RETURN_IF_ERROR(parts_.calls->CallNow().status());
   TellApplied(command.number);
-  return parts_.effects->Gather(gather, command.number,
-                                ReportEndOf<OptimizerStateGathered>(command));
+  return parts_.gatherer->Gather(gather, command.number,
+                                 ReportEndOf<OptimizerStateGathered>(command));
 }
 
 absl::Status Commands::Apply(const Command& command, const ConsolidateCommand& consolidate) {
   if (!NeedsTraining(command)) return absl::OkStatus();
-  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  RETURN_IF_ERROR(parts_.calls->CallNow().status());
   TellApplied(command.number);
-  return parts_.effects->Consolidate(consolidate, command.number,
-                                     ReportEndOf<ModelConsolidated>(command));
+  return parts_.gatherer->Consolidate(consolidate, command.number,
+                                      ReportEndOf<ModelConsolidated>(command));
 }
 
 absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {
@@ -216,17 +216,16 @@ absl::Status Commands::Apply(const Command& command, const SetLearningRateComman
 
 absl::Status Commands::Apply(const Command& command, const SetTrainabilityCommand& set) {
   if (!NeedsOptimizer(command)) return absl::OkStatus();
-  const absl::Status rules = parts_.effects->CheckRules(set.rules);
+  const absl::Status rules = parts_.training->CheckRules(set.rules);
   if (!rules.ok()) {
     Fail(command, rules, "TRAINABILITY_INVALID");
     return absl::OkStatus();
   }
   if (set.dry_run) {
-    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts_.effects->Foresee(set.rules, command.number));
+    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts_.training->Foresee(set.rules, command.number));
     Finish(command, std::move(plan));
   } else {
-    ASSIGN_OR_RETURN(TrainabilityChange change,
-                     parts_.effects->AddRules(set.rules, command.number));
+    ASSIGN_OR_RETURN(TrainabilityChange change, parts_.training->Add(set.rules, command.number));
     Finish(command, std::move(change));
   }
   return absl::OkStatus();
@@ -235,13 +234,13 @@ absl::Status Commands::Apply(const Command& command, const SetTrainabilityComman
 absl::Status Commands::Apply(const Command& command, const RefreshCommand&) {
   if (!NeedsOptimizer(command)) return absl::OkStatus();
   ASSIGN_OR_RETURN(TrainabilityChange change,
-                   parts_.effects->BringPendingIntoForce(command.number));
+                   parts_.training->BringPendingIntoForce(command.number));
   Finish(command, std::move(change));
   return absl::OkStatus();
 }
 
 absl::Status Commands::Apply(const Command& command, const RunStageCommand& run) {
-  if (!parts_.effects->HasDataFor(run.stage)) {
+  if (!parts_.evaluator->HasDataFor(run.stage)) {
     Fail(command,
          absl::FailedPreconditionError(
              absl::StrCat("the job has no data for a stage '", run.stage,
@@ -249,21 +248,21 @@ absl::Status Commands::Apply(const Command& command, const RunStageCommand& run)
          "NO_DATA");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  RETURN_IF_ERROR(parts_.calls->CallNow().status());
   TellApplied(command.number);
-  ASSIGN_OR_RETURN(const auto evaluated, parts_.effects->EvaluateNow(run.stage));
+  ASSIGN_OR_RETURN(const auto evaluated, parts_.evaluator->EvaluateNow(run.stage));
   ReportEndOf<StageEvaluated>(command)(evaluated);
   return absl::OkStatus();
 }
 
 absl::Status Commands::Apply(const Command& command, const SampleCommand& sample) {
-  if (const absl::Status bad = parts_.effects->CheckSample(sample); !bad.ok()) {
+  if (const absl::Status bad = parts_.generator->CheckSample(sample); !bad.ok()) {
     Fail(command, bad, absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  RETURN_IF_ERROR(parts_.calls->CallNow().status());
   TellApplied(command.number);
-  ASSIGN_OR_RETURN(const auto sampled, parts_.effects->Sample(sample));
+  ASSIGN_OR_RETURN(const auto sampled, parts_.generator->Sample(sample));
   ReportEndOf<Sampled>(command)(sampled);
   return absl::OkStatus();
 }

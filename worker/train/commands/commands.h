@@ -12,59 +12,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/optim/schedule.h"
+#include "worker/train/evaluate/evaluator.h"
+#include "worker/train/evaluate/generator.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/roll_call_plan.h"
-#include "worker/train/save/gathering.h"
-#include "worker/train/save/saving.h"
+#include "worker/train/rollcall/caller.h"
+#include "worker/train/save/gatherer.h"
+#include "worker/train/save/saver.h"
 #include "worker/train/schedule/command_schedule.h"
+#include "worker/train/trainability/trainability_changer.h"
 
 namespace muster::train {
-
-// The operations of a session that commands use. Their errors end the session, apart from those of
-// CheckRules and CheckSample, and from those inside a result, which are the same on all ranks.
-class CommandEffects {
- public:
-  virtual ~CommandEffects() = default;
-
-  virtual bool trains() const = 0;
-  // No stage that trains is left, and what only training needs has been freed.
-  virtual bool training_over() const = 0;
-  virtual bool has_checkpoints() const = 0;
-  // A roll call for the next step. Its success means that training may continue from here, because
-  // the losses are finite on every rank.
-  virtual absl::StatusOr<RollCallPlan> CallNow() = 0;
-  // As Saving's; only if the job has checkpoints and trains.
-  virtual absl::Status Save(int64_t command, Saving::Told told) = 0;
-  virtual absl::StatusOr<Saving::Saved> SaveLast() = 0;
-  // As Gathering's. This and the following methods are called only if the job trains, apart from
-  // those that say otherwise.
-  virtual absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
-                              Gathering::Told told) = 0;
-  virtual absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
-                                   Gathering::ToldOfModel told) = 0;
-  virtual absl::StatusOr<bool> CancelGather(int64_t command) = 0;
-  virtual absl::Status LeaveGatherToNextGeneration() = 0;
-  virtual void RemoveLeftoversOfGather(const std::string& path) = 0;
-  // Whether the job has data for this stage; false for a stage that is not known.
-  virtual bool HasDataFor(const std::string& stage) const = 0;
-  // A pass of evaluation, and reports it as that of a stage. Also if the job does not train.
-  using Evaluated = absl::StatusOr<StageEvaluated>;
-  virtual absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) = 0;
-  // FAILED_PRECONDITION: the model cannot generate. INVALID_ARGUMENT: the request does not fit it.
-  virtual absl::Status CheckSample(const SampleCommand& sample) const = 0;
-  // Continues a prompt that CheckSample allows. Also if the job does not train.
-  using SampleMade = absl::StatusOr<Sampled>;
-  virtual absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) = 0;
-  // INVALID_ARGUMENT: the rules do not fit the model.
-  virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
-  virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
-                                                   int64_t command) = 0;
-  virtual absl::StatusOr<TrainabilityChange> AddRules(const std::vector<TrainableRule>& rules,
-                                                      int64_t command) = 0;
-  virtual absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t command) = 0;
-};
 
 // Threading: the session's thread. Everything but the constructor may be a collective.
 class Commands {
@@ -72,7 +31,12 @@ class Commands {
   // All outlive it. Commands changes `session_state` and `schedule`.
   struct Parts {
     const CommandSource* source;
-    CommandEffects* effects;
+    Caller* calls;
+    Saver* saver;                   // null: the job has no checkpoints
+    Gatherer* gatherer;             // null: the job trains nothing
+    TrainabilityChanger* training;  // likewise
+    Evaluator* evaluator;
+    Generator* generator;
     const optim::Schedule* learning_rates;
     CommandSchedule* schedule;
     SessionState* session_state;
@@ -129,9 +93,9 @@ class Commands {
   bool NeedsTraining(const Command& command);
   // The same of a job that still trains, or may.
   bool NeedsOptimizer(const Command& command);
+  bool trains() const { return parts_.training != nullptr; }
   bool can_save() const {
-    return parts_.effects->has_checkpoints() && parts_.effects->trains() &&
-           parts_.session_state->step > 0;
+    return parts_.saver != nullptr && trains() && parts_.session_state->step > 0;
   }
 
   const Parts parts_;

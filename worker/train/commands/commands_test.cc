@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,11 +19,13 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // A session that notes what is done to it.
-class Effects : public CommandEffects {
+class Effects : public Caller,
+                public Saver,
+                public Gatherer,
+                public TrainabilityChanger,
+                public Evaluator,
+                public Generator {
  public:
-  bool trains() const override { return trains_; }
-  bool training_over() const override { return training_over_; }
-  bool has_checkpoints() const override { return has_checkpoints_; }
   absl::StatusOr<RollCallPlan> CallNow() override {
     done_.push_back("call");
     RollCallPlan plan;
@@ -32,17 +35,17 @@ class Effects : public CommandEffects {
     }
     return plan;
   }
-  absl::Status Save(int64_t, Saving::Told told) override {
+  absl::Status Save(int64_t, Saver::Told told) override {
     done_.push_back("save");
-    Write([this, told] { told(Saved()); });
+    Write([this, told] { told(SavedNow()); });
     return absl::OkStatus();
   }
-  absl::StatusOr<Saving::Saved> SaveLast() override {
+  absl::StatusOr<Saver::Saved> SaveLast() override {
     done_.push_back("last save");
-    return Saved();
+    return SavedNow();
   }
   absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
-                      Gathering::Told told) override {
+                      Gatherer::Told told) override {
     done_.push_back("gather " + gather.path);
     gathered_by_ = command;
     Write([this, told] {
@@ -52,7 +55,7 @@ class Effects : public CommandEffects {
     return absl::OkStatus();
   }
   absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
-                           Gathering::ToldOfModel told) override {
+                           ToldOfModel told) override {
     done_.push_back("consolidate " + consolidate.path);
     gathered_by_ = command;
     Write([this, told] {
@@ -61,17 +64,17 @@ class Effects : public CommandEffects {
     });
     return absl::OkStatus();
   }
-  absl::StatusOr<bool> CancelGather(int64_t command) override {
+  absl::StatusOr<bool> Cancel(int64_t command) override {
     if (command != gathered_by_ || files_written_) return false;
     files_ = absl::CancelledError("cancelled");
     WriteFiles();
     return true;
   }
-  absl::Status LeaveGatherToNextGeneration() override {
+  absl::Status LeaveToNextGeneration() override {
     unwritten_.clear();
     return absl::OkStatus();
   }
-  void RemoveLeftoversOfGather(const std::string& path) override {
+  void RemoveLeftovers(const std::string& path) const override {
     done_.push_back("clean up beside " + path);
   }
   // What is written in the background, is written when this is called.
@@ -99,12 +102,13 @@ class Effects : public CommandEffects {
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
   }
-  absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>&, int64_t) override {
+  absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>&,
+                                           int64_t) const override {
     done_.push_back("foresee");
     return TrainabilityPlan();
   }
-  absl::StatusOr<TrainabilityChange> AddRules(const std::vector<TrainableRule>&,
-                                              int64_t command) override {
+  absl::StatusOr<TrainabilityChange> Add(const std::vector<TrainableRule>&,
+                                         int64_t command) override {
     done_.push_back(absl::StrCat("rules of ", command));
     return TrainabilityChange();
   }
@@ -113,17 +117,14 @@ class Effects : public CommandEffects {
     return TrainabilityChange();
   }
 
-  bool trains_ = true;
-  bool training_over_ = false;
-  bool has_checkpoints_ = true;
   bool in_background_ = false;
   absl::Status files_;
   absl::Status pass_;               // an error of one rank ends the session
   std::deque<RollCallPlan> plans_;  // of the calls, in turn; then empty ones
-  std::vector<std::string> done_;
+  mutable std::vector<std::string> done_;
 
  private:
-  Saving::Saved Saved() const {
+  Saver::Saved SavedNow() const {
     if (!files_.ok()) return files_;
     return CheckpointWritten{.step = 7, .path = "path", .generation = 1};
   }
@@ -154,13 +155,29 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
   }
   void Progress(int64_t, const char*, const char*) override {}
 
+  CommandsTest() { OfAJobThat(/*trains=*/true, /*has_checkpoints=*/true); }
+  void OfAJobThat(bool trains, bool has_checkpoints) {
+    commands_.emplace(Commands::Parts{.source = this,
+                                      .calls = &effects_,
+                                      .saver = has_checkpoints ? &effects_ : nullptr,
+                                      .gatherer = trains ? &effects_ : nullptr,
+                                      .training = trains ? &effects_ : nullptr,
+                                      .evaluator = &effects_,
+                                      .generator = &effects_,
+                                      .learning_rates = &rates_,
+                                      .schedule = &schedule_,
+                                      .session_state = &session_state_,
+                                      .reports = &reports_,
+                                      .pause_beat = std::chrono::milliseconds(0)});
+  }
+
   // Whether there was anything, at step 7, with these commands in the log.
   bool Apply(std::vector<decltype(Command::what)> log) {
     log_.clear();
     for (auto& what : log) {
       log_.push_back({.number = static_cast<int64_t>(log_.size()) + 1, .what = std::move(what)});
     }
-    const auto applied = commands_.Apply(Newest());
+    const auto applied = commands_->Apply(Newest());
     EXPECT_TRUE(applied.ok()) << applied.status();
     return *applied;
   }
@@ -173,13 +190,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
   SessionState session_state_{.step = 7, .learning_rate = 0.5};
   const SessionReports reports_{0, this, &session_state_};
   const optim::Schedule rates_;
-  Commands commands_{{.source = this,
-                      .effects = &effects_,
-                      .learning_rates = &rates_,
-                      .schedule = &schedule_,
-                      .session_state = &session_state_,
-                      .reports = &reports_,
-                      .pause_beat = std::chrono::milliseconds(0)}};
+  std::optional<Commands> commands_;
 };
 
 TEST_F(CommandsTest, WithoutAnyNothingIsDone) {
@@ -217,10 +228,10 @@ TEST_F(CommandsTest, AGatherIsCancelledWhileItsFileIsWritten) {
   effects_.in_background_ = true;
   EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
   log_.push_back({.number = 2, .what = CancelCommand{1}});
-  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_TRUE(commands_->Apply(2).ok());
   EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
   log_.push_back({.number = 3, .what = CancelCommand{1}});
-  EXPECT_TRUE(commands_.Apply(3).ok());
+  EXPECT_TRUE(commands_->Apply(3).ok());
   EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done", "3 OPERATION_APPLIED"));
 }
 
@@ -230,7 +241,7 @@ TEST_F(CommandsTest, AGatherThatAnEarlierGenerationBeganLeavesNothingIfItIsCance
            .begun = true,
            .what = GatherOptimizerStateCommand{.path = "/state.pt"}},
           {.number = 2, .what = CancelCommand{1}}};
-  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_TRUE(commands_->Apply(2).ok());
   EXPECT_THAT(effects_.done_, ElementsAre("clean up beside /state.pt"));
   EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
 }
@@ -238,7 +249,7 @@ TEST_F(CommandsTest, AGatherThatAnEarlierGenerationBeganLeavesNothingIfItIsCance
 TEST_F(CommandsTest, AGatherIsLeftToTheNextGenerationWhereTheJobLeavesItsNodes) {
   effects_.in_background_ = true;
   EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
-  ASSERT_TRUE(commands_.EndHere().ok());
+  ASSERT_TRUE(commands_->EndHere().ok());
   effects_.WriteFiles();
   EXPECT_THAT(ended_, IsEmpty()) << "it is not done, and not cancelled";
 }
@@ -246,7 +257,7 @@ TEST_F(CommandsTest, AGatherIsLeftToTheNextGenerationWhereTheJobLeavesItsNodes) 
 TEST_F(CommandsTest, AGatherWhoseFileIsWrittenIsNotCancelled) {
   EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
   log_.push_back({.number = 2, .what = CancelCommand{1}});
-  EXPECT_TRUE(commands_.Apply(2).ok());
+  EXPECT_TRUE(commands_->Apply(2).ok());
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 OPERATION_APPLIED"));
 }
 
@@ -269,12 +280,12 @@ TEST_F(CommandsTest, AStopSavesAndLeavesTheRest) {
 
 TEST_F(CommandsTest, WhoGoesOnElsewhereSavesWhereThereIsAnythingToSave) {
   effects_.files_ = absl::ResourceExhaustedError("full");  // somebody else goes on from before
-  ASSERT_TRUE(commands_.EndHere().ok());
+  ASSERT_TRUE(commands_->EndHere().ok());
   EXPECT_THAT(effects_.done_, ElementsAre("call", "last save"));
   EXPECT_TRUE(session_state_.preempted);
   effects_.done_.clear();
   session_state_.step = 0;
-  ASSERT_TRUE(commands_.EndHere().ok());
+  ASSERT_TRUE(commands_->EndHere().ok());
   EXPECT_THAT(effects_.done_, ElementsAre("call"));
 }
 
@@ -284,32 +295,32 @@ TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
   nothing.apply_commands = 1;
   resumed.apply_commands = 2;
   effects_.plans_ = {nothing, resumed};
-  ASSERT_TRUE(commands_.Apply(1).ok());
+  ASSERT_TRUE(commands_->Apply(1).ok());
   EXPECT_THAT(effects_.done_, ElementsAre("call", "call"));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
   log_.push_back({.number = 3, .what = PauseCommand()});
   RollCallPlan moves;
   moves.preempted = true;
   effects_.plans_ = {moves};
-  ASSERT_TRUE(commands_.Apply(3).ok());
+  ASSERT_TRUE(commands_->Apply(3).ok());
   EXPECT_TRUE(session_state_.preempted);
 }
 
 TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
-  effects_.has_checkpoints_ = false;
+  OfAJobThat(/*trains=*/true, /*has_checkpoints=*/false);
   EXPECT_TRUE(Apply({SaveCheckpointCommand(), SetTrainabilityCommand(), CancelCommand{9}}));
   EXPECT_THAT(ended_,
               ElementsAre("3 OPERATION_APPLIED", "1 NO_CHECKPOINTS", "2 TRAINABILITY_INVALID"));
-  effects_.trains_ = false;
+  OfAJobThat(/*trains=*/false, /*has_checkpoints=*/false);
   ended_.clear();
   log_.push_back({.number = 4, .what = RefreshCommand()});
   log_.push_back({.number = 5, .what = SetLearningRateCommand{1}});
-  ASSERT_TRUE(commands_.Apply(5).ok());
+  ASSERT_TRUE(commands_->Apply(5).ok());
   EXPECT_THAT(ended_, ElementsAre("4 NO_OPTIMIZER", "5 NO_OPTIMIZER"));
 }
 
 TEST_F(CommandsTest, AfterTheLastFitWhatNeedsTheOptimizerIsRefused) {
-  effects_.training_over_ = true;
+  session_state_.training_over = true;
   EXPECT_TRUE(Apply({SaveCheckpointCommand(), ConsolidateCommand{.path = "/m"}, RefreshCommand(),
                      SetLearningRateCommand{1}, GatherOptimizerStateCommand{.path = "/o"},
                      SetTrainabilityCommand{}}));
@@ -325,7 +336,7 @@ TEST_F(CommandsTest, APassAndASampleFollowACallAndEndWithTheirResults) {
 }
 
 TEST_F(CommandsTest, APassAndASampleNeedNoTrainingAndNoOptimizer) {
-  effects_.trains_ = false;
+  OfAJobThat(/*trains=*/false, /*has_checkpoints=*/false);
   EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
 }
@@ -344,7 +355,7 @@ TEST_F(CommandsTest, WhatAllRanksFindWrongEndsThePassAloneAndWhatOneFindsTheSess
   effects_.pass_ = absl::DataLossError("rank 1 cannot read");
   events_.clear();
   log_.push_back({.number = 3, .what = RunStageCommand{"validate"}});
-  EXPECT_EQ(commands_.Apply(3).status(), effects_.pass_);
+  EXPECT_EQ(commands_->Apply(3).status(), effects_.pass_);
   EXPECT_THAT(events_, ElementsAre("applied 3")) << "the next generation carries it out again";
 }
 
@@ -359,7 +370,7 @@ TEST_F(CommandsTest, WhatTheCheckpointHasIsToldAgain) {
           {.number = 2, .what = SetLearningRateCommand{1}}};
   schedule_ = CommandSchedule({.taken = 2, .waiting = {2}});
   session_state_.applied = {{1, 3}};
-  commands_.TellUnreported();
+  commands_->TellUnreported();
   EXPECT_THAT(ended_, ElementsAre("1 done"));
 }
 

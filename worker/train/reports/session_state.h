@@ -31,6 +31,9 @@ struct SessionState {
   // this: await that first.
   manifest::ValidationRecord validations;
 
+  // No stage that trains is left, and what only training needs has been freed.
+  bool training_over = false;
+
   // ---- Changed by commands.
   double learning_rate = 0;  // what the job's schedule scales
   // The session stops, by a command or because the job continues on other nodes.

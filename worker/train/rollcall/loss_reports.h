@@ -17,8 +17,9 @@ namespace muster::train {
 // Threading: the session's thread.
 class LossReports {
  public:
-  // FLOP/s of which the devices of all ranks are capable; 0: not known.
-  void SetPeakFlops(double peak) { peak_flops_ = peak; }
+  // peak_flops: FLOP/s of which the devices of all ranks are capable; 0: not known.
+  explicit LossReports(double peak_flops) : peak_flops_(peak_flops) {}
+
   // The step after which `step` optimizer steps are done. `samples`: of all ranks.
   void Add(int64_t step, int64_t samples, const models::Model& model);
   // The duration of a step, including its roll call.
@@ -38,7 +39,7 @@ class LossReports {
   Waiting* Find(int64_t step);  // null: its metrics are complete, or it was never added
 
   std::deque<Waiting> waiting_;  // oldest first
-  double peak_flops_ = 0;
+  const double peak_flops_;
 };
 
 }  // namespace muster::train

@@ -74,7 +74,8 @@ struct RollCall::InFlight {
   std::unique_ptr<comm::Work> work;
 };
 
-RollCall::RollCall(comm::Communicator* communicator) : communicator_(communicator) {}
+RollCall::RollCall(comm::Communicator* communicator, DecideOptions options)
+    : communicator_(communicator), options_(std::move(options)) {}
 RollCall::~RollCall() = default;
 
 void RollCall::Post(const RollCallRecord& record) {

@@ -23,12 +23,9 @@ namespace muster::train {
 // Exchanges the records. One call is in flight at a time; used by one thread.
 class RollCall {
  public:
-  // The communicator must outlive it.
-  explicit RollCall(comm::Communicator* communicator);
+  // The communicator must outlive it. `options`: of Decide.
+  explicit RollCall(comm::Communicator* communicator, DecideOptions options = {});
   ~RollCall();
-
-  // Sets the options of Decide.
-  void Configure(DecideOptions options) { options_ = std::move(options); }
 
   void Post(const RollCallRecord& record);
   // The plan of the call that was posted. Errors: the communicator's, or Decide's.
@@ -37,7 +34,7 @@ class RollCall {
  private:
   struct InFlight;
   comm::Communicator* const communicator_;
-  DecideOptions options_;
+  const DecideOptions options_;
   std::unique_ptr<InFlight> in_flight_;
 };
 

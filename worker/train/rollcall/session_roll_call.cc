@@ -1,6 +1,7 @@
 #include "worker/train/rollcall/session_roll_call.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,31 +15,29 @@ namespace {
 // then, the scale is not the cause.
 constexpr int64_t kMostSkippedInARow = 100;
 
+std::vector<std::string> NamesOf(const TrainedParameters& trained) {
+  std::vector<std::string> names;
+  for (const auto& parameter : trained.parameters()) names.push_back(parameter.name);
+  return names;
+}
+
 }  // namespace
 
-void SessionRollCall::SetSubject(const Subject& subject) {
-  subject_ = subject;
-  loss_reports_.SetPeakFlops(subject.peak_flops);
-  std::vector<std::string> names;
-  for (const auto& parameter : subject.trained->parameters()) names.push_back(parameter.name);
-  unused_.SetNames(names);
-  roll_call_.Configure({.names = std::move(names),
-                        .uneven_inputs = subject.uneven_inputs,
-                        .full_micro_batches = subject.full_micro_batches});
-}
-
-void SessionRollCall::SetInput(data::Sampler* sampler, int64_t samples) {
-  sampler_ = sampler;
-  samples_ = samples;
-}
+SessionRollCall::SessionRollCall(const Parts& parts)
+    : parts_(parts),
+      roll_call_(parts.control, {.names = NamesOf(*parts.trained),
+                                 .uneven_inputs = parts.uneven_inputs,
+                                 .full_micro_batches = parts.full_micro_batches}),
+      loss_reports_(parts.peak_flops),
+      unused_(NamesOf(*parts.trained)) {}
 
 RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& position) const {
   data::Sampler::Share share;
-  if (sampler_ != nullptr) share = sampler_->ShareOf(position, parts_.identity.rank);
+  if (parts_.sampler != nullptr) share = parts_.sampler->ShareOf(position, parts_.identity.rank);
   int64_t joined_since = 0;
-  if (sampler_ != nullptr && share.micro_batches == 0) {
+  if (parts_.sampler != nullptr && share.micro_batches == 0) {
     // A rank whose data has no samples has had no input from the start.
-    joined_since = samples_ == 0 ? 1 : step + 1 - share.idle_steps;
+    joined_since = parts_.samples == 0 ? 1 : step + 1 - share.idle_steps;
   }
   const comm::FlightRecorder::Digest digest = parts_.flight->digest();
   return {.generation = parts_.identity.generation,
@@ -50,10 +49,10 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
           .samples = share.samples,
           .joined_since = joined_since,
           .newest_command = parts_.commands->Newest(),
-          .layout = layout_,
+          .layout = layout(),
           .learning_rate = parts_.session_state->learning_rate,
-          .mask_hash = subject_.trained->wanted_hash(),
-          .first_change = subject_.trained->first_change(),
+          .mask_hash = parts_.trained->wanted_hash(),
+          .first_change = parts_.trained->first_change(),
           .preempted = parts_.commands->Preempted(),
           .loss_step = newest_step_,
           .loss_sum = newest_.loss_sum,
@@ -62,6 +61,11 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
           .unused_news = unused_.news(),
           .collectives = static_cast<int64_t>(digest.begun),
           .collectives_hash = static_cast<int64_t>(digest.hash)};
+}
+
+int64_t SessionRollCall::layout() const {
+  if (parts_.training == nullptr) return 0;
+  return std::bit_cast<int64_t>(parts_.training->strategy().layout_fingerprint());
 }
 
 void SessionRollCall::Post(const RollCallRecord& record) {
@@ -73,7 +77,7 @@ void SessionRollCall::Post(const RollCallRecord& record) {
 void SessionRollCall::PostNext() {
   attempt_ = 0;
   begun_ = Clock::now();
-  Post(Record(parts_.session_state->step + 1, sampler_->After(parts_.session_state->position)));
+  Post(Record(parts_.session_state->step + 1, parts_.sampler->After(parts_.session_state->position)));
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
@@ -103,9 +107,9 @@ absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
   if (plan->collectives_differ) {
     return NameCollectiveDifference(*parts_.flight, step, parts_.control);
   }
-  if (plan->masks_differ) return NameMaskDifference(*subject_.trained, step, parts_.control);
+  if (plan->masks_differ) return NameMaskDifference(*parts_.trained, step, parts_.control);
   if (plan->loss.has_value()) {
-    for (const v1::StepMetrics& finished : loss_reports_.Complete(*plan->loss, *subject_.model)) {
+    for (const v1::StepMetrics& finished : loss_reports_.Complete(*plan->loss, *parts_.model)) {
       parts_.reports->Report(finished);
     }
   }
@@ -122,7 +126,7 @@ absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
 
 absl::Status SessionRollCall::TakeIn(PendingStep step, int64_t samples) {
   const int64_t number = parts_.session_state->step;
-  loss_reports_.Add(number, samples, *subject_.model);
+  loss_reports_.Add(number, samples, *parts_.model);
   const size_t left = step.late ? 1 : 0;
   running_.push_back({number, std::move(step), begun_});
   return Settle(left);

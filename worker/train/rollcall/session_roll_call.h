@@ -25,6 +25,7 @@
 #include "worker/train/rollcall/unused_parameters.h"
 #include "worker/train/step/step_result.h"
 #include "worker/train/step/trained_parameters.h"
+#include "worker/train/training/training.h"
 
 namespace muster::train {
 
@@ -40,22 +41,18 @@ class SessionRollCall {
     const LeaseHolder* lease = nullptr;  // null: no other process can replace this one
     const SessionState* session_state;
     const SessionReports* reports;
-  };
-  explicit SessionRollCall(const Parts& parts) : parts_(parts), roll_call_(parts.control) {}
-
-  // What the ranks compare of the model. Set before the first call.
-  struct Subject {
     const models::Model* model;
-    const TrainedParameters* trained;
+    const TrainedParameters* trained;  // of the model
+    // Its plan is what the ranks compare of the layout. Null: every rank has the whole model, and
+    // nothing is trained.
+    const Training* training = nullptr;
+    data::Sampler* sampler = nullptr;  // the input of this rank; null: nothing is trained
+    int64_t samples = 0;               // of its data
     UnevenInputs uneven_inputs = {};
     int64_t full_micro_batches = 1;
     double peak_flops = 0;  // LossReports'
   };
-  void SetSubject(const Subject& subject);
-  // The input of this rank; never called if nothing is trained. `samples`: those of its data.
-  void SetInput(data::Sampler* sampler, int64_t samples);
-  // A hash of the layout of the parameters; set after each new plan.
-  void SetLayout(int64_t layout) { layout_ = layout; }
+  explicit SessionRollCall(const Parts& parts);
 
   // A blocking call for the next step. Errors of all calls, in addition to the communicator's:
   // UNAVAILABLE: the lease is over; FAILED_PRECONDITION: the ranks differ in something, which is
@@ -79,6 +76,8 @@ class SessionRollCall {
  private:
   // The record of this rank for the step after `step` completed ones, which begins at `position`.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
+  // A hash of the layout of the parameters under the plan that is in force.
+  int64_t layout() const;
   void Post(const RollCallRecord& record);
   absl::StatusOr<RollCallPlan> BlockingCall();
   // Waits for the results of all steps except the newest `left`.
@@ -86,10 +85,6 @@ class SessionRollCall {
 
   const Parts parts_;
   RollCall roll_call_;
-  Subject subject_{};
-  data::Sampler* sampler_ = nullptr;
-  int64_t samples_ = 0;
-  int64_t layout_ = 0;
   int64_t attempt_ = 0;
 
   using Clock = std::chrono::steady_clock;

@@ -54,31 +54,32 @@ class LostLease : public LeaseHolder {
 struct Rank {
   Rank(int rank, comm::Communicator* control, const LeaseHolder* lease = nullptr)
       : reports(rank, &sink, &session_state),
+        model(*models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1)),
+        trained(*TrainedParameters::Create(model->Parameters(), {})),
+        sampler(*data::Sampler::Create({.size = 40,
+                                        .world_size = control->world_size(),
+                                        .per_rank = 2,
+                                        .order = data::Order::kSequential})),
         calls({.identity = {"job", "instance", 1, rank, "i"},
                .control = control,
                .flight = &flight,
                .commands = &commands,
                .lease = lease,
                .session_state = &session_state,
-               .reports = &reports}) {
-    model = *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
-    trained = *TrainedParameters::Create(model->Parameters(), {});
-    sampler = *data::Sampler::Create({.size = 40,
-                                      .world_size = control->world_size(),
-                                      .per_rank = 2,
-                                      .order = data::Order::kSequential});
+               .reports = &reports,
+               .model = model.get(),
+               .trained = trained.get(),
+               .sampler = &sampler,
+               .samples = 40,
+               .full_micro_batches = control->world_size()}) {
     session_state.learning_rate = 0.1;
-    calls.SetSubject({.model = model.get(),
-                      .trained = trained.get(),
-                      .full_micro_batches = control->world_size()});
-    calls.SetInput(&*sampler, 40);
   }
 
   // As a session does it.
   absl::StatusOr<RollCallPlan> Step(double loss, StepOutcome outcome = StepOutcome::kApplied,
                                     std::vector<size_t> unused = {}) {
     calls.PostNext();
-    session_state.position = sampler->After(session_state.position);
+    session_state.position = sampler.After(session_state.position);
     ++session_state.step;
     StepResult result{
         .loss_sum = loss, .loss_weight = 1, .outcome = outcome, .unused = std::move(unused)};
@@ -93,7 +94,7 @@ struct Rank {
   // The same with a step that the device still computes; counts the results that were read.
   absl::StatusOr<RollCallPlan> LateStep(double loss, int* awaited) {
     calls.PostNext();
-    session_state.position = sampler->After(session_state.position);
+    session_state.position = sampler.After(session_state.position);
     ++session_state.step;
     const StepResult result{.loss_sum = loss, .loss_weight = 1};
     const auto await = [=] {
@@ -112,10 +113,10 @@ struct Rank {
   SessionState session_state;
   comm::FlightRecorder flight;
   SessionReports reports;
-  SessionRollCall calls;
   std::unique_ptr<models::Model> model;
   std::unique_ptr<TrainedParameters> trained;
-  std::optional<data::Sampler> sampler;
+  data::Sampler sampler;
+  SessionRollCall calls;
 };
 
 TEST(SessionRollCall, TheLossOfAStepTravelsInTheNextCallAndIsReportedOnce) {

@@ -12,12 +12,6 @@
 
 namespace muster::train {
 
-void UnusedParameters::SetNames(std::vector<std::string> names) {
-  names_ = std::move(names);
-  first_.assign(names_.size(), 0);
-  told_.assign(names_.size(), false);
-}
-
 void UnusedParameters::Note(int64_t step, const std::vector<size_t>& unused) {
   if (notices_ == kMostNotices) return;
   for (const size_t index : unused) {

@@ -23,8 +23,9 @@ class UnusedParameters {
   // In one session. A model that chooses among its parts anew in each step may have many of them.
   static constexpr int kMostNotices = 5;
 
-  // Of the model's parameters. Called before the other methods.
-  void SetNames(std::vector<std::string> names);
+  // names: of the model's parameters.
+  explicit UnusedParameters(std::vector<std::string> names)
+      : names_(std::move(names)), first_(names_.size()), told_(names_.size()) {}
 
   // No rank used these parameters in this step, by their indices.
   void Note(int64_t step, const std::vector<size_t>& unused);
@@ -37,7 +38,7 @@ class UnusedParameters {
   absl::StatusOr<Notice> Exchange(int64_t step, comm::Communicator* communicator);
 
  private:
-  std::vector<std::string> names_;
+  const std::vector<std::string> names_;
   std::vector<int64_t> first_;  // by parameter: the first step that this rank knows of; 0: none
   std::vector<bool> told_;
   int notices_ = 0;

@@ -27,8 +27,7 @@ TEST(DescribeUnused, NamesThreeAndCountsTheOthers) {
 
 TEST(UnusedParameters, AllRanksNameWhatAnyRankKnowsOnce) {
   parallel::RunRanks(3, [](comm::Communicator& ranks) {
-    UnusedParameters unused;
-    unused.SetNames({"a", "b", "c"});
+    UnusedParameters unused({"a", "b", "c"});
     EXPECT_FALSE(unused.news());
     if (ranks.rank() == 1) unused.Note(4, {1});
     if (ranks.rank() == 2) unused.Note(4, {1, 2});
@@ -48,8 +47,7 @@ TEST(UnusedParameters, AllRanksNameWhatAnyRankKnowsOnce) {
 
 TEST(UnusedParameters, TheirNumberOfNoticesIsLimited) {
   parallel::RunRanks(1, [](comm::Communicator& ranks) {
-    UnusedParameters unused;
-    unused.SetNames(std::vector<std::string>(20, "expert"));
+    UnusedParameters unused(std::vector<std::string>(20, "expert"));
     for (size_t i = 0; i < 20; ++i) {
       unused.Note(i + 1, {i});
       const bool tells = static_cast<int>(i) < UnusedParameters::kMostNotices;

@@ -28,11 +28,10 @@ Background::~Background() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status Background::CountRanksOfNode() {
+absl::StatusOr<uint64_t> RanksOfNode(comm::Communicator& communicator) {
   const std::string own = checkpoint::NodeId();
-  ASSIGN_OR_RETURN(const auto nodes, checkpoint::GatherTexts(*communicator_, own, "nodes", 0));
-  ranks_of_node_ = static_cast<uint64_t>(std::count(nodes.begin(), nodes.end(), own));
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto nodes, checkpoint::GatherTexts(communicator, own, "nodes", 0));
+  return static_cast<uint64_t>(std::count(nodes.begin(), nodes.end(), own));
 }
 
 absl::StatusOr<checkpoint::State> Background::Copy(const checkpoint::State& state) {

@@ -21,19 +21,20 @@
 
 namespace muster::train {
 
+// A collective: the number of ranks that share this rank's memory.
+absl::StatusOr<uint64_t> RanksOfNode(comm::Communicator& communicator);
+
 // Threading: the session's thread, except for failure().
 class Background {
  public:
   // Its error ends the session.
   using Task = std::function<absl::Status()>;
 
-  // Both outlive it. communicator: the one that tasks use.
-  Background(comm::Communicator* communicator, const SessionReports* reports)
-      : communicator_(communicator), reports_(reports) {}
+  // Both outlive it. communicator: the one that tasks use. ranks_of_node: RanksOfNode().
+  Background(comm::Communicator* communicator, const SessionReports* reports,
+             uint64_t ranks_of_node = 1)
+      : communicator_(communicator), reports_(reports), ranks_of_node_(ranks_of_node) {}
 
-  // A collective: counts the ranks that share this rank's memory.
-  absl::Status CountRanksOfNode();
-  // Before that: 1.
   uint64_t ranks_of_node() const { return ranks_of_node_; }
   // If a task is running, the session ends with an error: aborts the communicator, because the
   // other ranks may not have started the task, and waits for the thread.
@@ -61,9 +62,9 @@ class Background {
  private:
   comm::Communicator* const communicator_;
   const SessionReports* const reports_;
+  const uint64_t ranks_of_node_;
   std::thread thread_;
   uint64_t newest_ = 0;
-  uint64_t ranks_of_node_ = 1;
   // Bytes of the largest copy: the allocator keeps its memory, so another one needs no more.
   uint64_t copied_ = 0;
   mutable absl::Mutex mutex_;

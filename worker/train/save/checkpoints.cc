@@ -121,7 +121,8 @@ checkpoint::Epoch EpochOf(const Identity& identity) {
 Checkpoints::Checkpoints(const Identity& identity, std::string folder,
                          const CheckpointHistory& history, const std::string& strategy,
                          const std::string& model_kind, comm::Communicator* communicator,
-                         EventSink* events, files::Disk& disk)
+                         EventSink* events, std::function<absl::Status()> still_mine,
+                         files::Disk& disk)
     : identity_(identity),
       folder_(std::move(folder)),
       history_(history),
@@ -132,7 +133,9 @@ Checkpoints::Checkpoints(const Identity& identity, std::string folder,
               .generation = identity.generation,
               .strategy = strategy,
               .model_kind = model_kind},
-             communicator, disk) {}
+             communicator, disk) {
+  saver_.SetStillMine(std::move(still_mine));
+}
 
 void Checkpoints::Report(const Event& event) {
   if (identity_.rank == 0) events_->Report(event);
@@ -174,10 +177,10 @@ absl::Status Checkpoints::CheckFolderIsThere() {
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
     const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
     const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
-    EventSink* events, files::Disk& disk) {
+    EventSink* events, std::function<absl::Status()> still_mine, files::Disk& disk) {
   std::unique_ptr<Checkpoints> checkpoints(
       new Checkpoints(identity, CheckpointFolder(identity, config), history, strategy, model_kind,
-                      communicator, events, disk));
+                      communicator, events, std::move(still_mine), disk));
   // If the file system is not mounted any more, a new folder in its place would hide the job's
   // checkpoints from the person who mounts it again.
   const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();

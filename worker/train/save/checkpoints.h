@@ -64,11 +64,13 @@ class Checkpoints {
   // the job has checkpoints and the folder is missing, it is not created again.
   // FAILED_PRECONDITION: the ranks do not see the same one. Errors have causes:
   // kCheckpointsUnreadable (on all ranks), kNodeFault (on the ranks that do not see what the others
-  // see).
+  // see). `still_mine` is called before a checkpoint is renamed to its final name. If it returns an
+  // error, the checkpoint is not renamed.
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
       const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
       const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
-      EventSink* events, files::Disk& disk = files::Disk::Real());
+      EventSink* events, std::function<absl::Status()> still_mine,
+      files::Disk& disk = files::Disk::Real());
 
   // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest
   // checkpoint that all ranks can read: a recorded one, or an unrecorded one that continues the
@@ -87,12 +89,6 @@ class Checkpoints {
                                               comm::Communicator* communicator,
                                               const checkpoint::Saver::StateFor& state_for);
 
-  // `still_mine` is called before a checkpoint is renamed to its final name. If it returns an
-  // error, the checkpoint is not renamed.
-  void SetStillMine(std::function<absl::Status()> still_mine) {
-    saver_.SetStillMine(std::move(still_mine));
-  }
-
   // Where a checkpoint of this name lies, or would.
   std::string PathOf(const std::string& name) const;
 
@@ -108,7 +104,8 @@ class Checkpoints {
  private:
   Checkpoints(const Identity& identity, std::string folder, const CheckpointHistory& history,
               const std::string& strategy, const std::string& model_kind,
-              comm::Communicator* communicator, EventSink* events, files::Disk& disk);
+              comm::Communicator* communicator, EventSink* events,
+              std::function<absl::Status()> still_mine, files::Disk& disk);
   void Report(const Event& event);
   // The names of the recorded checkpoints in the job's folder.
   std::vector<std::string> RecordedNames() const;

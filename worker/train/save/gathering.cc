@@ -93,7 +93,7 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
 
 absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64_t command,
                                     ToldOfModel told) {
-  RETURN_IF_ERROR(parts_.await_weights());
+  RETURN_IF_ERROR(parts_.source->AwaitWeights());
   auto contents = std::make_shared<checkpoint::ModelFolderContents>();
   Task task{.what = "consolidating the model",
             .path = consolidate.path,
@@ -128,7 +128,7 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
 }
 
 absl::Status Gathering::Export(const ExportConfig& config) {
-  RETURN_IF_ERROR(parts_.await_weights());
+  RETURN_IF_ERROR(parts_.source->AwaitWeights());
   Task task{
       .what = "exporting the weights",
       .path = config.path,
@@ -164,9 +164,9 @@ absl::Status Gathering::Begin(Task task, bool hold) {
   cancelled_ = false;
   told_ = task.told;
   task.step = parts_.session_state->step;
-  const checkpoint::State state = parts_.state();
+  const checkpoint::State state = parts_.source->State();
   task.state = task.part(state);
-  ASSIGN_OR_RETURN(task.records, parts_.records(state));
+  ASSIGN_OR_RETURN(task.records, parts_.source->Records(state));
   if (hold) {
     task_ = parts_.background->Skip();
     return Write(task);

@@ -23,11 +23,13 @@
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/save/background.h"
+#include "worker/train/save/gatherer.h"
+#include "worker/train/save/state_source.h"
 
 namespace muster::train {
 
 // Threading: the session's thread.
-class Gathering {
+class Gathering : public Gatherer {
  public:
   // All outlive it.
   struct Parts {
@@ -41,38 +43,21 @@ class Gathering {
     Background* background;
     checkpoint::Writing* writing;
     files::Disk* disk;  // tells `writing` what is written
-    // Waits until the parameters are as they are after the last step, and checks that they are
-    // finite and the same on all ranks.
-    std::function<absl::Status()> await_weights;
-    // Return the state in use, and what a file says about its parameters.
-    std::function<checkpoint::State()> state;
-    std::function<absl::StatusOr<checkpoint::ModelRecords>(const checkpoint::State&)> records;
+    StateSource* source;
   };
   explicit Gathering(Parts parts) : parts_(std::move(parts)) {}
 
-  // The result, or why there is none: no error of the session.
-  using Told = std::function<void(const absl::StatusOr<OptimizerStateGathered>& gathered)>;
-  using ToldOfModel = std::function<void(const absl::StatusOr<ModelConsolidated>& consolidated)>;
-
-  // All three are collectives. They wait until the files before are written, copy what this rank
-  // writes, and return; the files are written in the background. With `hold` nothing is copied, and
-  // they return when the files are written. `told` hears how it ended, on the thread that wrote.
-  // Errors: those of the communicator, and of await_weights. What ends the session meanwhile is the
-  // background's error.
-  absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command, Told told);
+  absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
+                      Told told) override;
   absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
-                           ToldOfModel told);
-  // The weights during training: replaces the file of the job's export. A failure is reported.
+                           ToldOfModel told) override;
+  // The weights during training, in the same way: replaces the file of the job's export. A failure
+  // is reported.
   absl::Status Export(const ExportConfig& config);
 
-  // Cancels what was begun for this command, waits for its end, and tells it. False: it is
-  // complete, it failed, or it was never begun in this session. The same on all ranks.
-  absl::StatusOr<bool> Cancel(int64_t command);
-  // Stops what is under way, and tells nobody of its end: the next generation carries it out. The
-  // job leaves its nodes, which must not wait for a large file.
-  absl::Status LeaveToNextGeneration();
-  // Rank 0 removes what earlier generations left beside `path`.
-  void RemoveLeftovers(const std::string& path) const;
+  absl::StatusOr<bool> Cancel(int64_t command) override;
+  absl::Status LeaveToNextGeneration() override;
+  void RemoveLeftovers(const std::string& path) const override;
 
  private:
   struct Task;

@@ -50,8 +50,25 @@ class WatchedDisk : public checkpoint::CountingDisk {
 };
 
 // The only rank of a job whose optimizer has one moment.
-class GatheringTest : public testing::Test {
+class GatheringTest : public testing::Test, public StateSource {
  protected:
+  absl::Status AwaitState() override { return weights_; }
+  absl::Status AwaitWeights() override { return weights_; }
+  checkpoint::State State() const override {
+    return checkpoint::Replicated(
+        {{"param", "w", at::full({kElements}, 9.0f)}, {"exp_avg", "w", moment_}}, 1);
+  }
+  absl::StatusOr<checkpoint::ModelRecords> Records(const checkpoint::State&) const override {
+    checkpoint::ModelRecords records;
+    records.optimizer = {.kind = "adam", .groups = {{{"lr", {0.1}}}}};
+    records.parameters = {{.name = "w",
+                           .shape = {kElements},
+                           .dtype = "F32",
+                           .trainable = true,
+                           .ever_trained = true}};
+    return records;
+  }
+
   void On(const std::function<void(Gathering&)>& body) {
     RunRanks(1, [&](int, comm::Communicator&, comm::Communicator&, comm::Communicator&,
                     comm::Communicator& files) {
@@ -70,23 +87,7 @@ class GatheringTest : public testing::Test {
            .background = &background,
            .writing = &writing_,
            .disk = &disk_,
-           .await_weights = [this] { return weights_; },
-           .state =
-               [this] {
-                 return checkpoint::Replicated(
-                     {{"param", "w", at::full({kElements}, 9.0f)}, {"exp_avg", "w", moment_}}, 1);
-               },
-           .records =
-               [](const checkpoint::State&) {
-                 checkpoint::ModelRecords records;
-                 records.optimizer = {.kind = "adam", .groups = {{{"lr", {0.1}}}}};
-                 records.parameters = {{.name = "w",
-                                        .shape = {kElements},
-                                        .dtype = "F32",
-                                        .trainable = true,
-                                        .ever_trained = true}};
-                 return records;
-               }});
+           .source = this});
       body(gathering);
     });
   }

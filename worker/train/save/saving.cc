@@ -7,10 +7,13 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/snapshot.h"
+#include "worker/train/step/finite.h"
 
 namespace muster::train {
 
-void Saving::ResumeFrom(const Checkpoints::Restored& restored) {
+Saving::Saving(Parts parts) : parts_(std::move(parts)) {
+  const Checkpoints::Restored& restored = parts_.restored;
+  if (restored.path.empty()) return;
   newest_ = CheckpointWritten{
       .step = restored.point.step, .path = restored.path, .generation = restored.generation};
   const auto& best = restored.point.steering.validations.best;
@@ -44,13 +47,13 @@ absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command)
   const bool there = newest_.has_value() && newest_->step == step;
   if (there && (newest_->best || !IsBest(point))) return std::nullopt;
   parts_.reports->Progress("saving a checkpoint");
-  parallel::Strategy& strategy = parts_.strategy();
-  RETURN_IF_ERROR(parts_.await_parameters());
-  RETURN_IF_ERROR(parts_.finite->CheckBuffers(step));
-  RETURN_IF_ERROR(strategy.VerifyParametersEqual(step));
-  Contents contents{
-      .point = point, .state = parts_.state(), .records = {}, .command = command, .begun = begun};
-  ASSIGN_OR_RETURN(contents.records, parts_.records(contents.state));
+  RETURN_IF_ERROR(parts_.source->AwaitState());
+  Contents contents{.point = point,
+                    .state = parts_.source->State(),
+                    .records = {},
+                    .command = command,
+                    .begun = begun};
+  ASSIGN_OR_RETURN(contents.records, parts_.source->Records(contents.state));
   return contents;
 }
 

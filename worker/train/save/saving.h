@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -13,15 +12,15 @@
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/communicator.h"
-#include "worker/parallel/strategy.h"
 #include "worker/train/reports/attempts.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/save/background.h"
 #include "worker/train/save/checkpoints.h"
+#include "worker/train/save/saver.h"
+#include "worker/train/save/state_source.h"
 #include "worker/train/schedule/command_schedule.h"
-#include "worker/train/step/finite.h"
 #include "worker/train/step/trained_parameters.h"
 
 namespace muster::train {
@@ -39,27 +38,19 @@ class Saving {
     checkpoint::Writing* writing;
     Checkpoints* checkpoints;
     comm::Communicator* communicator;  // the background's
-    const FiniteCheck* finite;
     const TrainedParameters* trained;
     const CommandSchedule* commands;
     const Attempts* attempts;
     const SessionState* session_state;
     const SessionReports* reports;
-    // Return the strategy and the state in use. Both are called for each checkpoint, because a
-    // change of the trained parameters replaces them.
-    std::function<parallel::Strategy&()> strategy;
-    // Waits until the parameters are as they are after the last step.
-    std::function<absl::Status()> await_parameters;
-    std::function<checkpoint::State()> state;
-    // What the checkpoint says about the parameters of this state.
-    std::function<absl::StatusOr<checkpoint::ModelRecords>(const checkpoint::State&)> records;
+    StateSource* source;
+    // The session starts from this checkpoint; an empty path: from none.
+    Checkpoints::Restored restored = {};
   };
-  explicit Saving(Parts parts) : parts_(std::move(parts)) {}
+  explicit Saving(Parts parts);
 
-  // The checkpoint, or why its files could not be written. Such an error is already reported, and
-  // it is no error of the session.
-  using Saved = absl::StatusOr<CheckpointWritten>;
-  using Told = std::function<void(const Saved& saved)>;
+  using Saved = Saver::Saved;
+  using Told = Saver::Told;
 
   // Both save a checkpoint unless there is one of this step; if this step is the best one and that
   // checkpoint, of an earlier session, does not say so, there is another one. Collectives. The roll
@@ -76,9 +67,6 @@ class Saving {
   // The session trains no more after it: it returns when the files are written. It is tried up to
   // three times.
   absl::StatusOr<Saved> SaveLast();
-
-  // The session starts from this checkpoint.
-  void ResumeFrom(const Checkpoints::Restored& restored);
 
   // Whether there is a checkpoint of this step. Only while nothing is written in the background.
   bool HasOneOf(int64_t step) const { return newest_.has_value() && newest_->step == step; }

@@ -14,6 +14,7 @@
 #include "common/files/temp_dir.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/ranks/rank_threads.h"
+#include "worker/train/step/finite.h"
 #include "worker/train/training/setup.h"
 
 namespace muster::train {
@@ -37,6 +38,28 @@ class Events : public EventSink {
   std::function<void(const std::string& doing)> on_progress_;
 };
 
+class Source : public StateSource {
+ public:
+  Source(const models::Model& model, parallel::Strategy& strategy)
+      : model_(model), strategy_(strategy), finite_(model) {}
+  absl::Status AwaitState() override {
+    const absl::Status awaited = strategy_.AwaitParameters();
+    if (!awaited.ok()) return awaited;
+    const absl::Status finite = finite_.CheckBuffers(3);
+    return finite.ok() ? strategy_.VerifyParametersEqual(3) : finite;
+  }
+  absl::Status AwaitWeights() override { return AwaitState(); }
+  checkpoint::State State() const override { return TrainingState(model_, {}, 1); }
+  absl::StatusOr<checkpoint::ModelRecords> Records(const checkpoint::State&) const override {
+    return checkpoint::ModelRecords();
+  }
+
+ private:
+  const models::Model& model_;
+  parallel::Strategy& strategy_;
+  const FiniteCheck finite_;
+};
+
 // The only rank of a job: a model, its strategy, and a folder for checkpoints.
 class SavingTest : public testing::Test {
  protected:
@@ -50,7 +73,6 @@ class SavingTest : public testing::Test {
           models::SpecFromText("mlp", R"({"inputs": 3, "hidden": [4], "classes": 2})");
       const auto model = *BuildModel(job);
       const auto strategy = *BuildStrategy(job, *model, &data);
-      const FiniteCheck finite(*model);
       const auto trained = *TrainedParameters::Create(model->Parameters(), {{true, "*.bias"}});
       trained->RestorePending({"layers.0.bias"});
       const SessionReports reports(0, &events_, &session_state_);
@@ -58,37 +80,32 @@ class SavingTest : public testing::Test {
       const Identity identity = {"job", "instance", ++generation_, 0, "i"};
       const auto checkpoints =
           *Checkpoints::Open(identity, {.directory = folder_.Path("ckpt")}, {.recorded = recorded},
-                             "ddp", model->kind(), &files, &events_);
-      checkpoints->SetStillMine([this] {
-        if (during_commit_) during_commit_();
-        return still_mine_;
-      });
-      const auto state = [&] { return TrainingState(*model, {}, 1); };
+                             "ddp", model->kind(), &files, &events_, [this] {
+                               if (during_commit_) during_commit_();
+                               return still_mine_;
+                             });
+      Source source(*model, *strategy);
       parameter_ = model->Parameters()[0].tensor;
       const auto restored =
-          checkpoints->Restore([&](const manifest::Manifest&) { return state(); });
+          checkpoints->Restore([&](const manifest::Manifest&) { return source.State(); });
       ASSERT_TRUE(restored.ok()) << restored.status();
       Background background(&files, &reports);
       background_ = &background;
-      Saving saving(
-          {.rank = 0,
-           .generation = generation_,
-           .jobs_rate = 0.5,
-           .while_training = while_training_,
-           .background = &background,
-           .writing = &writing_,
-           .checkpoints = checkpoints.get(),
-           .communicator = &files,
-           .finite = &finite,
-           .trained = trained.get(),
-           .commands = &commands_,
-           .attempts = &attempts,
-           .session_state = &session_state_,
-           .reports = &reports,
-           .strategy = [&]() -> parallel::Strategy& { return *strategy; },
-           .await_parameters = [&] { return strategy->AwaitParameters(); },
-           .state = state,
-           .records = [](const checkpoint::State&) { return checkpoint::ModelRecords(); }});
+      Saving saving({.rank = 0,
+                     .generation = generation_,
+                     .jobs_rate = 0.5,
+                     .while_training = while_training_,
+                     .background = &background,
+                     .writing = &writing_,
+                     .checkpoints = checkpoints.get(),
+                     .communicator = &files,
+                     .trained = trained.get(),
+                     .commands = &commands_,
+                     .attempts = &attempts,
+                     .session_state = &session_state_,
+                     .reports = &reports,
+                     .source = &source,
+                     .restored = *restored});
       saving_ = &saving;
       body(*restored);
     });
@@ -157,7 +174,6 @@ TEST_F(SavingTest, ACheckpointContainsTheStateOfTheSession) {
     EXPECT_THAT(point.steering.rules, ElementsAre(TrainableRule{true, "*.bias"}));
     EXPECT_THAT(point.steering.pending, ElementsAre("layers.0.bias"));
     // One of this step is there already.
-    saving_->ResumeFrom(restored);
     still_mine_ = absl::InternalError("nothing more is written");
     EXPECT_EQ(Save()->path, path);
     const Saving::Saved last = SaveLast();
@@ -282,7 +298,6 @@ TEST_F(SavingTest, ACheckpointOfTheBestPassSaysSoAndOneOfAnEarlierSessionThatDoe
     EXPECT_FALSE(events_.written_[0].best);
   });
   On({path}, [&](const Checkpoints::Restored& restored) {
-    saving_->ResumeFrom(restored);
     EXPECT_EQ(Save()->path, path) << "there is one of this step";
     session_state_.validations.best = {.step = 3, .generation = generation_, .value = 1};
     const Saving::Saved best = Save();
@@ -293,7 +308,6 @@ TEST_F(SavingTest, ACheckpointOfTheBestPassSaysSoAndOneOfAnEarlierSessionThatDoe
   });
   On({path}, [&](const Checkpoints::Restored& restored) {
     EXPECT_EQ(restored.point.steering.validations, session_state_.validations);
-    saving_->ResumeFrom(restored);
     EXPECT_EQ(Save()->path, path);
     ++session_state_.step;
     EXPECT_FALSE(Save()->best) << "the best one is of another step";

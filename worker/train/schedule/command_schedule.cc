@@ -4,34 +4,34 @@
 #include <utility>
 #include <variant>
 
+#include "common/commands/command_rule.h"
 #include "common/overloaded/overloaded.h"
 
 namespace muster::train {
 namespace {
 
-// What happens to a command whose generation ends before or after it took effect.
-enum class Nature {
-  kNothing,
-  kChangesState,  // is repeated at the step at which it took effect
-  kDoneOnce,      // is done once, at any step
-  kCancels,
-};
-
-Nature NatureOf(const Command& command) {
-  return std::visit(Overloaded{[](const NoCommand&) { return Nature::kNothing; },
-                               [](const StopCommand&) { return Nature::kDoneOnce; },
-                               [](const SaveCheckpointCommand&) { return Nature::kDoneOnce; },
-                               [](const GatherOptimizerStateCommand&) { return Nature::kDoneOnce; },
-                               [](const ConsolidateCommand&) { return Nature::kDoneOnce; },
-                               [](const SetLearningRateCommand&) { return Nature::kChangesState; },
-                               [](const SetTrainabilityCommand&) { return Nature::kChangesState; },
-                               [](const RefreshCommand&) { return Nature::kChangesState; },
-                               [](const RunStageCommand&) { return Nature::kDoneOnce; },
-                               [](const SampleCommand&) { return Nature::kDoneOnce; },
-                               [](const PauseCommand&) { return Nature::kDoneOnce; },
-                               [](const ResumeCommand&) { return Nature::kDoneOnce; },
-                               [](const CancelCommand&) { return Nature::kCancels; }},
-                    command.what);
+v1::Operation::Kind KindOf(const Command& command) {
+  using Operation = v1::Operation;
+  using Kind = v1::Operation::Kind;
+  return std::visit(
+      Overloaded{[](const NoCommand&) -> Kind { return Operation::KIND_UNSPECIFIED; },
+                 [](const StopCommand&) -> Kind { return Operation::STOP; },
+                 [](const SaveCheckpointCommand&) -> Kind { return Operation::SAVE_CHECKPOINT; },
+                 [](const GatherOptimizerStateCommand&) -> Kind {
+                   return Operation::GATHER_OPTIMIZER_STATE;
+                 },
+                 [](const ConsolidateCommand&) -> Kind { return Operation::CONSOLIDATE; },
+                 [](const SetLearningRateCommand&) -> Kind { return Operation::SET_LEARNING_RATE; },
+                 [](const SetTrainabilityCommand& set) -> Kind {
+                   return set.dry_run ? Operation::PLAN_TRAINABILITY : Operation::SET_TRAINABILITY;
+                 },
+                 [](const RefreshCommand&) -> Kind { return Operation::REFRESH; },
+                 [](const RunStageCommand&) -> Kind { return Operation::RUN_STAGE; },
+                 [](const SampleCommand&) -> Kind { return Operation::SAMPLE; },
+                 [](const PauseCommand&) -> Kind { return Operation::PAUSE; },
+                 [](const ResumeCommand&) -> Kind { return Operation::RESUME; },
+                 [](const CancelCommand&) -> Kind { return Operation::CANCEL; }},
+      command.what);
 }
 
 }  // namespace
@@ -44,30 +44,25 @@ const std::string* PathFor(const Command& command) {
   return consolidate == nullptr ? nullptr : &consolidate->path;
 }
 
-bool ChangesNothing(const Command& command) {
-  return std::holds_alternative<RunStageCommand>(command.what) ||
-         std::holds_alternative<SampleCommand>(command.what);
-}
-
-bool IsDoneOnce(const Command& command) { return NatureOf(command) == Nature::kDoneOnce; }
+bool IsDoneOnce(const Command& command) { return commands::IsDoneOnce(KindOf(command)); }
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
   if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
     const auto target = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
-      const bool leaves_nothing =
-          PathFor(waiting.command) != nullptr || ChangesNothing(waiting.command);
+      const bool can_still_end = commands::RuleOf(KindOf(waiting.command)).cancellable() ==
+                                 v1::CommandRule::UNTIL_IT_IS_DONE;
       return waiting.command.number == cancel->target && !waiting.command.replay &&
-             (!waiting.command.begun || leaves_nothing);
+             (!waiting.command.begun || can_still_end);
     });
     cancels_.push_back({command, target != waiting_.end()});
     if (target != waiting_.end()) waiting_.erase(target);
     return;
   }
   int64_t due = std::max(step, command.at_step.value_or(0));
-  // Other commands do not wait: a job that is paused before the step of a replay must be able to
-  // resume.
-  if (NatureOf(command) == Nature::kChangesState) due = std::max(due, floor_);
+  // Commands that are done once do not wait: a job that is paused before the step of a replay must
+  // be able to resume.
+  if (!IsDoneOnce(command)) due = std::max(due, floor_);
   if (command.replay) {
     due = command.at_step.value_or(step);
     floor_ = std::max(floor_, due);

@@ -21,9 +21,6 @@ namespace muster::train {
 // The path that the command writes for others than the job; null if it writes none.
 const std::string* PathFor(const Command& command);
 
-// True for a command that only computes with the model and changes nothing.
-bool ChangesNothing(const Command& command);
-
 // True for a command that must be carried out even if a checkpoint was written after it took
 // effect. The coordinator knows when such a command is done. Until then the command is still in
 // force, or its end was not reported.

@@ -12,7 +12,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/trace/recorder.h"
 #include "worker/train/job/job.h"
-#include "worker/train/session/session.h"
+#include "worker/train/session/session_parts.h"
 
 namespace muster::train {
 

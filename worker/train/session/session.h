@@ -10,78 +10,29 @@
 #ifndef MUSTER_WORKER_TRAIN_SESSION_SESSION_H_
 #define MUSTER_WORKER_TRAIN_SESSION_SESSION_H_
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "worker/checkpoint/writing.h"
-#include "worker/comm/communicator.h"
-#include "worker/comm/flight/flight_recorder.h"
 #include "worker/train/job/job.h"
-#include "worker/train/job/stages.h"
 #include "worker/train/ranks/failure.h"
-#include "worker/train/reports/outside.h"
+#include "worker/train/session/session_parts.h"
 
 namespace muster::train {
 
-// What a session uses; all must outlive it. The communicators have the same ranks.
-struct SessionParts {
-  comm::Communicator* control;     // roll call, evaluation totals
-  comm::Communicator* gradients;   // used by the strategy only
-  comm::Communicator* parameters;  // likewise (parallel/communicators.h)
-  // For checkpoints and the files of optimizer states, which are written while training goes on.
-  comm::Communicator* files;
-  const CommandSource* commands;
-  EventSink* events;
-  // Recorded checkpoints (absolute directories), newest first. The session starts from the first
-  // good one.
-  std::vector<std::string> checkpoints;
-  // On rank 0. Null: exported weights get their final name at once.
-  ExportGate* export_gate = nullptr;
-  // The pause before the last save, or an export, is tried again.
-  absl::Duration save_retry = absl::Seconds(2);
-  // Checkpoint directories in the job's folder that do not count any more.
-  std::vector<std::string> retired_checkpoints;
-  // Those of them whose files are being removed, because newer ones have taken their places.
-  std::vector<std::string> dropped_checkpoints;
-  // There were recorded checkpoints, and all were damaged. Without a good one the job does not
-  // start again from step 0 by itself.
-  bool had_checkpoints = false;
-  // A user decided to start from step 0, or from this directory. Neither: start from `checkpoints`.
-  bool from_scratch = false;
-  std::string start_from;
-  // A retry has changed the job's learning rate: that of a checkpoint of an earlier generation than
-  // this one does not count any more. 0: every checkpoint's counts.
-  int64_t learning_rate_since = 0;
-  // What the coordinator knows of earlier sessions of this job.
-  StagesDone stages_done;
-  // Records the session's collectives. Null: the session records them in an object of its own.
-  comm::FlightRecorder* flight = nullptr;
-  // Says how far this rank has come with the file that it writes. Null: an object of its own.
-  checkpoint::Writing* writing = nullptr;
-  // Checked after each roll call, and before a file gets its final name. Null: no other process can
-  // replace this one.
-  const LeaseHolder* lease = nullptr;
-};
-
-struct SessionEnd {
-  int64_t step = 0;
-  bool stopped = false;     // by a stop command
-  bool preempted = false;   // the job continues on other nodes
-  std::string ended_early;  // why training ended before its last step, if no user asked for it
-};
+class Running;
 
 class Session {
  public:
   static absl::StatusOr<std::unique_ptr<Session>> Create(const Identity& identity, const Job& job,
                                                          const SessionParts& parts);
-  virtual ~Session() = default;
+  explicit Session(std::unique_ptr<Running> running);
+  ~Session();
 
-  virtual absl::StatusOr<SessionEnd> Run() = 0;
+  absl::StatusOr<SessionEnd> Run();
+
+ private:
+  const std::unique_ptr<Running> running_;
 };
 
 }  // namespace muster::train

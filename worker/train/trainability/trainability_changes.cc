@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <bit>
 #include <chrono>
 #include <numeric>
 #include <utility>
@@ -116,7 +115,6 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::ChangeTo(const Mask& mas
   // The ranks compare the masks that they want before anything depends on them.
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
   ASSIGN_OR_RETURN(change.bytes_moved, parts_.training->Refresh(parts_.session_state->step));
-  parts_.calls->SetLayout(std::bit_cast<int64_t>(parts_.training->strategy().layout_fingerprint()));
   change.seconds = SecondsSince(start);
   return change;
 }

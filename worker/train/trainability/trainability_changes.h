@@ -18,12 +18,13 @@
 #include "worker/train/rollcall/session_roll_call.h"
 #include "worker/train/step/trained_parameters.h"
 #include "worker/train/trainability/idle_hook.h"
+#include "worker/train/trainability/trainability_changer.h"
 #include "worker/train/training/training.h"
 
 namespace muster::train {
 
 // Threading: the session's thread. BeforeStep, Add and BringPendingIntoForce are collectives.
-class TrainabilityChanges {
+class TrainabilityChanges : public TrainabilityChanger {
  public:
   // All pointers must outlive this object.
   struct Parts {
@@ -44,14 +45,14 @@ class TrainabilityChanges {
   // step.
   absl::StatusOr<std::optional<RollCallPlan>> BeforeStep();
 
-  // What a change to these rules would do. Requires that TrainedParameters::With(rules) is OK.
-  // Changes nothing.
+  absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
+    return parts_.trained->With(rules).status();
+  }
   absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
-                                           int64_t command) const;
-  // Adds these rules, as the command asks. Requires that TrainedParameters::With(rules) is OK.
-  absl::StatusOr<TrainabilityChange> Add(const std::vector<TrainableRule>& rules, int64_t command);
-  // Brings into force the changes of flags that were held back.
-  absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t command);
+                                           int64_t command) const override;
+  absl::StatusOr<TrainabilityChange> Add(const std::vector<TrainableRule>& rules,
+                                         int64_t command) override;
+  absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t command) override;
 
   // Reports what is in force, at the start of a session.
   void ReportInForce() { Report(std::nullopt); }

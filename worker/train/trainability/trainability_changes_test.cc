@@ -36,13 +36,7 @@ struct Rank {
   Rank(const std::string& fault, RefreshMode refresh, comm::Communicator& control,
        comm::Communicator& data)
       : recorded(comm::Recorded(&data, &flight, 1)),
-        reports(0, &outside, &session_state),
-        calls({.identity = {},
-               .control = &control,
-               .flight = &flight,
-               .commands = &outside,
-               .session_state = &session_state,
-               .reports = &reports}) {
+        reports(0, &outside, &session_state) {
     job.strategy = parallel::FsdpOptions();
     model = *models::CreateFromJson("plugin",
                                     {{"path", "worker/models/plugin/plugin_faults.so"},
@@ -56,9 +50,17 @@ struct Rank {
                                   .trained = trained.get(),
                                   .communicators = recorded.get()},
                                  nullptr);
-    calls.SetSubject({.model = model.get(), .trained = trained.get()});
+    calls.emplace(SessionRollCall::Parts{.identity = {},
+                                         .control = &control,
+                                         .flight = &flight,
+                                         .commands = &outside,
+                                         .session_state = &session_state,
+                                         .reports = &reports,
+                                         .model = model.get(),
+                                         .trained = trained.get(),
+                                         .training = training.get()});
     changes.emplace(TrainabilityChanges::Parts{0, refresh, model.get(), trained.get(),
-                                               training.get(), &calls, &session_state, &reports});
+                                               training.get(), &*calls, &session_state, &reports});
   }
 
   // Begun by training; roll calls are not among them.
@@ -70,10 +72,10 @@ struct Rank {
   comm::FlightRecorder flight;
   std::unique_ptr<comm::Communicator> recorded;  // the communicator of training
   SessionReports reports;
-  SessionRollCall calls;
   std::unique_ptr<models::Model> model;
   std::unique_ptr<TrainedParameters> trained;
   std::unique_ptr<Training> training;
+  std::optional<SessionRollCall> calls;
   std::optional<TrainabilityChanges> changes;
 };
 

@@ -169,4 +169,8 @@ checkpoint::State Training::State() const {
                        parts_.communicators.gradients->world_size());
 }
 
+checkpoint::State StateOf(const models::Model& model, const Training* training, int world_size) {
+  return training != nullptr ? training->State() : TrainingState(model, {}, world_size);
+}
+
 }  // namespace muster::train

@@ -125,6 +125,9 @@ class Training {
   std::optional<Averages> averages_;
 };
 
+// The same of a model that may have no training (null); `world_size` ranks write the checkpoint.
+checkpoint::State StateOf(const models::Model& model, const Training* training, int world_size);
+
 }  // namespace muster::train
 
 #endif  // MUSTER_WORKER_TRAIN_TRAINING_TRAINING_H_

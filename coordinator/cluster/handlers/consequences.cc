@@ -1,0 +1,131 @@
+#include "coordinator/cluster/handlers/consequences.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/handlers/judgement.h"
+#include "coordinator/cluster/handlers/orders.h"
+#include "coordinator/cluster/parts/line.h"
+#include "coordinator/jobs/conclusion.h"
+#include "coordinator/jobs/placement.h"
+#include "coordinator/jobs/start_failures.h"
+#include "coordinator/membership/membership.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+std::string Sentence(const jobs::Job& job) {
+  std::string text = absl::StrCat("job '", job.id, "'");
+  if (job.generation > 0) absl::StrAppend(&text, " generation ", job.generation);
+  absl::StrAppend(&text, ": ", jobs::Name(job.state));
+  if (!job.state_reason.empty()) absl::StrAppend(&text, ": ", job.state_reason);
+  return text;
+}
+
+void Start(Turn& turn, jobs::Job* job, const std::vector<jobs::Slot>& placed) {
+  std::vector<jobs::Rank> ranks;
+  for (const jobs::Slot& slot : placed) {
+    const membership::Agent& agent = *turn.membership.FindAgent(slot.node);
+    ranks.push_back({.node = slot.node,
+                     .slot = slot.slot,
+                     .host = agent.host,
+                     .agent_incarnation = agent.incarnation,
+                     .incarnation = turn.options.new_incarnation()});
+  }
+  const uint64_t before = job->generation;
+  jobs::StartGeneration(job, std::move(ranks), turn.now);
+  JobNotes& notes = turn.jobs.NotesOf(job->id);
+  // The generations between were started by a musterd whose database is lost.
+  if (job->generation > before + 1) notes.known_since = job->generation;
+  NotePlaces(*job, &notes);
+  notes.newest_steps.clear();
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const jobs::Rank& r = job->ranks[rank];
+    turn.membership.ExpectWorker(job->Worker(rank), r.node, false, turn.now,
+                                 ProgressLimitsOf(turn.options, *job));
+    SendToNode(turn, r.node, StartOf(*job, rank));
+  }
+  turn.jobs.ListsChanged(*job);
+  Changed(turn, job);
+  notes.said = job->state;
+  turn.Say(Sentence(*job));
+}
+
+// The jobs on one kind of device.
+void Schedule(Turn& turn, jobs::Device device) {
+  for (const jobs::Decision& decision : turn.line().Decide(device)) {
+    jobs::Job& job = *turn.jobs.Find(decision.id);
+    if (decision.placed.has_value()) {
+      Start(turn, &job, *decision.placed);
+      continue;
+    }
+    if (job.state_reason == decision.reason) continue;
+    job.state_reason = decision.reason;
+    Changed(turn, &job);
+    turn.Say(Sentence(job));
+  }
+}
+
+}  // namespace
+
+membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::Job& job) {
+  membership::ProgressLimits limits = options.timing.DefaultProgressLimits();
+  if (job.plan.no_progress.has_value()) limits.no_progress = *job.plan.no_progress;
+  if (job.plan.startup.has_value()) limits.startup = *job.plan.startup;
+  return limits;
+}
+
+void Changed(Turn& turn, jobs::Job* job) {
+  turn.outbox.Observe(*job, turn.now);
+  turn.jobs.Changed(job);
+}
+
+void ApplyJobChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended) {
+  for (const uint32_t rank : ended) {
+    SendToNode(turn, job->ranks[rank].node, StopOf(turn, *job, rank));
+  }
+  if (!job->live) JudgeNodes(turn, job);
+  if (jobs::HasStartedInVain(*job) && !turn.line().MayStartElsewhere(*job)) {
+    jobs::FailToStart(job, turn.now);
+  }
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    if (job->ranks[rank].exited || !job->live) {
+      Close(turn, turn.membership.Forget(job->id, rank),
+            Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                   "this process counts as ended"));
+    } else if (job->ending || jobs::Exits(*job, rank)) {
+      turn.membership.Release(job->id, rank);
+    }
+  }
+  if (job->terminal()) {
+    const bool stopped = job->state == jobs::State::kCancelled || job->time_up;
+    if (job->commands.EndAll(jobs::Name(job->state), stopped, turn.now))
+      turn.jobs.ListsChanged(*job);
+  }
+  JobNotes& notes = turn.jobs.NotesOf(job->id);
+  if (!job->live || job->ending) notes.newest_steps.clear();
+  Changed(turn, job);
+  if (notes.said != job->state) {
+    notes.said = job->state;
+    turn.Say(Sentence(*job));
+  }
+  Schedule(turn);
+}
+
+void ApplyListsChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended) {
+  turn.jobs.ListsChanged(*job);
+  ApplyJobChange(turn, job, ended);
+}
+
+void Schedule(Turn& turn) {
+  for (const jobs::Device device : {jobs::Device::kCpu, jobs::Device::kCuda}) {
+    Schedule(turn, device);
+  }
+}
+
+}  // namespace muster::cluster

@@ -1,0 +1,57 @@
+#include "coordinator/cluster/handlers/later_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/handlers/consequences.h"
+#include "coordinator/jobs/events.h"
+#include "coordinator/jobs/life.h"
+
+namespace muster::cluster {
+
+void FollowsALaterState(Turn& turn, jobs::Job* job, const std::string& what) {
+  turn.restored.KnowsMore(job->id);
+  const jobs::Ended ended = jobs::OnInterrupted(
+      job,
+      absl::StrCat(what, " were acknowledged and are missing here: was the database restored?"),
+      turn.now);
+  ApplyListsChange(turn, job, ended);
+}
+
+void MissesReports(Turn& turn, jobs::Job* job, uint32_t rank, uint64_t newest) {
+  FollowsALaterState(turn, job,
+                     absl::StrCat("reports ", job->ranks[rank].acked_report + 1, " to ", newest,
+                                  " of rank ", rank));
+}
+
+void NewerGenerationFound(Turn& turn, jobs::Job* job, uint64_t generation,
+                          const std::string& what) {
+  jobs::AddEvent(job, turn.now, "NEWER_GENERATION_FOUND",
+                 absl::StrCat("a process of generation ", generation, " ", what,
+                              ": was the database restored?"));
+  turn.restored.KnowsMore(job->id);
+  const jobs::Ended ended = jobs::OnNewerGeneration(job, generation, turn.now);
+  ApplyListsChange(turn, job, ended);
+}
+
+void EndLaterProcesses(Turn& turn, const AgentHello& hello) {
+  for (const RunningWorker& running : hello.running) {
+    jobs::Job* job = turn.jobs.Find(running.worker.job);
+    if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
+    // Only a database can have been restored: of a job that was submitted since, this object has
+    // started all generations.
+    if (!turn.restored.Had(job->id)) continue;
+    if (running.worker.generation - job->generation > kMostLostGenerations) continue;
+    // A process with the number of the newest known generation belongs to it if its incarnation is
+    // known. Otherwise it is of a generation that a restored database has lost.
+    const bool known = std::any_of(
+        job->ranks.begin(), job->ranks.end(),
+        [&](const jobs::Rank& rank) { return rank.incarnation == running.worker.incarnation; });
+    if (known && running.worker.generation == job->generation) continue;
+    turn.restored.LaterProcess(job->id, running.worker.incarnation, hello.node);
+    NewerGenerationFound(turn, job, running.worker.generation,
+                         absl::StrCat("runs on node '", hello.node, "' and is ended"));
+  }
+}
+
+}  // namespace muster::cluster

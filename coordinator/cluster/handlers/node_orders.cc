@@ -1,0 +1,139 @@
+#include "coordinator/cluster/handlers/node_orders.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "coordinator/cluster/handlers/consequences.h"
+#include "coordinator/cluster/handlers/cut_off.h"
+#include "coordinator/cluster/handlers/orders.h"
+#include "coordinator/cluster/handlers/preemption.h"
+#include "coordinator/jobs/events.h"
+#include "coordinator/jobs/life.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+// No drain needs longer, and an agent can add this to its clock without an overflow.
+constexpr absl::Duration kLongestDrain = absl::Hours(7 * 24);
+
+std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
+
+absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
+  if (!deadline.has_value() || (*deadline > absl::ZeroDuration() && *deadline <= kLongestDrain)) {
+    return absl::OkStatus();
+  }
+  return Refuse(
+      absl::StatusCode::kInvalidArgument, "DEADLINE_INVALID",
+      absl::StrCat("the deadline is ", absl::FormatDuration(*deadline),
+                   "; allowed is more than 0s and at most ", absl::FormatDuration(kLongestDrain)),
+      {{"field", "deadline"}, {"limit", absl::FormatDuration(kLongestDrain)}});
+}
+
+// True if this request is not a repeat; then it is remembered.
+absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request) {
+  ASSIGN_OR_RETURN(const store::RequestRow* repeat,
+                   turn.requests.Repeat(request.request_id, request.fingerprint));
+  if (repeat != nullptr) return false;
+  RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
+  if (turn.membership.FindAgent(request.node) == nullptr && !turn.nodes.Knows(request.node)) {
+    return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                  absl::StrCat("there is no node '", request.node,
+                               "'; `muster nodes` lists those whose agent is known"),
+                  {{"node", request.node}});
+  }
+  // The request is kept as long as the requests of a deleted job.
+  turn.Remember({.request_id = request.request_id,
+                 .fingerprint = request.fingerprint,
+                 .deleted_time = turn.now});
+  return true;
+}
+
+}  // namespace
+
+absl::Status Handle(Turn& turn, const DrainNode& order) {
+  const NodeRequest& request = order.request;
+  RETURN_IF_ERROR(CheckDeadline(request.deadline));
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
+  if (!acts) return absl::OkStatus();
+  const store::NodeMarkRow mark = turn.nodes.Drain(request);
+  turn.Say(absl::StrCat("node '", request.node, "' is drained: ", mark.reason));
+  SendToNode(turn, request.node, DrainAgent{true, mark.reason, mark.drain_deadline});
+  PreemptNode(turn, request.node, absl::StrCat("node '", request.node, "' is drained"));
+  Schedule(turn);
+  return absl::OkStatus();
+}
+
+absl::Status Handle(Turn& turn, const CordonNode& order) {
+  const NodeRequest& request = order.request;
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
+  if (!acts) return absl::OkStatus();
+  const store::NodeMarkRow mark = turn.nodes.Cordon(request);
+  turn.Say(absl::StrCat("node '", request.node, "' is cordoned: ", mark.reason));
+  Schedule(turn);
+  return absl::OkStatus();
+}
+
+absl::Status Handle(Turn& turn, const UncordonNode& order) {
+  const NodeRequest& request = order.request;
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
+  if (!acts) return absl::OkStatus();
+  turn.nodes.Uncordon(request);
+  turn.Say(absl::StrCat("node '", request.node, "' is open again", By(request.requested_by)));
+  SendToNode(turn, request.node, DrainAgent{false, "", std::nullopt});
+  Schedule(turn);
+  return absl::OkStatus();
+}
+
+absl::Status Handle(Turn& turn, const ForgetNode& order) {
+  const NodeRequest& request = order.request;
+  const auto repeat = turn.requests.Repeat(request.request_id, request.fingerprint);
+  if (!repeat.ok()) return repeat.status();
+  if (*repeat != nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
+  const std::string& node = request.node;
+  const membership::Agent* agent = turn.membership.FindAgent(node);
+  if (agent == nullptr && !turn.nodes.Knows(node)) {
+    return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                  absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"),
+                  {{"node", node}});
+  }
+  if (agent != nullptr && agent->attached()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
+                  absl::StrCat("the agent of node '", node,
+                               "' is attached; to remove the node, stop the agent"),
+                  {{"node", node}});
+  }
+  // The request is kept as long as the requests of a deleted job.
+  turn.Remember({.request_id = request.request_id,
+                 .fingerprint = request.fingerprint,
+                 .deleted_time = turn.now});
+  const std::string by =
+      request.requested_by.empty() ? "" : absl::StrCat(" by ", request.requested_by);
+  const std::string said = absl::StrCat("node '", node, "' is forgotten", by);
+  turn.Say(said);
+  turn.restored.ProcessesEnded(node);
+  EndSessionsOf(turn, node, said, [](const std::string&) { return false; });
+  turn.membership.ForgetAgent(node);
+  turn.restored.NodeKnown(node);
+  turn.nodes.Forget(node);
+  turn.batch.removed_nodes.push_back(node);
+  for (jobs::Job* job : turn.jobs.LiveOn(node)) {
+    jobs::AddEvent(job, turn.now, "NODE_FORGOTTEN", said);
+    jobs::OnNodeCutOff(job, node, false);
+    jobs::Ended ended;
+    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+      if (job->ranks[rank].node != node) continue;
+      const jobs::Ended more = jobs::OnCutOff(job, rank, turn.now);
+      ended.insert(ended.end(), more.begin(), more.end());
+    }
+    std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });
+    ApplyListsChange(turn, job, ended);
+  }
+  Schedule(turn);
+  return absl::OkStatus();
+}
+
+}  // namespace muster::cluster

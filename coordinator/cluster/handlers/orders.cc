@@ -1,0 +1,33 @@
+#include "coordinator/cluster/handlers/orders.h"
+
+#include <utility>
+
+namespace muster::cluster {
+
+void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order) {
+  const membership::Worker* worker = turn.membership.FindWorker(job.id, rank);
+  if (worker == nullptr || !worker->attached()) return;
+  turn.effects.push_back(SendToWorker{worker->session, std::move(order)});
+}
+
+void SendToNode(Turn& turn, const std::string& node, AgentOrder order) {
+  const membership::Agent* agent = turn.membership.FindAgent(node);
+  if (agent == nullptr || !agent->attached()) return;
+  turn.effects.push_back(SendToAgent{agent->session, std::move(order)});
+}
+
+StopWorker StopOf(const Turn& turn, const jobs::Job& job, uint32_t rank) {
+  return {job.Worker(rank), turn.options.end_timeouts.kill};
+}
+
+StartWorker StartOf(const jobs::Job& job, uint32_t rank) {
+  return {job.Worker(rank), job.ranks[rank].slot, job.plan.continue_when_cut_off, job.plan.threads};
+}
+
+void Close(Turn& turn, PeerStreamId session, const absl::Status& why) {
+  if (session == 0) return;
+  turn.streams.Remove(session);
+  turn.effects.push_back(CloseStream{session, why});
+}
+
+}  // namespace muster::cluster

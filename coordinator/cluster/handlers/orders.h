@@ -1,0 +1,26 @@
+// Orders to agents and workers, and the ends of their streams.
+#ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_ORDERS_H_
+#define MUSTER_COORDINATOR_CLUSTER_HANDLERS_ORDERS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/cluster/effect.h"
+#include "coordinator/cluster/handlers/turn.h"
+#include "coordinator/jobs/job.h"
+
+namespace muster::cluster {
+
+// These are lost if the receiver is not attached: it gets what it missed when it attaches.
+void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order);
+void SendToNode(Turn& turn, const std::string& node, AgentOrder order);
+// The process of this rank should end, with SIGTERM first.
+StopWorker StopOf(const Turn& turn, const jobs::Job& job, uint32_t rank);
+StartWorker StartOf(const jobs::Job& job, uint32_t rank);
+// 0: there is no stream.
+void Close(Turn& turn, PeerStreamId session, const absl::Status& why);
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_HANDLERS_ORDERS_H_

@@ -1,0 +1,70 @@
+// Questions about the whole cluster that need several of its parts.
+#ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_OVERVIEW_H_
+#define MUSTER_COORDINATOR_CLUSTER_HANDLERS_OVERVIEW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/cluster/effect.h"
+#include "coordinator/cluster/parts/line.h"
+#include "coordinator/cluster/parts/parts.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/placement.h"
+
+namespace muster::cluster {
+
+class Overview {
+ public:
+  // `parts` must outlive the object.
+  explicit Overview(const Parts* parts) : parts_(*parts) {}
+
+  // ---- Nodes.
+  // As of the last tick.
+  NodeView View(const std::string& node) const {
+    return parts_.nodes.View(node, parts_.clock.last_tick);
+  }
+  // The id of the agent that has this name, or had it last; empty if the agent has no id.
+  std::string AgentId(const std::string& node) const { return parts_.nodes.MarkOf(node).agent_id; }
+  size_t QuarantinedSlots(const std::string& node) const {
+    return parts_.nodes.QuarantinedOn(node);
+  }
+  // By job id: the ranks whose processes may be on this node, in order.
+  std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const {
+    return parts_.jobs.RanksOn(node);
+  }
+  // A number that changes while jobs on this node make progress.
+  uint64_t ActivityOn(const std::string& node) const;
+  // For the acknowledgement of this agent's heartbeat: ActivityOn its node while the node is being
+  // emptied, else 0. The agent needs it because workers that only compute write nothing that the
+  // agent could see itself.
+  uint64_t DrainActivity(PeerStreamId session) const;
+
+  // ---- Slots.
+  // As of the last tick.
+  jobs::Slots OfferedSlots(jobs::Device device) const { return line().Slots(device); }
+  // A warning if a job of this size would not fit even if all offered slots were free: "needs 4
+  // GPUs; 2 are offered". Otherwise empty.
+  std::string TooBigFor(uint32_t world_size, jobs::Device device) const {
+    return line().TooBigFor(world_size, device);
+  }
+
+  // ---- Jobs.
+  // StepDone::metrics of the last steps that this object saw of a generation that trains, oldest
+  // first, at most kSpeedSteps.
+  const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
+
+ private:
+  Line line() const {
+    return {parts_.membership, parts_.nodes, parts_.restored, parts_.jobs, parts_.clock.last_tick};
+  }
+
+  const Parts& parts_;
+};
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_HANDLERS_OVERVIEW_H_

@@ -1,0 +1,146 @@
+#include "coordinator/cluster/handlers/workers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/version/protocol.h"
+#include "coordinator/cluster/handlers/checkpoints.h"
+#include "coordinator/cluster/handlers/consequences.h"
+#include "coordinator/cluster/handlers/later_state.h"
+#include "coordinator/cluster/handlers/orders.h"
+#include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/life.h"
+#include "coordinator/jobs/settings.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+
+absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& hello) {
+  const WorkerId& id = hello.worker;
+  jobs::Job* job = turn.jobs.Find(id.job);
+  if (job == nullptr) return NoSuchJob(id.job);
+  if (turn.options.planted_fault == PlantedFault::kUnfencedCommit &&
+      id.generation < job->generation) {
+    turn.streams.AddWorker(session, id);
+    turn.effects.push_back(SendToWorker{session, WelcomeWorker{}});
+    return absl::OkStatus();
+  }
+  if (job->terminal() || id.generation != job->generation) {
+    // Its agent may not have reported it, because the process started after the agent attached.
+    if (!job->terminal() &&
+        id.generation > std::max(job->generation, job->newest_generation_seen) &&
+        id.generation - job->generation <= kMostLostGenerations) {
+      NewerGenerationFound(turn, job, id.generation, "tried to attach and is refused");
+    }
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
+        absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state), " in generation ",
+                     job->generation, "; this process belongs to generation ", id.generation));
+  }
+  if (IsTooOld(hello.protocol, kWorkerProtocol)) {
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+        absl::StrCat("this process speaks protocol ", hello.protocol, "; this musterd speaks ",
+                     kWorkerProtocol, " and knows the one before: update the node's programs"));
+  }
+  if (IsTooNew(hello.protocol, kWorkerProtocol)) {
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
+        absl::StrCat("this process speaks protocol ", hello.protocol, "; this musterd speaks ",
+                     kWorkerProtocol, " and knows the next one: update musterd first"));
+  }
+  const uint32_t needed = jobs::LearningRateSince(*job) > 0 ? kWorkerProtocol : 0;
+  if (hello.protocol <
+      std::max({needed, job->plan.worker_protocol, job->commands.SinceProtocol()})) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+                  "this process is of an older program, which does not know all settings and "
+                  "commands of the job; update the programs of its node");
+  }
+  const auto replaced = turn.membership.AttachWorker(id, session, turn.now, hello.protocol);
+  if (!replaced.ok()) return replaced.status();
+  Close(turn, *replaced,
+        Refuse(absl::StatusCode::kAborted, "NEWER_STREAM",
+               "a newer stream of this process is attached", {{"job", id.job}}));
+  turn.streams.AddWorker(session, id);
+
+  jobs::Rank& rank = job->ranks[id.rank];
+  if (rank.pid != hello.pid || !rank.attached) {
+    rank.pid = hello.pid;
+    jobs::OnAttached(job, id.rank);
+    turn.jobs.RankChanged(job->id, id.rank);
+  }
+  turn.effects.push_back(
+      SendToWorker{session, WelcomeWorker{.spec = job->spec,
+                                          .job_create_time = job->create_time,
+                                          .timing = turn.options.timing,
+                                          .progress_limits = ProgressLimitsOf(turn.options, *job),
+                                          .checkpoints = jobs::Usable(*job),
+                                          .known_checkpoints = jobs::NotUsable(*job),
+                                          .from_scratch = job->from_scratch,
+                                          .start_from = job->start_from,
+                                          .learning_rate_since = jobs::LearningRateSince(*job),
+                                          .stages_done = job->stages_done,
+                                          .stages_done_step = job->stages_done_step,
+                                          .acked_report = rank.acked_report,
+                                          .rendezvous = job->rendezvous,
+                                          .host = rank.host,
+                                          .node = rank.node,
+                                          .newest_command = job->commands.newest()}});
+  job->told_commands = job->commands.newest();
+  for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
+    turn.effects.push_back(SendToWorker{session, std::move(delivery)});
+  }
+  // This process, or the rank 0 before it, may not have received these before its stream broke.
+  if (id.rank == 0) TellToRemove(turn, *job);
+  if (id.rank == 0 && !job->export_granted.empty()) {
+    turn.effects.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
+  }
+  if (job->live && !job->ending && !job->interruption.empty()) {
+    turn.effects.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
+  }
+  Changed(turn, job);
+  // A worker that attaches for the first time since this musterd started has received its commands
+  // from the musterd before it. If the database was restored, commands that were given since then
+  // may have the same numbers, so only those known at the start count.
+  const uint64_t told =
+      turn.restored.Attached(job->id, id.incarnation).value_or(job->commands.newest());
+  if (hello.newest_command > told) {
+    FollowsALaterState(turn, job,
+                       absl::StrCat("commands ", told + 1, " to ", hello.newest_command));
+  } else if (hello.acked_report > rank.acked_report) {
+    // The gap is checked here too, because a paused worker may send no further report.
+    MissesReports(turn, job, id.rank, hello.acked_report);
+  }
+  return absl::OkStatus();
+}
+
+bool WorkerBeat(Turn& turn, PeerStreamId session, const Heartbeat& heartbeat) {
+  const WorkerId* const worker = turn.streams.WorkerOf(session);
+  if (worker == nullptr) return false;
+  const WorkerId& id = *worker;
+  turn.membership.WorkerMemory(id, heartbeat.memory);
+  turn.membership.WorkerWrites(id, heartbeat.writing);
+  const bool moved = turn.membership.WorkerProgressed(
+      id, heartbeat.step, heartbeat.progress, heartbeat.activity, heartbeat.collectives, turn.now);
+  jobs::Rank* rank = turn.jobs.CurrentRank(id);
+  jobs::Job* job = turn.jobs.Find(id.job);
+  if (rank == nullptr) return true;
+  const bool troubled = jobs::OnTrouble(job, id.rank, heartbeat.trouble);
+  if (troubled && !heartbeat.trouble.empty()) {
+    turn.Say(absl::StrCat("job '", job->id, "' rank ", id.rank, " on node '", rank->node, "' ",
+                          heartbeat.trouble));
+  }
+  if (!moved && !troubled) return true;
+  rank->step = std::max(rank->step, heartbeat.step);
+  if (id.rank == 0 && rank->session_started && !rank->finished) {
+    job->step = std::max(job->step, heartbeat.step);
+    if (!heartbeat.stage.empty()) job->stage = heartbeat.stage;
+  }
+  // Watchers see the change, but it does not need a write of its own. A commit may be in progress:
+  // a version is shown only up to the ceiling that this commit or an earlier one stores.
+  if (turn.jobs.ShowsMore(job)) turn.effects.push_back(JobChanged{job->id});
+  return true;
+}
+
+}  // namespace muster::cluster

@@ -1,0 +1,64 @@
+// Who starts next: the slots that nodes offer, and the jobs that wait for them. It owns nothing; it
+// is made where it is needed. Pure.
+#ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
+#define MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coordinator/cluster/parts/jobs.h"
+#include "coordinator/cluster/parts/nodes.h"
+#include "coordinator/cluster/parts/restored.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/placement.h"
+#include "coordinator/membership/membership.h"
+
+namespace muster::cluster {
+
+// Whether the agent offers this slot, or a GPU with this slot's number.
+bool HasSlot(const membership::Agent& agent, uint32_t slot);
+
+class Line {
+ public:
+  // All must outlive the object.
+  Line(const membership::Membership& membership, const Nodes& nodes, const Restored& restored,
+       const Jobs& jobs, absl::Time now)
+      : membership_(membership), nodes_(nodes), restored_(restored), jobs_(jobs), now_(now) {}
+
+  // For each job that waits for slots of this device, in the order of the line: the slots with
+  // which it starts now, or why it waits. Jobs that wait for a time, and not for slots, are left
+  // out.
+  std::vector<jobs::Decision> Decide(jobs::Device device) const;
+  // The slots that are offered, and which of them are used.
+  jobs::Slots Slots(jobs::Device device) const;
+  // A warning if a job of this size would not fit even if all offered slots were free: "needs 4
+  // GPUs; 2 are offered". Otherwise empty.
+  std::string TooBigFor(uint32_t world_size, jobs::Device device) const;
+  // Whether nodes that have not failed to start workers lately have enough slots for the job, free
+  // or not.
+  bool MayStartElsewhere(const jobs::Job& job) const;
+
+ private:
+  // Jobs may be placed on the node.
+  bool Offers(const std::string& node) const;
+  // The largest job that could run on these nodes if all their slots were free.
+  uint32_t MostOffered(jobs::Device device,
+                       const std::function<bool(const std::string& node)>& counts) const;
+  std::vector<jobs::Waiting> Waiting(jobs::Device device) const;
+  std::vector<jobs::Running> Running(jobs::Device device) const;
+  // All attached nodes that are closed, for people; empty: there are none.
+  std::string ClosedNodes() const;
+
+  const membership::Membership& membership_;
+  const Nodes& nodes_;
+  const Restored& restored_;
+  const Jobs& jobs_;
+  const absl::Time now_;
+};
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_

@@ -1,0 +1,114 @@
+// What is known of nodes besides their agents' leases: those that are drained or cordoned, agents
+// that are being stopped, slots whose processes do not end, and nodes that fail the jobs on them.
+// Pure: rows that must be stored are taken with TakeChanges.
+#ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_NODES_H_
+#define MUSTER_COORDINATOR_CLUSTER_PARTS_NODES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "coordinator/cluster/event.h"
+#include "coordinator/jobs/node_health.h"
+#include "coordinator/membership/membership.h"
+#include "coordinator/store/store.h"
+
+namespace muster::cluster {
+
+// Whether and why nothing is placed on a node.
+struct NodeView {
+  enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
+  // For kOpen: why the node is doubted (jobs::NodeHealth::Doubts); empty if it is not.
+  std::string reason;
+  // Of kLeftOut.
+  absl::Time until = absl::InfinitePast();
+};
+
+class Nodes {
+ public:
+  explicit Nodes(const std::vector<store::NodeMarkRow>& stored);
+
+  // ---- Requests of operators. The row that is now stored of the node is returned.
+  store::NodeMarkRow Drain(const NodeRequest& request);
+  store::NodeMarkRow Cordon(const NodeRequest& request);
+  // Ends a drain, a cordon, and the time in which the node is left out.
+  store::NodeMarkRow Uncordon(const NodeRequest& request);
+  void Forget(const std::string& node);
+
+  // ---- Agents.
+  // Whether this agent may have its name, which `holder` (or null) has. ALREADY_EXISTS
+  // NODE_NAME_TAKEN; FAILED_PRECONDITION STALE_INCARNATION.
+  absl::Status CheckName(const AgentHello& hello, const membership::Agent* holder,
+                         absl::Duration lease) const;
+  // `quarantined`: slots that the agent has, and whose processes do not end.
+  void Attached(const AgentHello& hello, bool new_process, std::set<uint32_t> quarantined);
+  // The agent's lease is over.
+  void AgentGone(const std::string& node);
+  // The agent says that it is being stopped. Nothing is placed on the node until another process of
+  // this agent attaches. True at the first time.
+  bool AgentStops(const std::string& node, const std::string& reason);
+  // This program is about to stop the agent. Another process of the agent does not end that.
+  void StopAgent(const std::string& node, const std::string& reason);
+  void Quarantine(const std::string& node, uint32_t slot, bool quarantined);
+
+  // ---- Faults.
+  // True if the node is left out from now on.
+  bool Failed(const std::string& node, jobs::NodeHealth::Fault fault, absl::Time now);
+  // A generation made progress on the node.
+  void Works(const std::string& node);
+  const jobs::NodeHealth& health() const { return health_; }
+
+  // ---- Questions.
+  // Whether a row of the node is stored.
+  bool Knows(const std::string& node) const { return marks_.contains(node); }
+  store::NodeMarkRow MarkOf(const std::string& node) const;
+  NodeView View(const std::string& node, absl::Time now) const;
+  // For people, after the node's name; empty if jobs may be placed there.
+  std::string WhyClosed(const std::string& node, absl::Time now) const;
+  // Whether the jobs on the node are leaving it.
+  bool IsBeingEmptied(const std::string& node) const;
+  // Slots whose processes do not end, by node.
+  const std::map<std::string, std::set<uint32_t>>& quarantined() const { return quarantined_; }
+  size_t QuarantinedOn(const std::string& node) const;
+
+  // ---- What must be stored.
+  struct Changes {
+    std::vector<store::NodeMarkRow> marks;
+    std::vector<std::string> removed;
+  };
+  // If nodes were added, and more than `most` are known now, first forgets open ones without an
+  // agent.
+  Changes TakeChanges(size_t most, const std::function<bool(const std::string&)>& has_agent);
+
+ private:
+  struct Stopping {
+    std::string reason;
+    // The agent itself said so.
+    bool by_agent = false;
+  };
+
+  // Why jobs may not be placed on the node; absent if they may.
+  std::optional<NodeView> Closed(const std::string& node, absl::Time now) const;
+  void Store(store::NodeMarkRow mark);
+  void Remove(const std::string& node);
+  void StoreHealth(const std::string& node);
+
+  std::map<std::string, store::NodeMarkRow> marks_;
+  std::map<std::string, Stopping> stopping_;
+  std::map<std::string, std::set<uint32_t>> quarantined_;
+  jobs::NodeHealth health_;
+  // Since the last TakeChanges.
+  std::set<std::string> changed_;
+  bool grew_ = false;
+};
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_PARTS_NODES_H_

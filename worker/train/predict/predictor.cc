@@ -1,0 +1,227 @@
+#include "worker/train/predict/predictor.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/jobspec/inputs.h"
+#include "common/jobspec/prompts.h"
+#include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
+#include "worker/train/predict/predict.h"
+#include "worker/train/ranks/agreed_status.h"
+#include "worker/train/step/autocast.h"
+
+namespace muster::train {
+namespace {
+
+// The name of the array, and of the setting.
+const char* NameOf(PredictStage::What what) {
+  return what == PredictStage::What::kClasses ? "classes" : "logits";
+}
+
+std::string Describe(PredictStage::What what, const PredictionArray& array) {
+  const bool integers = array.dtype == safetensors::DType::kI64;
+  return absl::StrCat(NameOf(what), ", ", integers ? "int64 " : "float32 ",
+                      safetensors::ShapeString(array.shape));
+}
+
+// As JSON.
+std::string ListOf(const std::vector<int64_t>& tokens) {
+  return absl::StrCat("[", absl::StrJoin(tokens, ", "), "]");
+}
+
+std::string ListOf(const jobspec::Prompts& prompts) {
+  const auto list = [](std::string* text, const std::vector<int64_t>& prompt) {
+    absl::StrAppend(text, ListOf(prompt));
+  };
+  return absl::StrCat("[", absl::StrJoin(prompts, ", ", list), "]");
+}
+
+// The contents of the file of a stage that generates.
+std::string Completions(const jobspec::Prompts& prompts,
+                        const std::vector<std::vector<int64_t>>& tokens) {
+  std::string text = "{\"completions\": [";
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", "{\"prompt\": ", ListOf(prompts[i]),
+                    ", \"tokens\": ", ListOf(tokens[i]), "}");
+  }
+  return absl::StrCat(text, "]}\n");
+}
+
+// Rank 0's `mine` becomes `told` on all ranks. Errors: the communicator's.
+absl::Status ShareOfRank0(const absl::Status& mine, const char* what, int64_t step,
+                          comm::Communicator& control, absl::Status* told) {
+  ASSIGN_OR_RETURN(const auto results,
+                   checkpoint::Exchange(control, checkpoint::ToResult(mine), what, step));
+  *told = results[0].status();
+  return absl::OkStatus();
+}
+
+PredictionTarget TargetOf(const PredictStage& predict, const Job& job, const Identity& identity) {
+  return {.path = predict.output,
+          .overwrite = predict.overwrite,
+          .job_name = job.spec.name(),
+          .identity = identity,
+          .inputs = jobspec::InputFiles(job.spec)};
+}
+
+absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& generate,
+                                                    const models::Model& model, int64_t step,
+                                                    comm::Communicator& control) {
+  models::GenerationRequest request = {.prompts = generate.prompts,
+                                       .max_tokens = generate.max_tokens,
+                                       .sampling = generate.sampling};
+  if (!generate.prompts_from.empty()) {
+    // Rank 0 reads them for all: the file may be another one on another node.
+    const bool leader = control.rank() == 0;
+    absl::StatusOr<jobspec::Prompts> read = jobspec::Prompts();
+    if (leader) read = jobspec::ReadPrompts(generate.prompts_from);
+    absl::Status told;
+    RETURN_IF_ERROR(ShareOfRank0(read.status(), "prompts read", step, control, &told));
+    if (!leader) told = ErrorOfOthers(told);
+    RETURN_IF_ERROR(Annotate(told, "generate.prompts"));
+    ASSIGN_OR_RETURN(const std::string text,
+                     checkpoint::TellAll(control, ListOf(*read), "prompts"));
+    ASSIGN_OR_RETURN(request.prompts, jobspec::ParsePrompts(text));
+  }
+  RETURN_IF_ERROR(models::CheckGeneration(request, model));
+  return request;
+}
+
+}  // namespace
+
+std::string NameOfPrediction(int64_t stage) { return absl::StrCat("stages[", stage, "].predict"); }
+
+absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedStage>& stages,
+                                                      const Job& job, const Identity& identity,
+                                                      const models::Model& model, int64_t step,
+                                                      comm::Communicator& control) {
+  const bool leader = control.rank() == 0;
+  GenerationRequests requests;
+  for (const PlannedStage& stage : stages) {
+    const auto* predict = std::get_if<PredictStage>(&stage.what);
+    if (predict == nullptr) continue;
+    const std::string name = NameOfPrediction(stage.index);
+    const absl::Status mine =
+        leader ? PreparePredictionFile(TargetOf(*predict, job, identity)) : absl::OkStatus();
+    absl::Status told;
+    RETURN_IF_ERROR(ShareOfRank0(mine, "outputs checked", step, control, &told));
+    if (!leader) told = ErrorOfOthers(told);
+    RETURN_IF_ERROR(Annotate(told, name + ".output"));
+    if (!predict->generate.has_value()) continue;
+    auto request = RequestOf(*predict->generate, model, step, control);
+    if (!request.ok()) return Annotate(request.status(), name);
+    requests[stage.index] = *std::move(request);
+  }
+  return requests;
+}
+
+absl::StatusOr<Predictor::Predicted> Predictor::Run(int64_t stage, const PredictStage& predict) {
+  const std::string name = NameOfPrediction(stage);
+  if (!predict.generate.has_value()) return PredictSamples(name, predict);
+  return PredictTexts(name, predict, parts_.requests.at(stage));
+}
+
+absl::StatusOr<Predictor::Predicted> Predictor::PredictSamples(const std::string& name,
+                                                               const PredictStage& predict) {
+  parts_.reports->Progress("predicting");
+  LiveState& live = *parts_.live;
+  const int64_t step = parts_.session_state->step;
+  const PredictionArray array = PredictionArrayOf(*parts_.data, live.model().Input(), predict.what);
+  ASSIGN_OR_RETURN(const std::string header,
+                   PredictionHeader(predict.output, NameOf(predict.what), array));
+  std::unique_ptr<PredictionFile> file;
+  absl::Status begun;
+  if (parts_.reports->leader()) {
+    auto created = PredictionFile::Create(TargetOf(predict, *parts_.job, parts_.identity),
+                                          header.size() + array.bytes(), files::Disk::Real());
+    begun = created.status();
+    if (begun.ok()) begun = (*created)->WriteAt(0, header);
+    if (begun.ok()) file = *std::move(created);
+  }
+  Predicted predicted;
+  RETURN_IF_ERROR(ShareOfRank0(begun, "predictions begun", step, *parts_.control, &predicted.file));
+  if (!predicted.file.ok()) return predicted;
+
+  PredictionEnd end;
+  {
+    RETURN_IF_ERROR(live.AwaitParameters());
+    ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
+    const AutocastScope autocast(parts_.job->precision, live.device().type());
+    const PredictionPass pass = {
+        .source = parts_.data,
+        .data = "data.predict",
+        .what = predict.what,
+        .per_rank = parts_.job->batch.per_rank,
+        .step = step,
+        .model = &live.model(),
+        .context = &live.context(),
+        .device = live.device(),
+        .communicator = parts_.control,
+        .write =
+            [&](uint64_t begin, std::string_view bytes) {
+              return file->WriteAt(header.size() + begin, bytes);
+            },
+        .interrupted = [calls = parts_.calls] { return calls->AskedToEnd(); }};
+    ASSIGN_OR_RETURN(end, train::Predict(pass));
+    RETURN_IF_ERROR(scope->End());
+  }
+  predicted.interrupted = end.interrupted;
+  if (end.interrupted) return predicted;
+  return Place({name, predict.output, Describe(predict.what, array)}, end.written, std::move(file));
+}
+
+absl::StatusOr<Predictor::Predicted> Predictor::PredictTexts(
+    const std::string& name, const PredictStage& predict,
+    const models::GenerationRequest& request) {
+  parts_.reports->Progress("generating");
+  ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> tokens,
+                   parts_.generator->Generate(request));
+  std::unique_ptr<PredictionFile> file;
+  absl::Status written;
+  if (parts_.reports->leader()) {
+    const std::string text = Completions(request.prompts, tokens);
+    auto created = PredictionFile::Create(TargetOf(predict, *parts_.job, parts_.identity),
+                                          text.size(), files::Disk::Real());
+    written = created.status();
+    if (written.ok()) written = (*created)->WriteAt(0, text);
+    if (written.ok()) file = *std::move(created);
+  }
+  const size_t prompts = request.prompts.size();
+  return Place({name, predict.output,
+                absl::StrCat(request.max_tokens, " new tokens for each of ", prompts,
+                             prompts == 1 ? " prompt" : " prompts")},
+               written, std::move(file));
+}
+
+absl::StatusOr<Predictor::Predicted> Predictor::Place(const Prediction& prediction,
+                                                      absl::Status written,
+                                                      std::unique_ptr<PredictionFile> file) {
+  bool same = false;
+  if (parts_.reports->leader() && written.ok()) {
+    // A lost lease is no failed prediction: the next generation predicts.
+    if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
+    const auto placed = file->Place();
+    written = placed.status();
+    same = placed.ok() && *placed == PredictionFile::Placed::kSame;
+  }
+  // A file that got no name is removed before the others hear of it: if one of them ends the job,
+  // this process may be killed at once.
+  file.reset();
+  Predicted predicted;
+  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", parts_.session_state->step,
+                               *parts_.control, &predicted.file));
+  if (!predicted.file.ok()) return predicted;
+  if (parts_.reports->leader()) {
+    parts_.reports->Report(
+        Notice{"PREDICTIONS_WRITTEN",
+               absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
+                            same ? "; it was there already, with the same bytes" : ""),
+               parts_.session_state->step});
+  }
+  return predicted;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,91 @@
+// The stages `predict` of a session (docs/predict.md).
+#ifndef MUSTER_WORKER_TRAIN_PREDICT_PREDICTOR_H_
+#define MUSTER_WORKER_TRAIN_PREDICT_PREDICTOR_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/models/generate.h"
+#include "worker/models/model.h"
+#include "worker/train/data/rank_data.h"
+#include "worker/train/evaluate/evaluation_scope.h"
+#include "worker/train/evaluate/session_generator.h"
+#include "worker/train/job/job.h"
+#include "worker/train/job/stages.h"
+#include "worker/train/predict/prediction_file.h"
+#include "worker/train/reports/outside.h"
+#include "worker/train/reports/session_reports.h"
+#include "worker/train/reports/session_state.h"
+#include "worker/train/rollcall/calls.h"
+#include "worker/train/save/live_state.h"
+
+namespace muster::train {
+
+// "stages[2].predict"
+std::string NameOfPrediction(int64_t stage);
+
+// By the index of a stage that generates: what it asks the model for.
+using GenerationRequests = std::map<int64_t, models::GenerationRequest>;
+
+// A collective, before the first stage of a session: checks that these stages will be able to write
+// their files, and reads their prompts. Errors name the stage.
+absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedStage>& stages,
+                                                      const Job& job, const Identity& identity,
+                                                      const models::Model& model, int64_t step,
+                                                      comm::Communicator& control);
+
+// Threading: the session's thread.
+class Predictor {
+ public:
+  // All outlive it.
+  struct Parts {
+    Identity identity;
+    const Job* job;
+    GenerationRequests requests;
+    LiveState* live;
+    EvaluationPasses* passes;
+    SessionGenerator* generator;
+    const RankData* data;  // null: no stage needs data
+    comm::Communicator* control;
+    Calls* calls;
+    const LeaseHolder* lease;  // null: no other process can replace this one
+    const SessionState* session_state;
+    const SessionReports* reports;
+  };
+  explicit Predictor(Parts parts) : parts_(std::move(parts)) {}
+
+  // How a run of such a stage ended that was not ended by an error of the session; the same on all
+  // ranks.
+  struct Predicted {
+    bool interrupted = false;  // there is something else to do first
+    absl::Status file;         // of writing the file
+  };
+  // A collective: runs the stage with this index once.
+  absl::StatusOr<Predicted> Run(int64_t stage, const PredictStage& predict);
+
+ private:
+  absl::StatusOr<Predicted> PredictSamples(const std::string& name, const PredictStage& predict);
+  absl::StatusOr<Predicted> PredictTexts(const std::string& name, const PredictStage& predict,
+                                         const models::GenerationRequest& request);
+  struct Prediction {
+    std::string stage;
+    std::string path;
+    std::string contents;  // described, for the event
+  };
+  // Gives the file of rank 0, of which all bytes are written unless `written` is an error, its
+  // name.
+  absl::StatusOr<Predicted> Place(const Prediction& prediction, absl::Status written,
+                                  std::unique_ptr<PredictionFile> file);
+
+  const Parts parts_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_PREDICT_PREDICTOR_H_

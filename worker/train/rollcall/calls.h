@@ -1,0 +1,46 @@
+// The roll calls of a running session outside of its steps: those at a boundary, and those of work
+// that ends early where the job is to end.
+#ifndef MUSTER_WORKER_TRAIN_ROLLCALL_CALLS_H_
+#define MUSTER_WORKER_TRAIN_ROLLCALL_CALLS_H_
+
+#include "absl/status/statusor.h"
+#include "worker/train/reports/outside.h"
+#include "worker/train/reports/session_state.h"
+#include "worker/train/rollcall/caller.h"
+#include "worker/train/rollcall/session_roll_call.h"
+#include "worker/train/save/background.h"
+#include "worker/train/schedule/command_schedule.h"
+
+namespace muster::train {
+
+// Threading: the session's thread. All methods are collectives.
+class Calls : public Caller {
+ public:
+  // All outlive it.
+  struct Parts {
+    SessionRollCall* roll_call;
+    const Background* background;
+    const CommandSource* commands;
+    const CommandSchedule* schedule;
+    const SessionState* session_state;
+    bool has_checkpoints;
+  };
+  explicit Calls(const Parts& parts) : parts_(parts) {}
+
+  // Also the error of a task of the background that has ended.
+  absl::StatusOr<RollCallPlan> CallNow() override;
+  // Whether the job is to leave its nodes, or to stop.
+  absl::StatusOr<bool> AskedToEnd();
+  // Whether a pass ends for that. A job without checkpoints that leaves its nodes begins anew: the
+  // pass may be all that is left.
+  absl::StatusOr<bool> PassMustEnd();
+
+ private:
+  bool StopsNow(const RollCallPlan& plan) const;
+
+  const Parts parts_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_ROLLCALL_CALLS_H_

@@ -1,0 +1,185 @@
+#include "worker/train/session/agreed.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/jobspec/inputs.h"
+#include "common/jobspec/lines.h"
+#include "common/status/status.h"
+#include "worker/train/data/data_notices.h"
+#include "worker/train/data/row_shape.h"
+#include "worker/train/data/tokenizer_of_job.h"
+#include "worker/train/job/stages.h"
+#include "worker/train/ranks/agreed_status.h"
+#include "worker/train/ranks/agreement.h"
+#include "worker/train/save/background.h"
+#include "worker/train/training/setup.h"
+
+namespace muster::train {
+namespace {
+
+// The setting, for messages.
+constexpr char kWeights[] = "model.weights";
+
+// What all ranks must find in the weights file.
+std::vector<jobspec::Line> LinesOfWeights(const checkpoint::WeightsReport& report) {
+  std::vector<jobspec::Line> lines;
+  for (const std::string& name : report.taken) lines.push_back({absl::CEscape(name), "taken"});
+  for (const std::string& name : report.initial) lines.push_back({absl::CEscape(name), "initial"});
+  return lines;
+}
+
+// Logs and reports it.
+void Tell(const Opened& opened, const char* reason, const std::string& text) {
+  spdlog::info("{}", text);
+  opened.reports.Report(Notice{reason, text, opened.state.step});
+}
+void Warn(const Opened& opened, const char* reason, const std::string& text) {
+  spdlog::warn("{}", text);
+  opened.reports.Report(Notice{reason, text, opened.state.step});
+}
+
+// Reports what was taken from the weights file, and compares it on all ranks.
+absl::Status AgreeOnWeights(const Agreed& agreed) {
+  const Opened& opened = *agreed.opened;
+  if (!agreed.weights.has_value()) return absl::OkStatus();
+  const checkpoint::WeightsReport& report = agreed.weights->report();
+  if (opened.leader()) {
+    if (opened.job.spec.model().has_weights_from()) {
+      Tell(opened, "WEIGHTS_TAKEN", absl::StrCat(kWeights, ": ", Describe(report)));
+    }
+    if (!report.other_config.empty()) {
+      Warn(opened, "WEIGHTS_OF_ANOTHER_MODEL", absl::StrCat(kWeights, ": ", report.other_config));
+    }
+  }
+  // A file that is another one on some node would give the ranks parts of different models.
+  return AgreeOn("the weights", LinesOfWeights(report), opened.parts.control);
+}
+
+absl::Status MakeModel(Agreed* agreed) {
+  const Opened& opened = *agreed->opened;
+  const bool in_shards = opened.in_shards();
+  models::DeferredValues& deferred = agreed->deferred;
+  ASSIGN_OR_RETURN(agreed->model,
+                   BuildModel(opened.job, in_shards ? &deferred : nullptr, &agreed->weights));
+  const models::Model& model = *agreed->model;
+  if (opened.leader() && !deferred.refusal().empty()) {
+    const std::string text = absl::StrCat(
+        "the model is made whole on every rank before it is sharded: ", deferred.refusal());
+    spdlog::warn("model: {}", text);
+    opened.reports.Report(Notice{"MODEL_MADE_WHOLE", text, opened.state.step});
+  }
+  MoveTo(opened.device(), model, in_shards ? Moved::kBuffers : Moved::kAll);
+  RETURN_IF_ERROR(AgreeOn("the model", LinesOf(model), opened.parts.control));
+  RETURN_IF_ERROR(AgreeOnWeights(*agreed));
+  auto trained = TrainedParameters::Create(model.Parameters(), opened.job.trainable);
+  if (!trained.ok()) return Annotate(trained.status(), "trainable.rules");
+  agreed->trained = *std::move(trained);
+  agreed->finite = std::make_unique<FiniteCheck>(model, opened.device());
+  return absl::OkStatus();
+}
+
+// A collective: opens a set, and checks whether its rows are in the order of the model's input.
+absl::StatusOr<RankData> OpenSet(const Agreed& agreed, const char* name, const DataConfig& config,
+                                 data::Emptiness emptiness,
+                                 data::Labels labels = data::Labels::kNeeded) {
+  const Opened& opened = *agreed.opened;
+  ASSIGN_OR_RETURN(RankData data, OpenRankData(name, config, agreed.model->Input(), emptiness,
+                                               *opened.parts.control, labels));
+  const at::Tensor blank = data.dataset->Blank(1).inputs;
+  const absl::Status mine = CheckRowShape(opened.job.spec.model(), blank.sizes().slice(1).vec());
+  RETURN_IF_ERROR(
+      AgreedStatus(Annotate(mine, name), "the shape of the rows", *opened.parts.control));
+  return data;
+}
+
+absl::Status OpenData(Agreed* agreed) {
+  const Job& job = agreed->opened->job;
+  // A rank's own files may have no samples where such a rank takes part without input.
+  const bool joins = job.batch.last == data::Last::kUneven && !job.uneven_inputs.stop_at_first;
+  const data::Emptiness emptiness = joins ? data::Emptiness::kAllowed : data::Emptiness::kRefused;
+  DataSets& sets = agreed->data;
+  if (job.validate.has_value()) {
+    ASSIGN_OR_RETURN(sets.validate, OpenSet(*agreed, "data.validate", *job.validate, emptiness));
+  }
+  if (job.test.has_value()) {
+    ASSIGN_OR_RETURN(sets.test, OpenSet(*agreed, "data.test", *job.test, emptiness));
+  }
+  if (job.predict.has_value()) {
+    ASSIGN_OR_RETURN(sets.predict, OpenSet(*agreed, "data.predict", *job.predict,
+                                           data::Emptiness::kAllowed, data::Labels::kIgnored));
+  }
+  if (!AnyFit(job.stages)) return absl::OkStatus();
+  if (agreed->model->RunsCollectives() && job.batch.last == data::Last::kUneven) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch.last: found uneven, but the model ", agreed->model->kind(),
+                     " runs collectives of its own, in which a rank without input would not take "
+                     "part; allowed: drop, pad"));
+  }
+  ASSIGN_OR_RETURN(sets.train, OpenSet(*agreed, "data.train", *job.train, emptiness));
+  return absl::OkStatus();
+}
+
+struct NamedData {
+  const char* name;  // "data.train"
+  const RankData* data;
+};
+
+// Compares what made the tokens, and the sizes of the data sets that all ranks share.
+absl::Status AgreeOnData(Agreed* agreed) {
+  const Opened& opened = *agreed->opened;
+  std::vector<NamedData> all;
+  const auto add = [&all](const char* name, const std::optional<RankData>& data) {
+    if (data.has_value()) all.push_back({name, &*data});
+  };
+  add("data.train", agreed->data.train);
+  add("data.validate", agreed->data.validate);
+  add("data.test", agreed->data.test);
+  add("data.predict", agreed->data.predict);
+
+  std::vector<TokenizedSet> tokenized;
+  for (const auto& [name, data] : all) tokenized.push_back({name, data->dataset->tokenizer()});
+  ASSIGN_OR_RETURN(agreed->tokenizer, TokenizerOfJob(tokenized, *opened.parts.control));
+
+  std::vector<jobspec::Line> sizes;
+  for (const auto& [name, data] : all) {
+    ReportNotes(name, *data, opened.identity.rank, opened.state.step, opened.reports);
+    // The ranks have already exchanged the sizes of their own files.
+    if (!data->own_sizes.empty()) continue;
+    sizes.push_back({name, absl::StrCat(data->dataset->size(), " samples")});
+  }
+  return AgreeOn("the data", sizes, opened.parts.control);
+}
+
+}  // namespace
+
+WeightsExport ExportOf(const Opened& opened, const tokenizer::Source* tokenizer) {
+  return WeightsExport({opened.identity, *opened.job.weights_export, opened.parts.control,
+                        opened.communicators(), opened.parts.export_gate, opened.parts.lease,
+                        &opened.attempts, &opened.state, &opened.reports,
+                        jobspec::InputFiles(opened.job.spec), tokenizer});
+}
+
+absl::StatusOr<std::unique_ptr<Agreed>> Agree(std::unique_ptr<Opened> start) {
+  auto agreed = std::make_unique<Agreed>();
+  agreed->opened = std::move(start);
+  const Opened& opened = *agreed->opened;
+  const bool exports = opened.job.weights_export.has_value();
+  opened.reports.Progress("loading");
+  RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(opened.job.spec), opened.parts.control));
+  ASSIGN_OR_RETURN(agreed->ranks_of_node, RanksOfNode(*opened.parts.files));
+  if (exports) RETURN_IF_ERROR(ExportOf(opened, nullptr).Prepare());
+  RETURN_IF_ERROR(MakeModel(agreed.get()));
+  if (exports) RETURN_IF_ERROR(ExportOf(opened, nullptr).PrepareConfig(*agreed->model));
+  RETURN_IF_ERROR(OpenData(agreed.get()));
+  RETURN_IF_ERROR(AgreeOnData(agreed.get()));
+  return agreed;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,55 @@
+// The second phase of a session: job, model and data, of which the ranks have found that all of them
+// have the same (docs/roll-call.md).
+#ifndef MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
+#define MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "common/tokenizer/source.h"
+#include "worker/checkpoint/load_weights.h"
+#include "worker/models/deferred_values.h"
+#include "worker/models/model.h"
+#include "worker/train/data/rank_data.h"
+#include "worker/train/save/weights_export.h"
+#include "worker/train/session/opened.h"
+#include "worker/train/step/finite.h"
+#include "worker/train/step/trained_parameters.h"
+
+namespace muster::train {
+
+// The sets of data that the job has.
+struct DataSets {
+  std::optional<RankData> train;  // only if there is a fit stage
+  std::optional<RankData> validate;
+  std::optional<RankData> test;
+  std::optional<RankData> predict;
+};
+
+struct Agreed {
+  std::unique_ptr<Opened> opened;
+  // The ranks that share this rank's memory.
+  uint64_t ranks_of_node = 1;
+  std::unique_ptr<models::Model> model;
+  // The values of its parameters that have no memory until the model is sharded.
+  models::DeferredValues deferred;
+  std::optional<checkpoint::LoadedWeights> weights;  // absent: the job names no file
+  std::unique_ptr<TrainedParameters> trained;
+  std::unique_ptr<const FiniteCheck> finite;
+  DataSets data;
+  tokenizer::Source tokenizer;  // what made the tokens of the data
+};
+
+// A collective: makes the model, opens the data, and compares them with the other ranks. Errors:
+// FAILED_PRECONDITION: the ranks differ in something, which is named; INVALID_ARGUMENT: job, model
+// and data do not fit one another; those of files; the communicators'.
+absl::StatusOr<std::unique_ptr<Agreed>> Agree(std::unique_ptr<Opened> opened);
+
+// What exports the weights of a job that does. `tokenizer`: as in WeightsExport::Parts.
+WeightsExport ExportOf(const Opened& opened, const tokenizer::Source* tokenizer);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SESSION_AGREED_H_

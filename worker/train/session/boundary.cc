@@ -1,0 +1,102 @@
+// What follows a step of a fit stage: checkpoints, validation, exports.
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "worker/train/session/running.h"
+
+namespace muster::train {
+
+absl::StatusOr<std::optional<RollCallPlan>> Running::AtBoundary(FitUntil* stage,
+                                                                const RollCallPlan& next) {
+  RETURN_IF_ERROR(background_.failure());
+  const bool ran_out = !next.inputs.ran_out.empty();
+  Due due = DueAfter(state().step, ran_out, RulesOf(*stage));
+  if (!due.any() && calls_.each_step.outcome() == StepOutcome::kApplied) return std::nullopt;
+  // This call shows that training may continue from this step: its loss is finite on every rank, or
+  // the step was skipped.
+  ASSIGN_OR_RETURN(const RollCallPlan plan, calls_.between.CallNow());
+  if (!due.any()) return plan;
+  if (plan.preempted && ValidatesElsewhere(due, has_checkpoints())) {
+    state().validation_due = true;
+    RETURN_IF_ERROR(commands_.EndHere());
+    return plan;
+  }
+  bool best = false;
+  if (due.validate) {
+    ASSIGN_OR_RETURN(std::optional<bool> found, ValidateInFit(stage));
+    if (!found.has_value()) {
+      state().validation_due = true;  // of the checkpoint that is saved now
+      RETURN_IF_ERROR(RunToEnd([&]() -> absl::StatusOr<bool> {
+        ASSIGN_OR_RETURN(found, ValidateInFit(stage));
+        return found.has_value();
+      }));
+      if (state().stopped) return plan;
+      state().validation_due = false;
+    }
+    best = *found;
+    due = DueAfter(state().step, ran_out, RulesOf(*stage));  // the stage may end here
+  }
+  if (due.last_save) {
+    ASSIGN_OR_RETURN(const Saver::Saved saved, writers_.best.SaveLast());
+    final_save_ = saved.status();
+    if (best) writers_.best.Heard(final_save_);
+  } else if (best) {
+    RETURN_IF_ERROR(writers_.best.SaveBest());
+  } else if (due.save) {
+    RETURN_IF_ERROR(writers_.saving->Save());
+  }
+  if (due.export_weights) RETURN_IF_ERROR(writers_.gathering->Export(*job().weights_export));
+  return calls_.between.CallNow();
+}
+
+DueRules Running::RulesOf(const FitUntil& stage) const {
+  return {.stage = stage,
+          .checkpoints = has_checkpoints(),
+          .save_every = job().checkpoint.has_value() ? job().checkpoint->every_steps : 0,
+          .export_every = job().weights_export.has_value() ? job().weights_export->every_steps : 0,
+          .total_steps = TotalSteps(loaded_->stages)};
+}
+
+absl::StatusOr<std::optional<bool>> Running::ValidateInFit(FitUntil* stage) {
+  ASSIGN_OR_RETURN(const std::optional<v1::Evaluation> evaluation, forwards_.evaluation.Validate());
+  if (!evaluation.has_value()) return std::nullopt;
+  if (!stage->passes.any()) return false;
+  ASSIGN_OR_RETURN(const BestCheckpoint::Judged judged, writers_.best.Judge(*stage, *evaluation));
+  const int64_t step = state().step;
+  if (!judged.stop.empty() && step < stage->end) {
+    reports().Report(Notice{"EARLY_STOPPED",
+                            absl::StrCat("stages[", stage->stage, "].fit ends after step ", step,
+                                         " instead of ", stage->end, ": ", judged.stop),
+                            step});
+    state().validations.ended.emplace_back(stage->stage, step);
+    loaded_->stages = PlanOf(job(), state());
+    stage->end = step;
+  }
+  return judged.best;
+}
+
+absl::Status Running::ValidateDue() {
+  if (forwards_.evaluation.has_validation()) {
+    BeginStage("validate");
+    RETURN_IF_ERROR(RunToEnd([this] { return ValidateLeft(); }));
+  }
+  state().validation_due = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Running::ValidateLeft() {
+  auto stage = FitOfStep(loaded_->stages, state().step);
+  if (!stage.has_value()) {
+    ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Validate());
+    return evaluation.has_value();
+  }
+  ASSIGN_OR_RETURN(const std::optional<bool> best, ValidateInFit(&*stage));
+  if (!best.has_value()) return false;
+  state().validation_due = false;  // of the checkpoint that is saved now
+  if (!*best) return true;
+  RETURN_IF_ERROR(writers_.best.SaveBest());
+  return true;
+}
+
+}  // namespace muster::train

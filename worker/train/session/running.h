@@ -1,0 +1,104 @@
+// The fourth phase of a session: goes through the stages that are left. running.cc has the stages
+// and the training loop, boundary.cc what follows a step, ending.cc how training and the session
+// end.
+#ifndef MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
+#define MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/train/commands/commands.h"
+#include "worker/train/job/job.h"
+#include "worker/train/job/stages.h"
+#include "worker/train/reports/session_reports.h"
+#include "worker/train/reports/session_state.h"
+#include "worker/train/rollcall/roll_call_plan.h"
+#include "worker/train/save/background.h"
+#include "worker/train/save/live_state.h"
+#include "worker/train/schedule/command_schedule.h"
+#include "worker/train/session/loaded.h"
+#include "worker/train/session/running_parts.h"
+#include "worker/train/session/session_parts.h"
+#include "worker/train/trainability/trainability_changes.h"
+
+namespace muster::train {
+
+// A stage may need pieces of other sizes than the one before, and malloc would take new pages for
+// them.
+void ReturnFreedMemory(const std::string& when);
+
+// Threading: one thread.
+class Running {
+ public:
+  explicit Running(std::unique_ptr<Loaded> loaded);
+
+  // A collective: the ranks find that all of them have come this far. Then the session reports how
+  // it starts.
+  absl::Status Begin();
+  absl::StatusOr<SessionEnd> Run();
+
+ private:
+  // ---- Stages and steps. Collectives.
+  absl::StatusOr<SessionEnd> RunStages();
+  // From its begin, or from where the steps have come to, to its end.
+  absl::Status RunStage(const PlannedStage& stage);
+  // Runs a stage that does not train: the roll call, commands, and its work, until `work` is done
+  // (true) or the session stops. Work that was interrupted is not done.
+  absl::Status RunToEnd(const std::function<absl::StatusOr<bool>()>& work);
+  absl::Status Predict(int64_t stage, const PredictStage& predict);
+  absl::Status Fit(FitUntil stage);
+  absl::Status Step(const RollCallPlan& plan);
+  // True if training must end before the step of this plan, because some rank has less input than
+  // others and the job stops at the first such step. FAILED_PRECONDITION: training would end before
+  // its first step.
+  absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
+  void BeginStage(const char* stage);
+
+  // ---- What follows a step (boundary.cc). Collectives.
+  // Returns the plan of the next step, or nothing if there was nothing to do. The stage's end is
+  // this step if it ends early.
+  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(FitUntil* stage, const RollCallPlan& next);
+  DueRules RulesOf(const FitUntil& stage) const;
+  // The pass of a fit stage after this step. If it ends the stage, `stage` and the plan say so.
+  // True if the checkpoint of this step becomes the best one, if it can be written.
+  // None if the pass was interrupted.
+  absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
+  // Runs the validation pass that the previous session left to this one.
+  absl::Status ValidateDue();
+  // Whether it is done.
+  absl::StatusOr<bool> ValidateLeft();
+
+  // ---- Ends (ending.cc). Collectives.
+  // Frees what only training needs, unless a checkpoint of this step may still need it.
+  absl::Status EndTraining();
+  absl::Status Export();
+  absl::Status ExportWeights();
+
+  bool has_checkpoints() const { return loaded_->checkpoints != nullptr; }
+  Opened& opened() { return loaded_->opened(); }
+  const Job& job() const { return loaded_->opened().job; }
+  SessionState& state() { return loaded_->opened().state; }
+  const SessionReports& reports() const { return loaded_->opened().reports; }
+
+  const std::unique_ptr<Loaded> loaded_;
+  CommandSchedule schedule_;
+  RollCalls calls_;
+  LiveState live_;
+  Writers writers_;
+  Forwards forwards_;
+  std::optional<TrainabilityChanges> changes_;  // absent: the job trains nothing
+  Commands commands_;
+  std::string ended_early_;  // why, with uneven_inputs: stop_at_first
+  absl::Status final_save_;  // how the save at the end of training went
+  // Last: a task that runs uses what is above.
+  Background background_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_

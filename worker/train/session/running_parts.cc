@@ -1,0 +1,151 @@
+#include "worker/train/session/running_parts.h"
+
+#include "common/jobspec/inputs.h"
+#include "worker/device/peak_flops.h"
+
+namespace muster::train {
+namespace {
+
+const RankData* OrNull(const std::optional<RankData>& data) {
+  return data.has_value() ? &*data : nullptr;
+}
+
+std::optional<Saving> SavingOf(Loaded* loaded, const CommandSchedule* schedule, LiveState* live,
+                               Background* background) {
+  const Opened& opened = loaded->opened();
+  const Job& job = opened.job;
+  if (loaded->checkpoints == nullptr) return std::nullopt;
+  return Saving({.rank = static_cast<int>(opened.identity.rank),
+                 .generation = opened.identity.generation,
+                 .jobs_rate = job.optimizer.has_value() ? job.optimizer->lr : 0,
+                 .while_training = job.checkpoint->background,
+                 .background = background,
+                 .writing = opened.writing,
+                 .checkpoints = loaded->checkpoints.get(),
+                 .communicator = opened.parts.files,
+                 .trained = loaded->agreed->trained.get(),
+                 .commands = schedule,
+                 .attempts = &opened.attempts,
+                 .session_state = &opened.state,
+                 .reports = &opened.reports,
+                 .source = live,
+                 .restored = loaded->restored});
+}
+
+}  // namespace
+
+LiveState LiveStateOf(Loaded* loaded) {
+  const Opened& opened = loaded->opened();
+  return LiveState({.job = &opened.job,
+                    .model = loaded->agreed->model.get(),
+                    .trained = loaded->agreed->trained.get(),
+                    .training = loaded->training.get(),
+                    .finite = loaded->agreed->finite.get(),
+                    .communicators = opened.communicators(),
+                    .session_state = &opened.state,
+                    .first_weights = loaded->first_weights,
+                    .tokenizer = loaded->tokenizer});
+}
+
+RollCalls::RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background)
+    : each_step({.identity = loaded->opened().identity,
+                 .control = loaded->opened().parts.control,
+                 .flight = loaded->opened().ranks.flight(),
+                 .commands = loaded->opened().parts.commands,
+                 .lease = loaded->opened().parts.lease,
+                 .session_state = &loaded->opened().state,
+                 .reports = &loaded->opened().reports,
+                 .model = loaded->agreed->model.get(),
+                 .trained = loaded->agreed->trained.get(),
+                 .training = loaded->training.get(),
+                 .sampler = loaded->sampler.get(),
+                 .samples = loaded->trains() ? loaded->agreed->data.train->dataset->size() : 0,
+                 .uneven_inputs = loaded->opened().job.uneven_inputs,
+                 .full_micro_batches =
+                     loaded->opened().world_size() * loaded->opened().job.batch.accumulate,
+                 .peak_flops =
+                     loaded->opened().world_size() *
+                     device::PeakFlopsOf(loaded->opened().device(),
+                                         loaded->opened().job.precision != Precision::kFloat32)}),
+      between({.roll_call = &each_step,
+               .background = background,
+               .commands = loaded->opened().parts.commands,
+               .schedule = schedule,
+               .session_state = &loaded->opened().state,
+               .has_checkpoints = loaded->checkpoints != nullptr}) {}
+
+Writers::Writers(Loaded* loaded, const CommandSchedule* schedule, LiveState* live,
+                 Background* background)
+    : saving(SavingOf(loaded, schedule, live, background)),
+      best({.generation = loaded->opened().identity.generation,
+            .saving = saving.has_value() ? &*saving : nullptr,
+            .checkpoints = loaded->checkpoints.get(),
+            .background = background,
+            .session_state = &loaded->opened().state}) {
+  Opened& opened = loaded->opened();
+  if (loaded->trains()) {
+    gathering.emplace(Gathering::Parts{.identity = opened.identity,
+                                       .inputs = jobspec::InputFiles(opened.job.spec),
+                                       .lease = opened.parts.lease,
+                                       .learning_rates = &opened.job.schedule,
+                                       .session_state = &opened.state,
+                                       .reports = &opened.reports,
+                                       .communicator = opened.parts.files,
+                                       .background = background,
+                                       .writing = opened.writing,
+                                       .disk = &opened.disk,
+                                       .source = live});
+  }
+  if (opened.job.weights_export.has_value()) {
+    weights_export.emplace(ExportOf(opened, &loaded->tokenizer));
+  }
+}
+
+Forwards::Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Background* background)
+    : passes({.job = &loaded->opened().job,
+              .device = loaded->opened().device(),
+              .control = loaded->opened().parts.control,
+              .background = background,
+              .reports = &loaded->opened().reports,
+              .session_state = &loaded->opened().state}),
+      evaluation({.job = &loaded->opened().job,
+                  .live = live,
+                  .passes = &passes,
+                  .validate = OrNull(loaded->agreed->data.validate),
+                  .test = OrNull(loaded->agreed->data.test),
+                  .control = loaded->opened().parts.control,
+                  .calls = calls,
+                  .session_state = &loaded->opened().state,
+                  .reports = &loaded->opened().reports}),
+      generator({.job = &loaded->opened().job,
+                 .live = live,
+                 .passes = &passes,
+                 .control = loaded->opened().parts.control,
+                 .session_state = &loaded->opened().state,
+                 .reports = &loaded->opened().reports}),
+      predictor({.identity = loaded->opened().identity,
+                 .job = &loaded->opened().job,
+                 .requests = loaded->requests,
+                 .live = live,
+                 .passes = &passes,
+                 .generator = &generator,
+                 .data = OrNull(loaded->agreed->data.predict),
+                 .control = loaded->opened().parts.control,
+                 .calls = calls,
+                 .lease = loaded->opened().parts.lease,
+                 .session_state = &loaded->opened().state,
+                 .reports = &loaded->opened().reports}) {}
+
+std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls) {
+  if (!loaded->trains()) return std::nullopt;
+  return TrainabilityChanges({.rank = loaded->opened().identity.rank,
+                              .refresh = loaded->opened().job.refresh,
+                              .model = loaded->agreed->model.get(),
+                              .trained = loaded->agreed->trained.get(),
+                              .training = loaded->training.get(),
+                              .calls = calls,
+                              .session_state = &loaded->opened().state,
+                              .reports = &loaded->opened().reports});
+}
+
+}  // namespace muster::train
