@@ -24,11 +24,11 @@ TEST(AgentName, ARestartedAgentHasItsNameAtOnceAndAnotherOneIsRefusedAndEvictsNo
   const absl::Status taken = world.Attach(2, Known("other", "x1"));
   EXPECT_EQ(RefusalReason(taken), "NODE_NAME_TAKEN");
   EXPECT_TRUE(absl::IsAlreadyExists(taken));
-  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 1);
+  EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 1);
   EXPECT_EQ(world.job("job").generation, 1);
   // Its process was killed; the stream may not have broken yet.
   ASSERT_TRUE(world.Attach(3, Known("id", "i2")).ok());
-  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 3);
+  EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 3);
   EXPECT_EQ(world.job("job").generation, 2);
   EXPECT_EQ(world.job("job").restarts, 0);
   world.cluster().Detached(3, world.now());
@@ -51,7 +51,7 @@ TEST(AgentName, AnAgentWithoutAnIdDoesNotEvictOneThatHasAnId) {
   World world;
   ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
   EXPECT_EQ(RefusalReason(world.Attach(2, Hello("a", 1, "old"))), "NODE_NAME_TAKEN");
-  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 1);
+  EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 1);
   world.Restart();
   EXPECT_EQ(RefusalReason(world.Attach(3, Hello("a", 1, "old"))), "NODE_NAME_TAKEN");
   world.Pass(12);  // the lease is over
@@ -69,7 +69,7 @@ TEST(Cluster, AnOlderAgentProcessIsRefusedAlsoAfterItsLeaseAndARestart) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 1, "first")).ok());
   world.Pass(12);
-  ASSERT_EQ(world.cluster().membership().FindAgent("a"), nullptr) << "it is lost";
+  ASSERT_EQ(world.cluster().membership().agents().Find("a"), nullptr) << "it is lost";
   ASSERT_TRUE(world.Attach(2, Hello("a", 1, "second")).ok());
   EXPECT_EQ(RefusalReason(world.Attach(3, Hello("a", 1, "first"))), "STALE_INCARNATION");
   world.Restart();
@@ -137,13 +137,13 @@ TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereARetryHasChangedTheRate) {
   world.Submit("job", 1, 0);
   ASSERT_TRUE(world.AttachWorker(9, world.job("job").Worker(0)).ok());
   world.Exit(1, world.job("job").Worker(0), 9);
-  ASSERT_EQ(world.job("job").state, jobs::State::kFailed);
+  ASSERT_EQ(world.job("job").state(), jobs::State::kFailed);
   CommandRequest retry{.job_id = "job", .command = {.kind = v1::Operation::RESUME}};
   retry.settings = {.spec = "new", .plan = world.job("job").plan, .changes = {}};
   retry.settings.changes.push_back({.path = "optimizer.sgd.lr", .new_value = "0.1"});
   ASSERT_TRUE(world.cluster().NextAttempt(retry, world.now()).ok());
   world.PassBeating(1, 3);
-  ASSERT_TRUE(world.job("job").live);
+  ASSERT_TRUE(world.job("job").live());
   EXPECT_EQ(world.job("job").spec, "new");
   const auto attach = [&](uint32_t protocol) {
     return world.cluster().AttachWorker(

@@ -47,11 +47,11 @@ TEST_F(CutOffTest, TheAgentIsToldThatTheWorkerContinues) {
 TEST_F(CutOffTest, ItsRanksAreNotReplacedHoweverLongTheSilence) {
   Silence(3600);
   EXPECT_EQ(job().generation, 1);
-  EXPECT_EQ(job().state, jobs::State::kRunning);
+  EXPECT_EQ(job().state(), jobs::State::kRunning);
   EXPECT_EQ(job().state_reason,
             "node 'a' is cut off; its ranks are not replaced until its agent is back, or `muster "
             "nodes forget a`");
-  EXPECT_NE(world_.cluster().membership().FindAgent("a"), nullptr) << "it is listed";
+  EXPECT_NE(world_.cluster().membership().agents().Find("a"), nullptr) << "it is listed";
 }
 
 TEST_F(CutOffTest, WhenTheAgentIsBackAllGoesOn) {
@@ -61,7 +61,7 @@ TEST_F(CutOffTest, WhenTheAgentIsBackAllGoesOn) {
   ASSERT_TRUE(world_.Attach(3, hello).ok());
   ASSERT_TRUE(world_.AttachWorker(11, job().Worker(0)).ok());
   EXPECT_TRUE(world_.Stops().empty());
-  EXPECT_EQ(job().state, jobs::State::kRunning);
+  EXPECT_EQ(job().state(), jobs::State::kRunning);
   EXPECT_EQ(job().state_reason, "");
   EXPECT_EQ(job().generation, 1);
 }
@@ -74,7 +74,7 @@ TEST_F(CutOffTest, ACutThatIsLongerThanTheWatchdogIsNoHang) {
   ASSERT_TRUE(world_.AttachWorker(11, job().Worker(0)).ok());
   world_.Pass(2);
   EXPECT_EQ(job().generation, 1);
-  EXPECT_EQ(job().state, jobs::State::kRunning);
+  EXPECT_EQ(job().state(), jobs::State::kRunning);
 }
 
 TEST_F(CutOffTest, AForgottenAgentThatWasBeingStoppedLeavesNoTrace) {
@@ -101,7 +101,7 @@ TEST_F(CutOffTest, ForgottenItIsReplacedAtOnceAndUsesNoRestart) {
   EXPECT_EQ(job().generation, 2);
   EXPECT_EQ(job().ranks[0].node, "b");
   EXPECT_EQ(job().restarts, 0);
-  EXPECT_EQ(world_.cluster().membership().FindAgent("a"), nullptr);
+  EXPECT_EQ(world_.cluster().membership().agents().Find("a"), nullptr);
   EXPECT_EQ(RefusalReason(Forget("a")), "NODE_NOT_FOUND");
 }
 

@@ -67,6 +67,13 @@ void AddNote(std::vector<FailureNote>* notes, FailureNote note) {
   }
 }
 
+void DropSilence(std::vector<FailureNote>* notes, uint64_t generation, uint32_t rank) {
+  std::erase_if(*notes, [&](const FailureNote& note) {
+    return note.generation == generation && note.rank == rank && note.kind == FailureKind::kLost &&
+           note.collectives.empty() && !note.permanent;
+  });
+}
+
 std::string Describe(const FailureNote& note) {
   return absl::StrCat("rank ", note.rank, " on node '", note.node, "': ", note.reason);
 }

@@ -148,20 +148,24 @@ ARROWS = {
     "worker/train/step": BELOW_TRAIN + within_train("data", "job", "ranks"),
     # All steps: strategy, optimizer, averages, and new plans.
     "worker/train/training": BELOW_TRAIN + within_train("job", "ranks", "step"),
-    "worker/train/rollcall": BELOW_TRAIN + within_train("job", "ranks", "reports", "step"),
     # When commands take effect.
     "worker/train/schedule": ["common", "worker/train/reports"],
     # All files except those of predictions.
-    "worker/train/save": BELOW_TRAIN + within_train("job", "ranks", "reports", "schedule", "step"),
-    "worker/train/evaluate": BELOW_TRAIN
-    + within_train("data", "job", "ranks", "reports", "save", "training"),
-    "worker/train/predict": BELOW_TRAIN + within_train("data", "job", "ranks"),
+    "worker/train/save": BELOW_TRAIN
+    + within_train("job", "ranks", "reports", "schedule", "step", "training"),
+    "worker/train/rollcall": BELOW_TRAIN
+    + within_train("job", "ranks", "reports", "save", "schedule", "step", "training"),
     "worker/train/trainability": BELOW_TRAIN
     + within_train("job", "ranks", "reports", "rollcall", "step", "training"),
+    "worker/train/evaluate": BELOW_TRAIN
+    + within_train("data", "job", "ranks", "reports", "rollcall", "save", "step", "training"),
+    "worker/train/predict": BELOW_TRAIN
+    + within_train("data", "evaluate", "job", "ranks", "reports", "rollcall", "save", "step"),
     # What commands do.
-    "worker/train/commands": BELOW_TRAIN + within_train("reports", "rollcall", "save", "schedule"),
+    "worker/train/commands": BELOW_TRAIN
+    + within_train("data", "evaluate", "reports", "rollcall", "save", "schedule", "trainability"),
     # What is checked and taken over before the first step.
-    "worker/train/start": BELOW_TRAIN + within_train("job", "ranks"),
+    "worker/train/start": BELOW_TRAIN + within_train("data", "job", "ranks", "reports"),
     "worker/train/session": BELOW_TRAIN
     + within_train(
         "commands",
@@ -248,14 +252,13 @@ ARROWS = {
         "worker",
     ],
     "tests/python": ["client", "proto", "tests/process"],
-    "tests/simulation": ["common", "coordinator", "worker"],
+    "tests/simulation": ["common", "coordinator", "proto", "worker"],
     # The repository's own folder has only pages.
     "": [],
 }
 # What tests beside the code may use besides.
 IN_TESTS = {
     "worker/models/plugin": ["examples"],
-    "worker/train/save": ["worker/train/training"],
     "worker/train/session": ["worker/models/plugin"],
     "worker/train/trainability": ["worker/models/plugin"],
     "worker/train/training": ["worker/models/plugin", "worker/train/data"],

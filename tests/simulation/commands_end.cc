@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/commands/command_rule.h"
 #include "tests/simulation/commands_simulation.h"
 
 namespace muster::simulation {
@@ -14,7 +15,7 @@ namespace muster::simulation {
 void CommandsSimulation::WaitASecond() {
   world_.seconds += 1;
   core().AgentHeard(agent_session_, world_.now());
-  core().Tick(world_.now());
+  core().Handle(cluster::TimePassed{}, world_.now());
   Commit();
 }
 
@@ -37,7 +38,7 @@ void CommandsSimulation::Peace() {
   for (int round = 0; round < 400 && wrong_.empty(); ++round) {
     for (int move = 0; move < 120 && !ranks_.empty(); ++move) Move(AnyRank());
     StopWhatWasToStop();
-    if (!job().live) WaitASecond();
+    if (!job().live()) WaitASecond();
     if (job().commands.WillBePaused()) {
       (void)core().Command(
           {.job_id = kJob, .command = {.kind = v1::Operation::RESUME, .contents = "peace"}},
@@ -83,9 +84,8 @@ void CommandsSimulation::Check() {
       }
       continue;
     }
-    const bool stays = command.kind == v1::Operation::SET_LEARNING_RATE ||
-                       command.kind == v1::Operation::SET_TRAINABILITY;
-    if (!stays) continue;  // done once and over, or in force again after a rollback
+    if (!commands::ChangesState(command.kind))
+      continue;  // done once and over, or in force again after a rollback
     if (done.size() != 1) {
       Wrong(absl::StrCat("command ", command.number, " took effect ", done.size(), " times"));
     } else if (static_cast<uint64_t>(done[0]) != command.applied_step) {

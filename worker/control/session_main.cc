@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
       return absl::InvalidArgumentError(absl::StrCat(path, ": '", line, "' is no command"));
     }
     commands.push_back(control::CommandFromWire(command));
-    commands.back().number = static_cast<int64_t>(commands.size());
+    commands.back().set_number(commands.size());
   }
   return commands;
 }
@@ -74,8 +74,13 @@ absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
                      comm::Communicator* control, comm::Communicator* gradients,
                      comm::Communicator* parameters, comm::Communicator* files) {
   NoCoordinator coordinator(&inputs.commands);
-  const train::SessionParts parts{control,      gradients,    parameters,        files,
-                                  &coordinator, &coordinator, inputs.checkpoints};
+  const train::SessionParts parts{control,
+                                  gradients,
+                                  parameters,
+                                  files,
+                                  &coordinator,
+                                  &coordinator,
+                                  {.recorded = inputs.checkpoints}};
   const train::Identity identity{inputs.job_id, "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
   return session->Run().status();

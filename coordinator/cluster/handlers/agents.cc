@@ -35,13 +35,13 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
 void AgentProcessGone(Turn& turn, const std::string& node, const std::string& incarnation,
                       const std::set<std::string>& left, const std::string& reason) {
   for (jobs::Job* job : turn.jobs.Open()) {
-    if (!job->live) continue;
+    if (!job->live()) continue;
     jobs::Ended ended;
     bool any = false;
     // All ranks of a job are handled before its state is applied: the next generation must not
     // start while some of its ranks on this node still count as running.
     const uint64_t generation = job->generation;
-    for (uint32_t rank = 0; rank < job->ranks.size() && job->live; ++rank) {
+    for (uint32_t rank = 0; rank < job->ranks.size() && job->live(); ++rank) {
       const jobs::Rank& r = job->ranks[rank];
       if (r.exited || r.node != node || r.agent_incarnation == incarnation) continue;
       // The process may have ended, but the new agent still sends its reports and its exit.
@@ -77,23 +77,23 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
                                " and knows the next one: update musterd first"),
                   {{"node", hello.node}});
   }
-  RETURN_IF_ERROR(turn.nodes.CheckName(hello, turn.membership.FindAgent(hello.node),
+  RETURN_IF_ERROR(turn.nodes.CheckName(hello, turn.membership.agents().Find(hello.node),
                                        turn.options.timing.lease));
-  if (turn.membership.FindAgent(hello.node) == nullptr &&
-      turn.membership.agents().size() >= turn.options.limits.nodes) {
+  if (turn.membership.agents().Find(hello.node) == nullptr &&
+      turn.membership.agents().all().size() >= turn.options.limits.nodes) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
-                  absl::StrCat("node '", hello.node, "': ", turn.membership.agents().size(),
+                  absl::StrCat("node '", hello.node, "': ", turn.membership.agents().all().size(),
                                " nodes hold a lease, as many as allowed"),
                   {{"limit", absl::StrCat(turn.options.limits.nodes)}, {"node", hello.node}});
   }
-  const auto attached = turn.membership.AttachAgent({.node = hello.node,
-                                                     .incarnation = hello.incarnation,
-                                                     .host = hello.host,
-                                                     .slots = hello.slots,
-                                                     .gpus = hello.gpus,
-                                                     .version = hello.version,
-                                                     .protocol = hello.protocol},
-                                                    session, turn.now);
+  const auto attached = turn.membership.agents().Attach({.node = hello.node,
+                                                         .incarnation = hello.incarnation,
+                                                         .host = hello.host,
+                                                         .slots = hello.slots,
+                                                         .gpus = hello.gpus,
+                                                         .version = hello.version,
+                                                         .protocol = hello.protocol},
+                                                        session, turn.now);
   Close(turn, attached.replaced,
         attached.new_incarnation
             ? Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
@@ -114,7 +114,7 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
   std::set<uint32_t> quarantined;
   // The agent may have been started again with fewer slots.
   for (const uint32_t slot : hello.quarantined_slots) {
-    if (HasSlot(*turn.membership.FindAgent(hello.node), slot)) quarantined.insert(slot);
+    if (HasSlot(*turn.membership.agents().Find(hello.node), slot)) quarantined.insert(slot);
   }
   turn.nodes.Attached(hello, attached.new_incarnation, std::move(quarantined));
   const store::NodeMarkRow mark = turn.nodes.MarkOf(hello.node);
@@ -126,7 +126,8 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
   }
   turn.effects.push_back(SendToAgent{session, std::move(drain)});
   turn.restored.NodeKnown(hello.node);
-  // This comes first: jobs do not start while such processes are known.
+  // Of the processes of lost generations, those that the hello names still run here. They are known
+  // before anything below starts a job, because their jobs must not start yet.
   turn.restored.ProcessesEnded(hello.node);
   EndLaterProcesses(turn, hello);
   std::set<std::string> running;
@@ -154,12 +155,12 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
     }
   }
   for (const jobs::Job* job : turn.jobs.Open()) {
-    if (!job->live) continue;
+    if (!job->live()) continue;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       const jobs::Rank& r = job->ranks[rank];
       if (r.node != hello.node || r.exited) continue;
       const bool runs = running.contains(r.incarnation);
-      if (job->ending || (r.finished && !runs)) {
+      if (job->ending() || (r.finished && !runs)) {
         SendToNode(turn, r.node, StopOf(turn, *job, rank));
       } else if (!runs) {
         SendToNode(turn, r.node, StartOf(*job, rank));
@@ -174,7 +175,7 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
 bool AgentHeard(Turn& turn, PeerStreamId session) {
   const std::string* const node = turn.streams.NodeOf(session);
   if (node == nullptr) return false;
-  turn.membership.AgentHeard(*node, turn.now);
+  turn.membership.agents().Heard(*node, turn.now);
   return true;
 }
 
@@ -254,7 +255,7 @@ void Handle(Turn& turn, PeerStreamId session, const SlotQuarantine& quarantine) 
   const std::string* const agent = turn.streams.NodeOf(session);
   if (agent == nullptr) return;
   const std::string node = *agent;
-  const membership::Agent* known = turn.membership.FindAgent(node);
+  const membership::Agent* known = turn.membership.agents().Find(node);
   if (known == nullptr || !HasSlot(*known, quarantine.slot)) return;
   turn.nodes.Quarantine(node, quarantine.slot, quarantine.quarantined);
   if (!quarantine.quarantined) {
@@ -278,7 +279,7 @@ void Detached(Turn& turn, PeerStreamId session) {
   if (const std::string* const agent = turn.streams.NodeOf(session); agent != nullptr) {
     const std::string node = *agent;
     turn.streams.Remove(session);
-    if (!turn.membership.AgentDetached(node, session)) return;
+    if (!turn.membership.agents().Detached(node, session)) return;
     turn.Say(absl::StrCat("node '", node, "': the agent's connection broke"));
     return Schedule(turn);
   }

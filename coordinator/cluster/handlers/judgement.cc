@@ -19,14 +19,14 @@ void JudgeNodes(Turn& turn, jobs::Job* job) {
   uint64_t& judged = turn.jobs.NotesOf(job->id).judged;
   if (judged == job->generation) return;
   judged = job->generation;
-  if (job->state == jobs::State::kSucceeded) return NodesWork(turn, *job);
+  if (job->state() == jobs::State::kSucceeded) return NodesWork(turn, *job);
   const auto failure = jobs::RootCause(job->failures);
   if (!failure.has_value() || failure->root.generation != job->generation) return;
   const jobs::FailureNote& root = failure->root;
   if (root.permanent && root.kind != jobs::FailureKind::kNodeFault) return;
   // If the agent process on which it failed is gone, there is no node to leave out.
   const jobs::Rank& rank = job->ranks[root.rank];
-  const membership::Agent* agent = turn.membership.FindAgent(root.node);
+  const membership::Agent* agent = turn.membership.agents().Find(root.node);
   if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
   jobs::NodeHealth::Fault fault{
       .job = job->id,

@@ -17,7 +17,7 @@ namespace muster::cluster {
 void Load(Turn& turn, const store::Image& image) {
   for (const store::NodeRow& row : image.nodes) {
     turn.restored.HadNode(row.node);
-    turn.membership.ExpectAgent(
+    turn.membership.agents().Expect(
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         turn.now);
   }
@@ -26,18 +26,18 @@ void Load(Turn& turn, const store::Image& image) {
     JobNotes& notes = turn.jobs.NotesOf(stored.id);
     turn.outbox.Know(stored);
     jobs::OnLoaded(&job, turn.options.end_timeouts, turn.now);
-    if (!job.live) notes.judged = job.generation;
-    notes.said = job.state;
-    turn.restored.HadJob(job.id, job.live ? std::optional(job.commands.newest()) : std::nullopt);
-    if (!job.live) continue;
+    if (!job.live()) notes.judged = job.generation;
+    notes.said = job.state();
+    turn.restored.HadJob(job.id, job.live() ? std::optional(job.commands.newest()) : std::nullopt);
+    if (!job.live()) continue;
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];
       if (r.exited) continue;
       turn.membership.ExpectWorker(job.Worker(rank), r.node, r.session_started, turn.now,
                                    ProgressLimitsOf(turn.options, job));
-      if (job.ending || jobs::Exits(job, rank)) turn.membership.Release(job.id, rank);
-      if (turn.membership.FindAgent(r.node) == nullptr) {
-        turn.membership.ExpectAgent(
+      if (job.ending() || jobs::Exits(job, rank)) turn.membership.Release(job.id, rank);
+      if (turn.membership.agents().Find(r.node) == nullptr) {
+        turn.membership.agents().Expect(
             {.node = r.node, .incarnation = r.agent_incarnation, .host = r.host}, turn.now);
       }
     }
@@ -54,7 +54,7 @@ void TakeChanges(Turn& turn) {
   for (std::string& id : jobs.changed) turn.effects.push_back(JobChanged{std::move(id)});
   Nodes::Changes nodes = turn.nodes.TakeChanges(
       turn.options.limits.node_marks,
-      [&](const std::string& node) { return turn.membership.FindAgent(node) != nullptr; });
+      [&](const std::string& node) { return turn.membership.agents().Find(node) != nullptr; });
   turn.batch.node_marks = std::move(nodes.marks);
   turn.batch.removed_node_marks = std::move(nodes.removed);
   webhook::Outbox::Changes outbox = turn.outbox.TakeChanges();

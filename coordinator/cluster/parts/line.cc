@@ -39,17 +39,18 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
       jobs::PlaceInLine(std::move(waiting), Slots(device), Running(device), now_);
   // Before not_before a job keeps its place in the line and these slots, but does not start.
   std::erase_if(decisions, [this](const jobs::Decision& decision) {
-    return decision.placed.has_value() && jobs_.Find(decision.id)->not_before > now_;
+    return decision.placed.has_value() && jobs_.Find(decision.id)->not_before() > now_;
   });
   const std::string closed = ClosedNodes();
   for (jobs::Decision& decision : decisions) {
     if (decision.placed.has_value()) continue;
     if (!closed.empty()) {
+      // The texts that are left out are those of Slots::Shortage.
       decision.reason = absl::StrReplaceAll(
           absl::StrCat(decision.reason, "; ", closed),
           {{"; no agent is attached", ""}, {"; no attached agent offers any", ""}});
     }
-    if (jobs_.Find(decision.id)->state == jobs::State::kRecovering) {
+    if (jobs_.Find(decision.id)->state() == jobs::State::kRecovering) {
       decision.reason = absl::StrCat("to start again: ", decision.reason);
     }
   }
@@ -62,7 +63,7 @@ std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
     if (job->plan.device != device || !job->waiting()) continue;
     if (restored_.MayStillRun(job->id, now_)) continue;
     // Other jobs do not wait for a job that waits after faults of nodes.
-    if (job->not_before > now_ && jobs::EndOf(*job) == jobs::End::kNodeFault) continue;
+    if (job->not_before() > now_ && jobs::EndOf(*job) == jobs::End::kNodeFault) continue;
     line.push_back({.id = job->id,
                     .number = job->number,
                     .priority = job->plan.priority,
@@ -77,14 +78,14 @@ std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
 std::vector<jobs::Running> Line::Running(jobs::Device device) const {
   std::vector<jobs::Running> running;
   for (const jobs::Job* job : jobs_.Open()) {
-    if (!job->live || job->plan.device != device) continue;
+    if (!job->live() || job->plan.device != device) continue;
     // Slots on nodes that accept no work are not counted: they will not be offered when the job
     // ends.
     jobs::Running entry{.end = jobs::TimeLimitEnd(*job)};
     for (const jobs::Rank& rank : job->ranks) {
       if (rank.exited || !Offers(rank.node)) continue;
       ++entry.slots;
-      entry.protocol = membership_.FindAgent(rank.node)->protocol;
+      entry.protocol = membership_.agents().Find(rank.node)->protocol;
     }
     running.push_back(entry);
   }
@@ -93,14 +94,14 @@ std::vector<jobs::Running> Line::Running(jobs::Device device) const {
 
 jobs::Slots Line::Slots(jobs::Device device) const {
   jobs::Slots slots(device);
-  for (const auto& [node, agent] : membership_.agents()) {
+  for (const auto& [node, agent] : membership_.agents().all()) {
     if (Offers(node)) slots.Offer(node, SlotsOf(agent, device), agent.protocol);
   }
   for (const auto& [node, hanging] : nodes_.quarantined()) {
     for (const uint32_t slot : hanging) slots.Use({node, slot});
   }
   for (const jobs::Job* job : jobs_.Open()) {
-    if (!job->live) continue;
+    if (!job->live()) continue;
     for (const jobs::Rank& rank : job->ranks) {
       if (!rank.exited) slots.Use({rank.node, rank.slot});
     }
@@ -131,7 +132,7 @@ bool Line::MayStartElsewhere(const jobs::Job& job) const {
 }
 
 bool Line::Offers(const std::string& node) const {
-  const membership::Agent* agent = membership_.FindAgent(node);
+  const membership::Agent* agent = membership_.agents().Find(node);
   return agent != nullptr && agent->attached() && nodes_.WhyClosed(node, now_).empty();
 }
 
@@ -140,7 +141,7 @@ uint32_t Line::MostOffered(jobs::Device device,
   // All ranks of a job run on nodes of the same protocol.
   std::map<uint32_t, uint32_t> of_protocol;
   uint32_t most = 0;
-  for (const auto& [node, agent] : membership_.agents()) {
+  for (const auto& [node, agent] : membership_.agents().all()) {
     if (!counts(node)) continue;
     most = std::max(
         most, of_protocol[agent.protocol] += static_cast<uint32_t>(SlotsOf(agent, device).size()));
@@ -152,7 +153,7 @@ std::string Line::ClosedNodes() const {
   constexpr int kShown = 3;
   std::string text;
   int count = 0;
-  for (const auto& [node, agent] : membership_.agents()) {
+  for (const auto& [node, agent] : membership_.agents().all()) {
     const std::string why = agent.attached() ? nodes_.WhyClosed(node, now_) : "";
     if (why.empty() || ++count > kShown) continue;
     absl::StrAppend(&text, count == 1 ? "" : "; ", "node '", node, "' ", why);

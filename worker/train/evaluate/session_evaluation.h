@@ -1,5 +1,5 @@
-// The passes of a session over data.validate and data.test, for stages and for commands. What a pass
-// computes is in evaluate.h.
+// The passes of a session over data.validate and data.test, for stages and for commands. evaluate.h
+// computes them.
 #ifndef MUSTER_WORKER_TRAIN_EVALUATE_SESSION_EVALUATION_H_
 #define MUSTER_WORKER_TRAIN_EVALUATE_SESSION_EVALUATION_H_
 
@@ -49,7 +49,7 @@ class SessionEvaluation : public Evaluator {
  private:
   enum class Set { kValidate, kTest };
   enum class Interrupts { kNever, kByAnEnd };
-  // A pass, and reports what it gives.
+  // Runs a pass and reports its metrics.
   absl::StatusOr<std::optional<v1::Evaluation>> Pass(Set set, Interrupts interrupts);
 
   const Parts parts_;

@@ -31,7 +31,7 @@ struct SessionState {
   // this: await that first.
   manifest::ValidationRecord validations;
 
-  // No stage that trains is left, and what only training needs has been freed.
+  // No stage that trains is left, and what only training needs has been freed. Not in a checkpoint.
   bool training_over = false;
 
   // ---- Changed by commands.

@@ -52,8 +52,9 @@ TEST_F(BackgroundTest, ATaskRunsOnAnotherThreadWithTheActivityOfThisOne) {
 TEST_F(BackgroundTest, WithoutRoomForTheCopiesOfAllRanksOfANodeNothingIsCopied) {
   RunRanks(2, [&](int, comm::Communicator&, comm::Communicator&, comm::Communicator&,
                   comm::Communicator& files) {
-    Background background(&files, &reports_);
-    ASSERT_TRUE(background.CountRanksOfNode().ok());
+    const auto ranks = RanksOfNode(files);
+    ASSERT_TRUE(ranks.ok());
+    Background background(&files, &reports_, *ranks);
     const at::Tensor small = at::full({8}, 1.0f);
     EXPECT_TRUE(background.Copy(checkpoint::Replicated({{"param", "w", small}}, 2)).ok());
     // More than any machine has.

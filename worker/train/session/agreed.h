@@ -1,5 +1,5 @@
-// The second phase of a session: job, model and data, of which the ranks have found that all of them
-// have the same (docs/roll-call.md).
+// The second phase of a session: job, model and data, which the ranks have compared
+// (docs/roll-call.md).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
 #define MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
 
@@ -33,7 +33,7 @@ struct Agreed {
   // The ranks that share this rank's memory.
   uint64_t ranks_of_node = 1;
   std::unique_ptr<models::Model> model;
-  // The values of its parameters that have no memory until the model is sharded.
+  // The values of its parameters that have no memory until the model is sharded; Load empties it.
   models::DeferredValues deferred;
   std::optional<checkpoint::LoadedWeights> weights;  // absent: the job names no file
   std::unique_ptr<TrainedParameters> trained;

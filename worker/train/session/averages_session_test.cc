@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/safetensors/safetensors.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
 
@@ -41,7 +42,7 @@ class AveragesSessionTest : public SessionTest {
   Job JobOf(const StrategyConfig& strategy, int64_t every = 1) const {
     Job job = SmallJob();
     job.strategy = strategy;
-    job.averages = AverageConfig{.decay = 0.9, .every = every};
+    job.evaluation.averages = AverageConfig{.decay = 0.9, .every = every};
     job.weights_export = ExportConfig{.path = Out(),
                                       .overwrite = true,
                                       .job_name = "averages",
@@ -62,9 +63,7 @@ class AveragesSessionTest : public SessionTest {
   }
 
   static Command SetRules(std::vector<TrainableRule> rules, int64_t at_step, int64_t number) {
-    return {.number = number,
-            .at_step = at_step,
-            .what = SetTrainabilityCommand{.rules = std::move(rules)}};
+    return Numbered(number, RulesOf(std::move(rules)), at_step);
   }
   // Freezes the first block after 3 steps, and the second instead after 7.
   void FreezeInBetween() {
@@ -77,15 +76,15 @@ TEST_F(AveragesSessionTest, TrainingIsBitwiseTheSameWithAndWithoutThem) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = JobOf(strategy);
-    job.precision = Precision::kFloat16;
-    job.loss_scale.growth_interval = 3;
+    job.numerics.precision = Precision::kFloat16;
+    job.numerics.loss_scale.growth_interval = 3;
     job.weights_export->from = ExportConfig::From::kLast;
     Job plain = job;
     plain.averages.reset();
     const auto without = Good(plain);
     const auto weights = WeightsIn(Out());
     for (const bool evaluate : {false, true}) {
-      job.averages->evaluate = evaluate;
+      job.evaluation.averages->evaluate = evaluate;
       job.stages = {FitStage{4, 2}, ValidateStage{}, FitStage{8, 3}};
       EXPECT_EQ(Good(job)->outside.losses(), without->outside.losses());
       EXPECT_EQ(WeightsIn(Out()), weights);
@@ -114,11 +113,11 @@ TEST_F(AveragesSessionTest, AllStrategiesHaveTheSameAverages) {
 TEST_F(AveragesSessionTest, BeforeTheFirstUpdateTheyAreTheParameters) {
   for (const StrategyConfig& strategy : Strategies()) {
     Job job = JobOf(strategy, /*every=*/13);  // of 12 steps
-    job.averages->evaluate = true;
+    job.evaluation.averages->evaluate = true;
     job.stages = {FitStage{12, 6}, ValidateStage{}};
     const auto averages = Good(job);
     const auto exported = WeightsIn(Out());
-    job.averages.reset();
+    job.evaluation.averages.reset();
     job.weights_export->from = ExportConfig::From::kLast;
     EXPECT_EQ(Good(job)->outside.validations(), averages->outside.validations());
     EXPECT_EQ(WeightsIn(Out()), exported);
@@ -132,7 +131,7 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
     SCOPED_TRACE(StrategyName(strategy));
     for (const int world_size : {1, 2, 3}) {
       Job job = JobOf(strategy);
-      job.averages->evaluate = true;
+      job.evaluation.averages->evaluate = true;
       job.stages = {FitStage{12, 12}, ValidateStage{}};  // with the plan of training, and without
       const double in_fit = Good(job, world_size)->outside.validations().at(12);
       job.stages = {FitStage{12, 0}, ValidateStage{}};
@@ -148,7 +147,7 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
       commands_ = commands;
       EXPECT_EQ(in_fit, expected);
       EXPECT_EQ(after, expected);
-      job.averages->evaluate = false;
+      job.evaluation.averages->evaluate = false;
       EXPECT_NE(Good(job, world_size)->outside.validations().at(12), expected);
     }
   }
@@ -165,7 +164,7 @@ TEST_F(AveragesSessionTest, ASessionGoesOnWithThemWhateverItsStrategy) {
       job.checkpoint = Every(1);
       job.checkpoint->background = false;
       const auto commands = commands_;
-      commands_.push_back({.number = 3, .at_step = stop_after, .what = StopCommand()});
+      commands_.push_back(Numbered(3, A(v1::StopCommand()), stop_after));
       const auto begun = Good(job, 2);
       commands_ = commands;
       ASSERT_EQ(begun->ends[0]->step, stop_after);
@@ -205,7 +204,7 @@ TEST_F(AveragesSessionTest, AnExportDuringTrainingHasThem) {
     // Stopped at step 6, it exports no weights at its end.
     job.stages = {FitStage{12, 0}};
     job.weights_export->every_steps = 5;
-    commands_ = {{.number = 1, .at_step = 6, .what = StopCommand()}};
+    commands_ = {Numbered(1, A(v1::StopCommand()), 6)};
     std::filesystem::remove(Out());
     EXPECT_EQ(Exported(job), expected) << StrategyName(strategy);
     commands_.clear();

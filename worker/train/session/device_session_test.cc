@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/device/stand_in/stand_in_device.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
 
@@ -59,15 +60,15 @@ TEST_F(DeviceSessionTest, TrainsAndValidatesAsOnTheCpu) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = DeviceJob(strategy);
     ExpectTheLossesOfTheCpu(job, 2);
-    job.clip_grad_norm.reset();  // updates bucket by bucket
-    job.recomputed_units.emplace();
+    job.numerics.clip_grad_norm.reset();  // updates bucket by bucket
+    job.model.recomputed_units.emplace();
     ExpectTheLossesOfTheCpu(job, 1);
   }
 }
 
 TEST_F(DeviceSessionTest, AFrozenLayerIsRefreshedInTheMiddle) {
   const TrainableRule freeze = {.freeze = true, .pattern = "transformer.h.0.*"};
-  commands_ = {{.number = 1, .at_step = 3, .what = SetTrainabilityCommand{{freeze}}}};
+  commands_ = {Numbered(1, RulesOf({freeze}), 3)};
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     ExpectTheLossesOfTheCpu(DeviceJob(strategy), 2);
@@ -79,7 +80,7 @@ TEST_F(DeviceSessionTest, AveragesAreThoseOfTheCpu) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = DeviceJob(strategy);
-    job.averages = AverageConfig{.decay = 0.8, .evaluate = true};
+    job.evaluation.averages = AverageConfig{.decay = 0.8, .evaluate = true};
     job.stages = {FitStage{8, 2}, ValidateStage{}};
     ExpectTheLossesOfTheCpu(job, 2);
   }

@@ -13,6 +13,7 @@
 #include "worker/train/job/job.h"
 #include "worker/train/ranks/failure.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
 namespace muster::train {
@@ -136,12 +137,9 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto rate = [](int64_t number, int64_t at_step, double value) {
-    return Command{.number = number, .at_step = at_step, .what = SetLearningRateCommand{value}};
+    return Numbered(number, RateOf(value), at_step);
   };
-  commands_ = {rate(1, 3, 2e-3),
-               rate(2, 7, 3e-3),
-               rate(3, 10, 4e-3),
-               {.number = 4, .what = CancelCommand{3}},
+  commands_ = {rate(1, 3, 2e-3), rate(2, 7, 3e-3), rate(3, 10, 4e-3), Numbered(4, CancelOf(3)),
                rate(5, 11, 5e-3)};
   const auto undisturbed = RunSessions(job, 2);
   ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
@@ -149,7 +147,7 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
     fs::remove_all(path);  // of the end
   }
   // The coordinator had not heard of it when the job's former attempt ended, and ended it, too.
-  commands_[0].what = NoCommand{};
+  commands_[0].mutable_none();
   const auto second = RunSessions(job, 2, 2);
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().step, 8);
@@ -168,12 +166,12 @@ TEST_F(SessionTest, WhatDoesNotCountAnyMoreIsKeptAndNotGoneOnFrom) {
   const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
   const auto written = first->outside.checkpoints();
   ASSERT_EQ(written.size(), 3u);
-  start_.retired_checkpoints = {written[0]};
+  start_.checkpoints.retired = {written[0]};
   const auto second = RunSessions(job, 1, 2, {written[2]});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().checkpoint_path, written[1]);
   start_ = {};
-  start_.from_scratch = true;
+  start_.checkpoints.from_scratch = true;
   const auto third = RunSessions(job, 1, 3, {written[2]});
   ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
   EXPECT_EQ(third->outside.started().checkpoint_path, "");
@@ -191,7 +189,7 @@ TEST_F(SessionTest, AJobGoesOnFromTheDirectoryThatSomebodyNamed) {
   const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
   const std::string copy = folder_ / "copy";
   fs::copy(first->outside.checkpoints()[1], copy, fs::copy_options::recursive);
-  start_.start_from = copy;
+  start_.checkpoints.start_from = copy;
   const auto second = RunSessions(job, 1, 2, first->outside.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().checkpoint_path, copy);
@@ -204,18 +202,19 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/5);
   const auto written = first->outside.checkpoints();
-  start_.retired_checkpoints = written;
-  start_.start_from = (folder_ / "nowhere").string();
+  start_.checkpoints.retired = written;
+  start_.checkpoints.start_from = (folder_ / "nowhere").string();
   const auto second = RunSessions(job, 2, 2);
   for (const auto& end : second->ends) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kCheckpointsUnreadable) << end.status();
-    EXPECT_NE(std::string(end.status().message()).find(start_.start_from), std::string::npos)
+    EXPECT_NE(std::string(end.status().message()).find(start_.checkpoints.start_from),
+              std::string::npos)
         << end.status();
   }
 
   const std::string copy = folder_ / "copy";
   fs::copy(written[0], copy, fs::copy_options::recursive);
-  start_.start_from = copy;
+  start_.checkpoints.start_from = copy;
   *job.spec.mutable_model() = models::SpecFromText(
       "gpt2",
       R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})");
@@ -271,7 +270,7 @@ TEST_F(SessionTest, WhereAllAreDamagedTheJobDoesNotBeginAnewEither) {
       << second->ends[0].status();
   EXPECT_EQ(second->outside.bad(), written);
   // Now none is left that could be named.
-  start_.had_checkpoints = true;
+  start_.checkpoints.had_others = true;
   const auto third = RunSessions(job, 2, 3);
   EXPECT_EQ(CauseOf(third->ends[0].status()), Cause::kCheckpointsUnreadable)
       << third->ends[0].status();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,12 +25,13 @@
 #include "worker/train/session/loaded.h"
 #include "worker/train/session/running_parts.h"
 #include "worker/train/session/session_parts.h"
+#include "worker/train/start/skipping.h"
 #include "worker/train/trainability/trainability_changes.h"
 
 namespace muster::train {
 
-// A stage may need pieces of other sizes than the one before, and malloc would take new pages for
-// them.
+// Returns freed memory to the system, and logs what is resident: a stage may need pieces of other
+// sizes than the one before, and malloc would take new pages for them. `when`: for the log.
 void ReturnFreedMemory(const std::string& when);
 
 // Threading: one thread.
@@ -47,8 +49,9 @@ class Running {
   absl::StatusOr<SessionEnd> RunStages();
   // From its begin, or from where the steps have come to, to its end.
   absl::Status RunStage(const PlannedStage& stage);
-  // Runs a stage that does not train: the roll call, commands, and its work, until `work` is done
-  // (true) or the session stops. Work that was interrupted is not done.
+  // Runs work that is not a step: a stage that does not train, or a pass that is left over. In turn
+  // the roll call, the commands that are due, and `work`, until `work` returns true (it is done) or
+  // the session stops. Work that was interrupted returns false, and is begun again.
   absl::Status RunToEnd(const std::function<absl::StatusOr<bool>()>& work);
   absl::Status Predict(int64_t stage, const PredictStage& predict);
   absl::Status Fit(FitUntil stage);
@@ -58,19 +61,23 @@ class Running {
   // its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
   void BeginStage(const char* stage);
+  // The stage as it is planned now: a command may have left out samples of it.
+  FitUntil Planned(const FitUntil& stage) const {
+    return std::get<FitUntil>(loaded_->stages[stage.stage].what);
+  }
 
   // ---- What follows a step (boundary.cc). Collectives.
-  // Returns the plan of the next step, or nothing if there was nothing to do. The stage's end is
-  // this step if it ends early.
+  // Returns the plan of the next step, or nothing if there was nothing to do. If the stage ends
+  // early, `stage` has this step as its end.
   absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(FitUntil* stage, const RollCallPlan& next);
   DueRules RulesOf(const FitUntil& stage) const;
-  // The pass of a fit stage after this step. If it ends the stage, `stage` and the plan say so.
-  // True if the checkpoint of this step becomes the best one, if it can be written.
-  // None if the pass was interrupted.
+  // The pass of a fit stage after this step. If it ends the stage, this step becomes the end of
+  // `stage`, and the stages are planned anew. True: the checkpoint of this step becomes the best
+  // one, if it can be written. None: the pass was interrupted.
   absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
-  // Whether it is done.
+  // The work of ValidateDue: whether the pass is done.
   absl::StatusOr<bool> ValidateLeft();
 
   // ---- Ends (ending.cc). Collectives.
@@ -92,9 +99,10 @@ class Running {
   Writers writers_;
   Forwards forwards_;
   std::optional<TrainabilityChanges> changes_;  // absent: the job trains nothing
+  std::optional<Skipping> skipping_;            // likewise
   Commands commands_;
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
-  absl::Status final_save_;  // how the save at the end of training went
+  absl::Status final_save_;  // how the save after the last step of training ended
   // Last: a task that runs uses what is above.
   Background background_;
 };

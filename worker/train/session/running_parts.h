@@ -19,13 +19,15 @@
 #include "worker/train/schedule/command_schedule.h"
 #include "worker/train/session/best_checkpoint.h"
 #include "worker/train/session/loaded.h"
+#include "worker/train/start/skipping.h"
 #include "worker/train/trainability/trainability_changes.h"
 
 namespace muster::train {
 
 LiveState LiveStateOf(Loaded* loaded);
 
-// The roll calls before each step, and those between two steps.
+// The roll calls of a session. `between` is for all code between two steps but changes of which
+// parameters are trained; it uses `each_step`.
 struct RollCalls {
   RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background);
 
@@ -43,7 +45,7 @@ struct Writers {
   std::optional<WeightsExport> weights_export;  // absent: the job exports no weights
 };
 
-// What computes without training.
+// What computes with the model without training it.
 struct Forwards {
   Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Background* background);
 
@@ -55,6 +57,7 @@ struct Forwards {
 
 // Absent: the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
+std::optional<Skipping> SkippingOf(Loaded* loaded);
 
 }  // namespace muster::train
 

@@ -26,6 +26,7 @@
 #include "worker/train/job/job.h"
 #include "worker/train/ranks/rank_threads.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session.h"
 
 namespace muster::train {
@@ -50,7 +51,7 @@ class Outside : public CommandSource, public EventSink {
   }
   Command Get(int64_t number) const override {
     if (!commands_.empty()) return commands_[number - 1];
-    return {.number = number, .what = StopCommand()};
+    return Numbered(number, A(v1::StopCommand()));
   }
   bool Preempted() const override { return preempted_; }
   void Report(const Event& event) override {
@@ -187,13 +188,13 @@ class SessionTest : public ::testing::Test {
     *job.spec.mutable_model() = models::SpecFromText(
         "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, )"
                 R"("dropout": 0.1})");
-    job.train = TokenFiles{{folder_ / "train.bin"}};
-    job.validate = TokenFiles{{folder_ / "validate.bin"}};
+    job.data.train = TokenFiles{{folder_ / "train.bin"}};
+    job.data.validate = TokenFiles{{folder_ / "validate.bin"}};
     job.strategy = parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024};
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
     job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 12};
     job.batch = {.per_rank = 3, .accumulate = 2};
-    job.clip_grad_norm = 0.5;
+    job.numerics.clip_grad_norm = 0.5;
     job.stages = {FitStage{12, 0}};
     return job;
   }
@@ -225,7 +226,7 @@ class SessionTest : public ::testing::Test {
           parts.files = &files;
           parts.commands = &result->outside;
           parts.events = &result->outside;
-          parts.checkpoints = checkpoints;
+          parts.checkpoints.recorded = checkpoints;
           auto session = Session::Create(
               {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)},
               jobs_.contains(rank) ? jobs_.at(rank) : job, parts);

@@ -12,6 +12,7 @@
 #include "common/safetensors/safetensors.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/ranks/failure.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
 
@@ -30,7 +31,7 @@ class StagesTest : public SessionTest {
   }
   Job SmallJob() const {
     Job job = SessionTest::SmallJob();
-    job.test = TokenFiles{{folder_ / "test.bin"}};
+    job.data.test = TokenFiles{{folder_ / "test.bin"}};
     return job;
   }
   std::unique_ptr<Result> Good(const Job& job, int world_size = 2) {
@@ -46,8 +47,8 @@ TEST_F(StagesTest, TrainingIsBitwiseTheSameWithEvaluationInBetween) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = SmallJob();
     job.strategy = strategy;
-    job.precision = Precision::kFloat16;
-    job.loss_scale.growth_interval = 3;
+    job.numerics.precision = Precision::kFloat16;
+    job.numerics.loss_scale.growth_interval = 3;
     const auto plain = Good(job);
     job.stages = {TestStage{},     FitStage{4, 2}, TestStage{},   FitStage{5, 0},
                   ValidateStage{}, TestStage{},    FitStage{3, 0}};
@@ -246,7 +247,7 @@ TEST_F(StagesTest, CommandsThatAreDueAtTheLastStepComeBeforeAnythingIsFreed) {
     std::filesystem::remove_all(folder_ / "ckpt");
     std::filesystem::remove(path);
     job.strategy = strategy;
-    commands_ = {{.number = 1, .at_step = 3, .what = GatherOptimizerStateCommand{.path = path}}};
+    commands_ = {Numbered(1, GatherTo(path), 3)};
     const auto run = Good(job);
     const auto finished = run->outside.finished();
     EXPECT_TRUE(finished.at(1).ok()) << finished.at(1);
@@ -268,11 +269,9 @@ TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
     std::filesystem::remove_all(folder_ / "ckpt");
     std::filesystem::remove_all(folder);
     job.strategy = strategy;
-    commands_ = {
-        {.number = 1, .at_step = 3, .what = SaveCheckpointCommand()},
-        {.number = 2, .at_step = 3, .what = GatherOptimizerStateCommand{.path = folder + ".pt"}},
-        {.number = 3, .at_step = 3, .what = SetTrainabilityCommand{{freeze}}},
-        {.number = 4, .at_step = 3, .what = ConsolidateCommand{.path = folder}}};
+    commands_ = {Numbered(1, A(v1::SaveCheckpointCommand()), 3),
+                 Numbered(2, GatherTo(folder + ".pt"), 3), Numbered(3, RulesOf({freeze}), 3),
+                 Numbered(4, ConsolidateTo(folder), 3)};
     const auto run = Good(job);
     const auto finished = run->outside.finished();
     EXPECT_TRUE(finished.at(1).ok()) << "there is one of this step: " << finished.at(1);
@@ -359,9 +358,9 @@ TEST_F(StagesTest, APluginMakesItsModelOnceInASession) {
         "plugin", R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty", )"
                   R"("options": {"fault": "says-when-made", "path": ")" +
                       told + R"("}})");
-    job.train = RowFiles{{WriteRows(folder_ / "train.safetensors", 20)}};
-    job.validate = RowFiles{{WriteRows(folder_ / "validate.safetensors", 9)}};
-    job.test = RowFiles{{WriteRows(folder_ / "test.safetensors", 13)}};
+    job.data.train = RowFiles{{WriteRows(folder_ / "train.safetensors", 20)}};
+    job.data.validate = RowFiles{{WriteRows(folder_ / "validate.safetensors", 9)}};
+    job.data.test = RowFiles{{WriteRows(folder_ / "test.safetensors", 13)}};
     job.strategy = strategy;
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2};

@@ -13,6 +13,7 @@
 #include "common/safetensors/safetensors.h"
 #include "worker/train/job/job.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
 namespace muster::train {
@@ -36,7 +37,7 @@ std::string NameOf(const testing::TestParamInfo<Setting>& info) {
 class SteeringIn16Bits : public SessionTest, public testing::WithParamInterface<Setting> {
  protected:
   static Command Set(int64_t number, int64_t at_step, const TrainableRule& rule) {
-    return {.number = number, .at_step = at_step, .what = SetTrainabilityCommand{{rule}}};
+    return Numbered(number, RulesOf({rule}), at_step);
   }
 
   // Of the newest checkpoint.
@@ -66,11 +67,11 @@ INSTANTIATE_TEST_SUITE_P(All, SteeringIn16Bits,
 
 TEST_P(SteeringIn16Bits, GivesTheBitsOfDdpInEveryStrategy) {
   Job job = SmallJob();
-  job.precision = GetParam().precision;
+  job.numerics.precision = GetParam().precision;
   job.batch = {.per_rank = 2, .accumulate = GetParam().accumulate};
-  job.validate.reset();
+  job.data.validate.reset();
   // The first steps' gradients do not fit into float16.
-  job.loss_scale.initial = std::ldexp(1.0, 23);
+  job.numerics.loss_scale.initial = std::ldexp(1.0, 23);
   job.checkpoint = Every(0);
   // The first change comes between steps that overflow.
   commands_ = {Set(1, 1, {true, "transformer.h.0.*"}), Set(2, 4, {true, "*.bias"}),
@@ -87,9 +88,9 @@ TEST_P(SteeringIn16Bits, GivesTheBitsOfDdpInEveryStrategy) {
     ASSERT_EQ(result->outside.losses().size(), 12u);
     if (losses.empty()) losses = result->outside.losses();
     EXPECT_EQ(result->outside.losses(), losses) << "strategy " << strategy.index();
-    if (job.precision != Precision::kFloat16) continue;
+    if (job.numerics.precision != Precision::kFloat16) continue;
     // It would have grown, if at all.
-    EXPECT_LT(LossScale(*result), job.loss_scale.initial);
+    EXPECT_LT(LossScale(*result), job.numerics.loss_scale.initial);
   }
 }
 

@@ -1,0 +1,45 @@
+// Leaving out samples of the training data while a job runs (muster skip-data). The samples count
+// as taken, by no step: the place in the data moves on, and a stage by epochs has fewer steps.
+#ifndef MUSTER_WORKER_TRAIN_START_SKIPPING_H_
+#define MUSTER_WORKER_TRAIN_START_SKIPPING_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/sampler.h"
+#include "worker/optim/schedule.h"
+#include "worker/train/data/data_skipper.h"
+#include "worker/train/job/job.h"
+#include "worker/train/job/stages.h"
+#include "worker/train/reports/session_state.h"
+
+namespace muster::train {
+
+// Threading: the session's thread. All ranks make the same calls, and decide the same. After Skip
+// a stage by epochs may have another end in *stages.
+class Skipping : public DataSkipper {
+ public:
+  // All outlive it. Skip changes those that are not const.
+  struct Parts {
+    Job* job;                           // where its schedule ends, if only the data tell
+    SessionState* session_state;        // `position` and `sampling`
+    std::vector<PlannedStage>* stages;  // the plan
+    const data::Sampler* sampler;
+    // A multiple of this many samples is left out: of the ranks' own files the same number in each,
+    // and where uneven inputs end training (stop_at_first), only whole steps.
+    int64_t together = 1;
+  };
+  // `written`: the schedule as in the job file.
+  Skipping(const Parts& parts, const optim::Schedule& written) : parts_(parts), written_(written) {}
+
+  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run) override;
+
+ private:
+  const Parts parts_;
+  const optim::Schedule written_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_START_SKIPPING_H_
