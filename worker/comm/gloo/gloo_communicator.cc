@@ -164,7 +164,7 @@ std::unique_ptr<Work> GlooCommunicator::Issue(OperationSpec spec) {
   const uint64_t hash = Hash(operation->spec);
   operation->exchange.contribution_tag = Tag(operation->number, hash, 0);
   operation->exchange.result_tag = Tag(operation->number, hash, 1);
-  absl::Status status = operations_.PeersOf(operation->number);
+  absl::Status status = operations_.CheckPeers(operation->number);
   if (status.ok()) {
     status = PostExchange(operation->spec, world_size(), mesh_.get(), operation->exchange);
   }

@@ -22,7 +22,7 @@ absl::Status Operations::Begin(Operation& operation) {
   return absl::OkStatus();
 }
 
-absl::Status Operations::PeersOf(int64_t number) {
+absl::Status Operations::CheckPeers(int64_t number) {
   absl::MutexLock lock(&mutex_);
   absl::Status status;
   for (const auto& [peer, operations] : left_after_) {

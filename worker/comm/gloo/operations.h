@@ -39,7 +39,7 @@ class Operations {
   // in flight.
   absl::Status Begin(Operation& operation);
   // UNAVAILABLE: a peer has left without taking part in the operation with this number.
-  absl::Status PeersOf(int64_t number);
+  absl::Status CheckPeers(int64_t number);
   // The operation is done, or it is broken and the communicator has failed. Keeps a broken one to
   // the end: Gloo cannot cancel a message that is partly sent; it would block the connection, also
   // for the message about the failure.
