@@ -17,7 +17,7 @@
 namespace muster::train {
 
 struct SessionState {
-  // ---- Changed by the session.
+  // ---- Changed by the session; `position` and `sampling` also by skip-data (skipping.h).
   const char* stage = "";
   int64_t step = 0;         // optimizer steps done
   data::Position position;  // of the sampler after these steps
