@@ -70,8 +70,8 @@ struct Delivery {
   };
   Command command;
   When when = When::kWhenDue;
-  // The step for which it waits; absent: none. If it took effect before, it is the step at which it
-  // did; a pause and a stop do not wait for that one.
+  // The step for which it waits; absent: none. That of a command which took effect before is the
+  // step at which it did.
   std::optional<uint64_t> at_step = std::nullopt;
 };
 

@@ -347,9 +347,9 @@ struct JobFields : JobIdentity, JobLife, JobProgress {
   uint64_t version = 1;
 };
 
-// Optimizer steps of all fit stages, as they are known now. A stage that ends early, or of which
-// samples were left out (skip-data), has fewer steps than the job file says. The next session tells
-// the new number. If none follows, it is the step at which the job SUCCEEDED.
+// Optimizer steps of all fit stages, as they are known now. A stage that ends early has fewer steps
+// than the job file says. The next session tells the new number. If none follows, it is the step at
+// which the job SUCCEEDED.
 uint64_t TotalSteps(const JobFields& job);
 
 // True if the job's work survives the end of its processes.
