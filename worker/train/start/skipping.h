@@ -26,8 +26,8 @@ class Skipping : public DataSkipper {
     SessionState* session_state;        // `position` and `sampling`
     std::vector<PlannedStage>* stages;  // the plan
     const data::Sampler* sampler;
-    // A multiple of this many samples is left out: of the ranks' own files the same number in each,
-    // and where uneven inputs end training (stop_at_first), only whole steps.
+    // A multiple of so many samples is left out, so that the ranks' own files stay at one place.
+    // Where the last steps of an epoch may be uneven, whole steps are left out.
     int64_t together = 1;
   };
   // `written`: the schedule as in the job file.
