@@ -266,6 +266,7 @@ TEST_F(PredictTest, AGenerationThatRepeatsTheStageFindsItsOwnFile) {
 // After other training, as after `resume --from`.
 TEST_F(PredictTest, AGenerationWithOtherWeightsReplacesItsOwnFile) {
   Job job = SmallJob();
+  job.spec.set_name("predicts");  // which signs the file
   job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
   job.stages = {FitStage{2, 0}, Logits()};
   Good(job, 2);
