@@ -92,10 +92,30 @@ class GatheringTest : public testing::Test, public StateSource {
     });
   }
   absl::Status Gather(Gathering& gathering, bool hold) {
-    return gathering.Gather({.path = folder_.Path("state"),
-                             .format = optimizerfile::Format::kSafetensors,
-                             .hold = hold},
-                            /*command=*/4, [this](const auto& gathered) { told_ = gathered; });
+    return gathering.Gather(File({.hold = hold}), /*command=*/4,
+                            [this](const auto& gathered) { told_ = gathered; });
+  }
+  struct Asked {
+    bool overwrite = false;
+    bool hold = false;
+    bool download = false;
+  };
+  // What a command asks for: the file `state`, the folder `model`.
+  v1::OptimizerStateFile File(const Asked& asked) const {
+    v1::OptimizerStateFile file;
+    file.set_path(folder_.Path("state"));
+    file.set_format(v1::OptimizerStateFile::SAFETENSORS);
+    file.set_overwrite(asked.overwrite);
+    file.set_hold(asked.hold);
+    file.set_download(asked.download);
+    return file;
+  }
+  v1::ModelFolder Folder(const Asked& asked) const {
+    v1::ModelFolder folder;
+    folder.set_path(folder_.Path("model"));
+    folder.set_overwrite(asked.overwrite);
+    folder.set_hold(asked.hold);
+    return folder;
   }
   // The first element of the moment in the file.
   float InFile() const {
@@ -153,8 +173,10 @@ TEST_F(GatheringTest, WithHoldTheFileIsThereWhenTrainingContinues) {
 
 TEST_F(GatheringTest, AFileForAClientNeedsAFolder) {
   On([&](Gathering& gathering) {
+    v1::OptimizerStateFile file = File({.hold = true});
+    file.clear_path();
     ASSERT_TRUE(gathering
-                    .Gather({.path = "", .hold = true}, /*command=*/4,
+                    .Gather(file, /*command=*/4,
                             [this](const auto& told) { told_ = told; })
                     .ok());
   });
@@ -167,13 +189,11 @@ TEST_F(GatheringTest, ACommandThatIsCarriedOutAgainReplacesWhatItWrote) {
   absl::StatusOr<ModelConsolidated> model = absl::UnknownError("nothing was told");
   const auto write = [&](Gathering& gathering, int64_t command) {
     ASSERT_TRUE(gathering
-                    .Gather({.path = folder_.Path("state"),
-                             .format = optimizerfile::Format::kSafetensors,
-                             .hold = true},
-                            command, [this](const auto& told) { told_ = told; })
+                    .Gather(File({.hold = true}), command,
+                            [this](const auto& told) { told_ = told; })
                     .ok());
     ASSERT_TRUE(gathering
-                    .Consolidate({.path = folder_.Path("model"), .hold = true}, command,
+                    .Consolidate(Folder({.hold = true}), command,
                                  [&](const auto& told) { model = told; })
                     .ok());
   };
@@ -200,8 +220,10 @@ TEST_F(GatheringTest, OnlyItsOwnerReadsAFileForAClient) {
   On([&](Gathering& gathering) {
     for (const bool for_client : {false, true}) {
       const std::string path = folder_.Path(for_client ? "downloads" : "output");
+      v1::OptimizerStateFile file = File({.hold = true, .download = for_client});
+      file.set_path(path);
       ASSERT_TRUE(gathering
-                      .Gather({.path = path, .for_client = for_client, .hold = true},
+                      .Gather(file,
                               /*command=*/4, [this](const auto& told) { told_ = told; })
                       .ok());
       ASSERT_TRUE(told_.ok()) << told_.status();
@@ -255,13 +277,11 @@ TEST_F(GatheringTest, WhatTheJobReadsIsNeverReplaced) {
   absl::StatusOr<ModelConsolidated> model = absl::UnknownError("nothing was told");
   On([&](Gathering& gathering) {
     ASSERT_TRUE(gathering
-                    .Gather({.path = folder_.Path("state"),
-                             .format = optimizerfile::Format::kSafetensors,
-                             .overwrite = true},
+                    .Gather(File({.overwrite = true}),
                             /*command=*/4, [this](const auto& gathered) { told_ = gathered; })
                     .ok());
     ASSERT_TRUE(gathering
-                    .Consolidate({.path = folder_.Path("model"), .overwrite = true},
+                    .Consolidate(Folder({.overwrite = true}),
                                  /*command=*/5, [&](const auto& told) { model = told; })
                     .ok());
     ASSERT_TRUE(background_->Await().ok());
@@ -276,7 +296,7 @@ TEST_F(GatheringTest, AModelHasTheWeightsOfItsStepAndItsFolderIsComplete) {
   absl::StatusOr<ModelConsolidated> told = absl::UnknownError("nothing was told");
   On([&](Gathering& gathering) {
     ASSERT_TRUE(gathering
-                    .Consolidate({.path = folder_.Path("model")}, /*command=*/5,
+                    .Consolidate(Folder({}), /*command=*/5,
                                  [&](const auto& model) { told = model; })
                     .ok());
     ++session_state_.step;
@@ -319,7 +339,7 @@ TEST_F(GatheringTest, WhatIsLeftToTheNextGenerationIsNotToldAndLeavesNothing) {
 TEST_F(GatheringTest, WeightsThatAreNotFiniteAreNotWritten) {
   weights_ = absl::OutOfRangeError("w is not finite");
   On([&](Gathering& gathering) {
-    EXPECT_EQ(gathering.Consolidate({.path = folder_.Path("model")}, 5, nullptr), weights_);
+    EXPECT_EQ(gathering.Consolidate(Folder({}), 5, nullptr), weights_);
     EXPECT_EQ(gathering.Export({.path = folder_.Path("model.safetensors")}), weights_);
   });
   EXPECT_TRUE(NothingIsLeft());
