@@ -96,64 +96,6 @@ absl::StatusOr<v1::Operation> MusterClient::Resume(const std::string& job_id,
   return Steer(&v1::JobService::Stub::ResumeJob, Of(job_id, std::move(request)), options);
 }
 
-absl::StatusOr<v1::Operation> MusterClient::SetTrainability(
-    const std::string& job_id, const std::vector<v1::TrainableRule>& rules, bool dry_run,
-    const SteerOptions& options) {
-  v1::SetTrainabilityRequest request;
-  request.mutable_rules()->Add(rules.begin(), rules.end());
-  request.set_dry_run(dry_run);
-  return Steer(&v1::ControlService::Stub::SetTrainability, Of(job_id, std::move(request)), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::Refresh(const std::string& job_id,
-                                                    const SteerOptions& options) {
-  return Steer(&v1::ControlService::Stub::Refresh, Of<v1::RefreshRequest>(job_id), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::SaveCheckpoint(const std::string& job_id,
-                                                           const SteerOptions& options) {
-  return Steer(&v1::ControlService::Stub::SaveCheckpoint, Of<v1::SaveCheckpointRequest>(job_id),
-               options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::GatherOptimizerState(const std::string& job_id,
-                                                                 const v1::OptimizerStateFile& file,
-                                                                 const SteerOptions& options) {
-  v1::GatherOptimizerStateRequest request;
-  *request.mutable_file() = file;
-  return Steer(&v1::ControlService::Stub::GatherOptimizerState, Of(job_id, std::move(request)),
-               options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::Consolidate(const std::string& job_id,
-                                                        const v1::ModelFolder& folder,
-                                                        const SteerOptions& options) {
-  v1::ConsolidateRequest request;
-  *request.mutable_folder() = folder;
-  return Steer(&v1::ControlService::Stub::Consolidate, Of(job_id, std::move(request)), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::SetLearningRate(const std::string& job_id, double rate,
-                                                            const SteerOptions& options) {
-  v1::SetLearningRateRequest request;
-  request.set_learning_rate(rate);
-  return Steer(&v1::ControlService::Stub::SetLearningRate, Of(job_id, std::move(request)), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::RunStage(const std::string& job_id,
-                                                     const std::string& stage,
-                                                     const SteerOptions& options) {
-  v1::RunStageRequest request;
-  request.set_stage(stage);
-  return Steer(&v1::ControlService::Stub::RunStage, Of(job_id, std::move(request)), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::Sample(const std::string& job_id,
-                                                   v1::SampleRequest request,
-                                                   const SteerOptions& options) {
-  return Steer(&v1::ControlService::Stub::Sample, Of(job_id, std::move(request)), options);
-}
-
 absl::StatusOr<v1::Operation> MusterClient::GetOperation(const std::string& name) {
   v1::GetOperationRequest request;
   request.set_name(name);
