@@ -1,9 +1,8 @@
 // A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
 // (proto/muster/v1/*_service.proto) over gRPC. It prints nothing. Errors are those of the
-// service, with their reasons (common/rpc/error.h). In addition every call may return:
-// - UNAVAILABLE: the coordinator cannot be reached, or does not answer in time; the message has its
-//   address.
-// - CANCELLED: the caller's Cancellation ended the call.
+// service, with their reasons (common/rpc/error.h), and those of connection.h. A call that has no
+// function here is made by the method of its stub:
+// client.Read(&v1::ClusterService::Stub::ListNodes, {}).
 #ifndef MUSTER_CLIENT_API_CLIENT_H_
 #define MUSTER_CLIENT_API_CLIENT_H_
 
@@ -17,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/api/cancellation.h"
+#include "client/api/connection.h"
 #include "common/certs/tls_files.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
 #include "proto/muster/v1/control_service.grpc.pb.h"
@@ -26,37 +25,6 @@
 #include "proto/muster/v1/operation_service.grpc.pb.h"
 
 namespace muster::client {
-
-// How long a call that follows a job tries to continue. If the coordinator cannot be reached at the
-// start, the call fails at once.
-struct StreamOptions {
-  // After a broken connection: how long to try again before the call fails with UNAVAILABLE.
-  absl::Duration retry_for = absl::Seconds(30);
-  // Counted from the start of the call; after this time the call ends with DEADLINE_EXCEEDED.
-  // Changes of the system's date have no effect on it.
-  absl::Duration timeout = absl::InfiniteDuration();
-  // May be null. Must outlive the call.
-  Cancellation* cancellation = nullptr;
-};
-
-// How long a call that changes something is repeated if the connection breaks. It is repeated with
-// the same request id, so that it acts exactly once in all cases. If the coordinator cannot be
-// reached at the start, the call fails at once. A call that only reads is repeated in the same way;
-// it takes 30 s at most, whether the connection breaks or the coordinator hangs.
-struct RetryOptions {
-  absl::Duration retry_for = absl::Seconds(30);
-  // May be null. Must outlive the call.
-  Cancellation* cancellation = nullptr;
-};
-
-// A change of a running job.
-struct SteerOptions {
-  RetryOptions retry;
-  // Wait until this many optimizer steps are done; absent: do not wait.
-  std::optional<uint64_t> at_step;
-  // Who asks, for the job's history.
-  std::string requested_by;
-};
 
 // What the next attempt of a job has in place of what it had.
 struct RetrySettings {
@@ -91,22 +59,21 @@ struct ListOptions {
 bool HasEnded(v1::Job::State state);
 
 // Thread-safe. Calls block.
-class MusterClient {
+class MusterClient : public Connection {
  public:
+  using Connection::Connection;
+
   // `address` is "HOST:PORT" or "unix:/PATH". Connects with the first call. `tls`: what this
   // program has for connections over TCP.
   // INVALID_ARGUMENT: it is of neither form. Others: those of ClientTls.
   static absl::StatusOr<std::unique_ptr<MusterClient>> Connect(const std::string& address,
                                                                const certs::TlsFiles& tls = {});
 
-  const std::string& address() const { return address_; }
-
   // `job_id` may be empty. `job_file`: its absolute path; empty: there is none. A new request id is
   // made for each call that changes something.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& job_id,
                                  const RetryOptions& options = {},
                                  const std::string& job_file = "");
-  absl::StatusOr<v1::ValidateJobResponse> Validate(const v1::JobSpec& spec);
   absl::StatusOr<v1::Job> Get(const std::string& job_id);
   // Newest first; requested in pages. The result's next_page_token is set if there are more than
   // `limit`.
@@ -117,18 +84,6 @@ class MusterClient {
                                 const RetrySettings& settings = {});
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options = {});
-  absl::StatusOr<v1::ListNodesResponse> Nodes();
-  // Tells the coordinator that the processes on a node that is not attached have ended.
-  absl::Status ForgetNode(const std::string& node, const SteerOptions& options = {});
-  // These calls answer once the change is durable, with the state of the node. at_step is not used.
-  // `deadline`: how long the jobs there may take; absent: the deadline given before, else the
-  // setting of the node's agent.
-  absl::StatusOr<v1::Node> DrainNode(const std::string& node, const SteerOptions& options = {},
-                                     std::optional<absl::Duration> deadline = std::nullopt);
-  absl::StatusOr<v1::Node> CordonNode(const std::string& node, const SteerOptions& options = {});
-  absl::StatusOr<v1::Node> UncordonNode(const std::string& node, const SteerOptions& options = {});
-  // A copy of the coordinator's store, piece by piece in order; an error of `take` ends it.
-  absl::Status Backup(const std::function<absl::Status(const std::string& piece)>& take);
 
   // Changes of a running job. These calls answer once the command is durable, with its operation.
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id, const SteerOptions& options = {});
@@ -142,7 +97,6 @@ class MusterClient {
   // at_step is not used.
   absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
                                         const SteerOptions& options = {});
-  absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(const std::string& job_id);
   absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
                                                const SteerOptions& options = {});
   absl::StatusOr<v1::Operation> GatherOptimizerState(const std::string& job_id,
@@ -169,8 +123,6 @@ class MusterClient {
   // time.
   absl::StatusOr<v1::Operation> WaitOperation(const std::string& name,
                                               const StreamOptions& options);
-  absl::StatusOr<v1::Operation> CancelOperation(const std::string& name,
-                                                const SteerOptions& options = {});
 
   // The file that an operation wrote for this client, from `offset` on: `take` gets the pieces in
   // order and without gaps; an error of it ends the call. Continues after a broken connection.
@@ -179,8 +131,6 @@ class MusterClient {
   absl::StatusOr<std::string> Download(const std::string& name, uint64_t offset,
                                        const StreamOptions& options,
                                        const std::function<absl::Status(const std::string&)>& take);
-  // The client has this file: it may be removed on the cluster.
-  absl::Status FinishDownload(const std::string& name);
 
   // Calls `changed` with the job as it is, and again after each change, until the job has ended or
   // `changed` returns false. Continues after a broken connection: no state is given twice, and the
@@ -201,67 +151,6 @@ class MusterClient {
   // once.
   absl::Status Metrics(const std::string& job_id, bool follow, const StreamOptions& options,
                        const std::function<void(const v1::StepMetrics&)>& entry);
-
- private:
-  MusterClient(const std::string& address, std::shared_ptr<grpc::Channel> channel);
-
-  // One unary call with its deadline. `cancellation` may be null.
-  template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> CallOnce(
-      Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-      const Request& request, Cancellation* cancellation, absl::Duration timeout);
-  // Repeats a unary call while the connection is broken, if it could be made at the start.
-  template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Repeat(Stub* stub,
-                                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                               Response*),
-                                  const Request& request, const RetryOptions& options);
-  // A call that changes nothing. It is repeated in the same way, for as long as one call may take.
-  template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Read(Stub* stub,
-                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                             Response*),
-                                const Request& request);
-  // A call that changes something: all its repeats have one new request id.
-  template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Change(Stub* stub,
-                                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                               Response*),
-                                  Request request, const RetryOptions& options);
-  // The same for a change of one running job.
-  template <typename Stub, typename Request>
-  absl::StatusOr<v1::Operation> Steer(Stub* stub,
-                                      grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                   const Request&, v1::Operation*),
-                                      const std::string& job_id, Request request,
-                                      const SteerOptions& options);
-  // The same for a change of one node.
-  template <typename Request>
-  absl::StatusOr<v1::Node> ChangeNode(grpc::Status (v1::ClusterService::Stub::*method)(
-                                          grpc::ClientContext*, const Request&, v1::Node*),
-                                      const std::string& node, const SteerOptions& options);
-  // Returns whether the coordinator can be reached. Waits for the answer to the first attempt to
-  // connect.
-  bool Reachable();
-
-  // Opens a stream with `open` and passes each message to `take` (which returns false to stop)
-  // until it ends. Opens it again if the connection breaks, or if it ends with OK but `finished`
-  // says that more messages must come, until `deadline` of SteadyNow().
-  template <typename T>
-  absl::Status ReadStream(
-      const StreamOptions& options, absl::Time deadline,
-      const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
-      const std::function<bool(const T&)>& take, const std::function<bool()>& finished);
-
-  // The status that callers get: with the address if the coordinator was not reached.
-  absl::Status CallStatus(const grpc::Status& status) const;
-
-  const std::string address_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::JobService::Stub> stub_;
-  const std::unique_ptr<v1::ControlService::Stub> control_stub_;
-  const std::unique_ptr<v1::OperationService::Stub> operation_stub_;
-  const std::unique_ptr<v1::ClusterService::Stub> cluster_stub_;
 };
 
 }  // namespace muster::client

@@ -357,7 +357,8 @@ TEST_F(ClientTest, AnAbsentCoordinatorIsAnErrorAtOnceAndNamed) {
        {client_->Get("a").status(), client_->Wait("a", {.retry_for = absl::Hours(1)}).status(),
         client_->Stop("a", {.retry = {.retry_for = absl::Hours(1)}}).status(),
         client_->Submit({}, "a", {.retry_for = absl::Hours(1)}).status(),
-        client_->Delete("a", {.retry_for = absl::Hours(1)}).status(), client_->Nodes().status(),
+        client_->Delete("a", {.retry_for = absl::Hours(1)}).status(),
+        client_->Read(&v1::ClusterService::Stub::ListNodes, {}).status(),
         client_->Logs("a", std::nullopt, true, {.retry_for = absl::Hours(1)},
                       [](const v1::LogLine&) {})}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

@@ -4,44 +4,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/api/client.h"
-#include "client/api/retries.h"
-#include "common/rpc/deadline.h"
-#include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
 namespace muster::client {
-
-template <typename T>
-absl::Status MusterClient::ReadStream(
-    const StreamOptions& options, absl::Time deadline,
-    const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
-    const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
-  Retries retries(channel_, options.retry_for, options.cancellation);
-  while (true) {
-    grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(deadline - SteadyNow()));
-    const Cancellation::Scope scope(retries.cancellation(), &context);
-    const auto reader = open(&context);
-    T message;
-    while (reader->Read(&message)) {
-      retries.Answered();
-      if (take(message)) continue;
-      context.TryCancel();
-      reader->Finish();
-      return absl::OkStatus();
-    }
-    absl::Status status = CallStatus(reader->Finish());
-    if (retries.cancellation()->cancelled()) return absl::CancelledError("interrupted");
-    if (status.ok()) {
-      if (finished()) return status;
-      status = absl::UnavailableError(
-          absl::StrCat("the coordinator at ", address_, " ended the stream before its end"));
-    }
-    if (!absl::IsUnavailable(status)) return status;
-    RETURN_IF_ERROR(retries.Await(status, deadline));
-  }
-}
 
 absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions& options,
                                  const std::function<bool(const v1::Job&)>& changed) {
@@ -50,9 +16,8 @@ absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions&
   v1::WatchJobRequest request;
   request.set_job_id(job_id);
   bool ended = false;
-  return ReadStream<v1::Job>(
-      options, deadline,
-      [&](grpc::ClientContext* context) { return stub_->WatchJob(context, request); },
+  return ReadStream(
+      &v1::JobService::Stub::WatchJob, request, options, deadline,
       [&](const v1::Job& job) {
         request.set_after_version(job.version());
         // A caller follows the job to the end of the attempt that was current at first.
@@ -82,15 +47,12 @@ absl::Status MusterClient::Logs(const std::string& job_id, std::optional<uint32_
   request.set_job_id(job_id);
   request.set_follow(follow);
   if (rank.has_value()) request.set_rank(*rank);
-  return ReadStream<v1::LogLine>(
-      options, deadline,
-      [&](grpc::ClientContext* context) { return stub_->StreamLogs(context, request); },
-      [&](const v1::LogLine& next) {
-        request.set_after_sequence(next.sequence());
-        line(next);
-        return true;
-      },
-      [] { return true; });
+  return ReadStream(&v1::JobService::Stub::StreamLogs, request, options, deadline,
+                    [&](const v1::LogLine& next) {
+                      request.set_after_sequence(next.sequence());
+                      line(next);
+                      return true;
+                    });
 }
 
 absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
@@ -104,9 +66,8 @@ absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
   request.set_from_step(1);
   request.set_from_validation(0);
   request.set_from_test(0);
-  return ReadStream<v1::StepMetrics>(
-      options, deadline,
-      [&](grpc::ClientContext* context) { return stub_->StreamMetrics(context, request); },
+  return ReadStream(
+      &v1::JobService::Stub::StreamMetrics, request, options, deadline,
       [&](const v1::StepMetrics& next) {
         request.set_from_step(next.step() + 1);
         // Passes after this step that have not been received may still come.
@@ -117,8 +78,7 @@ absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
         request.set_from_test(from(request.from_test(), next.has_test()));
         entry(next);
         return true;
-      },
-      [] { return true; });
+      });
 }
 
 absl::StatusOr<std::string> MusterClient::Download(
@@ -131,9 +91,8 @@ absl::StatusOr<std::string> MusterClient::Download(
   request.set_offset(offset);
   std::string hash;
   absl::Status taken;
-  RETURN_IF_ERROR(ReadStream<v1::FilePiece>(
-      options, deadline,
-      [&](grpc::ClientContext* context) { return operation_stub_->Download(context, request); },
+  RETURN_IF_ERROR(ReadStream(
+      &v1::OperationService::Stub::Download, request, options, deadline,
       [&](const v1::FilePiece& piece) {
         if (piece.offset() != request.offset()) {
           taken = absl::DataLossError(

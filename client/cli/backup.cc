@@ -20,10 +20,15 @@ absl::Status Write(client::MusterClient* client, const std::string& path, uint64
   auto file = StagedFile::Create(path);
   umask(before);
   RETURN_IF_ERROR(file.status());
-  RETURN_IF_ERROR(client->Backup([&](const std::string& piece) {
-    *bytes += piece.size();
-    return (*file)->Append(piece.data(), piece.size());
-  }));
+  absl::Status written;
+  RETURN_IF_ERROR(
+      client->ReadStream(&v1::ClusterService::Stub::Backup, {}, {.retry_for = absl::ZeroDuration()},
+                         absl::InfiniteFuture(), [&](const v1::BackupChunk& chunk) {
+                           *bytes += chunk.data().size();
+                           written = (*file)->Append(chunk.data().data(), chunk.data().size());
+                           return written.ok();
+                         }));
+  RETURN_IF_ERROR(written);
   RETURN_IF_ERROR((*file)->MakeDurable());
   return (*file)->Publish();
 }

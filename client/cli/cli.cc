@@ -137,7 +137,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
   AddCheckpoint(&app, console, &code);
   AddGatherOptimizerState(&app, console, &code);
   AddConsolidate(&app, console, &code);
-  AddSetLearningRate(&app, console, &code);
+  AddSettings(&app, console, &code);
   AddStage(&app, console, &code);
   AddSample(&app, console, &code);
   AddOperations(&app, console, &code);

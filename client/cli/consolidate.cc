@@ -110,7 +110,8 @@ absl::Status WithAdvice(const absl::Status& refused, client::MusterClient& clien
 }
 
 ExitCode FromJob(Console* console, const Options& options) {
-  v1::ModelFolder folder;
+  v1::ConsolidateRequest request;
+  v1::ModelFolder& folder = *request.mutable_folder();
   folder.set_path(AbsolutePath(options.out));
   folder.set_dtype(ToWire(options.dtype));
   folder.set_max_shard_bytes(options.max_shard_bytes);
@@ -119,7 +120,8 @@ ExitCode FromJob(Console* console, const Options& options) {
   return Steer(
       console, options,
       [&](auto& client, const auto& job, const auto& steer) -> absl::StatusOr<v1::Operation> {
-        auto operation = client.Consolidate(job, folder, steer);
+        request.set_job_id(job);
+        auto operation = client.Steer(&v1::ControlService::Stub::Consolidate, request, steer);
         if (operation.ok()) return operation;
         return WithAdvice(operation.status(), client, job);
       });

@@ -147,9 +147,13 @@ ExitCode Download(Console* console, client::MusterClient& client, const CommonOp
     return FailWith(console, absl::StrCat(Message(published), "; ", again));
   }
   const absl::Duration elapsed = receiving.elapsed();
-  if (const absl::Status finished = client.FinishDownload(operation.name()); !finished.ok()) {
-    console->err << "note: the cluster removes its copy within the hour (" << Message(finished)
-                 << ")\n";
+  // This client has the file: it may be removed on the cluster.
+  v1::FinishDownloadRequest request;
+  request.set_name(operation.name());
+  const auto finished = client.Read(&v1::OperationService::Stub::FinishDownload, request);
+  if (!finished.ok()) {
+    console->err << "note: the cluster removes its copy within the hour ("
+                 << Message(finished.status()) << ")\n";
   }
   if (!IsDocument(options.output)) {
     console->out << absl::StrFormat(

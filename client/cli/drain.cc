@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
+#include "common/rpc/proto_time.h"
 #include "common/steady/now.h"
 
 namespace muster::cli {
@@ -32,7 +33,7 @@ using NodeChange = std::function<absl::StatusOr<v1::Node>(
 
 // `last` as it is now. One that is not listed any more runs nothing.
 absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
-  const auto nodes = client.Nodes();
+  const auto nodes = client.Read(&v1::ClusterService::Stub::ListNodes, {});
   if (!nodes.ok()) return nodes.status();
   for (const v1::Node& node : nodes->nodes()) {
     if (node.name() == last.name()) return node;
@@ -74,6 +75,20 @@ void WarnOfLostWork(Console* console, const v1::Node& node) {
     console->err << "job " << job.job_id()
                  << " writes no checkpoints: it starts again from step 0 on another node\n";
   }
+}
+
+// The change that `rpc` makes.
+template <typename Request>
+NodeChange ChangeBy(client::Connection::Unary<v1::ClusterService::Stub, Request, v1::Node> rpc) {
+  return [rpc](client::MusterClient& client, const NodeOptions& options,
+               const client::SteerOptions& steer) {
+    Request request;
+    request.set_node(options.node);
+    if constexpr (requires { request.mutable_deadline(); }) {
+      if (options.deadline.has_value()) *request.mutable_deadline() = ToProto(*options.deadline);
+    }
+    return client.Steer(rpc, request, steer);
+  };
 }
 
 ExitCode ChangeNode(Console* console, const NodeOptions& options, const NodeChange& change) {
@@ -127,25 +142,18 @@ void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& nam
 void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "drain",
       "Empty a node: its jobs save a checkpoint at their next step and continue on other nodes",
-      true,
-      [](client::MusterClient& client, const NodeOptions& options,
-         const client::SteerOptions& steer) {
-        return client.DrainNode(options.node, steer, options.deadline);
-      });
+      true, ChangeBy(&v1::ClusterService::Stub::DrainNode));
 }
 
 void AddCordon(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "cordon", "Place nothing more on a node; its running jobs continue",
-      false,
-      [](client::MusterClient& client, const NodeOptions& options,
-         const client::SteerOptions& steer) { return client.CordonNode(options.node, steer); });
+      false, ChangeBy(&v1::ClusterService::Stub::CordonNode));
 }
 
 void AddUncordon(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "uncordon",
       "End a drain or a cordon, and the time in which a node is left out after failures", false,
-      [](client::MusterClient& client, const NodeOptions& options,
-         const client::SteerOptions& steer) { return client.UncordonNode(options.node, steer); });
+      ChangeBy(&v1::ClusterService::Stub::UncordonNode));
 }
 
 }  // namespace muster::cli

@@ -78,7 +78,7 @@ std::string NodeTable(const v1::ListNodesResponse& response, absl::Time now) {
 ExitCode Nodes(Console* console, const CommonOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto nodes = (*client)->Nodes();
+  const auto nodes = (*client)->Read(&v1::ClusterService::Stub::ListNodes, {});
   if (!nodes.ok()) return Fail(console, nodes.status());
   if (nodes->has_store_trouble()) {
     console->err << "warning: the coordinator's store could last be written "
@@ -103,10 +103,12 @@ struct ForgetOptions : CommonOptions {
 ExitCode Forget(Console* console, const ForgetOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const absl::Status forgotten = (*client)->ForgetNode(
-      options.node,
+  v1::ForgetNodeRequest request;
+  request.set_node(options.node);
+  const auto forgotten = (*client)->Steer(
+      &v1::ClusterService::Stub::ForgetNode, request,
       {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
-  if (!forgotten.ok()) return Fail(console, forgotten);
+  if (!forgotten.ok()) return Fail(console, forgotten.status());
   console->out << "node " << options.node << " is forgotten\n";
   return kDone;
 }

@@ -61,11 +61,13 @@ ExitCode Operation(Console* console, const OperationOptions& options) {
   if (!options.download.empty()) return DownloadFile(console, options);
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto operation =
-      options.cancel
-          ? (*client)->CancelOperation(options.name, {.retry = {.retry_for = options.retry_for},
-                                                      .requested_by = Requester(console)})
-          : (*client)->GetOperation(options.name);
+  v1::CancelOperationRequest cancel;
+  cancel.set_name(options.name);
+  const auto operation = options.cancel
+                             ? (*client)->Steer(&v1::OperationService::Stub::Cancel, cancel,
+                                                {.retry = {.retry_for = options.retry_for},
+                                                 .requested_by = Requester(console)})
+                             : (*client)->GetOperation(options.name);
   if (!operation.ok()) return Fail(console, operation.status());
   v1::Operation last;
   const ExitCode code = ShowOperation(console, **client, options, *operation, &last);

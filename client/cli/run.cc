@@ -99,7 +99,8 @@ class Run {
     for (const absl::Time end = absl::Now() + (cuda ? kAgentWithGpusStarts : kAgentStarts);
          absl::Now() < end; absl::SleepFor(absl::Milliseconds(50))) {
       if (stopper_.interrupted()) return absl::CancelledError("interrupted");
-      ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes, client->Nodes());
+      ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes,
+                       client->Read(&v1::ClusterService::Stub::ListNodes, {}));
       // After a restart with --state the node is known before its agent is back with its GPUs.
       if (nodes.nodes().empty() || nodes.nodes(0).state() != v1::Node::ATTACHED) continue;
       if (!cuda) return absl::OkStatus();

@@ -77,10 +77,12 @@ ExitCode Sample(Console* console, const SampleOptions& options) {
   if (!client.ok()) return Fail(console, client.status());
   const auto job = (*client)->Get(options.job);
   if (!job.ok()) return Fail(console, job.status());
-  auto operation = (*client)->Sample(options.job, RequestOf(options, job->spec().model()),
-                                     {.retry = {.retry_for = options.retry_for},
-                                      .at_step = options.at_step,
-                                      .requested_by = Requester(console)});
+  v1::SampleRequest request = RequestOf(options, job->spec().model());
+  request.set_job_id(options.job);
+  auto operation = (*client)->Steer(&v1::ControlService::Stub::Sample, request,
+                                    {.retry = {.retry_for = options.retry_for},
+                                     .at_step = options.at_step,
+                                     .requested_by = Requester(console)});
   if (!operation.ok()) return Fail(console, operation.status());
   if (!options.wait) return ShowOperation(console, **client, options, *std::move(operation));
   if (const ExitCode code = AwaitEnd(console, **client, options, &*operation); code != kDone) {

@@ -19,9 +19,9 @@ void AddStage(CLI::App* app, Console* console, ExitCode* code) {
                    "validate, over data.validate of the job file, or test, over data.test")
       ->required();
   command->callback([=] {
-    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
-      return client.RunStage(job, *stage, steer);
-    });
+    v1::RunStageRequest request;
+    request.set_stage(*stage);
+    *code = Steer(console, *options, &v1::ControlService::Stub::RunStage, request);
   });
 }
 

@@ -146,7 +146,9 @@ void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
   AddPlain(app, console, code, "checkpoint",
            "Write a checkpoint of a running job after its current step", true,
            [](auto& client, const auto& job, const auto& options) {
-             return client.SaveCheckpoint(job, options);
+             v1::SaveCheckpointRequest request;
+             request.set_job_id(job);
+             return client.Steer(&v1::ControlService::Stub::SaveCheckpoint, request, options);
            });
 }
 
@@ -162,12 +164,10 @@ ExitCode GatherAndDownload(Console* console, SteeringOptions options, v1::Optimi
   file.set_download(true);
   options.wait = true;
   v1::Operation last;
-  const ExitCode code = Steer(
-      console, options,
-      [&](auto& client, const auto& job, const auto& steer) {
-        return client.GatherOptimizerState(job, file, steer);
-      },
-      &last);
+  v1::GatherOptimizerStateRequest request;
+  *request.mutable_file() = file;
+  const ExitCode code =
+      Steer(console, options, &v1::ControlService::Stub::GatherOptimizerState, request, &last);
   if (code != kDone) return code;
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
@@ -231,11 +231,13 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
     // With a '/' at its end it is refused, because it is no file's.
     file->set_path(path->empty() || path->back() != '/' ? AbsolutePath(*path) : *path);
     file->set_overwrite(*overwrite);
-    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
-      return client.GatherOptimizerState(job, *file, steer);
-    });
+    v1::GatherOptimizerStateRequest request;
+    *request.mutable_file() = *file;
+    *code = Steer(console, *options, &v1::ControlService::Stub::GatherOptimizerState, request);
   });
 }
+
+namespace {
 
 void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
@@ -252,10 +254,38 @@ void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code) {
       })
       ->required();
   command->callback([=] {
-    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
-      return client.SetLearningRate(job, *rate, steer);
-    });
+    v1::SetLearningRateRequest request;
+    request.set_learning_rate(*rate);
+    *code = Steer(console, *options, &v1::ControlService::Stub::SetLearningRate, request);
   });
+}
+
+void AddSkipData(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<SteeringOptions>();
+  auto samples = std::make_shared<uint64_t>(0);
+  auto dry_run = std::make_shared<bool>(false);
+  CLI::App* command = app->add_subcommand(
+      "skip-data",
+      "Leave out the samples that a running job would train on next, such as those of a bad shard; "
+      "they count as consumed in the epoch");
+  AddSteeringOptions(command, console, options.get());
+  command->add_option("N", *samples, "How many samples, of all ranks together")->required();
+  command->add_flag("--dry-run", *dry_run,
+                    "Print which samples would be left out; change nothing. Waits for the answer");
+  command->callback([=] {
+    v1::SkipDataRequest request;
+    request.set_samples(*samples);
+    request.set_dry_run(*dry_run);
+    options->wait |= *dry_run;
+    *code = Steer(console, *options, &v1::ControlService::Stub::SkipData, request);
+  });
+}
+
+}  // namespace
+
+void AddSettings(CLI::App* app, Console* console, ExitCode* code) {
+  AddSetLearningRate(app, console, code);
+  AddSkipData(app, console, code);
 }
 
 }  // namespace muster::cli

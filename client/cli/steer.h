@@ -31,6 +31,21 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
 ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change,
                v1::Operation* last = nullptr);
 
+// The same for a call of ControlService.
+template <typename Request>
+ExitCode Steer(Console* console, const SteeringOptions& options,
+               grpc::Status (v1::ControlService::Stub::*method)(grpc::ClientContext*,
+                                                                const Request&, v1::Operation*),
+               Request request, v1::Operation* last = nullptr) {
+  return Steer(
+      console, options,
+      [&](client::MusterClient& client, const std::string& job, const client::SteerOptions& steer) {
+        request.set_job_id(job);
+        return client.Steer(method, request, steer);
+      },
+      last);
+}
+
 // With --wait, replaces the operation by what it is once it is done. Another code than kDone: it is
 // not known how it ended, and why is printed.
 ExitCode AwaitEnd(Console* console, client::MusterClient& client, const SteeringOptions& options,

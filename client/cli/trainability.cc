@@ -34,12 +34,11 @@ void AddRuleCommand(CLI::App* app, Console* console, ExitCode* code, const std::
       "Print which parameters would change, what would be moved, and the memory of each rank "
       "after; change nothing. Waits for the answer");
   command->callback([=] {
-    std::vector<v1::TrainableRule> rules;
-    for (const std::string& pattern : options->patterns) set(&rules.emplace_back(), pattern);
+    v1::SetTrainabilityRequest request;
+    for (const std::string& pattern : options->patterns) set(request.add_rules(), pattern);
+    request.set_dry_run(options->dry_run);
     options->wait |= options->dry_run;
-    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
-      return client.SetTrainability(job, rules, options->dry_run, steer);
-    });
+    *code = Steer(console, *options, &v1::ControlService::Stub::SetTrainability, request);
   });
 }
 
@@ -79,7 +78,9 @@ std::string TrainabilityText(const v1::GetTrainabilityResponse& response, absl::
 ExitCode ShowTrainability(Console* console, const TrainabilityOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto trainability = (*client)->GetTrainability(options.job);
+  v1::GetTrainabilityRequest request;
+  request.set_job_id(options.job);
+  const auto trainability = (*client)->Read(&v1::ControlService::Stub::GetTrainability, request);
   if (!trainability.ok()) return Fail(console, trainability.status());
   console->out << (IsDocument(options.output) ? Document(*trainability, options.output)
                                               : TrainabilityText(*trainability, absl::Now()));
@@ -108,9 +109,7 @@ void AddRefresh(CLI::App* app, Console* console, ExitCode* code) {
                                           "or unfrozen (trainable.refresh: manual)");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
   command->callback([=] {
-    *code = Steer(console, *options, [](auto& client, const auto& job, const auto& steer) {
-      return client.Refresh(job, steer);
-    });
+    *code = Steer(console, *options, &v1::ControlService::Stub::Refresh, v1::RefreshRequest());
   });
 }
 

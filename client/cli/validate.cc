@@ -31,7 +31,9 @@ void CheckInputs(const jobfile::JobFile& file, bool here, v1::ValidateJobRespons
 v1::ValidateJobResponse Check(client::MusterClient* client, const jobfile::JobFile& file) {
   v1::ValidateJobResponse response;
   if (client != nullptr) {
-    auto answer = client->Validate(file.spec);
+    v1::ValidateJobRequest request;
+    *request.mutable_spec() = file.spec;
+    auto answer = client->Read(&v1::JobService::Stub::ValidateJob, request);
     if (answer.ok()) {
       response = *std::move(answer);
       v1::SpecProblems problems;

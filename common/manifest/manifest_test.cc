@@ -126,7 +126,8 @@ TEST_F(ManifestTest, HowSamplesWereTakenIsKeptAndOtherwiseNotSpokenOf) {
        .global_batch = 6,
        .last = "uneven",
        .order = "sequential",
-       .per_rank = true}};
+       .per_rank = true,
+       .skipped = true}};
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   EXPECT_EQ(Read(dir_.path())->sampling, manifest_.sampling);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{

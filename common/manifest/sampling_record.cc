@@ -16,6 +16,7 @@ Json ToJson(const SamplingRecord& record) {
                {"last", record.last},       {"global_batch", record.global_batch},
                {"order", record.order},     {"seed", record.seed}};
   if (record.per_rank) json["per_rank"] = true;
+  if (record.skipped) json["skipped"] = true;
   return json;
 }
 
@@ -29,6 +30,7 @@ SamplingRecord SamplingRecordFromJson(const Json& json) {
                         .order = json.at("order").get<std::string>(),
                         .seed = Whole<uint64_t>(json.at("seed"))};
   if (json.contains("per_rank")) json["per_rank"].get_to(record.per_rank);
+  if (json.contains("skipped")) json["skipped"].get_to(record.skipped);
   // So that sums of these numbers are numbers, too.
   const auto within = [](int64_t number, int64_t least) {
     return number >= least && number <= int64_t{1} << 50;

@@ -22,6 +22,8 @@ struct SamplingRecord {
   std::string order;         // "shuffled"
   uint64_t seed = 0;
   bool per_rank = false;  // each rank has files of its own
+  // A command left out the samples before this place: they count as taken, by no step.
+  bool skipped = false;
   friend bool operator==(const SamplingRecord&, const SamplingRecord&) = default;
 };
 

@@ -56,8 +56,9 @@ class Cluster {
   // FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED; INVALID_ARGUMENT
   // AT_STEP_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS; the error of
   // `check`.
+  using Check = CommandCheck;
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
-                                   const CommandCheck& check = nullptr);
+                                   const Check& check = nullptr);
   // Continues a job that has ended FAILED or CANCELLED, with the same id, as its next attempt. Adds
   // a command `resume`, which is done at once, to the job's log and returns its number. Errors:
   // NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED);

@@ -51,7 +51,7 @@ TEST_F(CutOffTest, ItsRanksAreNotReplacedHoweverLongTheSilence) {
   EXPECT_EQ(job().state_reason,
             "node 'a' is cut off; its ranks are not replaced until its agent is back, or `muster "
             "nodes forget a`");
-  EXPECT_NE(world_.cluster().membership().FindAgent("a"), nullptr) << "it is listed";
+  EXPECT_NE(world_.cluster().membership().agents().Find("a"), nullptr) << "it is listed";
 }
 
 TEST_F(CutOffTest, WhenTheAgentIsBackAllGoesOn) {
@@ -101,7 +101,7 @@ TEST_F(CutOffTest, ForgottenItIsReplacedAtOnceAndUsesNoRestart) {
   EXPECT_EQ(job().generation, 2);
   EXPECT_EQ(job().ranks[0].node, "b");
   EXPECT_EQ(job().restarts, 0);
-  EXPECT_EQ(world_.cluster().membership().FindAgent("a"), nullptr);
+  EXPECT_EQ(world_.cluster().membership().agents().Find("a"), nullptr);
   EXPECT_EQ(RefusalReason(Forget("a")), "NODE_NOT_FOUND");
 }
 

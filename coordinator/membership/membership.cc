@@ -15,67 +15,13 @@ absl::Status Stale(const std::string& reason, const std::string& message) {
 
 }  // namespace
 
-Membership::Attached Membership::AttachAgent(const Agent& agent, PeerStreamId session,
-                                             absl::Time now) {
-  Attached result;
-  const auto known = agents_.find(agent.node);
-  if (known != agents_.end()) {
-    result.replaced = known->second.session;
-    result.new_incarnation = known->second.incarnation != agent.incarnation;
-  }
-  Agent& entry = agents_[agent.node];
-  const absl::Time last_seen = entry.last_seen;
-  const absl::Duration answered = entry.answered;
-  entry = agent;
-  entry.session = session;
-  entry.last_seen = last_seen;
-  entry.answered = answered;
-  entry.lease_end = absl::InfinitePast();
-  Heard(&entry, now);
-  return result;
-}
-
-void Membership::ExpectAgent(const Agent& agent, absl::Time now) {
-  Agent& entry = agents_[agent.node];
-  entry = agent;
-  entry.session = 0;
-  entry.lease_end = now + timing_.Grant();
-}
-
-void Membership::AgentHeard(const std::string& node, absl::Time now) {
-  const auto agent = agents_.find(node);
-  if (agent != agents_.end()) Heard(&agent->second, now);
-}
-
-void Membership::Heard(Agent* agent, absl::Time now) const {
-  if (agent->last_seen != absl::InfinitePast()) {
-    agent->answered += std::min(now - agent->last_seen, 2 * timing_.Heartbeat());
-  }
-  agent->last_seen = now;
-  agent->lease_end = std::max(agent->lease_end, now + timing_.Grant());
-}
-
-template <typename Holder>
-absl::Time Membership::LeaseEndOfDetached(const Holder& holder) const {
-  if (holder.last_seen >= detached_had_grace_) return holder.lease_end;
-  return std::max(holder.lease_end, detached_had_grace_ + timing_.Grant());
-}
-
-bool Membership::AgentDetached(const std::string& node, PeerStreamId session) {
-  const auto agent = agents_.find(node);
-  if (agent == agents_.end() || agent->second.session != session) return false;
-  agent->second.session = 0;
-  agent->second.lease_end = LeaseEndOfDetached(agent->second);
-  return true;
-}
-
 void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
                               absl::Time now, const std::optional<ProgressLimits>& limits) {
   Worker& worker = workers_[{id.job, id.rank}];
   worker = Worker{.id = id, .node = node};
   worker.limits = limits.value_or(timing_.DefaultProgressLimits());
   worker.progressed = now;
-  worker.agent_answered = Answered(node, now);
+  worker.agent_answered = agents_.Answered(node, now);
   worker.session_started = attached_before;
   if (attached_before) worker.lease_end = now + timing_.Grant();
 }
@@ -119,7 +65,7 @@ void Membership::Heard(Worker* worker, absl::Time now) {
   // The time does not count in which no message came from it, because it could not report progress.
   if (worker->lease_end <= now) worker->progressed = now;
   worker->last_seen = now;
-  worker->agent_answered = Answered(worker->node, now);
+  worker->agent_answered = agents_.Answered(worker->node, now);
   // Infinite until it first attaches.
   const bool holds = worker->lease_end != absl::InfiniteFuture();
   worker->lease_end =
@@ -168,7 +114,7 @@ bool Membership::WorkerDetached(const WorkerId& id, PeerStreamId session) {
   Worker* worker = Find(id);
   if (worker == nullptr || worker->session != session) return false;
   worker->session = 0;
-  worker->lease_end = LeaseEndOfDetached(*worker);
+  worker->lease_end = LeaseEndOfDetached(*worker, detached_had_grace_, timing_.Grant());
   return true;
 }
 
@@ -185,13 +131,6 @@ PeerStreamId Membership::Forget(const std::string& job, uint32_t rank) {
   return session;
 }
 
-void Membership::ExpectForGood(const Agent& agent) {
-  Agent& entry = agents_[agent.node];
-  entry = agent;
-  entry.session = 0;
-  entry.lease_end = absl::InfiniteFuture();
-}
-
 std::vector<PeerStreamId> Membership::LoseNode(
     const std::string& node, const std::function<bool(const std::string& job)>& continues,
     absl::Time now) {
@@ -206,32 +145,11 @@ std::vector<PeerStreamId> Membership::LoseNode(
   return sessions;
 }
 
-absl::Duration Membership::Answered(const std::string& node, absl::Time now) const {
-  const Agent* agent = FindAgent(node);
-  if (agent == nullptr || agent->last_seen == absl::InfinitePast()) return absl::ZeroDuration();
-  return agent->answered + std::min(now - agent->last_seen, 2 * timing_.Heartbeat());
-}
-
 bool Membership::AgentAnswers(const Worker& worker, absl::Time now) const {
-  const Agent* agent = FindAgent(worker.node);
+  const Agent* agent = agents_.Find(worker.node);
   return agent != nullptr && agent->attached() &&
          now - agent->last_seen <= 2 * timing_.Heartbeat() &&
-         Answered(worker.node, now) - worker.agent_answered >= timing_.Grant();
-}
-
-std::vector<Membership::LostAgent> Membership::ExpireAgents(absl::Time now) {
-  std::vector<LostAgent> lost;
-  for (auto agent = agents_.begin(); agent != agents_.end();) {
-    if (agent->second.lease_end > now) {
-      ++agent;
-      continue;
-    }
-    lost.push_back(
-        {agent->second, absl::StrCat("the agent of node '", agent->first, "' was silent for ",
-                                     absl::FormatDuration(timing_.Grant()))});
-    agent = agents_.erase(agent);
-  }
-  return lost;
+         agents_.Answered(worker.node, now) - worker.agent_answered >= timing_.Grant();
 }
 
 Membership::Expired Membership::ExpireWorkers(absl::Time now) {
@@ -299,9 +217,7 @@ void Membership::GiveUp(Worker* worker) {
 }
 
 void Membership::GrantFreshGrace(absl::Time now) {
-  for (auto& [node, agent] : agents_) {
-    if (agent.lease_end != absl::InfiniteFuture()) agent.lease_end = now + timing_.Grant();
-  }
+  agents_.GrantFreshGrace(now);
   for (auto& [key, worker] : workers_) {
     if (worker.lease_end != absl::InfiniteFuture()) worker.lease_end = now + timing_.Grant();
     worker.progressed = now;
@@ -310,11 +226,7 @@ void Membership::GrantFreshGrace(absl::Time now) {
 
 void Membership::GrantGraceToDetached(absl::Time now) {
   detached_had_grace_ = now;
-  for (auto& [node, agent] : agents_) {
-    if (!agent.attached() && agent.lease_end != absl::InfiniteFuture()) {
-      agent.lease_end = now + timing_.Grant();
-    }
-  }
+  agents_.GrantGraceToDetached(now);
   for (auto& [key, worker] : workers_) {
     if (!worker.attached() && worker.lease_end != absl::InfiniteFuture()) {
       worker.lease_end = now + timing_.Grant();
@@ -322,11 +234,6 @@ void Membership::GrantGraceToDetached(absl::Time now) {
     // Its reports waited for the store.
     worker.progressed = now;
   }
-}
-
-const Agent* Membership::FindAgent(const std::string& node) const {
-  const auto found = agents_.find(node);
-  return found == agents_.end() ? nullptr : &found->second;
 }
 
 const Worker* Membership::FindWorker(const std::string& job, uint32_t rank) const {

@@ -5,8 +5,8 @@
 // An agent or worker is attached while it holds a stream. Each message from it renews its lease. A
 // broken stream renews nothing: a process that has vanished is replaced one lease after its last
 // message, no matter when the connection was found to be dead. Liveness (stream, heartbeat) and
-// progress (watchdog.h) are judged separately. ExpireAgents() and ExpireWorkers() return each lost
-// agent or worker once, and forget it. All leases here are those of the coordinator,
+// progress (watchdog.h) are judged separately. A lost agent or worker is returned once, by
+// Agents::Expire() or ExpireWorkers(), and forgotten. All leases here are those of the coordinator,
 // Timing::Grant() long: a process that holds a lease ends itself before its lease ends here.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
@@ -21,38 +21,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "coordinator/membership/agents.h"
 #include "coordinator/membership/file_writing.h"
-#include "coordinator/membership/gpu.h"
 #include "coordinator/membership/timing.h"
 #include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
 
 namespace muster::membership {
-
-// One control stream; unique within a coordinator process. 0: none.
-using PeerStreamId = uint64_t;
-
-struct Agent {
-  std::string node;
-  std::string incarnation;
-  // The address at which other nodes reach this one.
-  std::string host;
-  uint32_t slots = 0;  // for jobs on the CPU
-  // What it found; empty until it attaches.
-  std::vector<Gpu> gpus = {};
-  // The version of its program; empty until it attaches.
-  std::string version;
-  // The protocol of its program; 0 until it attaches.
-  uint32_t protocol = 0;
-  PeerStreamId session = 0;
-  absl::Time last_seen = absl::InfinitePast();
-  // The total time during which messages came from it. Of each gap between two messages, at most
-  // two heartbeat intervals count.
-  absl::Duration answered;
-  absl::Time lease_end = absl::InfiniteFuture();
-
-  bool attached() const { return session != 0; }
-};
 
 struct Worker {
   WorkerId id;
@@ -92,23 +67,10 @@ struct Worker {
 
 class Membership {
  public:
-  explicit Membership(const Timing& timing) : timing_(timing) {}
+  explicit Membership(const Timing& timing) : timing_(timing), agents_(timing) {}
 
-  // ---- Agents, by node name.
-  struct Attached {
-    // The stream that was replaced and must be closed; 0: none.
-    PeerStreamId replaced = 0;
-    // It is another process than the one that had this name before: the workers of that process are
-    // dead.
-    bool new_incarnation = false;
-  };
-  // A newer process takes over the name. The caller checks which incarnations were replaced before.
-  Attached AttachAgent(const Agent& agent, PeerStreamId session, absl::Time now);
-  // Adds an agent that the store names: it is detached, and its whole lease remains.
-  void ExpectAgent(const Agent& agent, absl::Time now);
-  void AgentHeard(const std::string& node, absl::Time now);
-  // Has an effect only if `session` is still its stream. Returns whether it was.
-  bool AgentDetached(const std::string& node, PeerStreamId session);
+  Agents& agents() { return agents_; }
+  const Agents& agents() const { return agents_; }
 
   // ---- Workers, by job and rank: one owner each.
   // A process that is being started. With `attached_before`, its session had started before a
@@ -137,18 +99,10 @@ class Membership {
   std::vector<PeerStreamId> LoseNode(const std::string& node,
                                      const std::function<bool(const std::string& job)>& continues,
                                      absl::Time now);
-  // Adds a lost agent whose workers continue: it is detached, and its lease is not checked until it
-  // attaches again.
-  void ExpectForGood(const Agent& agent);
-  void ForgetAgent(const std::string& node) { agents_.erase(node); }
   // The rank's process is gone. Returns the stream to close (0: none).
   PeerStreamId Forget(const std::string& job, uint32_t rank);
 
   // ---- Time.
-  struct LostAgent {
-    Agent agent;
-    std::string reason;
-  };
   struct LostWorker {
     Worker worker;
     std::string reason;
@@ -163,8 +117,7 @@ class Membership {
     // Workers on nodes that were lost before: their processes have certainly ended.
     std::vector<Worker> gone;
   };
-  std::vector<LostAgent> ExpireAgents(absl::Time now);
-  // Call LoseNode first for the agents that ExpireAgents has just returned: their workers may be
+  // Call LoseNode first for the agents that Agents::Expire has just returned: their workers may be
   // gone already.
   Expired ExpireWorkers(absl::Time now);
   // Starts every lease and watchdog again, because the coordinator itself did not run for a while.
@@ -175,19 +128,14 @@ class Membership {
   // starts again, too.
   void GrantGraceToDetached(absl::Time now);
 
-  // ---- Queries. Null: there is no such agent or worker.
-  const Agent* FindAgent(const std::string& node) const;
+  // Null: there is no such worker.
   const Worker* FindWorker(const std::string& job, uint32_t rank) const;
-  const std::map<std::string, Agent>& agents() const { return agents_; }
 
  private:
   // Null if it is not the expected process, or was given up.
   Worker* Find(const WorkerId& id);
   void Heard(Worker* worker, absl::Time now);
   static void GiveUp(Worker* worker);
-  void Heard(Agent* agent, absl::Time now) const;
-  // `answered` as of now.
-  absl::Duration Answered(const std::string& node, absl::Time now) const;
   // True if a message came from the worker's agent lately, and messages came from it for a whole
   // lease in total since the worker's last message. Otherwise the whole node may be silent, which
   // the agent's lease decides; or the agent has attached again and the worker has not had the time
@@ -195,14 +143,11 @@ class Membership {
   bool AgentAnswers(const Worker& worker, absl::Time now) const;
   // Adds the workers that hang.
   void ExpireHung(absl::Time now, Expired* expired);
-  // The end of the lease of an agent or worker that has just lost its stream.
-  template <typename Holder>
-  absl::Time LeaseEndOfDetached(const Holder& holder) const;
 
   const Timing timing_;
   // The last GrantGraceToDetached.
   absl::Time detached_had_grace_ = absl::InfinitePast();
-  std::map<std::string, Agent> agents_;
+  Agents agents_;
   std::map<std::pair<std::string, uint32_t>, Worker> workers_;
 };
 

@@ -23,8 +23,8 @@ bool Nobody(const std::string&) { return false; }
 
 // The agent of node "n" attaches, and sends a message every second until then.
 void AgentAnswers(Membership* members, double from, double until) {
-  members->AttachAgent(AgentOf("n", "a"), 9, At(from));
-  for (double t = from; t <= until; ++t) members->AgentHeard("n", At(t));
+  members->agents().Attach(AgentOf("n", "a"), 9, At(from));
+  for (double t = from; t <= until; ++t) members->agents().Heard("n", At(t));
 }
 
 TEST(Timing, ProcessesAreReplacedAtMostASecondAfterTheirHolderHasEndedThem) {
@@ -39,41 +39,41 @@ TEST(Timing, ProcessesAreReplacedAtMostASecondAfterTheirHolderHasEndedThem) {
 
 TEST(Agents, ABrokenStreamRenewsNothingWheneverItIsDetected) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
-  members.AgentHeard("n", At(2));
-  EXPECT_TRUE(members.AgentDetached("n", 1));
-  EXPECT_FALSE(members.FindAgent("n")->attached());
-  EXPECT_TRUE(members.ExpireAgents(At(12.9)).empty());
-  const auto expired = members.ExpireAgents(At(13));
+  members.agents().Attach(AgentOf("n", "a"), 1, At(0));
+  members.agents().Heard("n", At(2));
+  EXPECT_TRUE(members.agents().Detached("n", 1));
+  EXPECT_FALSE(members.agents().Find("n")->attached());
+  EXPECT_TRUE(members.agents().Expire(At(12.9)).empty());
+  const auto expired = members.agents().Expire(At(13));
   ASSERT_EQ(expired.size(), 1);
   EXPECT_EQ(expired[0].reason, "the agent of node 'n' was silent for 11s");
-  EXPECT_EQ(members.FindAgent("n"), nullptr);
+  EXPECT_EQ(members.agents().Find("n"), nullptr);
 }
 
 TEST(Agents, MessagesRenewTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
-  members.AgentHeard("n", At(9));
-  EXPECT_TRUE(members.ExpireAgents(At(19)).empty());
-  EXPECT_EQ(members.ExpireAgents(At(20)).size(), 1);
+  members.agents().Attach(AgentOf("n", "a"), 1, At(0));
+  members.agents().Heard("n", At(9));
+  EXPECT_TRUE(members.agents().Expire(At(19)).empty());
+  EXPECT_EQ(members.agents().Expire(At(20)).size(), 1);
 }
 
 TEST(Agents, TheEndOfAReplacedStreamDetachesNobody) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
-  const auto again = members.AttachAgent(AgentOf("n", "a"), 2, At(1));
+  members.agents().Attach(AgentOf("n", "a"), 1, At(0));
+  const auto again = members.agents().Attach(AgentOf("n", "a"), 2, At(1));
   EXPECT_EQ(again.replaced, 1);
   EXPECT_FALSE(again.new_incarnation);
-  EXPECT_FALSE(members.AgentDetached("n", 1));
-  EXPECT_TRUE(members.FindAgent("n")->attached());
+  EXPECT_FALSE(members.agents().Detached("n", 1));
+  EXPECT_TRUE(members.agents().Find("n")->attached());
 }
 
 TEST(Agents, ANewProcessReplacesTheOneOfTheSameName) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
-  const auto next = members.AttachAgent(AgentOf("n", "b"), 2, At(1));
+  members.agents().Attach(AgentOf("n", "a"), 1, At(0));
+  const auto next = members.agents().Attach(AgentOf("n", "b"), 2, At(1));
   EXPECT_TRUE(next.new_incarnation);
-  EXPECT_EQ(members.FindAgent("n")->session, 2);
+  EXPECT_EQ(members.agents().Find("n")->session, 2);
 }
 
 TEST(Workers, OnlyTheExpectedProcessAttaches) {
@@ -143,7 +143,7 @@ TEST(Workers, ATimeWithoutConnectionDoesNotCountAsHanging) {
   members.SessionStarted(Id(0), At(1));
   members.WorkerProgressed(Id(0), 5, "training", 0, {}, At(2));
   // Its node was cut off, and the worker continued to train.
-  members.AttachAgent(AgentOf("n", "a"), 9, At(5000));
+  members.agents().Attach(AgentOf("n", "a"), 9, At(5000));
   ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(5000)).ok());
   EXPECT_TRUE(members.ExpireWorkers(At(5001)).workers.empty());
 }
@@ -270,11 +270,11 @@ TEST(Workers, AGapOfTheirNodeIsNoTimeInWhichTheyWereSilentAlone) {
 
 TEST(Workers, OneThatIsSilentIsLostAlsoWhereItsAgentIsHeardIrregularly) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 9, At(0));
+  members.agents().Attach(AgentOf("n", "a"), 9, At(0));
   members.ExpectWorker(Id(0), "n", true, At(0));
   for (double t = 6; t <= 18; t += 6) {
     EXPECT_TRUE(members.ExpireWorkers(At(t)).workers.empty()) << t;
-    members.AgentHeard("n", At(t));
+    members.agents().Heard("n", At(t));
   }
   EXPECT_EQ(members.ExpireWorkers(At(18)).workers.size(), 1);
 }
@@ -310,23 +310,23 @@ TEST(Workers, OfALostNodeAreIgnoredAndEndWithTheirOwnLease) {
 
 TEST(Workers, OfALostNodeStayExpectedWhereTheirJobContinues) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("lost", "a"), 1, At(0));
+  members.agents().Attach(AgentOf("lost", "a"), 1, At(0));
   members.ExpectWorker(Id(0), "lost", true, At(0));
-  const auto lost = members.ExpireAgents(At(11));
+  const auto lost = members.agents().Expire(At(11));
   ASSERT_EQ(lost.size(), 1);
   EXPECT_TRUE(members
                   .LoseNode(
                       "lost", [](const std::string& job) { return job == "job"; }, At(11))
                   .empty());
-  members.ExpectForGood(lost[0].agent);
+  members.agents().ExpectForGood(lost[0].agent);
   for (double t : {12.0, 100.0, 100000.0}) {
-    EXPECT_TRUE(members.ExpireAgents(At(t)).empty()) << t;
+    EXPECT_TRUE(members.agents().Expire(At(t)).empty()) << t;
     const auto expired = members.ExpireWorkers(At(t));
     EXPECT_TRUE(expired.workers.empty()) << t;
     EXPECT_TRUE(expired.gone.empty()) << t;
     members.GrantFreshGrace(At(t));
   }
-  members.AttachAgent(AgentOf("lost", "a"), 2, At(100001));
+  members.agents().Attach(AgentOf("lost", "a"), 2, At(100001));
   EXPECT_TRUE(members.AttachWorker(Id(0), 3, At(100001)).ok());
 }
 
@@ -340,41 +340,41 @@ TEST(Workers, OfALostNodeAreGoneAlsoWhereTheyWereReleased) {
 
 TEST(Grace, AfterAPauseOfTheCoordinatorAllLeasesStartAgain) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
+  members.agents().Attach(AgentOf("n", "a"), 1, At(0));
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.ExpectWorker(Id(1), "n", false, At(0));
   members.GrantFreshGrace(At(500));
-  EXPECT_TRUE(members.ExpireAgents(At(510)).empty());
+  EXPECT_TRUE(members.agents().Expire(At(510)).empty());
   EXPECT_TRUE(members.ExpireWorkers(At(510)).workers.empty());
-  EXPECT_EQ(members.ExpireAgents(At(511)).size(), 1);
+  EXPECT_EQ(members.agents().Expire(At(511)).size(), 1);
   EXPECT_TRUE(members.ExpireWorkers(At(511)).workers.empty())
       << "the whole node is silent: that is its agent's to be judged by";
 }
 
 TEST(Grace, AStreamThatBrokeWhileAttachingWasRefusedGivesAWholeLeaseWheneverItIsReported) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
-  members.AttachAgent(AgentOf("told before", "a"), 2, At(0));
-  members.AttachAgent(AgentOf("silent", "a"), 3, At(0));
-  EXPECT_TRUE(members.AgentDetached("told before", 2));
+  members.agents().Attach(AgentOf("n", "a"), 1, At(0));
+  members.agents().Attach(AgentOf("told before", "a"), 2, At(0));
+  members.agents().Attach(AgentOf("silent", "a"), 3, At(0));
+  EXPECT_TRUE(members.agents().Detached("told before", 2));
   members.GrantGraceToDetached(At(10));
-  EXPECT_TRUE(members.AgentDetached("n", 1));
-  const auto silent = members.ExpireAgents(At(11));
+  EXPECT_TRUE(members.agents().Detached("n", 1));
+  const auto silent = members.agents().Expire(At(11));
   ASSERT_EQ(silent.size(), 1) << "it has a stream, and could have been heard";
   EXPECT_EQ(silent[0].agent.node, "silent");
-  EXPECT_TRUE(members.ExpireAgents(At(20.9)).empty());
-  EXPECT_EQ(members.ExpireAgents(At(21)).size(), 2);
+  EXPECT_TRUE(members.agents().Expire(At(20.9)).empty());
+  EXPECT_EQ(members.agents().Expire(At(21)).size(), 2);
 }
 
 TEST(Workers, ASilentOneIsNotBlamedForTheSilenceOfItsNode) {
   Membership members(kTiming);
-  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
+  members.agents().Attach(AgentOf("n", "a"), 1, At(0));
   members.ExpectWorker(Id(0), "n", true, At(0));
-  members.AgentHeard("n", At(2));
+  members.agents().Heard("n", At(2));
   // Cut off after that: the worker's lease is over first.
-  EXPECT_TRUE(members.ExpireAgents(At(12)).empty());
+  EXPECT_TRUE(members.agents().Expire(At(12)).empty());
   EXPECT_TRUE(members.ExpireWorkers(At(12)).workers.empty());
-  EXPECT_EQ(members.ExpireAgents(At(13)).size(), 1);
+  EXPECT_EQ(members.agents().Expire(At(13)).size(), 1);
   EXPECT_TRUE(members.ExpireWorkers(At(13)).workers.empty());
 }
 

@@ -19,6 +19,7 @@
 #include <grpcpp/support/message_allocator.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -84,14 +85,25 @@ class Admitting : public Base {
   void Admits(const char* name,
               grpc::ServerUnaryReactor* (Service::*method)(grpc::CallbackServerContext*,
                                                            const Request*, Response*)) {
+    auto* service = static_cast<Service*>(this);
+    Admits<Request, Response>(name,
+                              [service, method](auto* context, auto* request, auto* response) {
+                                return (service->*method)(context, request, response);
+                              });
+  }
+  // The same, answered by a function, which does not keep the request.
+  template <typename Request, typename Response>
+  void Admits(const char* name,
+              std::function<grpc::ServerUnaryReactor*(grpc::CallbackServerContext*, const Request*,
+                                                      Response*)>
+                  answer) {
     using Messages = CallMessages<Request, Response>;
     class Allocator final : public grpc::MessageAllocator<grpc::ByteBuffer, Response> {
      public:
       Messages* AllocateMessages() override { return new Messages(); }
     };
-    auto* service = static_cast<Service*>(this);
     auto* handler = new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, Response>(
-        [service, method, path = PathOf<Request>(name), this](
+        [answer = std::move(answer), path = PathOf<Request>(name), this](
             grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
             Response* response) -> grpc::ServerUnaryReactor* {
           auto* messages = static_cast<Messages*>(context->GetRpcAllocatorState());
@@ -102,7 +114,7 @@ class Admitting : public Base {
             reactor->Finish(ToWire(refused));
             return reactor;
           }
-          return (service->*method)(context, &messages->parsed(), response);
+          return answer(context, &messages->parsed(), response);
         });
     // One for all servers: it has no state.
     static Allocator& allocator = *new Allocator();

@@ -61,7 +61,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
 
 // The node as it is now. If its agent is not known, only its name and its state are set.
 void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node* node) {
-  if (const membership::Agent* agent = cluster.membership().FindAgent(name); agent != nullptr) {
+  if (const membership::Agent* agent = cluster.membership().agents().Find(name); agent != nullptr) {
     *node = ToWire(cluster, *agent, OfferedBy(cluster));
     return;
   }
@@ -152,7 +152,7 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext*
   // This is answered even while the store is in trouble: the answer says so.
   engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
     const Offered offered = OfferedBy(cluster);
-    for (const auto& [name, agent] : cluster.membership().agents()) {
+    for (const auto& [name, agent] : cluster.membership().agents().all()) {
       *response->add_nodes() = ToWire(cluster, agent, offered);
     }
     if (const auto& trouble = engine_->trouble(); trouble.has_value()) {

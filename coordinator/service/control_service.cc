@@ -41,6 +41,15 @@ absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRu
   return absl::OkStatus();
 }
 
+// If no worker has made the model yet, the workers check this.
+absl::Status CheckParameters(const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules,
+                             const jobs::Job& job) {
+  const auto parameters = ParametersOf(job);
+  if (!parameters.has_value()) return absl::OkStatus();
+  const auto mask = parameters->With(RulesFromProto(rules));
+  return mask.ok() ? absl::OkStatus() : BadRules(std::string(mask.status().message()));
+}
+
 absl::Status BadPath(const char* field, const std::string& path, const std::string& expected) {
   return Refuse(absl::StatusCode::kInvalidArgument, "PATH_INVALID",
                 absl::StrCat(field, " is '", path, "'; expected ", expected), {{"field", field}});
@@ -70,6 +79,14 @@ absl::Status CheckRate(double rate) {
                 {{"field", "learning_rate"}});
 }
 
+absl::Status CheckSamples(uint64_t samples) {
+  constexpr uint64_t kMost = uint64_t{1} << 48;
+  if (samples >= 1 && samples <= kMost) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kInvalidArgument, "SAMPLES_INVALID",
+                absl::StrCat("samples is ", samples, "; expected 1 to ", kMost),
+                {{"field", "samples"}, {"limit", absl::StrCat(kMost)}});
+}
+
 absl::Status CheckStage(const std::string& stage) {
   if (stage == "validate" || stage == "test") return absl::OkStatus();
   return Refuse(
@@ -92,40 +109,87 @@ absl::Status CheckData(const jobs::Job& job, const std::string& stage) {
 }  // namespace
 
 template <typename Request>
-grpc::ServerUnaryReactor* ControlService::Post(grpc::CallbackServerContext* context,
-                                               const Request& request, const absl::Status& bad,
-                                               const v1::Command& contents, v1::Operation* response,
-                                               const cluster::Cluster::Check& check) {
-  auto* reactor = context->DefaultReactor();
-  if (bad.ok()) {
-    return PostCommand(engine_, CommandOf(context, request, contents), response, reactor, check);
-  }
-  reactor->Finish(ToWire(bad, request.job_id()));
-  return reactor;
+void ControlService::Stores(const char* name, const Rules<Request>& rules) {
+  Admits<Request, v1::Operation>(
+      name,
+      [this, rules](grpc::CallbackServerContext* context, const Request* request,
+                    v1::Operation* response) -> grpc::ServerUnaryReactor* {
+        auto* reactor = context->DefaultReactor();
+        if (rules.check != nullptr) {
+          if (const absl::Status bad = rules.check(*request); !bad.ok()) {
+            reactor->Finish(ToWire(bad, request->job_id()));
+            return reactor;
+          }
+        }
+        v1::Command contents;
+        rules.contents(*request, &contents);
+        cluster::Cluster::Check check;
+        if (rules.check_job != nullptr) {
+          check = [rules, request = *request](const jobs::Job& job) {
+            return rules.check_job(request, job);
+          };
+        }
+        return PostCommand(engine_, CommandOf(context, *request, contents), response, reactor,
+                           check);
+      });
 }
 
-grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerContext* context,
-                                                          const v1::SetTrainabilityRequest* request,
-                                                          v1::Operation* response) {
-  v1::Command contents;
-  *contents.mutable_set_trainability()->mutable_rules() = request->rules();
-  contents.mutable_set_trainability()->set_dry_run(request->dry_run());
-  return Post(context, *request, CheckRules(request->rules()), contents, response,
-              [rules = RulesFromProto(request->rules())](const jobs::Job& job) {
-                const auto parameters = ParametersOf(job);
-                if (!parameters.has_value()) return absl::OkStatus();
-                const auto mask = parameters->With(rules);
-                return mask.ok() ? absl::OkStatus()
-                                 : BadRules(std::string(mask.status().message()));
-              });
-}
-
-grpc::ServerUnaryReactor* ControlService::Refresh(grpc::CallbackServerContext* context,
-                                                  const v1::RefreshRequest* request,
-                                                  v1::Operation* response) {
-  v1::Command contents;
-  contents.mutable_refresh();
-  return Post(context, *request, absl::OkStatus(), contents, response);
+ControlService::ControlService(Engine* engine, Authorizer authorize)
+    : Admitting(std::move(authorize)), engine_(engine) {
+  Admits("GetTrainability", &ControlService::GetTrainability);
+  Admits("Sample", &ControlService::Sample);
+  Stores<v1::SetTrainabilityRequest>(
+      "SetTrainability",
+      {.contents =
+           [](const v1::SetTrainabilityRequest& request, v1::Command* command) {
+             *command->mutable_set_trainability()->mutable_rules() = request.rules();
+             command->mutable_set_trainability()->set_dry_run(request.dry_run());
+           },
+       .check = [](const auto& request) { return CheckRules(request.rules()); },
+       .check_job = [](const auto& request,
+                       const jobs::Job& job) { return CheckParameters(request.rules(), job); }});
+  Stores<v1::RefreshRequest>("Refresh", {.contents = [](const auto&, v1::Command* command) {
+                               command->mutable_refresh();
+                             }});
+  Stores<v1::SaveCheckpointRequest>(
+      "SaveCheckpoint",
+      {.contents = [](const auto&, v1::Command* command) { command->mutable_save_checkpoint(); }});
+  Stores<v1::GatherOptimizerStateRequest>(
+      "GatherOptimizerState",
+      {.contents =
+           [](const auto& request, v1::Command* command) {
+             *command->mutable_gather_optimizer_state()->mutable_file() = request.file();
+           },
+       .check = [](const auto& request) { return CheckFile(request.file()); }});
+  Stores<v1::ConsolidateRequest>(
+      "Consolidate", {.contents =
+                          [](const auto& request, v1::Command* command) {
+                            *command->mutable_consolidate()->mutable_folder() = request.folder();
+                          },
+                      .check = [](const auto& request) { return CheckFolder(request.folder()); }});
+  Stores<v1::SetLearningRateRequest>(
+      "SetLearningRate",
+      {.contents =
+           [](const auto& request, v1::Command* command) {
+             command->mutable_set_learning_rate()->set_learning_rate(request.learning_rate());
+           },
+       .check = [](const auto& request) { return CheckRate(request.learning_rate()); }});
+  Stores<v1::SkipDataRequest>(
+      "SkipData", {.contents =
+                       [](const auto& request, v1::Command* command) {
+                         command->mutable_skip_data()->set_samples(request.samples());
+                         command->mutable_skip_data()->set_dry_run(request.dry_run());
+                       },
+                   .check = [](const auto& request) { return CheckSamples(request.samples()); }});
+  Stores<v1::RunStageRequest>(
+      "RunStage",
+      {.contents =
+           [](const auto& request, v1::Command* command) {
+             command->mutable_run_stage()->set_stage(request.stage());
+           },
+       .check = [](const auto& request) { return CheckStage(request.stage()); },
+       .check_job = [](const auto& request,
+                       const jobs::Job& job) { return CheckData(job, request.stage()); }});
 }
 
 grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerContext* context,
@@ -155,47 +219,6 @@ grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerCo
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;
-}
-
-grpc::ServerUnaryReactor* ControlService::SaveCheckpoint(grpc::CallbackServerContext* context,
-                                                         const v1::SaveCheckpointRequest* request,
-                                                         v1::Operation* response) {
-  v1::Command contents;
-  contents.mutable_save_checkpoint();
-  return Post(context, *request, absl::OkStatus(), contents, response);
-}
-
-grpc::ServerUnaryReactor* ControlService::Consolidate(grpc::CallbackServerContext* context,
-                                                      const v1::ConsolidateRequest* request,
-                                                      v1::Operation* response) {
-  v1::Command contents;
-  *contents.mutable_consolidate()->mutable_folder() = request->folder();
-  return Post(context, *request, CheckFolder(request->folder()), contents, response);
-}
-
-grpc::ServerUnaryReactor* ControlService::GatherOptimizerState(
-    grpc::CallbackServerContext* context, const v1::GatherOptimizerStateRequest* request,
-    v1::Operation* response) {
-  v1::Command contents;
-  *contents.mutable_gather_optimizer_state()->mutable_file() = request->file();
-  return Post(context, *request, CheckFile(request->file()), contents, response);
-}
-
-grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerContext* context,
-                                                          const v1::SetLearningRateRequest* request,
-                                                          v1::Operation* response) {
-  v1::Command contents;
-  contents.mutable_set_learning_rate()->set_learning_rate(request->learning_rate());
-  return Post(context, *request, CheckRate(request->learning_rate()), contents, response);
-}
-
-grpc::ServerUnaryReactor* ControlService::RunStage(grpc::CallbackServerContext* context,
-                                                   const v1::RunStageRequest* request,
-                                                   v1::Operation* response) {
-  v1::Command contents;
-  contents.mutable_run_stage()->set_stage(request->stage());
-  return Post(context, *request, CheckStage(request->stage()), contents, response,
-              [stage = request->stage()](const jobs::Job& job) { return CheckData(job, stage); });
 }
 
 grpc::ServerUnaryReactor* ControlService::Sample(grpc::CallbackServerContext* context,

@@ -2,12 +2,13 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
 
-#include <utility>
-
+#include "absl/status/status.h"
 #include "common/rpc/caller_processor.h"
+#include "coordinator/jobs/job.h"
 #include "coordinator/service/admission.h"
 #include "coordinator/service/engine.h"
 #include "proto/muster/v1/control_service.grpc.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
 
 namespace muster::service {
 
@@ -15,55 +16,27 @@ namespace muster::service {
 class ControlService final : public Admitting<v1::ControlService::CallbackService> {
  public:
   // `authorize`: who may make which call.
-  ControlService(Engine* engine, Authorizer authorize)
-      : Admitting(std::move(authorize)), engine_(engine) {
-    Admits("SetTrainability", &ControlService::SetTrainability);
-    Admits("Refresh", &ControlService::Refresh);
-    Admits("GetTrainability", &ControlService::GetTrainability);
-    Admits("SaveCheckpoint", &ControlService::SaveCheckpoint);
-    Admits("GatherOptimizerState", &ControlService::GatherOptimizerState);
-    Admits("Consolidate", &ControlService::Consolidate);
-    Admits("SetLearningRate", &ControlService::SetLearningRate);
-    Admits("RunStage", &ControlService::RunStage);
-    Admits("Sample", &ControlService::Sample);
-  }
+  ControlService(Engine* engine, Authorizer authorize);
 
-  grpc::ServerUnaryReactor* SetTrainability(grpc::CallbackServerContext* context,
-                                            const v1::SetTrainabilityRequest* request,
-                                            v1::Operation* response) override;
-  grpc::ServerUnaryReactor* Refresh(grpc::CallbackServerContext* context,
-                                    const v1::RefreshRequest* request,
-                                    v1::Operation* response) override;
+ private:
+  // What a command does with a request: makes the command's contents, and finds what is wrong with
+  // the request whatever its job is, and what its job lacks beyond the command's rule.
+  template <typename Request>
+  struct Rules {
+    void (*contents)(const Request& request, v1::Command* command);
+    absl::Status (*check)(const Request& request) = nullptr;
+    absl::Status (*check_job)(const Request& request, const jobs::Job& job) = nullptr;
+  };
+  // The call of this name stores a command, and answers with its operation.
+  template <typename Request>
+  void Stores(const char* name, const Rules<Request>& rules);
+
   grpc::ServerUnaryReactor* GetTrainability(grpc::CallbackServerContext* context,
                                             const v1::GetTrainabilityRequest* request,
                                             v1::GetTrainabilityResponse* response) override;
-  grpc::ServerUnaryReactor* Consolidate(grpc::CallbackServerContext* context,
-                                        const v1::ConsolidateRequest* request,
-                                        v1::Operation* response) override;
-  grpc::ServerUnaryReactor* GatherOptimizerState(grpc::CallbackServerContext* context,
-                                                 const v1::GatherOptimizerStateRequest* request,
-                                                 v1::Operation* response) override;
-  grpc::ServerUnaryReactor* SaveCheckpoint(grpc::CallbackServerContext* context,
-                                           const v1::SaveCheckpointRequest* request,
-                                           v1::Operation* response) override;
-  grpc::ServerUnaryReactor* SetLearningRate(grpc::CallbackServerContext* context,
-                                            const v1::SetLearningRateRequest* request,
-                                            v1::Operation* response) override;
-  grpc::ServerUnaryReactor* RunStage(grpc::CallbackServerContext* context,
-                                     const v1::RunStageRequest* request,
-                                     v1::Operation* response) override;
   grpc::ServerUnaryReactor* Sample(grpc::CallbackServerContext* context,
                                    const v1::SampleRequest* request,
                                    v1::Operation* response) override;
-
- private:
-  // Stores the command that the request asks for, unless the request is `bad`, and answers with its
-  // operation. `check`: what the command needs of its job, beyond its rule.
-  template <typename Request>
-  grpc::ServerUnaryReactor* Post(grpc::CallbackServerContext* context, const Request& request,
-                                 const absl::Status& bad, const v1::Command& contents,
-                                 v1::Operation* response,
-                                 const cluster::Cluster::Check& check = nullptr);
 
   Engine* const engine_;
 };

@@ -48,7 +48,7 @@ absl::StatusOr<DownloadFile> DownloadOf(const jobs::Job& job, uint64_t number) {
 
 absl::StatusOr<membership::PeerStreamId> AgentFor(const DownloadFile& file,
                                                   const membership::Membership& membership) {
-  const membership::Agent* agent = membership.FindAgent(file.node);
+  const membership::Agent* agent = membership.agents().Find(file.node);
   if (agent == nullptr || !agent->attached()) {
     return Refuse(absl::StatusCode::kUnavailable, "NODE_NOT_ATTACHED",
                   absl::StrCat("the file is on node '", file.node,

@@ -58,9 +58,9 @@ TEST(AgentFor, TheNodesAgentMustBeAttached) {
   const DownloadFile file{.node = "n1"};
   EXPECT_EQ(RefusalReason(AgentFor(file, membership).status()), "NODE_NOT_ATTACHED");
   membership::Agent agent{.node = "n1", .incarnation = "i"};
-  membership.AttachAgent(agent, 8, absl::UnixEpoch());
+  membership.agents().Attach(agent, 8, absl::UnixEpoch());
   EXPECT_EQ(AgentFor(file, membership).value_or(0), 8u);
-  membership.AgentDetached("n1", 8);
+  membership.agents().Detached("n1", 8);
   EXPECT_TRUE(absl::IsUnavailable(AgentFor(file, membership).status()));
 }
 

@@ -50,10 +50,9 @@ EngineInbox::Contents EngineInbox::Take(absl::Duration timeout, bool commit_unde
              contents_.committed.has_value();
     });
   } else if (commit_under_way) {
-    changed_.Await(mutex_, absl::InfiniteDuration(), [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(
-                                                         mutex_) {
-      return contents_.committed.has_value();
-    });
+    changed_.Await(
+        mutex_, absl::InfiniteDuration(),
+        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return contents_.committed.has_value(); });
   }
   return std::exchange(contents_, {.stopping = contents_.stopping});
 }

@@ -201,7 +201,7 @@ TEST_F(EngineTest, HeartbeatsCountFromTheirArrivalWhileACommitHangs) {
   store_.Hang(false);
   absl::Notification looked;
   engine_->Post(nullptr, [&](const absl::Status&) {
-    const membership::Agent* agent = engine_->cluster().membership().FindAgent("n");
+    const membership::Agent* agent = engine_->cluster().membership().agents().Find("n");
     EXPECT_NE(agent, nullptr);
     if (agent != nullptr) EXPECT_EQ(agent->last_seen, absl::FromUnixSeconds(1020));
     looked.Notify();
@@ -230,7 +230,7 @@ TEST_F(EngineTest, ASlowDiskIsNoPauseOfTheCoordinatorsOwn) {
     bool lost = false;
     absl::Notification looked;
     engine_->Post(nullptr, [&](const absl::Status&) {
-      lost = engine_->cluster().membership().FindAgent("n") == nullptr;
+      lost = engine_->cluster().membership().agents().Find("n") == nullptr;
       looked.Notify();
     });
     ASSERT_TRUE(looked.WaitForNotificationWithTimeout(kTestBound));
@@ -253,7 +253,7 @@ TEST_F(EngineTest, AfterAPauseOfTheCoordinatorsOwnEverybodyHasANewLease) {
   ASSERT_TRUE(Read().ok());
   absl::Notification looked;
   engine_->Post(nullptr, [&](const absl::Status&) {
-    EXPECT_NE(engine_->cluster().membership().FindAgent("n"), nullptr);
+    EXPECT_NE(engine_->cluster().membership().agents().Find("n"), nullptr);
     looked.Notify();
   });
   EXPECT_TRUE(looked.WaitForNotificationWithTimeout(kTestBound));

@@ -20,7 +20,7 @@ void SetDevice(const jobs::Job& job, const jobs::Rank& rank, const cluster::Clus
   if (job.plan.device == jobs::Device::kCpu) return out->set_device("cpu");
   const uint32_t index = rank.slot - kFirstGpuSlot;
   out->set_device(absl::StrCat("cuda:", index));
-  const auto& agents = cluster.membership().agents();
+  const auto& agents = cluster.membership().agents().all();
   const auto agent = agents.find(rank.node);
   if (agent == agents.end()) return;
   for (const membership::Gpu& gpu : agent->second.gpus) {

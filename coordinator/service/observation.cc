@@ -112,7 +112,7 @@ void ObserveJobs(const cluster::Cluster& cluster, const Census& census,
 
 void ObserveNodes(const cluster::Cluster& cluster, const UsedSlots& used, size_t most,
                   Observation* out) {
-  for (const auto& [name, agent] : cluster.membership().agents()) {
+  for (const auto& [name, agent] : cluster.membership().agents().all()) {
     ObservedNode node{
         .node = name,
         .state = StateOf(cluster.overview().View(name), agent.attached()),

@@ -68,6 +68,7 @@ const std::map<absl::string_view, absl::string_view>& NextSteps() {
       {"REQUEST_UNREADABLE", "Send the message that the service's definition names."},
       {"ROLE_NOT_ALLOWED", "Use a certificate of a role that may make this call."},
       {"ROLE_UNKNOWN", "Use a certificate whose common name is ROLE/NAME."},
+      {"SAMPLES_INVALID", "Give a number of samples within the limit."},
       {"SAMPLE_INVALID", "Correct the prompt or the settings that the message names."},
       {"STAGE_INVALID", "Give validate or test."},
       {"STALE_GENERATION", "Nothing: a newer generation of the job runs; this process ends."},

@@ -1,4 +1,5 @@
-// RunStage and Sample over gRPC: what is refused at once, and what the workers get and say.
+// RunStage, Sample and SkipData over gRPC: what is refused at once, and what the workers get and
+// say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,6 +108,36 @@ TEST_F(RequestsTest, AStageIsACommandThatEndsWithItsMetrics) {
   const v1::Operation done = Wait("a/1");
   EXPECT_EQ(done.result().stage().evaluation().loss(), 0.5);
   EXPECT_EQ(done.applied_at_step(), 7u);
+}
+
+TEST_F(RequestsTest, SamplesAreLeftOutAndOnlyANumberOfThemIsTaken) {
+  const auto skip = [&](uint64_t samples, bool dry_run, v1::Operation* operation) {
+    grpc::ClientContext context;
+    v1::SkipDataRequest request;
+    request.set_job_id("a");
+    request.set_request_id(NewUuid());
+    request.set_samples(samples);
+    request.set_dry_run(dry_run);
+    return control_->SkipData(&context, request, operation);
+  };
+  v1::Operation operation;
+  for (const uint64_t samples : {uint64_t{0}, (uint64_t{1} << 48) + 1}) {
+    const grpc::Status status = skip(samples, false, &operation);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << samples;
+    EXPECT_EQ(ErrorReason(FromGrpc(status)), "SAMPLES_INVALID") << samples;
+  }
+  grpc::Status status = skip(uint64_t{1} << 48, true, &operation);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(operation.kind(), v1::Operation::PLAN_SKIP_DATA);
+  status = skip(24, false, &operation);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(operation.kind(), v1::Operation::SKIP_DATA);
+  EXPECT_TRUE(pair_->rank0.Command()->skip_data().dry_run());
+  EXPECT_EQ(pair_->rank0.Command()->skip_data().samples(), 24u);
+  v1::OperationResult result;
+  result.mutable_skipped_data()->set_first(8);
+  End(2, 7, result);
+  EXPECT_EQ(Wait("a/2").result().skipped_data().first(), 8u);
 }
 
 TEST_F(RequestsTest, AStageThatTheJobCannotRunIsRefused) {

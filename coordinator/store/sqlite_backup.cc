@@ -14,18 +14,9 @@
 
 namespace muster::store {
 
-absl::StatusOr<std::string> SqliteStore::Backup() {
-  static std::atomic<int> made = 0;
-  // Beside the database, which has the right file system and permissions. Open() removes the copy
-  // of a killed musterd.
-  const std::string path = absl::StrCat(path_, ".backup-", getpid(), "-", ++made);
-  const absl::Status copied = CopyTo(path);
-  if (copied.ok()) return path;
-  unlink(path.c_str());
-  return copied;
-}
+namespace {
 
-absl::Status SqliteStore::CopyTo(const std::string& path) {
+absl::Status Copy(const std::string& database, const std::string& path) {
   // Only its owner may read it, from the start.
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
@@ -38,9 +29,9 @@ absl::Status SqliteStore::CopyTo(const std::string& path) {
     sqlite3_close(from);
     sqlite3_close(to);
   });
-  if (sqlite3_open_v2(path_.c_str(), &from, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr) !=
-      SQLITE_OK) {
-    return SqliteError(from, absl::StrCat("open ", path_));
+  if (sqlite3_open_v2(database.c_str(), &from, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX,
+                      nullptr) != SQLITE_OK) {
+    return SqliteError(from, absl::StrCat("open ", database));
   }
   sqlite3_busy_timeout(from, 5000);
   if (sqlite3_open_v2(path.c_str(), &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr) !=
@@ -56,6 +47,19 @@ absl::Status SqliteStore::CopyTo(const std::string& path) {
     return SqliteError(to, absl::StrCat("copy to ", path));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SqliteStore::Backup() {
+  static std::atomic<int> made = 0;
+  // Beside the database, which has the right file system and permissions. Open() removes the copy
+  // of a killed musterd.
+  const std::string path = absl::StrCat(path_, ".backup-", getpid(), "-", ++made);
+  const absl::Status copied = Copy(path_, path);
+  if (copied.ok()) return path;
+  unlink(path.c_str());
+  return copied;
 }
 
 }  // namespace muster::store

@@ -10,33 +10,33 @@ namespace muster::store {
 
 absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   const std::string& id = row.job_id;
-  if (row.identity.has_value()) RETURN_IF_ERROR(PutRow<JobsTable>(*row.identity));
-  if (row.life.has_value()) RETURN_IF_ERROR(PutRow<JobLifeTable>(id, *row.life));
-  if (row.progress.has_value()) RETURN_IF_ERROR(PutRow<JobProgressTable>(id, *row.progress));
+  if (row.identity.has_value()) RETURN_IF_ERROR(db_.Put<JobsTable>(*row.identity));
+  if (row.life.has_value()) RETURN_IF_ERROR(db_.Put<JobLifeTable>(id, *row.life));
+  if (row.progress.has_value()) RETURN_IF_ERROR(db_.Put<JobProgressTable>(id, *row.progress));
   RETURN_IF_ERROR(RemoveRows(row));
   for (const auto& [number, rank] : row.ranks.put) {
-    RETURN_IF_ERROR(PutRow<RanksTable>(id, number, rank));
+    RETURN_IF_ERROR(db_.Put<RanksTable>(id, number, rank));
   }
   for (const auto& [path, checkpoint] : row.checkpoints.put) {
-    RETURN_IF_ERROR(PutRow<CheckpointsTable>(id, checkpoint));
+    RETURN_IF_ERROR(db_.Put<CheckpointsTable>(id, checkpoint));
   }
   for (const auto& [attempt, end] : row.attempts.put) {
-    RETURN_IF_ERROR(PutRow<AttemptsTable>(id, end));
+    RETURN_IF_ERROR(db_.Put<AttemptsTable>(id, end));
   }
   for (const auto& [position, change] : row.setting_changes.put) {
-    RETURN_IF_ERROR(PutRow<SettingChangesTable>(id, position, change));
+    RETURN_IF_ERROR(db_.Put<SettingChangesTable>(id, position, change));
   }
   for (const auto& [position, note] : row.failures.put) {
-    RETURN_IF_ERROR(PutRow<FailuresTable>(id, position, note));
+    RETURN_IF_ERROR(db_.Put<FailuresTable>(id, position, note));
   }
   for (const auto& [number, command] : row.commands.put) {
-    RETURN_IF_ERROR(PutRow<CommandsTable>(id, command));
+    RETURN_IF_ERROR(db_.Put<CommandsTable>(id, command));
   }
   if (row.trainability.has_value()) {
-    RETURN_IF_ERROR(PutRow<TrainabilityTable>(id, *row.trainability));
+    RETURN_IF_ERROR(db_.Put<TrainabilityTable>(id, *row.trainability));
   }
   for (const auto& [version, change] : row.trainability_changes.put) {
-    RETURN_IF_ERROR(PutRow<TrainabilityChangesTable>(id, change));
+    RETURN_IF_ERROR(db_.Put<TrainabilityChangesTable>(id, change));
   }
   return absl::OkStatus();
 }
@@ -45,11 +45,8 @@ absl::Status SqliteStore::RemoveRows(const Batch::JobRow& row) {
   const auto remove = [&](const char* table, const char* column, const auto& keys) {
     for (const auto& key : keys) {
       RETURN_IF_ERROR(
-          Statement(db_, &statements_,
-                    absl::StrCat("DELETE FROM ", table, " WHERE job_id = ? AND ", column, " = ?"))
-              .Bind(row.job_id)
-              .Bind(key)
-              .Run());
+          db_.Run(absl::StrCat("DELETE FROM ", table, " WHERE job_id = ? AND ", column, " = ?"),
+                  row.job_id, key));
     }
     return absl::OkStatus();
   };

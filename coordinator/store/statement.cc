@@ -61,9 +61,7 @@ void Statement::Check(int code) {
   if (code != SQLITE_OK && status_.ok()) status_ = SqliteError(db_, sql_);
 }
 
-Statement& Statement::Bind(uint64_t value) { return Bind(static_cast<int64_t>(value)); }
-
-Statement& Statement::Bind(int64_t value) {
+Statement& Statement::BindNumber(int64_t value) {
   if (status_.ok()) Check(sqlite3_bind_int64(statement_, parameter_++, value));
   return *this;
 }

@@ -5,6 +5,7 @@
 
 #include <sqlite3.h>
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -33,11 +34,11 @@ class Statement {
   Statement& operator=(const Statement&) = delete;
 
   // ---- In the order of the question marks.
-  Statement& Bind(uint64_t value);
-  Statement& Bind(int64_t value);
-  Statement& Bind(uint32_t value) { return Bind(static_cast<uint64_t>(value)); }
-  Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
-  Statement& Bind(bool value) { return Bind(static_cast<int64_t>(value)); }
+  // SQLite's numbers have 64 bits: a larger one of uint64_t is stored as a negative one.
+  template <std::integral T>
+  Statement& Bind(T value) {
+    return BindNumber(static_cast<int64_t>(value));
+  }
   Statement& Bind(const std::string& value);
   // Serialized bytes.
   Statement& BindBlob(const std::string& value);
@@ -63,11 +64,10 @@ class Statement {
   bool NextIsNull() const { return sqlite3_column_type(statement_, column_) == SQLITE_NULL; }
   // The same, and if it is null, skips it.
   bool SkipNull();
-  void Read(uint64_t* value) { *value = Uint(); }
-  void Read(int64_t* value) { *value = Int(); }
-  void Read(uint32_t* value) { *value = static_cast<uint32_t>(Uint()); }
-  void Read(int32_t* value) { *value = static_cast<int32_t>(Int()); }
-  void Read(bool* value) { *value = Int() != 0; }
+  template <std::integral T>
+  void Read(T* value) {
+    *value = static_cast<T>(Int());
+  }
   void Read(std::string* value) { *value = Text(); }
   // Null: the infinite past.
   void Read(absl::Time* value) {
@@ -83,6 +83,7 @@ class Statement {
   }
 
  private:
+  Statement& BindNumber(int64_t value);
   void Check(int code);
 
   sqlite3* db_;

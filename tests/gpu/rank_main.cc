@@ -69,11 +69,10 @@ class Outside : public train::CommandSource, public train::EventSink {
   explicit Outside(const Options& options) : options_(options) {
     for (const std::string& freeze : options.freeze) {
       const size_t colon = freeze.find(':');
-      train::Command command{.number = static_cast<int64_t>(commands_.size() + 1),
-                             .at_step = std::stoll(freeze.substr(0, colon))};
-      command.what = train::SetTrainabilityCommand{
-          {TrainableRule{.freeze = true, .pattern = freeze.substr(colon + 1)}}};
-      commands_.push_back(std::move(command));
+      train::Command& command = commands_.emplace_back();
+      command.set_number(commands_.size());
+      command.set_at_step(std::stoull(freeze.substr(0, colon)));
+      command.mutable_set_trainability()->add_rules()->set_freeze(freeze.substr(colon + 1));
     }
   }
 

@@ -163,9 +163,9 @@ ARROWS = {
     + within_train("data", "evaluate", "job", "ranks", "reports", "rollcall", "save", "step"),
     # What commands do.
     "worker/train/commands": BELOW_TRAIN
-    + within_train("evaluate", "reports", "rollcall", "save", "schedule", "trainability"),
+    + within_train("data", "evaluate", "reports", "rollcall", "save", "schedule", "trainability"),
     # What is checked and taken over before the first step.
-    "worker/train/start": BELOW_TRAIN + within_train("job", "ranks"),
+    "worker/train/start": BELOW_TRAIN + within_train("data", "job", "ranks", "reports"),
     "worker/train/session": BELOW_TRAIN
     + within_train(
         "commands",
@@ -252,7 +252,7 @@ ARROWS = {
         "worker",
     ],
     "tests/python": ["client", "proto", "tests/process"],
-    "tests/simulation": ["common", "coordinator", "worker"],
+    "tests/simulation": ["common", "coordinator", "proto", "worker"],
     # The repository's own folder has only pages.
     "": [],
 }

@@ -113,6 +113,9 @@ def test_a_running_job_is_steered(muster, client, endless):
 
     rate = endless.set_lr(5e-4).result(harness.BOUND)
     assert rate.next_step == pytest.approx(5e-4)
+    skipped = endless.skip_data(16, dry_run=True).result(harness.BOUND)
+    assert skipped.samples == 16
+    assert endless.skip_data(16).result(harness.BOUND).samples == 16
     checkpoint = endless.checkpoint().result(harness.BOUND)
     assert os.path.isdir(checkpoint.path)
 

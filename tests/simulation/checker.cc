@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/commands/command_rule.h"
 
 namespace muster::simulation {
 
@@ -148,7 +149,7 @@ Training Checker::Undisturbed(const jobs::Job& job) const {
       const bool done =
           command.applied_step.has_value() &&
           (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
-      if (command.kind == v1::Operation::SET_LEARNING_RATE && done) {
+      if (commands::ChangesState(command.kind) && done) {
         rates.emplace_back(*command.applied_step, command.number);
       }
     }
@@ -204,12 +205,12 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
       // A save that was not reported is made again, and may be cancelled before that.
-      const bool lasts = command.kind == v1::Operation::SET_LEARNING_RATE && job.attempt == 1 &&
-                         !restored_.contains(job.id);
+      const bool lasts =
+          commands::ChangesState(command.kind) && job.attempt == 1 && !restored_.contains(job.id);
       if (!steps.empty() && taken_back && lasts) {
         timeline_.Wrong("command ", command.number, " was taken back and done");
       }
-    } else if (command.kind == v1::Operation::SET_LEARNING_RATE && !restored_.contains(job.id) &&
+    } else if (commands::ChangesState(command.kind) && !restored_.contains(job.id) &&
                job.attempt == 1) {
       if (steps.size() != 1) {
         timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect ",

@@ -30,7 +30,7 @@ void Client::CommandSomething() {
   const std::string job = *std::next(submitted_.begin(), scene_.timeline.Pick(submitted_.size()));
   constexpr v1::Operation::Kind kKinds[] = {v1::Operation::SET_LEARNING_RATE,
                                             v1::Operation::SET_LEARNING_RATE,
-                                            v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SKIP_DATA,
                                             v1::Operation::SAVE_CHECKPOINT,
                                             v1::Operation::PAUSE,
                                             v1::Operation::RESUME,

@@ -3,51 +3,30 @@
 #ifndef MUSTER_TESTS_SIMULATION_COMMAND_FROM_DELIVERY_H_
 #define MUSTER_TESTS_SIMULATION_COMMAND_FROM_DELIVERY_H_
 
+#include <google/protobuf/descriptor.h>
+
 #include "coordinator/commands/command_log.h"
-#include "worker/train/reports/outside.h"
+#include "proto/muster/v1/command_rule.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
 
 namespace muster::simulation {
 
-inline train::Command CommandFromDelivery(const commands::Delivery& delivery) {
+inline v1::Command CommandFromDelivery(const commands::Delivery& delivery) {
   using When = commands::Delivery::When;
   const commands::Command& command = delivery.command;
-  train::Command result{.number = static_cast<int64_t>(command.number)};
+  v1::Command result;
+  result.set_number(command.number);
   if (delivery.when == When::kNever) return result;
-  if (delivery.at_step.has_value()) result.at_step = static_cast<int64_t>(*delivery.at_step);
-  result.begun = command.applied_step.has_value();
-  result.replay = delivery.when == When::kReplay;
-  switch (command.kind) {
-    case v1::Operation::STOP:
-      result.what = train::StopCommand();
-      break;
-    case v1::Operation::SAVE_CHECKPOINT:
-      result.what = train::SaveCheckpointCommand();
-      break;
-    case v1::Operation::GATHER_OPTIMIZER_STATE:
-      result.what = train::GatherOptimizerStateCommand();
-      break;
-    case v1::Operation::CONSOLIDATE:
-      result.what = train::ConsolidateCommand();
-      break;
-    case v1::Operation::RUN_STAGE:
-      result.what = train::RunStageCommand();
-      break;
-    case v1::Operation::SAMPLE:
-      result.what = train::SampleCommand();
-      break;
-    case v1::Operation::PAUSE:
-      result.what = train::PauseCommand();
-      break;
-    case v1::Operation::RESUME:
-      result.what = train::ResumeCommand();
-      break;
-    case v1::Operation::CANCEL:
-      result.what = train::CancelCommand{static_cast<int64_t>(command.target)};
-      break;
-    default:
-      result.what = train::SetLearningRateCommand{};
-      break;
+  if (delivery.at_step.has_value()) result.set_at_step(*delivery.at_step);
+  result.set_begun(command.applied_step.has_value());
+  result.set_replay(delivery.when == When::kReplay);
+  const auto* kinds = v1::Command::descriptor()->FindOneofByName("kind");
+  for (int i = 0; i < kinds->field_count(); ++i) {
+    const auto& rule = kinds->field(i)->message_type()->options().GetExtension(v1::command);
+    if (rule.kind() != command.kind) continue;
+    result.GetReflection()->MutableMessage(&result, kinds->field(i));
   }
+  if (result.has_cancel()) result.mutable_cancel()->set_target(command.target);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/commands/command_rule.h"
 #include "tests/simulation/commands_simulation.h"
 
 namespace muster::simulation {
@@ -83,9 +84,8 @@ void CommandsSimulation::Check() {
       }
       continue;
     }
-    const bool stays = command.kind == v1::Operation::SET_LEARNING_RATE ||
-                       command.kind == v1::Operation::SET_TRAINABILITY;
-    if (!stays) continue;  // done once and over, or in force again after a rollback
+    if (!commands::ChangesState(command.kind))
+      continue;  // done once and over, or in force again after a rollback
     if (done.size() != 1) {
       Wrong(absl::StrCat("command ", command.number, " took effect ", done.size(), " times"));
     } else if (static_cast<uint64_t>(done[0]) != command.applied_step) {

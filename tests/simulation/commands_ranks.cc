@@ -5,11 +5,9 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/overloaded/overloaded.h"
 #include "tests/simulation/commands_simulation.h"
 #include "worker/train/rollcall/roll_call_plan.h"
 #include "worker/train/schedule/command_schedule.h"
@@ -65,15 +63,15 @@ void CommandsSimulation::Boundary() {
     rank.schedule.TakeIn(plan->apply_commands, session_->step, [&](int64_t number) {
       if (number <= static_cast<int64_t>(rank.held.size())) return rank.held[number - 1];
       Wrong(absl::StrCat("rank ", rank.id.rank, " does not hold command ", number));
-      return train::Command{.number = number};
+      return train::Command();
     });
     while (const auto due = rank.schedule.Next(session_->step)) {
-      if (!std::holds_alternative<train::CancelCommand>(due->command.what)) {
-        rank.history.emplace_back(session_->step, due->command.number);
+      if (!due->command.has_cancel()) {
+        rank.history.emplace_back(session_->step, due->command.number());
       }
       if (i == 0) CarryOut(rank, *due);
-      Tell("rank ", rank.id.rank, " after step ", session_->step, ": ", due->command.number,
-           due->command.replay ? " again" : "", due->cancels ? ", cancels" : "");
+      Tell("rank ", rank.id.rank, " after step ", session_->step, ": ", due->command.number(),
+           due->command.replay() ? " again" : "", due->cancels ? ", cancels" : "");
     }
   }
   if (!session_->paused) ++session_->step;
@@ -81,31 +79,21 @@ void CommandsSimulation::Boundary() {
 }
 
 void CommandsSimulation::CarryOut(Rank& leader, const train::CommandSchedule::Due& due) {
-  const auto number = static_cast<uint64_t>(due.command.number);
+  const uint64_t number = due.command.number();
   Report(leader, cluster::CommandApplied{number, static_cast<uint64_t>(session_->step)});
   const commands::Outcome refused{.code = absl::StatusCode::kCancelled};
   commands::Outcome outcome;
-  std::visit(
-      Overloaded{
-          [&](const train::CancelCommand& cancel) {
-            if (due.cancels) {
-              const auto target = static_cast<uint64_t>(cancel.target);
-              Report(leader, cluster::CommandFinished{target, refused});
-            } else {
-              outcome = refused;
-            }
-          },
-          [&](const train::PauseCommand&) { session_->paused = true; },
-          [&](const train::ResumeCommand&) { session_->paused = false; },
-          [&](const train::SaveCheckpointCommand&) { Save(leader); },
-          // Nothing: the simulated session has no learning rate and no parameters, and no client
-          // asks for a stop.
-          [](const OneOf<train::NoCommand, train::StopCommand, train::SetLearningRateCommand,
-                         train::SetTrainabilityCommand, train::RefreshCommand,
-                         train::GatherOptimizerStateCommand, train::ConsolidateCommand,
-                         train::RunStageCommand, train::SampleCommand> auto&) {},
-      },
-      due.command.what);
+  // Others do nothing: the simulated session has no learning rate, no data and no parameters, and
+  // no client asks for a stop.
+  if (due.command.has_cancel() && due.cancels) {
+    Report(leader, cluster::CommandFinished{due.command.cancel().target(), refused});
+  } else if (due.command.has_cancel()) {
+    outcome = refused;
+  } else if (due.command.has_pause() || due.command.has_resume()) {
+    session_->paused = due.command.has_pause();
+  } else if (due.command.has_save_checkpoint()) {
+    Save(leader);
+  }
   Report(leader, cluster::CommandFinished{number, outcome});
 }
 

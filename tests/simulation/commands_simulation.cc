@@ -176,7 +176,7 @@ void CommandsSimulation::Receive(Rank& rank) {
                    Tell("rank ", rank.id.rank, " of generation ", rank.id.generation, " holds ",
                         delivery.command.number, ", ", commands::Name(delivery.command.kind),
                         ", when ", static_cast<int>(delivery.when), ", at ",
-                        rank.held.back().at_step.value_or(-1));
+                        rank.held.back().at_step());
                  },
                  [&](const cluster::AckReport& ack) { Acknowledged(rank, ack.sequence); },
                  // Nothing: only commands and reports are simulated.
@@ -207,7 +207,7 @@ void CommandsSimulation::NewAsk() {
   Ask ask{.request_id = absl::StrCat("request-", asks_.size())};
   constexpr v1::Operation::Kind kKinds[] = {v1::Operation::SET_LEARNING_RATE,
                                             v1::Operation::SET_TRAINABILITY,
-                                            v1::Operation::SET_LEARNING_RATE,
+                                            v1::Operation::SKIP_DATA,
                                             v1::Operation::SAVE_CHECKPOINT,
                                             v1::Operation::PAUSE,
                                             v1::Operation::RESUME,

@@ -2,9 +2,9 @@
 
 #include <map>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/commands/command_rule.h"
 #include "tests/simulation/start.h"
 #include "worker/train/rollcall/roll_call_plan.h"
 #include "worker/train/schedule/unreported.h"
@@ -184,7 +184,7 @@ bool TrainingSession::ApplyCommands() {
     for (size_t i = 1; i < ranks_.size(); ++i) {
       const auto other = schedules_[i].Next(training_.step);
       const bool alike = due.has_value() == other.has_value() &&
-                         (!due.has_value() || (due->command.number == other->command.number &&
+                         (!due.has_value() || (due->command.number() == other->command.number() &&
                                                due->cancels == other->cancels));
       if (!alike) {
         scene_.timeline.Wrong("ranks 0 and ", i, " of job ", job_, " carry out other commands");
@@ -204,37 +204,36 @@ void TrainingSession::Finish(int64_t command, const commands::Outcome& outcome) 
 
 void TrainingSession::Apply(const train::CommandSchedule::Due& due) {
   const train::Command& command = due.command;
-  scene_.timeline.Tell(job_, " after step ", training_.step, ": command ", command.number,
-                       command.replay ? " again" : "", due.cancels ? ", cancels" : "");
+  scene_.timeline.Tell(job_, " after step ", training_.step, ": command ", command.number(),
+                       command.replay() ? " again" : "", due.cancels ? ", cancels" : "");
   const commands::Outcome refused{.code = absl::StatusCode::kCancelled,
                                   .reason = "OPERATION_CANCELLED"};
-  if (const auto* cancel = std::get_if<train::CancelCommand>(&command.what)) {
+  const auto number = static_cast<int64_t>(command.number());
+  if (command.has_cancel()) {
     if (due.cancels) {
-      leader().Report(cluster::CommandFinished{static_cast<uint64_t>(cancel->target), refused});
+      leader().Report(cluster::CommandFinished{command.cancel().target(), refused});
     }
-    return Finish(command.number, due.cancels ? commands::Outcome{} : refused);
+    return Finish(number, due.cancels ? commands::Outcome{} : refused);
   }
-  training_.commands.emplace_back(training_.step, command.number);
-  if (std::holds_alternative<train::StopCommand>(command.what)) {
-    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number),
-                                            static_cast<uint64_t>(training_.step)});
+  training_.commands.emplace_back(training_.step, number);
+  if (command.has_stop()) {
+    leader().Report(
+        cluster::CommandApplied{command.number(), static_cast<uint64_t>(training_.step)});
     last_step_done_ = true;
     StartSave(0);
     EndWhenSaved();
-  } else if (std::holds_alternative<train::SaveCheckpointCommand>(command.what)) {
-    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number),
-                                            static_cast<uint64_t>(training_.step)});
-    StartSave(command.number);
+  } else if (command.has_save_checkpoint()) {
+    leader().Report(
+        cluster::CommandApplied{command.number(), static_cast<uint64_t>(training_.step)});
+    StartSave(number);
   } else {
-    if (std::holds_alternative<train::SetLearningRateCommand>(command.what)) {
-      {
-        training_.learning_rate = command.number;
-        training_.rates.emplace_back(training_.step, command.number);
-      }
+    // Whatever changes state changes the parameters after each later step.
+    if (commands::ChangesState(commands::KindOf(command))) {
+      training_.learning_rate = number;
+      training_.rates.emplace_back(training_.step, number);
     }
-    if (std::holds_alternative<train::PauseCommand>(command.what)) paused_ = true;
-    if (std::holds_alternative<train::ResumeCommand>(command.what)) paused_ = false;
-    Finish(command.number);
+    if (command.has_pause() || command.has_resume()) paused_ = command.has_pause();
+    Finish(number);
   }
 }
 

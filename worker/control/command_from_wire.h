@@ -4,7 +4,6 @@
 #include <string>
 
 #include "proto/muster/v1/worker_service.pb.h"
-#include "worker/train/reports/outside.h"
 
 namespace muster::control {
 
@@ -14,9 +13,9 @@ struct Downloads {
   std::string job_id;
 };
 
-// A command of a kind that this program does not know, because a newer coordinator sent it, becomes
-// a train::NoCommand.
-train::Command CommandFromWire(const v1::Command& command, const Downloads& downloads = {});
+// The command as this node carries it out: a file for a client gets its path here. Empty: there is
+// no folder for it.
+v1::Command CommandFromWire(v1::Command command, const Downloads& downloads = {});
 
 }  // namespace muster::control
 

@@ -92,8 +92,8 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
     absl::MutexLock lock(&mutex_);
     if (line_.closing) return absl::CancelledError("closing");
     if (std::exchange(line_.new_channel, false)) {
-      connection_.channel = OpenChannel(
-          options_.coordinator, KeepAlive::Within(connection_.lease), options_.credentials);
+      connection_.channel = OpenChannel(options_.coordinator, KeepAlive::Within(connection_.lease),
+                                        options_.credentials);
     }
   }
   // A call on a channel that is not connected fails at once, and gRPC works on a connection only

@@ -152,7 +152,8 @@ struct Fill {
                      }
                    },
                    [&](const train::StageEvaluated& stage) { Set(result.mutable_stage(), stage); },
-                   [&](const train::Sampled& sampled) { Set(result.mutable_sample(), sampled); }},
+                   [&](const train::Sampled& sampled) { Set(result.mutable_sample(), sampled); },
+                   [&](const v1::OperationResult& told) { result = told; }},
         event.result);
   }
   void operator()(const train::StageStarted& event) const {

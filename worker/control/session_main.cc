@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
       return absl::InvalidArgumentError(absl::StrCat(path, ": '", line, "' is no command"));
     }
     commands.push_back(control::CommandFromWire(command));
-    commands.back().number = static_cast<int64_t>(commands.size());
+    commands.back().set_number(commands.size());
   }
   return commands;
 }

@@ -31,6 +31,19 @@ Position Pace::Ahead(Position position, int64_t steps) const {
           std::min((later % per_epoch + 1) * global_batch, epoch_size)};
 }
 
+int64_t Pace::SamplesFrom(int64_t cursor) const {
+  return last == Last::kDrop ? StepsFrom(cursor) * global_batch : epoch_size - cursor;
+}
+
+Position Pace::PlaceOf(Position position, int64_t sample) const {
+  const Position begin = Begin(position);
+  const int64_t here = SamplesFrom(begin.cursor);
+  if (sample < here) return {begin.epoch, begin.cursor + sample};
+  const int64_t per_epoch = SamplesFrom(0);
+  const int64_t later = sample - here;
+  return {begin.epoch + 1 + later / per_epoch, later % per_epoch};
+}
+
 int64_t Pace::StepsTo(Position from, Position to) const {
   const Position begin = Begin(from);
   if (begin >= to) return 0;

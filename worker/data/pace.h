@@ -42,7 +42,15 @@ struct Pace {
   // of them may go beyond `to`. 0: nothing is missing. `to` must not be negative.
   int64_t StepsTo(Position from, Position to) const;
 
+  // The place of one of the samples that the steps after `position` take. They are counted from 0,
+  // without those that are dropped.
+  Position PlaceOf(Position position, int64_t sample) const;
+
   friend bool operator==(const Pace&, const Pace&) = default;
+
+ private:
+  // In what follows `cursor` in an epoch.
+  int64_t SamplesFrom(int64_t cursor) const;
 };
 
 }  // namespace muster::data

@@ -33,6 +33,27 @@ TEST(Pace, ManyStepsAtOnceAreTheStepsOneByOne) {
   }
 }
 
+TEST(Pace, TheSamplesOfTheNextStepsAreAtTheirPlacesInOrder) {
+  for (const Pace& pace : Paces()) {
+    for (int64_t cursor = 0; cursor <= pace.epoch_size; ++cursor) {
+      // One place after the other, as the steps take them.
+      std::vector<Position> places;
+      Position position{1, cursor};
+      for (int steps = 0; steps < 40; ++steps) {
+        const Position begin = pace.Begin(position);
+        position = pace.After(position);
+        for (int64_t at = begin.cursor; at < position.cursor; ++at) {
+          places.push_back({begin.epoch, at});
+        }
+      }
+      for (size_t sample = 0; sample < places.size(); ++sample) {
+        const auto index = static_cast<int64_t>(sample);
+        ASSERT_EQ(pace.PlaceOf({1, cursor}, index), places[sample]) << cursor << " " << sample;
+      }
+    }
+  }
+}
+
 TEST(Pace, StepsToAreTheFirstStepsAfterWhichNothingBeforeItIsLeft) {
   for (const Pace& pace : Paces()) {
     for (const int64_t cursor : {int64_t{0}, int64_t{3}, pace.epoch_size}) {

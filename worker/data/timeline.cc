@@ -4,20 +4,27 @@
 
 namespace muster::data {
 
-const Timeline::Span& Timeline::SpanAfter(int64_t step) const {
+size_t Timeline::SpanAfter(int64_t step) const {
   const auto later =
       std::upper_bound(spans_.begin() + 1, spans_.end(), step,
                        [](int64_t value, const Span& span) { return value < span.step; });
-  return *(later - 1);
+  return later - spans_.begin() - 1;
 }
 
 Position Timeline::After(int64_t step) const {
-  const Span& span = SpanAfter(step);
+  const Span& span = spans_[SpanAfter(step)];
   return span.pace.Ahead(span.position, step - span.step);
 }
 
 Position Timeline::BeginAfter(int64_t step) const {
-  return SpanAfter(step).pace.Begin(After(step));
+  return spans_[SpanAfter(step)].pace.Begin(After(step));
+}
+
+Position Timeline::BeginBeforeSkips(int64_t step) const {
+  size_t i = SpanAfter(step);
+  while (i > 0 && spans_[i].skipped && spans_[i].step == step) --i;
+  const Span& span = spans_[i];
+  return span.pace.Begin(span.pace.Ahead(span.position, step - span.step));
 }
 
 int64_t Timeline::Reaches(int64_t from, Position to) const {

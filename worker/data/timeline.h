@@ -19,11 +19,14 @@ class Timeline {
     int64_t step = 0;         // done before it
     Position position;        // after these steps
     Pace pace;
+    // The samples between the end of the span before and `position` were left out.
+    bool skipped = false;
   };
 
   // Of a job without training data: nothing may be asked of it.
   Timeline() = default;
-  // In order of their steps; the first one begins with step 0. The last one has no end.
+  // In order of their steps; the first one begins with step 0. The last one has no end. One that
+  // skips samples may begin with the same step as the one before.
   explicit Timeline(std::vector<Span> spans) : spans_(std::move(spans)) {}
 
   const Span& newest() const { return spans_.back(); }
@@ -32,12 +35,14 @@ class Timeline {
   // What has been consumed after `step` steps, and where the step that follows them begins.
   Position After(int64_t step) const;
   Position BeginAfter(int64_t step) const;
+  // The same without the samples that were left out there.
+  Position BeginBeforeSkips(int64_t step) const;
   // The smallest number of steps, `from` or more, after which everything before `to` is consumed or
   // dropped.
   int64_t Reaches(int64_t from, Position to) const;
 
  private:
-  const Span& SpanAfter(int64_t step) const;
+  size_t SpanAfter(int64_t step) const;
 
   std::vector<Span> spans_;
 };

@@ -1,12 +1,11 @@
 #include "worker/tensorboard/marks.h"
 
 #include <algorithm>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/overloaded/overloaded.h"
+#include "common/commands/command_rule.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
 
@@ -22,41 +21,36 @@ std::string Names(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string Rules(const std::vector<TrainableRule>& rules) {
+std::string Rules(const v1::SetTrainabilityCommand& set) {
   std::vector<std::string> texts;
-  for (const TrainableRule& rule : rules) {
-    texts.push_back(absl::StrCat(rule.freeze ? "freeze " : "unfreeze ", rule.pattern));
+  for (const v1::TrainableRule& rule : set.rules()) {
+    texts.push_back(rule.has_freeze() ? absl::StrCat("freeze ", rule.freeze())
+                                      : absl::StrCat("unfreeze ", rule.unfreeze()));
   }
   return Names(texts);
 }
 
-std::string What(const train::Command& command) {
-  return std::visit(
-      Overloaded{
-          [](const train::NoCommand&) -> std::string { return "an operation that is over"; },
-          [](const train::StopCommand&) -> std::string { return "stop"; },
-          [](const train::SaveCheckpointCommand&) -> std::string { return "checkpoint"; },
-          [](const train::GatherOptimizerStateCommand& gather) {
-            return absl::StrCat("gather-optimizer-state ", gather.path);
-          },
-          [](const train::ConsolidateCommand& consolidate) {
-            return absl::StrCat("consolidate ", consolidate.path);
-          },
-          [](const train::SetLearningRateCommand& set) {
-            return absl::StrCat("set-lr ", set.rate);
-          },
-          [](const train::SetTrainabilityCommand& set) {
-            return absl::StrCat(Rules(set.rules), set.dry_run ? " (only planned)" : "");
-          },
-          [](const train::RefreshCommand&) -> std::string { return "refresh"; },
-          [](const train::RunStageCommand& run) { return absl::StrCat("stage ", run.stage); },
-          [](const train::SampleCommand&) -> std::string { return "sample"; },
-          [](const train::PauseCommand&) -> std::string { return "pause"; },
-          [](const train::ResumeCommand&) -> std::string { return "resume"; },
-          [](const train::CancelCommand& cancel) {
-            return absl::StrCat("cancel operation ", cancel.target);
-          }},
-      command.what);
+// The command of `muster`, with what people know it by.
+std::string What(const v1::Command& command) {
+  if (commands::IsOver(command)) return "an operation that is over";
+  const v1::CommandRule& rule = commands::RuleOf(command);
+  const std::string planned = rule.nature() == v1::CommandRule::ANSWERS ? " (only planned)" : "";
+  switch (command.kind_case()) {
+    case v1::Command::kSetTrainability:
+      return absl::StrCat(Rules(command.set_trainability()), planned);
+    case v1::Command::kSetLearningRate:
+      return absl::StrCat(rule.name(), " ", command.set_learning_rate().learning_rate());
+    case v1::Command::kGatherOptimizerState:
+      return absl::StrCat(rule.name(), " ", command.gather_optimizer_state().file().path());
+    case v1::Command::kConsolidate:
+      return absl::StrCat(rule.name(), " ", command.consolidate().folder().path());
+    case v1::Command::kRunStage:
+      return absl::StrCat(rule.name(), " ", command.run_stage().stage());
+    case v1::Command::kCancel:
+      return absl::StrCat("cancel operation ", command.cancel().target());
+    default:
+      return absl::StrCat(rule.name(), planned);
+  }
 }
 
 std::string Operation(const std::string& job, int64_t number) {
@@ -65,8 +59,9 @@ std::string Operation(const std::string& job, int64_t number) {
 
 }  // namespace
 
-std::string TextOf(const train::Command& command, const std::string& job) {
-  return ValidUtf8(absl::StrCat(What(command), " (", Operation(job, command.number), ")"));
+std::string TextOf(const v1::Command& command, const std::string& job) {
+  return ValidUtf8(absl::StrCat(What(command), " (",
+                                Operation(job, static_cast<int64_t>(command.number())), ")"));
 }
 
 std::string TextOf(const train::CommandFinished& finished, const std::string& job) {

@@ -17,7 +17,7 @@ inline constexpr char kCheckpointsTag[] = "marks/checkpoints";
 
 // An operation that takes effect: "set-lr 0.003 (operation JOB/4)". The same text when it takes
 // effect again after a failure.
-std::string TextOf(const train::Command& command, const std::string& job);
+std::string TextOf(const v1::Command& command, const std::string& job);
 
 // An operation that failed: "operation JOB/4 failed: ...".
 std::string TextOf(const train::CommandFinished& finished, const std::string& job);

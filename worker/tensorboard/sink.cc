@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/commands/command_rule.h"
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -163,7 +164,7 @@ void Sink::Measured(const v1::StepMetrics& metrics) {
 void Sink::TrainsNow(const train::TrainabilityReport& report) {
   const auto& change = report.change;
   const bool replay =
-      change.has_value() && change->command > 0 && options_.commands->Get(change->command).replay;
+      change.has_value() && change->command > 0 && options_.commands->Get(change->command).replay();
   {
     absl::MutexLock lock(&mutex_);
     trained_[change.has_value() ? change->step : began_at_.value_or(0)] = report.trained;
@@ -179,10 +180,10 @@ bool Sink::IsMarked(int64_t step, bool replay) const {
 void Sink::Applied(const train::CommandApplied& applied) {
   const train::Command command = options_.commands->Get(applied.number);
   // It is over: an earlier session has marked it.
-  if (std::holds_alternative<train::NoCommand>(command.what)) return;
+  if (commands::IsOver(command)) return;
   {
     absl::MutexLock lock(&mutex_);
-    if (IsMarked(applied.step, command.replay)) return;
+    if (IsMarked(applied.step, command.replay())) return;
     running_[applied.number] = applied.step;
   }
   Mark(kOperationsTag, applied.step, TextOf(command, options_.job));

@@ -164,11 +164,13 @@ TEST_F(SinkTest, WritesHowManyElementsAreTrainedOnceForAStepThatIsDoneAgain) {
 }
 
 TEST_F(SinkTest, MarksACommandOnceThatTakesEffectAgain) {
-  train::Command command{.number = 1, .what = train::SetTrainabilityCommand{}};
+  v1::Command command;
+  command.set_number(1);
+  command.mutable_set_trainability();
   commands_.commands_ = {command};
   const std::vector<train::Event> effect = {Changed(7, 2, 1), train::CommandApplied{1, 2}};
   RunSession(0, effect);
-  commands_.commands_[0].replay = true;
+  commands_.commands_[0].set_replay(true);
   RunSession(2, effect);
   Read();
   EXPECT_EQ(texts_["marks/operations"].size(), 2u) << "the change, and the command";

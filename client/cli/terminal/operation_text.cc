@@ -1,5 +1,8 @@
 #include "client/cli/terminal/operation_text.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -59,6 +62,23 @@ std::string PlanText(const v1::TrainabilityPlan& plan) {
                       HumanBytes(before), ")");
 }
 
+// What a result says that needs no words of its own: "samples 16, first_epoch 0, ...". The step is
+// shown before it.
+std::string ValuesOf(const v1::OperationResult& result) {
+  const auto* kinds = v1::OperationResult::descriptor()->FindOneofByName("kind");
+  const auto* kind = result.GetReflection()->GetOneofFieldDescriptor(result, kinds);
+  const auto& message = result.GetReflection()->GetMessage(result, kind);
+  std::vector<std::string> values;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const auto* field = message.GetDescriptor()->field(i);
+    if (field->is_repeated() || field->name() == "step") continue;
+    std::string value;
+    google::protobuf::TextFormat::PrintFieldValueToString(message, field, -1, &value);
+    values.push_back(absl::StrCat(field->name(), " ", value));
+  }
+  return absl::StrJoin(values, ", ");
+}
+
 std::string ResultText(const v1::OperationResult& result) {
   switch (result.kind_case()) {
     case v1::OperationResult::kCheckpoint:
@@ -99,8 +119,9 @@ std::string ResultText(const v1::OperationResult& result) {
       return absl::StrCat(": ", SampleText(result.sample()));
     case v1::OperationResult::KIND_NOT_SET:
       return "";
+    default:
+      return absl::StrCat(": ", ValuesOf(result));
   }
-  return "";
 }
 
 // " after step 7"; empty if it did not take effect at a step.

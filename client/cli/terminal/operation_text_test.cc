@@ -32,6 +32,14 @@ TEST(OperationLine, APassOfEvaluationHasItsMetricsAndItsStep) {
             "operation a/1: run_stage: under way");
 }
 
+TEST(OperationLine, OfSamplesThatWereLeftOutItSaysWhich) {
+  EXPECT_EQ(Line(R"(name: 'a/1' kind: SKIP_DATA done: true applied_at_step: 7
+                    result { skipped_data { step: 7 samples: 16 first: 28 last_epoch: 1
+                                            last: 3 } })"),
+            "operation a/1: skip_data: done after step 7: samples 16, first_epoch 0, first 28, "
+            "last_epoch 1, last 3");
+}
+
 TEST(OperationLine, ASampleIsShownInOneLine) {
   EXPECT_EQ(Line(R"(name: 'a/2' kind: SAMPLE done: true applied_at_step: 7
                     result { sample { step: 7 tokens: [97, 10, 27] text: 'a\n\033' } })"),

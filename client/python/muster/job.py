@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from muster import _metrics, errors
 from muster._connection import Connection, within
@@ -24,25 +24,12 @@ from muster.operation import Operation, name_of
 if TYPE_CHECKING:
     import pandas
 
-_Value = TypeVar("_Value")
-
 _ENDED = (job_pb2.Job.SUCCEEDED, job_pb2.Job.FAILED, job_pb2.Job.CANCELLED)
-_FORMATS = {
-    "torch": operation_pb2.OptimizerStateFile.TORCH,
-    "safetensors": operation_pb2.OptimizerStateFile.SAFETENSORS,
-}
-_KEYS = {
-    "index": operation_pb2.OptimizerStateFile.INDEX,
-    "name": operation_pb2.OptimizerStateFile.NAME,
-}
-_DTYPES = {
-    "float32": operation_pb2.ModelFolder.FLOAT32,
-    "bfloat16": operation_pb2.ModelFolder.BFLOAT16,
-    "float16": operation_pb2.ModelFolder.FLOAT16,
-}
 
 
-def _one_of(what: str, value: str, allowed: Mapping[str, _Value]) -> _Value:
+def _one_of(what: str, value: str, enum: Any) -> Any:
+    """The value of this name, in lower case, of an enum of the protos."""
+    allowed = {name.lower(): number for name, number in enum.items() if number}
     if value not in allowed:
         raise ValueError(f"{what}: found {value!r}; expected one of {', '.join(allowed)}")
     return allowed[value]
@@ -211,6 +198,24 @@ class Job:
         )
         return self._steer(self._connection.control.SetLearningRate, request)
 
+    def skip_data(
+        self,
+        samples: int,
+        dry_run: bool = False,
+        at_step: int | None = None,
+        requested_by: str = "",
+    ) -> Operation:
+        """Leaves out the samples that training would take next; they count as consumed in the
+        epoch. With `dry_run` it only says which: the message muster.v1.SkippedData."""
+        request = control_service_pb2.SkipDataRequest(
+            job_id=self.id,
+            samples=samples,
+            dry_run=dry_run,
+            at_step=at_step,
+            requested_by=requested_by,
+        )
+        return self._steer(self._connection.control.SkipData, request)
+
     def checkpoint(self, at_step: int | None = None, requested_by: str = "") -> Operation:
         """Writes a checkpoint. The result is the message muster.v1.Checkpoint."""
         request = control_service_pb2.SaveCheckpointRequest(
@@ -239,8 +244,8 @@ class Job:
         )
         file = request.file
         file.path = os.path.abspath(path)
-        file.format = _one_of("format", format, _FORMATS)
-        file.key = _one_of("key", key, _KEYS)
+        file.format = _one_of("format", format, operation_pb2.OptimizerStateFile.Format)
+        file.key = _one_of("key", key, operation_pb2.OptimizerStateFile.Key)
         file.overwrite, file.hold = overwrite, hold
         return self._steer(self._connection.control.GatherOptimizerState, request)
 
@@ -262,7 +267,7 @@ class Job:
         )
         folder = request.folder
         folder.path = os.path.abspath(path)
-        folder.dtype = _one_of("dtype", dtype, _DTYPES)
+        folder.dtype = _one_of("dtype", dtype, operation_pb2.ModelFolder.Dtype)
         folder.max_shard_bytes = max_shard_bytes
         folder.overwrite, folder.hold = overwrite, hold
         return self._steer(self._connection.control.Consolidate, request)

@@ -77,23 +77,23 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
                                " and knows the next one: update musterd first"),
                   {{"node", hello.node}});
   }
-  RETURN_IF_ERROR(turn.nodes.CheckName(hello, turn.membership.FindAgent(hello.node),
+  RETURN_IF_ERROR(turn.nodes.CheckName(hello, turn.membership.agents().Find(hello.node),
                                        turn.options.timing.lease));
-  if (turn.membership.FindAgent(hello.node) == nullptr &&
-      turn.membership.agents().size() >= turn.options.limits.nodes) {
+  if (turn.membership.agents().Find(hello.node) == nullptr &&
+      turn.membership.agents().all().size() >= turn.options.limits.nodes) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
-                  absl::StrCat("node '", hello.node, "': ", turn.membership.agents().size(),
+                  absl::StrCat("node '", hello.node, "': ", turn.membership.agents().all().size(),
                                " nodes hold a lease, as many as allowed"),
                   {{"limit", absl::StrCat(turn.options.limits.nodes)}, {"node", hello.node}});
   }
-  const auto attached = turn.membership.AttachAgent({.node = hello.node,
-                                                     .incarnation = hello.incarnation,
-                                                     .host = hello.host,
-                                                     .slots = hello.slots,
-                                                     .gpus = hello.gpus,
-                                                     .version = hello.version,
-                                                     .protocol = hello.protocol},
-                                                    session, turn.now);
+  const auto attached = turn.membership.agents().Attach({.node = hello.node,
+                                                         .incarnation = hello.incarnation,
+                                                         .host = hello.host,
+                                                         .slots = hello.slots,
+                                                         .gpus = hello.gpus,
+                                                         .version = hello.version,
+                                                         .protocol = hello.protocol},
+                                                        session, turn.now);
   Close(turn, attached.replaced,
         attached.new_incarnation
             ? Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
@@ -114,7 +114,7 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
   std::set<uint32_t> quarantined;
   // The agent may have been started again with fewer slots.
   for (const uint32_t slot : hello.quarantined_slots) {
-    if (HasSlot(*turn.membership.FindAgent(hello.node), slot)) quarantined.insert(slot);
+    if (HasSlot(*turn.membership.agents().Find(hello.node), slot)) quarantined.insert(slot);
   }
   turn.nodes.Attached(hello, attached.new_incarnation, std::move(quarantined));
   const store::NodeMarkRow mark = turn.nodes.MarkOf(hello.node);
@@ -174,7 +174,7 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
 bool AgentHeard(Turn& turn, PeerStreamId session) {
   const std::string* const node = turn.streams.NodeOf(session);
   if (node == nullptr) return false;
-  turn.membership.AgentHeard(*node, turn.now);
+  turn.membership.agents().Heard(*node, turn.now);
   return true;
 }
 
@@ -254,7 +254,7 @@ void Handle(Turn& turn, PeerStreamId session, const SlotQuarantine& quarantine) 
   const std::string* const agent = turn.streams.NodeOf(session);
   if (agent == nullptr) return;
   const std::string node = *agent;
-  const membership::Agent* known = turn.membership.FindAgent(node);
+  const membership::Agent* known = turn.membership.agents().Find(node);
   if (known == nullptr || !HasSlot(*known, quarantine.slot)) return;
   turn.nodes.Quarantine(node, quarantine.slot, quarantine.quarantined);
   if (!quarantine.quarantined) {
@@ -278,7 +278,7 @@ void Detached(Turn& turn, PeerStreamId session) {
   if (const std::string* const agent = turn.streams.NodeOf(session); agent != nullptr) {
     const std::string node = *agent;
     turn.streams.Remove(session);
-    if (!turn.membership.AgentDetached(node, session)) return;
+    if (!turn.membership.agents().Detached(node, session)) return;
     turn.Say(absl::StrCat("node '", node, "': the agent's connection broke"));
     return Schedule(turn);
   }

@@ -30,7 +30,7 @@ std::string Sentence(const jobs::Job& job) {
 void Start(Turn& turn, jobs::Job* job, const std::vector<jobs::Slot>& placed) {
   std::vector<jobs::Rank> ranks;
   for (const jobs::Slot& slot : placed) {
-    const membership::Agent& agent = *turn.membership.FindAgent(slot.node);
+    const membership::Agent& agent = *turn.membership.agents().Find(slot.node);
     ranks.push_back({.node = slot.node,
                      .slot = slot.slot,
                      .host = agent.host,

@@ -34,7 +34,7 @@ void NodeLost(Turn& turn, const membership::Agent& agent) {
   });
   // This comes before scheduling: jobs that wait for the node keep their slots.
   if (waits) {
-    turn.membership.ExpectForGood(agent);
+    turn.membership.agents().ExpectForGood(agent);
   } else {
     turn.batch.removed_nodes.push_back(node);
   }

@@ -61,8 +61,8 @@ void Handle(Turn& turn, const StoreWasAway& away) {
 
 void Handle(Turn& turn, const TimePassed&) {
   turn.clock.last_tick = turn.now;
-  std::vector<membership::Membership::LostAgent> lost;
-  if (turn.clock.judging) lost = turn.membership.ExpireAgents(turn.now);
+  std::vector<membership::LostAgent> lost;
+  if (turn.clock.judging) lost = turn.membership.agents().Expire(turn.now);
   for (const auto& [agent, reason] : lost) {
     turn.Say(reason);
     turn.nodes.AgentGone(agent.node);

@@ -26,7 +26,7 @@ void JudgeNodes(Turn& turn, jobs::Job* job) {
   if (root.permanent && root.kind != jobs::FailureKind::kNodeFault) return;
   // If the agent process on which it failed is gone, there is no node to leave out.
   const jobs::Rank& rank = job->ranks[root.rank];
-  const membership::Agent* agent = turn.membership.FindAgent(root.node);
+  const membership::Agent* agent = turn.membership.agents().Find(root.node);
   if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
   jobs::NodeHealth::Fault fault{
       .job = job->id,

@@ -38,7 +38,7 @@ absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request) {
                    turn.requests.Repeat(request.request_id, request.fingerprint));
   if (repeat != nullptr) return false;
   RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
-  if (turn.membership.FindAgent(request.node) == nullptr && !turn.nodes.Knows(request.node)) {
+  if (turn.membership.agents().Find(request.node) == nullptr && !turn.nodes.Knows(request.node)) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
                   absl::StrCat("there is no node '", request.node,
                                "'; `muster nodes` lists those whose agent is known"),
@@ -94,7 +94,7 @@ absl::Status Handle(Turn& turn, const ForgetNode& order) {
   if (*repeat != nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
   const std::string& node = request.node;
-  const membership::Agent* agent = turn.membership.FindAgent(node);
+  const membership::Agent* agent = turn.membership.agents().Find(node);
   if (agent == nullptr && !turn.nodes.Knows(node)) {
     return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
                   absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"),
@@ -116,7 +116,7 @@ absl::Status Handle(Turn& turn, const ForgetNode& order) {
   turn.Say(said);
   turn.restored.ProcessesEnded(node);
   EndSessionsOf(turn, node, said, [](const std::string&) { return false; });
-  turn.membership.ForgetAgent(node);
+  turn.membership.agents().Forget(node);
   turn.restored.NodeKnown(node);
   turn.nodes.Forget(node);
   turn.batch.removed_nodes.push_back(node);

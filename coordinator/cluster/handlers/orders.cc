@@ -11,7 +11,7 @@ void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder ord
 }
 
 void SendToNode(Turn& turn, const std::string& node, AgentOrder order) {
-  const membership::Agent* agent = turn.membership.FindAgent(node);
+  const membership::Agent* agent = turn.membership.agents().Find(node);
   if (agent == nullptr || !agent->attached()) return;
   turn.effects.push_back(SendToAgent{agent->session, std::move(order)});
 }

@@ -17,7 +17,7 @@ namespace muster::cluster {
 void Load(Turn& turn, const store::Image& image) {
   for (const store::NodeRow& row : image.nodes) {
     turn.restored.HadNode(row.node);
-    turn.membership.ExpectAgent(
+    turn.membership.agents().Expect(
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         turn.now);
   }
@@ -36,8 +36,8 @@ void Load(Turn& turn, const store::Image& image) {
       turn.membership.ExpectWorker(job.Worker(rank), r.node, r.session_started, turn.now,
                                    ProgressLimitsOf(turn.options, job));
       if (job.ending || jobs::Exits(job, rank)) turn.membership.Release(job.id, rank);
-      if (turn.membership.FindAgent(r.node) == nullptr) {
-        turn.membership.ExpectAgent(
+      if (turn.membership.agents().Find(r.node) == nullptr) {
+        turn.membership.agents().Expect(
             {.node = r.node, .incarnation = r.agent_incarnation, .host = r.host}, turn.now);
       }
     }
@@ -54,7 +54,7 @@ void TakeChanges(Turn& turn) {
   for (std::string& id : jobs.changed) turn.effects.push_back(JobChanged{std::move(id)});
   Nodes::Changes nodes = turn.nodes.TakeChanges(
       turn.options.limits.node_marks,
-      [&](const std::string& node) { return turn.membership.FindAgent(node) != nullptr; });
+      [&](const std::string& node) { return turn.membership.agents().Find(node) != nullptr; });
   turn.batch.node_marks = std::move(nodes.marks);
   turn.batch.removed_node_marks = std::move(nodes.removed);
   webhook::Outbox::Changes outbox = turn.outbox.TakeChanges();

@@ -84,7 +84,7 @@ std::vector<jobs::Running> Line::Running(jobs::Device device) const {
     for (const jobs::Rank& rank : job->ranks) {
       if (rank.exited || !Offers(rank.node)) continue;
       ++entry.slots;
-      entry.protocol = membership_.FindAgent(rank.node)->protocol;
+      entry.protocol = membership_.agents().Find(rank.node)->protocol;
     }
     running.push_back(entry);
   }
@@ -93,7 +93,7 @@ std::vector<jobs::Running> Line::Running(jobs::Device device) const {
 
 jobs::Slots Line::Slots(jobs::Device device) const {
   jobs::Slots slots(device);
-  for (const auto& [node, agent] : membership_.agents()) {
+  for (const auto& [node, agent] : membership_.agents().all()) {
     if (Offers(node)) slots.Offer(node, SlotsOf(agent, device), agent.protocol);
   }
   for (const auto& [node, hanging] : nodes_.quarantined()) {
@@ -131,7 +131,7 @@ bool Line::MayStartElsewhere(const jobs::Job& job) const {
 }
 
 bool Line::Offers(const std::string& node) const {
-  const membership::Agent* agent = membership_.FindAgent(node);
+  const membership::Agent* agent = membership_.agents().Find(node);
   return agent != nullptr && agent->attached() && nodes_.WhyClosed(node, now_).empty();
 }
 
@@ -140,7 +140,7 @@ uint32_t Line::MostOffered(jobs::Device device,
   // All ranks of a job run on nodes of the same protocol.
   std::map<uint32_t, uint32_t> of_protocol;
   uint32_t most = 0;
-  for (const auto& [node, agent] : membership_.agents()) {
+  for (const auto& [node, agent] : membership_.agents().all()) {
     if (!counts(node)) continue;
     most = std::max(
         most, of_protocol[agent.protocol] += static_cast<uint32_t>(SlotsOf(agent, device).size()));
@@ -152,7 +152,7 @@ std::string Line::ClosedNodes() const {
   constexpr int kShown = 3;
   std::string text;
   int count = 0;
-  for (const auto& [node, agent] : membership_.agents()) {
+  for (const auto& [node, agent] : membership_.agents().all()) {
     const std::string why = agent.attached() ? nodes_.WhyClosed(node, now_) : "";
     if (why.empty() || ++count > kShown) continue;
     absl::StrAppend(&text, count == 1 ? "" : "; ", "node '", node, "' ", why);

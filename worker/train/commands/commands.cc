@@ -5,11 +5,11 @@
 #include <map>
 #include <thread>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/overloaded/overloaded.h"
+#include "common/commands/command_rule.h"
 #include "common/status/status.h"
+#include "common/trainability/from_proto.h"
 #include "worker/train/schedule/unreported.h"
 
 namespace muster::train {
@@ -22,6 +22,14 @@ CommandFinished Cancelled(int64_t number) {
           .status = absl::CancelledError("cancelled before it took effect"),
           .reason = kCancelled,
           .result = {}};
+}
+
+int64_t NumberOf(const Command& command) { return static_cast<int64_t>(command.number()); }
+
+// "samples 24 of epoch 0 to 7 of epoch 1".
+std::string Describe(const v1::SkippedData& skipped) {
+  return absl::StrCat("samples ", skipped.first(), " of epoch ", skipped.first_epoch(), " to ",
+                      skipped.last(), " of epoch ", skipped.last_epoch());
 }
 
 }  // namespace
@@ -84,10 +92,42 @@ void Commands::TellUnreported() const {
 }
 
 absl::Status Commands::Apply(const CommandSchedule::Due& due) {
-  return std::visit(
-      Overloaded{[&](const CancelCommand& cancel) { return Cancel(due, cancel.target); },
-                 [&](const auto& what) -> absl::Status { return Apply(due.command, what); }},
-      due.command.what);
+  const Command& command = due.command;
+  if (!HasNeeds(command)) return absl::OkStatus();
+  switch (command.kind_case()) {
+    case Command::kStop:
+      return Stop(command);
+    case Command::kSaveCheckpoint:
+      return SaveCheckpoint(command);
+    case Command::kGatherOptimizerState:
+      return GatherOptimizerState(command);
+    case Command::kConsolidate:
+      return Consolidate(command);
+    case Command::kSetLearningRate:
+      SetLearningRate(command);
+      return absl::OkStatus();
+    case Command::kSetTrainability:
+      return SetTrainability(command);
+    case Command::kRefresh:
+      return Refresh(command);
+    case Command::kSkipData:
+      return SkipData(command);
+    case Command::kRunStage:
+      return RunStage(command);
+    case Command::kSample:
+      return Sample(command);
+    case Command::kPause:
+    case Command::kResume:
+      paused_ = command.has_pause();
+      Finish(command);
+      return absl::OkStatus();
+    case Command::kCancel:
+      return Cancel(due);
+    case Command::kNone:
+    case Command::KIND_NOT_SET:
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
 }
 
 void Commands::TellApplied(int64_t number) {
@@ -96,23 +136,24 @@ void Commands::TellApplied(int64_t number) {
 }
 
 void Commands::Finish(const Command& command, decltype(CommandFinished::result) result) {
-  TellApplied(command.number);
-  parts_.reports->Report(CommandFinished{.number = command.number,
+  TellApplied(NumberOf(command));
+  parts_.reports->Report(CommandFinished{.number = NumberOf(command),
                                          .status = absl::OkStatus(),
                                          .reason = "",
                                          .result = std::move(result)});
 }
 
 void Commands::Fail(const Command& command, const absl::Status& status, const std::string& reason) {
-  TellApplied(command.number);
-  parts_.reports->Report(
-      CommandFinished{.number = command.number, .status = status, .reason = reason, .result = {}});
+  TellApplied(NumberOf(command));
+  parts_.reports->Report(CommandFinished{
+      .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
 }
 
 template <typename Result>
 std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
     const Command& command) const {
-  return [reports = parts_.reports, number = command.number](const absl::StatusOr<Result>& result) {
+  return [reports = parts_.reports,
+          number = NumberOf(command)](const absl::StatusOr<Result>& result) {
     CommandFinished finished{
         .number = number, .status = result.status(), .reason = "", .result = {}};
     if (result.ok()) finished.result = *result;
@@ -121,32 +162,37 @@ std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
   };
 }
 
-bool Commands::NeedsTraining(const Command& command) {
-  if (trains()) return true;
-  Fail(command, absl::FailedPreconditionError("the job trains nothing"), "NO_OPTIMIZER");
-  return false;
+bool Commands::HasNeeds(const Command& command) {
+  const auto lacks = [&](const std::string& what, const char* reason) {
+    Fail(command, absl::FailedPreconditionError(what), reason);
+    return false;
+  };
+  for (const int need : commands::RuleOf(command).needs()) {
+    const bool optimizer = need == v1::CommandRule::OPTIMIZER;
+    if (need == v1::CommandRule::CHECKPOINTS && parts_.saver == nullptr) {
+      return lacks("the job has no place for checkpoints: its job file has no `checkpoint`",
+                   "NO_CHECKPOINTS");
+    }
+    if ((optimizer || need == v1::CommandRule::TRAINING) && !trains()) {
+      return lacks("the job trains nothing", "NO_OPTIMIZER");
+    }
+    if (optimizer && parts_.session_state->training_over) {
+      return lacks(
+          absl::StrCat("training ended with step ", parts_.session_state->step,
+                       ", and the optimizer's state was freed; the job's last checkpoint has it, "
+                       "if the job writes checkpoints (start.checkpoint)"),
+          "TRAINING_OVER");
+    }
+  }
+  return true;
 }
 
-bool Commands::NeedsOptimizer(const Command& command) {
-  if (!NeedsTraining(command)) return false;
-  if (!parts_.session_state->training_over) return true;
-  const int64_t step = parts_.session_state->step;
-  Fail(command,
-       absl::FailedPreconditionError(absl::StrCat(
-           "training ended with step ", step,
-           ", and the optimizer's state was freed; the job's last checkpoint has it, if the job "
-           "writes checkpoints (start.checkpoint)")),
-       "TRAINING_OVER");
-  return false;
-}
-
-absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
+absl::Status Commands::Cancel(const CommandSchedule::Due& due) {
+  const auto target = static_cast<int64_t>(due.command.cancel().target());
   if (due.cancels) {
     const Command waited = parts_.source->Get(target);
     const std::string* const path = PathFor(waited);
-    if (path != nullptr && trains()) {
-      parts_.gatherer->RemoveLeftovers(*path);
-    }
+    if (path != nullptr && trains()) parts_.gatherer->RemoveLeftovers(*path);
     parts_.reports->Report(Cancelled(target));
     Finish(due.command);
     return absl::OkStatus();
@@ -166,116 +212,118 @@ absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   return absl::OkStatus();
 }
 
-absl::Status Commands::Apply(const Command& command, const StopCommand&) {
-  TellApplied(command.number);
+absl::Status Commands::Stop(const Command& command) {
+  TellApplied(NumberOf(command));
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
   if (can_save()) RETURN_IF_ERROR(parts_.saver->SaveLast().status());
   parts_.session_state->stopped = true;
   return absl::OkStatus();
 }
 
-absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand&) {
-  if (parts_.saver == nullptr) {
-    Fail(command,
-         absl::FailedPreconditionError(
-             "the job has no place for checkpoints: its job file has no `checkpoint`"),
-         "NO_CHECKPOINTS");
-    return absl::OkStatus();
-  }
-  if (!NeedsTraining(command)) return absl::OkStatus();
+absl::Status Commands::SaveCheckpoint(const Command& command) {
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(command.number);
-  return parts_.saver->Save(command.number, ReportEndOf<CheckpointWritten>(command));
+  TellApplied(NumberOf(command));
+  return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(command));
 }
 
-absl::Status Commands::Apply(const Command& command, const GatherOptimizerStateCommand& gather) {
-  if (!NeedsOptimizer(command)) return absl::OkStatus();
+absl::Status Commands::GatherOptimizerState(const Command& command) {
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(command.number);
-  return parts_.gatherer->Gather(gather, command.number,
+  TellApplied(NumberOf(command));
+  return parts_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
                                  ReportEndOf<OptimizerStateGathered>(command));
 }
 
-absl::Status Commands::Apply(const Command& command, const ConsolidateCommand& consolidate) {
-  if (!NeedsTraining(command)) return absl::OkStatus();
+absl::Status Commands::Consolidate(const Command& command) {
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(command.number);
-  return parts_.gatherer->Consolidate(consolidate, command.number,
+  TellApplied(NumberOf(command));
+  return parts_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
                                       ReportEndOf<ModelConsolidated>(command));
 }
 
-absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {
-  if (!NeedsOptimizer(command)) return absl::OkStatus();
+void Commands::SetLearningRate(const Command& command) {
+  const double rate = command.set_learning_rate().learning_rate();
   SessionState& state = *parts_.session_state;
-  LearningRateSet result{.old_rate = state.learning_rate, .new_rate = set.rate};
-  state.learning_rate = set.rate;
-  result.next_step = set.rate * optim::LearningRateFactor(*parts_.learning_rates, state.step);
+  LearningRateSet result{.old_rate = state.learning_rate, .new_rate = rate};
+  state.learning_rate = rate;
+  result.next_step = rate * optim::LearningRateFactor(*parts_.learning_rates, state.step);
   Finish(command, result);
-  return absl::OkStatus();
 }
 
-absl::Status Commands::Apply(const Command& command, const SetTrainabilityCommand& set) {
-  if (!NeedsOptimizer(command)) return absl::OkStatus();
-  const absl::Status rules = parts_.training->CheckRules(set.rules);
-  if (!rules.ok()) {
-    Fail(command, rules, "TRAINABILITY_INVALID");
+absl::Status Commands::SetTrainability(const Command& command) {
+  const std::vector<TrainableRule> rules = RulesFromProto(command.set_trainability().rules());
+  const absl::Status fit = parts_.training->CheckRules(rules);
+  if (!fit.ok()) {
+    Fail(command, fit, "TRAINABILITY_INVALID");
     return absl::OkStatus();
   }
-  if (set.dry_run) {
-    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts_.training->Foresee(set.rules, command.number));
+  if (command.set_trainability().dry_run()) {
+    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts_.training->Foresee(rules, NumberOf(command)));
     Finish(command, std::move(plan));
   } else {
-    ASSIGN_OR_RETURN(TrainabilityChange change, parts_.training->Add(set.rules, command.number));
+    ASSIGN_OR_RETURN(TrainabilityChange change, parts_.training->Add(rules, NumberOf(command)));
     Finish(command, std::move(change));
   }
   return absl::OkStatus();
 }
 
-absl::Status Commands::Apply(const Command& command, const RefreshCommand&) {
-  if (!NeedsOptimizer(command)) return absl::OkStatus();
+absl::Status Commands::Refresh(const Command& command) {
   ASSIGN_OR_RETURN(TrainabilityChange change,
-                   parts_.training->BringPendingIntoForce(command.number));
+                   parts_.training->BringPendingIntoForce(NumberOf(command)));
   Finish(command, std::move(change));
   return absl::OkStatus();
 }
 
-absl::Status Commands::Apply(const Command& command, const RunStageCommand& run) {
-  if (!parts_.evaluator->HasDataFor(run.stage)) {
+absl::Status Commands::SkipData(const Command& command) {
+  const v1::SkipDataCommand& skip = command.skip_data();
+  const auto skipped = parts_.data->Skip(static_cast<int64_t>(skip.samples()), skip.dry_run());
+  if (!skipped.ok()) {
+    Fail(command, skipped.status(), "NO_STEPS_LEFT");
+    return absl::OkStatus();
+  }
+  const v1::SkippedData& first = command.first_result().skipped_data();
+  const bool known = command.first_result().has_skipped_data();
+  if (known && parts_.reports->leader() && Describe(*skipped) != Describe(first)) {
+    parts_.reports->Report(
+        Notice{"OTHER_DATA_SKIPPED",
+               absl::StrCat("operation ", NumberOf(command),
+                            " (skip-data) is repeated with another "
+                            "batch, or after other steps: it leaves out ",
+                            Describe(*skipped), ", and the first time ", Describe(first)),
+               parts_.session_state->step});
+  }
+  v1::OperationResult result;
+  *result.mutable_skipped_data() = *skipped;
+  Finish(command, result);
+  return absl::OkStatus();
+}
+
+absl::Status Commands::RunStage(const Command& command) {
+  const std::string& stage = command.run_stage().stage();
+  if (!parts_.evaluator->HasDataFor(stage)) {
     Fail(command,
          absl::FailedPreconditionError(
-             absl::StrCat("the job has no data for a stage '", run.stage,
+             absl::StrCat("the job has no data for a stage '", stage,
                           "': it can validate with data.validate, and test with data.test")),
          "NO_DATA");
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(command.number);
-  ASSIGN_OR_RETURN(const auto evaluated, parts_.evaluator->EvaluateNow(run.stage));
+  TellApplied(NumberOf(command));
+  ASSIGN_OR_RETURN(const auto evaluated, parts_.evaluator->EvaluateNow(stage));
   ReportEndOf<StageEvaluated>(command)(evaluated);
   return absl::OkStatus();
 }
 
-absl::Status Commands::Apply(const Command& command, const SampleCommand& sample) {
+absl::Status Commands::Sample(const Command& command) {
+  const v1::SampleCommand& sample = command.sample();
   if (const absl::Status bad = parts_.generator->CheckSample(sample); !bad.ok()) {
     Fail(command, bad, absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(command.number);
+  TellApplied(NumberOf(command));
   ASSIGN_OR_RETURN(const auto sampled, parts_.generator->Sample(sample));
   ReportEndOf<Sampled>(command)(sampled);
-  return absl::OkStatus();
-}
-
-absl::Status Commands::Apply(const Command& command, const PauseCommand&) {
-  paused_ = true;
-  Finish(command);
-  return absl::OkStatus();
-}
-
-absl::Status Commands::Apply(const Command& command, const ResumeCommand&) {
-  paused_ = false;
-  Finish(command);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/optim/schedule.h"
+#include "worker/train/data/data_skipper.h"
 #include "worker/train/evaluate/evaluator.h"
 #include "worker/train/evaluate/generator.h"
 #include "worker/train/reports/outside.h"
@@ -35,6 +36,7 @@ class Commands {
     Saver* saver;                   // null: the job has no checkpoints
     Gatherer* gatherer;             // null: the job trains nothing
     TrainabilityChanger* training;  // likewise
+    DataSkipper* data;              // likewise
     Evaluator* evaluator;
     Generator* generator;
     const optim::Schedule* learning_rates;
@@ -62,19 +64,17 @@ class Commands {
 
  private:
   absl::Status Apply(const CommandSchedule::Due& due);
-  absl::Status Apply(const Command& command, const NoCommand&) { return absl::OkStatus(); }
-  absl::Status Apply(const Command& command, const StopCommand&);
-  absl::Status Apply(const Command& command, const SaveCheckpointCommand&);
-  absl::Status Apply(const Command& command, const GatherOptimizerStateCommand& gather);
-  absl::Status Apply(const Command& command, const ConsolidateCommand& consolidate);
-  absl::Status Apply(const Command& command, const SetLearningRateCommand& set);
-  absl::Status Apply(const Command& command, const SetTrainabilityCommand& set);
-  absl::Status Apply(const Command& command, const RefreshCommand&);
-  absl::Status Apply(const Command& command, const RunStageCommand& run);
-  absl::Status Apply(const Command& command, const SampleCommand& sample);
-  absl::Status Apply(const Command& command, const PauseCommand&);
-  absl::Status Apply(const Command& command, const ResumeCommand&);
-  absl::Status Cancel(const CommandSchedule::Due& due, int64_t target);
+  absl::Status Stop(const Command& command);
+  absl::Status SaveCheckpoint(const Command& command);
+  absl::Status GatherOptimizerState(const Command& command);
+  absl::Status Consolidate(const Command& command);
+  void SetLearningRate(const Command& command);
+  absl::Status SetTrainability(const Command& command);
+  absl::Status Refresh(const Command& command);
+  absl::Status SkipData(const Command& command);
+  absl::Status RunStage(const Command& command);
+  absl::Status Sample(const Command& command);
+  absl::Status Cancel(const CommandSchedule::Due& due);
 
   // Reports that the command took effect and how it ended. Both are reported together after the
   // change, so that a change during which the workers end counts as not made.
@@ -89,10 +89,9 @@ class Commands {
   void Fail(const Command& command, const absl::Status& status, const std::string& reason);
   // Reports that the command took effect at this step.
   void TellApplied(int64_t number);
-  // Returns true if the job trains. If not, reports that the command failed.
-  bool NeedsTraining(const Command& command);
-  // The same of a job that still trains, or may.
-  bool NeedsOptimizer(const Command& command);
+  // Returns true if the job has what the command's rule says it needs, apart from a model that
+  // generates. If not, reports that the command failed.
+  bool HasNeeds(const Command& command);
   bool trains() const { return parts_.training != nullptr; }
   bool can_save() const {
     return parts_.saver != nullptr && trains() && parts_.session_state->step > 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/train/reports/test_commands.h"
 
 namespace muster::train {
 namespace {
@@ -23,6 +24,7 @@ class Effects : public Caller,
                 public Saver,
                 public Gatherer,
                 public TrainabilityChanger,
+                public DataSkipper,
                 public Evaluator,
                 public Generator {
  public:
@@ -44,9 +46,9 @@ class Effects : public Caller,
     done_.push_back("last save");
     return SavedNow();
   }
-  absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
+  absl::Status Gather(const v1::OptimizerStateFile& file, int64_t command,
                       Gatherer::Told told) override {
-    done_.push_back("gather " + gather.path);
+    done_.push_back("gather " + file.path());
     gathered_by_ = command;
     Write([this, told] {
       if (!files_.ok()) return told(files_);
@@ -54,9 +56,9 @@ class Effects : public Caller,
     });
     return absl::OkStatus();
   }
-  absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+  absl::Status Consolidate(const v1::ModelFolder& folder, int64_t command,
                            ToldOfModel told) override {
-    done_.push_back("consolidate " + consolidate.path);
+    done_.push_back("consolidate " + folder.path());
     gathered_by_ = command;
     Write([this, told] {
       if (!files_.ok()) return told(files_);
@@ -89,15 +91,16 @@ class Effects : public Caller,
     if (!files_.ok()) return Evaluated(files_);
     return Evaluated(StageEvaluated{.step = 7, .stage = stage});
   }
-  absl::Status CheckSample(const SampleCommand& sample) const override {
-    if (sample.max_tokens == 0) return absl::InvalidArgumentError("no tokens");
-    return sample.prompt.empty() ? absl::FailedPreconditionError("no gpt2") : absl::OkStatus();
+  absl::Status CheckSample(const v1::SampleCommand& sample) const override {
+    if (sample.max_tokens() == 0) return absl::InvalidArgumentError("no tokens");
+    return sample.tokens().empty() ? absl::FailedPreconditionError("no gpt2") : absl::OkStatus();
   }
-  absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) override {
-    done_.push_back(absl::StrCat("sample ", sample.max_tokens));
+  absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) override {
+    done_.push_back(absl::StrCat("sample ", sample.max_tokens()));
     if (!pass_.ok()) return pass_;
     if (!files_.ok()) return SampleMade(files_);
-    return SampleMade(Sampled{.step = 7, .prompt = sample.prompt, .tokens = {5}});
+    return SampleMade(Sampled{
+        .step = 7, .prompt = {sample.tokens().begin(), sample.tokens().end()}, .tokens = {5}});
   }
   absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
     return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
@@ -115,6 +118,15 @@ class Effects : public Caller,
   absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t) override {
     done_.push_back("refresh");
     return TrainabilityChange();
+  }
+
+  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run) override {
+    done_.push_back(absl::StrCat(dry_run ? "foresee skip " : "skip ", samples));
+    if (samples > 100) return absl::FailedPreconditionError("no steps");
+    v1::SkippedData skipped;
+    skipped.set_first(8);
+    skipped.set_last(7 + samples);
+    return skipped;
   }
 
   bool in_background_ = false;
@@ -147,6 +159,9 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
     if (const auto* applied = std::get_if<CommandApplied>(&event)) {
       events_.push_back(absl::StrCat("applied ", applied->number));
     }
+    if (const auto* notice = std::get_if<Notice>(&event)) {
+      notices_.push_back(absl::StrCat(notice->reason, " ", notice->message));
+    }
     if (const auto* finished = std::get_if<CommandFinished>(&event)) {
       events_.push_back(absl::StrCat("finished ", finished->number));
       ended_.push_back(
@@ -162,6 +177,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
                                       .saver = has_checkpoints ? &effects_ : nullptr,
                                       .gatherer = trains ? &effects_ : nullptr,
                                       .training = trains ? &effects_ : nullptr,
+                                      .data = trains ? &effects_ : nullptr,
                                       .evaluator = &effects_,
                                       .generator = &effects_,
                                       .learning_rates = &rates_,
@@ -172,10 +188,10 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
   }
 
   // Whether there was anything, at step 7, with these commands in the log.
-  bool Apply(std::vector<decltype(Command::what)> log) {
+  bool Apply(const std::vector<Command>& log) {
     log_.clear();
-    for (auto& what : log) {
-      log_.push_back({.number = static_cast<int64_t>(log_.size()) + 1, .what = std::move(what)});
+    for (const Command& command : log) {
+      log_.push_back(Numbered(static_cast<int64_t>(log_.size()) + 1, command));
     }
     const auto applied = commands_->Apply(Newest());
     EXPECT_TRUE(applied.ok()) << applied.status();
@@ -185,6 +201,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
   std::vector<Command> log_;
   std::vector<std::string> ended_;
   std::vector<std::string> events_;
+  std::vector<std::string> notices_;
   Effects effects_;
   CommandSchedule schedule_;
   SessionState session_state_{.step = 7, .learning_rate = 0.5};
@@ -199,25 +216,25 @@ TEST_F(CommandsTest, WithoutAnyNothingIsDone) {
 }
 
 TEST_F(CommandsTest, AGatherFollowsACallAndEndsWithItsFile) {
-  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_TRUE(Apply({GatherTo("/state.pt")}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "gather /state.pt"));
   EXPECT_THAT(ended_, ElementsAre("1 done"));
 }
 
 TEST_F(CommandsTest, AConsolidationIsAsAGather) {
-  EXPECT_TRUE(Apply({ConsolidateCommand{.path = "/model"}}));
+  EXPECT_TRUE(Apply({ConsolidateTo("/model")}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "consolidate /model"));
 }
 
 TEST_F(CommandsTest, AFileThatCannotBeWrittenIsAnErrorOfTheGatherOnly) {
   effects_.files_ = absl::AlreadyExistsError("there is such a file");
-  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_TRUE(Apply({GatherTo("/state.pt")}));
   EXPECT_THAT(ended_, ElementsAre("1 ")) << "an error without a reason";
 }
 
 TEST_F(CommandsTest, FilesThatAreWrittenInTheBackgroundEndTheirCommandsLater) {
   effects_.in_background_ = true;
-  EXPECT_TRUE(Apply({SaveCheckpointCommand(), GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_TRUE(Apply({A(v1::SaveCheckpointCommand()), GatherTo("/state.pt")}));
   EXPECT_THAT(session_state_.applied, testing::SizeIs(2)) << "they have taken effect";
   EXPECT_THAT(ended_, IsEmpty());
   effects_.WriteFiles();
@@ -226,21 +243,18 @@ TEST_F(CommandsTest, FilesThatAreWrittenInTheBackgroundEndTheirCommandsLater) {
 
 TEST_F(CommandsTest, AGatherIsCancelledWhileItsFileIsWritten) {
   effects_.in_background_ = true;
-  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
-  log_.push_back({.number = 2, .what = CancelCommand{1}});
+  EXPECT_TRUE(Apply({GatherTo("/state.pt")}));
+  log_.push_back(Numbered(2, CancelOf(1)));
   EXPECT_TRUE(commands_->Apply(2).ok());
   EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
-  log_.push_back({.number = 3, .what = CancelCommand{1}});
+  log_.push_back(Numbered(3, CancelOf(1)));
   EXPECT_TRUE(commands_->Apply(3).ok());
   EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done", "3 OPERATION_APPLIED"));
 }
 
 TEST_F(CommandsTest, AGatherThatAnEarlierGenerationBeganLeavesNothingIfItIsCancelled) {
-  log_ = {{.number = 1,
-           .at_step = 9,
-           .begun = true,
-           .what = GatherOptimizerStateCommand{.path = "/state.pt"}},
-          {.number = 2, .what = CancelCommand{1}}};
+  log_ = {Numbered(1, GatherTo("/state.pt"), 9), Numbered(2, CancelOf(1))};
+  log_[0].set_begun(true);
   EXPECT_TRUE(commands_->Apply(2).ok());
   EXPECT_THAT(effects_.done_, ElementsAre("clean up beside /state.pt"));
   EXPECT_THAT(ended_, ElementsAre("1 OPERATION_CANCELLED", "2 done"));
@@ -248,23 +262,22 @@ TEST_F(CommandsTest, AGatherThatAnEarlierGenerationBeganLeavesNothingIfItIsCance
 
 TEST_F(CommandsTest, AGatherIsLeftToTheNextGenerationWhereTheJobLeavesItsNodes) {
   effects_.in_background_ = true;
-  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
+  EXPECT_TRUE(Apply({GatherTo("/state.pt")}));
   ASSERT_TRUE(commands_->EndHere().ok());
   effects_.WriteFiles();
   EXPECT_THAT(ended_, IsEmpty()) << "it is not done, and not cancelled";
 }
 
 TEST_F(CommandsTest, AGatherWhoseFileIsWrittenIsNotCancelled) {
-  EXPECT_TRUE(Apply({GatherOptimizerStateCommand{.path = "/state.pt"}}));
-  log_.push_back({.number = 2, .what = CancelCommand{1}});
+  EXPECT_TRUE(Apply({GatherTo("/state.pt")}));
+  log_.push_back(Numbered(2, CancelOf(1)));
   EXPECT_TRUE(commands_->Apply(2).ok());
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 OPERATION_APPLIED"));
 }
 
 TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {
-  EXPECT_TRUE(Apply({SetLearningRateCommand{0.25}, SaveCheckpointCommand(),
-                     SetTrainabilityCommand{{{true, "*"}}},
-                     SetTrainabilityCommand{{{true, "*"}}, /*dry_run=*/true}, RefreshCommand()}));
+  EXPECT_TRUE(Apply({RateOf(0.25), A(v1::SaveCheckpointCommand()), RulesOf({{true, "*"}}),
+                     RulesOf({{true, "*"}}, /*dry_run=*/true), A(v1::RefreshCommand())}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "save", "rules of 3", "foresee", "refresh"));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 done", "4 done", "5 done"));
   EXPECT_EQ(session_state_.learning_rate, 0.25);
@@ -272,7 +285,7 @@ TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {
 }
 
 TEST_F(CommandsTest, AStopSavesAndLeavesTheRest) {
-  EXPECT_TRUE(Apply({StopCommand(), RefreshCommand()}));
+  EXPECT_TRUE(Apply({A(v1::StopCommand()), A(v1::RefreshCommand())}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "last save"));
   EXPECT_TRUE(session_state_.stopped);
   EXPECT_FALSE(session_state_.preempted);
@@ -290,7 +303,7 @@ TEST_F(CommandsTest, WhoGoesOnElsewhereSavesWhereThereIsAnythingToSave) {
 }
 
 TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
-  log_ = {{.number = 1, .what = PauseCommand()}, {.number = 2, .what = ResumeCommand()}};
+  log_ = {Numbered(1, A(v1::PauseCommand())), Numbered(2, A(v1::ResumeCommand()))};
   RollCallPlan nothing, resumed;
   nothing.apply_commands = 1;
   resumed.apply_commands = 2;
@@ -298,7 +311,7 @@ TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
   ASSERT_TRUE(commands_->Apply(1).ok());
   EXPECT_THAT(effects_.done_, ElementsAre("call", "call"));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
-  log_.push_back({.number = 3, .what = PauseCommand()});
+  log_.push_back(Numbered(3, A(v1::PauseCommand())));
   RollCallPlan moves;
   moves.preempted = true;
   effects_.plans_ = {moves};
@@ -306,30 +319,51 @@ TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
   EXPECT_TRUE(session_state_.preempted);
 }
 
+TEST_F(CommandsTest, SamplesAreLeftOutOrOnlyForeseen) {
+  EXPECT_TRUE(Apply({SkipOf(5), SkipOf(6, /*dry_run=*/true), SkipOf(101)}));
+  EXPECT_THAT(effects_.done_, ElementsAre("skip 5", "foresee skip 6", "skip 101"));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 NO_STEPS_LEFT"));
+  EXPECT_THAT(notices_, IsEmpty());
+}
+
+TEST_F(CommandsTest, ARepeatThatLeavesOutOtherSamplesIsTold) {
+  Command same = SkipOf(5);
+  same.set_replay(true);
+  same.mutable_first_result()->mutable_skipped_data()->set_first(8);
+  same.mutable_first_result()->mutable_skipped_data()->set_last(12);
+  Command other = same;
+  other.mutable_first_result()->mutable_skipped_data()->set_last(15);
+  EXPECT_TRUE(Apply({same, other}));
+  EXPECT_THAT(notices_, ElementsAre("OTHER_DATA_SKIPPED operation 2 (skip-data) is repeated with "
+                                    "another batch, or after other steps: it leaves out samples 8 "
+                                    "of epoch 0 to 12 of epoch 0, and the first time samples 8 of "
+                                    "epoch 0 to 15 of epoch 0"));
+}
+
 TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
   OfAJobThat(/*trains=*/true, /*has_checkpoints=*/false);
-  EXPECT_TRUE(Apply({SaveCheckpointCommand(), SetTrainabilityCommand(), CancelCommand{9}}));
+  EXPECT_TRUE(
+      Apply({A(v1::SaveCheckpointCommand()), A(v1::SetTrainabilityCommand()), CancelOf(9)}));
   EXPECT_THAT(ended_,
               ElementsAre("3 OPERATION_APPLIED", "1 NO_CHECKPOINTS", "2 TRAINABILITY_INVALID"));
   OfAJobThat(/*trains=*/false, /*has_checkpoints=*/false);
   ended_.clear();
-  log_.push_back({.number = 4, .what = RefreshCommand()});
-  log_.push_back({.number = 5, .what = SetLearningRateCommand{1}});
+  log_.push_back(Numbered(4, A(v1::RefreshCommand())));
+  log_.push_back(Numbered(5, RateOf(1)));
   ASSERT_TRUE(commands_->Apply(5).ok());
   EXPECT_THAT(ended_, ElementsAre("4 NO_OPTIMIZER", "5 NO_OPTIMIZER"));
 }
 
 TEST_F(CommandsTest, AfterTheLastFitWhatNeedsTheOptimizerIsRefused) {
   session_state_.training_over = true;
-  EXPECT_TRUE(Apply({SaveCheckpointCommand(), ConsolidateCommand{.path = "/m"}, RefreshCommand(),
-                     SetLearningRateCommand{1}, GatherOptimizerStateCommand{.path = "/o"},
-                     SetTrainabilityCommand{}}));
+  EXPECT_TRUE(Apply({A(v1::SaveCheckpointCommand()), ConsolidateTo("/m"), A(v1::RefreshCommand()),
+                     RateOf(1), GatherTo("/o"), A(v1::SetTrainabilityCommand())}));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 TRAINING_OVER", "4 TRAINING_OVER",
                                   "5 TRAINING_OVER", "6 TRAINING_OVER"));
 }
 
 TEST_F(CommandsTest, APassAndASampleFollowACallAndEndWithTheirResults) {
-  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_TRUE(Apply({StageOf("validate"), PromptOf({1}, 1)}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "evaluate validate", "call", "sample 1"));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
   EXPECT_THAT(events_, ElementsAre("applied 1", "finished 1", "applied 2", "finished 2"));
@@ -337,37 +371,35 @@ TEST_F(CommandsTest, APassAndASampleFollowACallAndEndWithTheirResults) {
 
 TEST_F(CommandsTest, APassAndASampleNeedNoTrainingAndNoOptimizer) {
   OfAJobThat(/*trains=*/false, /*has_checkpoints=*/false);
-  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_TRUE(Apply({StageOf("validate"), PromptOf({1}, 1)}));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
 }
 
 TEST_F(CommandsTest, APassOrASampleThatTheJobCannotGiveEndsWithItsReason) {
-  EXPECT_TRUE(Apply(
-      {RunStageCommand{"test"}, SampleCommand{.prompt = {1}}, SampleCommand{.max_tokens = 1}}));
+  EXPECT_TRUE(Apply({StageOf("test"), PromptOf({1}, 0), PromptOf({}, 1)}));
   EXPECT_THAT(ended_, ElementsAre("1 NO_DATA", "2 SAMPLE_INVALID", "3 CANNOT_GENERATE"));
   EXPECT_THAT(effects_.done_, IsEmpty());
 }
 
 TEST_F(CommandsTest, WhatAllRanksFindWrongEndsThePassAloneAndWhatOneFindsTheSession) {
   effects_.files_ = absl::InvalidArgumentError("every target is ignored");
-  EXPECT_TRUE(Apply({RunStageCommand{"validate"}, SampleCommand{.prompt = {1}, .max_tokens = 1}}));
+  EXPECT_TRUE(Apply({StageOf("validate"), PromptOf({1}, 1)}));
   EXPECT_THAT(ended_, ElementsAre("1 ", "2 ")) << "errors without a reason";
   effects_.pass_ = absl::DataLossError("rank 1 cannot read");
   events_.clear();
-  log_.push_back({.number = 3, .what = RunStageCommand{"validate"}});
+  log_.push_back(Numbered(3, StageOf("validate")));
   EXPECT_EQ(commands_->Apply(3).status(), effects_.pass_);
   EXPECT_THAT(events_, ElementsAre("applied 3")) << "the next generation carries it out again";
 }
 
 TEST_F(CommandsTest, AFailedSaveEndsItsCommandAlone) {
   effects_.files_ = absl::ResourceExhaustedError("full");
-  EXPECT_TRUE(Apply({SaveCheckpointCommand(), RefreshCommand()}));
+  EXPECT_TRUE(Apply({A(v1::SaveCheckpointCommand()), A(v1::RefreshCommand())}));
   EXPECT_THAT(ended_, ElementsAre("1 ", "2 done"));
 }
 
 TEST_F(CommandsTest, WhatTheCheckpointHasIsToldAgain) {
-  log_ = {{.number = 1, .what = SetLearningRateCommand{1}},
-          {.number = 2, .what = SetLearningRateCommand{1}}};
+  log_ = {Numbered(1, RateOf(1)), Numbered(2, RateOf(1))};
   schedule_ = CommandSchedule({.taken = 2, .waiting = {2}});
   session_state_.applied = {{1, 3}};
   commands_->TellUnreported();

@@ -13,11 +13,11 @@ class Generator {
   virtual ~Generator() = default;
 
   // FAILED_PRECONDITION: the model cannot generate. INVALID_ARGUMENT: the request does not fit it.
-  virtual absl::Status CheckSample(const SampleCommand& sample) const = 0;
+  virtual absl::Status CheckSample(const v1::SampleCommand& sample) const = 0;
   // The new tokens, or an error that all ranks have and that need not end the session.
   using SampleMade = absl::StatusOr<Sampled>;
   // A collective: continues a prompt that CheckSample allows.
-  virtual absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) = 0;
+  virtual absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) = 0;
 };
 
 }  // namespace muster::train

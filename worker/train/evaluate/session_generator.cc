@@ -10,11 +10,13 @@
 namespace muster::train {
 namespace {
 
-models::GenerationRequest GenerationOf(const SampleCommand& sample) {
-  return {
-      .prompts = {sample.prompt},
-      .max_tokens = sample.max_tokens,
-      .sampling = {.temperature = sample.temperature, .top_k = sample.top_k, .seed = sample.seed}};
+models::GenerationRequest GenerationOf(const v1::SampleCommand& sample) {
+  models::GenerationRequest request{.prompts = {{sample.tokens().begin(), sample.tokens().end()}},
+                                    .max_tokens = sample.max_tokens(),
+                                    .sampling = {.seed = sample.seed()}};
+  if (sample.has_temperature()) request.sampling.temperature = sample.temperature();
+  if (sample.has_top_k()) request.sampling.top_k = sample.top_k();
+  return request;
 }
 
 }  // namespace
@@ -32,20 +34,21 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> SessionGenerator::Generate(
   return tokens;
 }
 
-absl::Status SessionGenerator::CheckSample(const SampleCommand& sample) const {
+absl::Status SessionGenerator::CheckSample(const v1::SampleCommand& sample) const {
   const models::Model& model = parts_.live->model();
   const absl::Status checked = models::CheckGeneration(GenerationOf(sample), model);
   if (checked.ok() || model.key_values().has_value()) return checked;
   return absl::FailedPreconditionError(checked.message());
 }
 
-absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(const SampleCommand& sample) {
+absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(const v1::SampleCommand& sample) {
   parts_.reports->Progress("sampling");
-  const auto made = Generate(GenerationOf(sample));
+  const models::GenerationRequest request = GenerationOf(sample);
+  const auto made = Generate(request);
   // Logits that are not finite, on all ranks; training has checks of its own.
   if (absl::IsFailedPrecondition(made.status())) return SampleMade(made.status());
   RETURN_IF_ERROR(made.status());
-  Sampled sampled{parts_.session_state->step, sample.prompt, made->at(0), ""};
+  Sampled sampled{parts_.session_state->step, request.prompts[0], made->at(0), ""};
   if (parts_.job->spec.model().tokenizer() == v1::ModelSpec::BYTES) {
     sampled.text = tokenizer::TextOfBytes(sampled.tokens);
   }

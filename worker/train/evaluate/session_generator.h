@@ -36,8 +36,8 @@ class SessionGenerator : public Generator {
   absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
       const models::GenerationRequest& request);
 
-  absl::Status CheckSample(const SampleCommand& sample) const override;
-  absl::StatusOr<SampleMade> Sample(const SampleCommand& sample) override;
+  absl::Status CheckSample(const v1::SampleCommand& sample) const override;
+  absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) override;
 
  private:
   const Parts parts_;

@@ -14,7 +14,7 @@ class Passes {
  public:
   // The stage begins after `begin` steps.
   Passes(const data::Timeline& timeline, int64_t begin)
-      : timeline_(timeline), begin_(begin), place_(timeline.BeginAfter(begin)) {}
+      : timeline_(timeline), begin_(begin), place_(timeline.BeginBeforeSkips(begin)) {}
 
   data::Position EndOf(int64_t passes) const { return {place_.epoch + passes, place_.cursor}; }
   // Those that are complete where a step begins.

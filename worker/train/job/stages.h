@@ -64,6 +64,7 @@ bool CountsInEpochs(const std::vector<Stage>& stages);
 // `timeline`: where the steps lie in data.train; used only where a stage counts in epochs. Its
 // newest span begins with the session, or earlier. A stage of E epochs that begins at a place of an
 // epoch is over at the same place E epochs later, and its passes over the data end at that place.
+// Samples that a command left out count as taken: also those that were left out at its begin.
 // `ended`: the fit stages that ended early, each with the steps done at its end
 // (ValidationRecord::ended); those after it begin there.
 std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages,

@@ -12,82 +12,20 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/optimizerfile/optimizer_file.h"
-#include "common/safetensors/safetensors.h"
 #include "common/trainability/trainability.h"
 #include "proto/muster/v1/metrics.pb.h"
+#include "proto/muster/v1/operation.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
 #include "worker/train/job/input_plan.h"
 
 namespace muster::train {
 
-// The command is done or was cancelled: there is nothing to do.
-struct NoCommand {};
-struct StopCommand {};
-struct SaveCheckpointCommand {};
-// Writes the optimizer's state of all ranks to one file.
-struct GatherOptimizerStateCommand {
-  // Absolute; rank 0's counts. Empty: the file is for a client, and there is no folder for it.
-  std::string path;
-  optimizerfile::Format format = optimizerfile::Format::kTorch;
-  optimizerfile::Key key = optimizerfile::Key::kIndex;
-  bool overwrite = false;
-  bool for_client = false;  // it lies in the agent's folder, in which only the agent reads
-  bool hold = false;        // training waits until the file is written
-};
-// Writes the weights of all ranks to a folder that Hugging Face reads.
-struct ConsolidateCommand {
-  std::string path;  // absolute
-  safetensors::DType dtype = safetensors::DType::kF32;
-  uint64_t max_shard_bytes = 0;  // 0: modelfolder::kShardBytes
-  bool overwrite = false;
-  bool hold = false;
-};
-struct SetLearningRateCommand {
-  double rate = 0;
-};
-// A pass of evaluation.
-struct RunStageCommand {
-  std::string stage;  // kValidateStage or kTestStage; a newer coordinator may send another one
-};
 inline constexpr char kValidateStage[] = "validate";
 inline constexpr char kTestStage[] = "test";
-// Continues a prompt (models::GenerationRequest).
-struct SampleCommand {
-  std::vector<int64_t> prompt;
-  int64_t max_tokens = 0;
-  std::optional<double> temperature;
-  std::optional<int64_t> top_k;
-  uint64_t seed = 0;
-};
-struct SetTrainabilityCommand {
-  std::vector<TrainableRule> rules;
-  bool dry_run = false;
-};
-// Puts the changes of model code into force.
-struct RefreshCommand {};
-struct PauseCommand {};
-struct ResumeCommand {};
-// Cancels the command with this number if it has not taken effect.
-struct CancelCommand {
-  int64_t target = 0;
-};
 
-struct Command {
-  int64_t number = 0;
-  // The command does not take effect before this many optimizer steps are done.
-  std::optional<int64_t> at_step;
-  // The command took effect in an earlier generation after at_step steps. It takes effect again at
-  // that step, and no later change takes effect before it.
-  bool replay = false;
-  // The command took effect in an earlier generation and is carried out again (a pause that is in
-  // force, a file that was not finished, a pass of evaluation). It cannot be cancelled, unless it
-  // writes files for others than the job, or changes nothing at all.
-  bool begun = false;
-  std::variant<NoCommand, StopCommand, SaveCheckpointCommand, GatherOptimizerStateCommand,
-               ConsolidateCommand, SetLearningRateCommand, SetTrainabilityCommand, RefreshCommand,
-               RunStageCommand, SampleCommand, PauseCommand, ResumeCommand, CancelCommand>
-      what;
-};
+// Commands are held as the messages that the coordinator sends. A command without contents is done,
+// was cancelled, or is one of a newer coordinator: there is nothing to do.
+using v1::Command;
 
 // The job's numbered command log, as far as it has reached this rank. Thread-safe; never blocks.
 class CommandSource {
@@ -98,7 +36,7 @@ class CommandSource {
   // commands. Commands that were in the log when this session's process began are there from the
   // start.
   virtual int64_t Newest() const = 0;
-  // Command `number`, 1 <= number <= Newest().
+  // Command `number`, 1 <= number <= Newest(). What it writes for a client has a path of this node.
   virtual Command Get(int64_t number) const = 0;
 
   // True if the job must save a checkpoint at its next step boundary, end there, and continue on
@@ -232,7 +170,8 @@ struct CommandFinished {
   std::string reason;  // of an error, for programs; may be empty
   // The result of a command that succeeded.
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, OptimizerStateGathered,
-               ModelConsolidated, TrainabilityChange, TrainabilityPlan, StageEvaluated, Sampled>
+               ModelConsolidated, TrainabilityChange, TrainabilityPlan, StageEvaluated, Sampled,
+               v1::OperationResult>
       result;
 };
 // The weights are written under a temporary name, which they keep until ExportGate allows the final

@@ -25,8 +25,8 @@ bool Calls::StopsNow(const RollCallPlan& plan) const {
   const int64_t first = parts_.schedule->position().taken + 1;
   for (int64_t number = first; number <= plan.apply_commands; ++number) {
     const Command command = parts_.commands->Get(number);
-    const bool now = command.at_step.value_or(0) <= parts_.session_state->step;
-    if (now && std::holds_alternative<StopCommand>(command.what)) return true;
+    const bool now = static_cast<int64_t>(command.at_step()) <= parts_.session_state->step;
+    if (now && command.has_stop()) return true;
   }
   return false;
 }

@@ -24,10 +24,9 @@ class Gatherer {
   // and return; the files are written in the background. With `hold` nothing is copied, and they
   // return when the files are written. `told` hears how it ended, on the thread that wrote. Errors:
   // those of the communicator, and of StateSource::AwaitWeights. What ends the session meanwhile is
-  // the background's error.
-  virtual absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
-                              Told told) = 0;
-  virtual absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+  // the background's error. A file for a client without a path has no folder on rank 0's node.
+  virtual absl::Status Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) = 0;
+  virtual absl::Status Consolidate(const v1::ModelFolder& folder, int64_t command,
                                    ToldOfModel told) = 0;
 
   // Cancels what was begun for this command, waits for its end, and tells it. False: it is

@@ -11,6 +11,8 @@
 #include "common/exports/signature.h"
 #include "common/exports/target.h"
 #include "common/exports/temporary.h"
+#include "common/optimizerfile/optimizer_file.h"
+#include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/gather.h"
@@ -26,6 +28,27 @@ namespace {
 
 checkpoint::State Weights(const checkpoint::State& state) {
   return checkpoint::Only(state, checkpoint::IsWeight);
+}
+
+optimizerfile::Format FormatOf(const v1::OptimizerStateFile& file) {
+  return file.format() == v1::OptimizerStateFile::SAFETENSORS ? optimizerfile::Format::kSafetensors
+                                                              : optimizerfile::Format::kTorch;
+}
+
+optimizerfile::Key KeyOf(const v1::OptimizerStateFile& file) {
+  return file.key() == v1::OptimizerStateFile::NAME ? optimizerfile::Key::kName
+                                                    : optimizerfile::Key::kIndex;
+}
+
+safetensors::DType DtypeOf(const v1::ModelFolder& folder) {
+  switch (folder.dtype()) {
+    case v1::ModelFolder::BFLOAT16:
+      return safetensors::DType::kBF16;
+    case v1::ModelFolder::FLOAT16:
+      return safetensors::DType::kF16;
+    default:
+      return safetensors::DType::kF32;
+  }
 }
 
 }  // namespace
@@ -51,36 +74,35 @@ struct Gathering::Task {
   double stall_seconds = 0;  // training waited for so long; 0: until it was written
 };
 
-absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_t command,
-                               Told told) {
+absl::Status Gathering::Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) {
   const double factor =
       optim::LearningRateFactor(*parts_.learning_rates, parts_.session_state->step);
   Task task{
       .what = "gathering the optimizer's state",
-      .path = gather.path,
+      .path = file.path(),
       .command = command,
       .part = [](const auto& state) { return checkpoint::Only(state, checkpoint::IsOptimizers); }};
-  task.output = [gather, factor, leader = parts_.reports->leader(),
+  task.output = [file, factor, leader = parts_.reports->leader(),
                  writer = exports::WriterOf(parts_.identity.job, command)](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) -> Output {
-    if (gather.path.empty() && leader) {
+    if (file.path().empty() && leader) {
       return absl::FailedPreconditionError(
           "rank 0's agent has no folder for files that clients fetch: its log says why the folder "
           "cannot be used; give the path of a file on the cluster instead (--out without "
           "--download)");
     }
-    return checkpoint::OptimizerStateOutput({.path = gather.path,
+    return checkpoint::OptimizerStateOutput({.path = file.path(),
                                              .temporary = temporary,
-                                             .format = gather.format,
-                                             .key = gather.key,
-                                             .overwrite = gather.overwrite,
+                                             .format = FormatOf(file),
+                                             .key = KeyOf(file),
+                                             .overwrite = file.overwrite(),
                                              .writer = writer,
-                                             .for_owner = gather.for_client,
+                                             .for_owner = file.download(),
                                              .schedule_factor = factor},
                                             state, records);
   };
-  task.told = [path = gather.path, told = std::move(told)](const absl::StatusOr<Written>& written) {
+  task.told = [path = file.path(), told = std::move(told)](const absl::StatusOr<Written>& written) {
     if (!written.ok()) return told(written.status());
     told(OptimizerStateGathered{.path = path,
                                 .step = written->step,
@@ -88,32 +110,32 @@ absl::Status Gathering::Gather(const GatherOptimizerStateCommand& gather, int64_
                                 .stall_seconds = written->stall_seconds,
                                 .seconds = written->seconds});
   };
-  return Begin(std::move(task), gather.hold);
+  return Begin(std::move(task), file.hold());
 }
 
-absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+absl::Status Gathering::Consolidate(const v1::ModelFolder& folder, int64_t command,
                                     ToldOfModel told) {
   RETURN_IF_ERROR(parts_.source->AwaitWeights());
   auto contents = std::make_shared<checkpoint::ModelFolderContents>();
   Task task{.what = "consolidating the model",
-            .path = consolidate.path,
+            .path = folder.path(),
             .kind = Task::Kind::kFolder,
             .command = command,
             .part = Weights};
-  task.output = [consolidate, contents, job = parts_.identity.job, command](
+  task.output = [folder, contents, job = parts_.identity.job, command](
                     const std::string& temporary, const checkpoint::State& state,
                     const checkpoint::ModelRecords& records) {
     checkpoint::ModelFolderOptions options{
-        .path = consolidate.path,
+        .path = folder.path(),
         .temporary = temporary,
-        .dtype = consolidate.dtype,
-        .overwrite = consolidate.overwrite,
+        .dtype = DtypeOf(folder),
+        .overwrite = folder.overwrite(),
         .writer = exports::WriterOf(job, command),
         .metadata = {{"format", "pt"}, {exports::kJobIdKey, job}}};
-    if (consolidate.max_shard_bytes > 0) options.max_shard_bytes = consolidate.max_shard_bytes;
+    if (folder.max_shard_bytes() > 0) options.max_shard_bytes = folder.max_shard_bytes();
     return checkpoint::ModelFolderOutput(options, state, records, contents.get());
   };
-  task.told = [path = consolidate.path, contents,
+  task.told = [path = folder.path(), contents,
                told = std::move(told)](const absl::StatusOr<Written>& written) {
     if (!written.ok()) return told(written.status());
     told(ModelConsolidated{.path = path,
@@ -124,7 +146,7 @@ absl::Status Gathering::Consolidate(const ConsolidateCommand& consolidate, int64
                            .stall_seconds = written->stall_seconds,
                            .seconds = written->seconds});
   };
-  return Begin(std::move(task), consolidate.hold);
+  return Begin(std::move(task), folder.hold());
 }
 
 absl::Status Gathering::Export(const ExportConfig& config) {

@@ -47,9 +47,8 @@ class Gathering : public Gatherer {
   };
   explicit Gathering(Parts parts) : parts_(std::move(parts)) {}
 
-  absl::Status Gather(const GatherOptimizerStateCommand& gather, int64_t command,
-                      Told told) override;
-  absl::Status Consolidate(const ConsolidateCommand& consolidate, int64_t command,
+  absl::Status Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) override;
+  absl::Status Consolidate(const v1::ModelFolder& folder, int64_t command,
                            ToldOfModel told) override;
   // The weights during training, in the same way: replaces the file of the job's export. A failure
   // is reported.

@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "worker/train/reports/outside.h"
@@ -47,7 +48,7 @@ class CommandSchedule {
   // A command that takes effect now.
   struct Due {
     Command command;
-    // For a CancelCommand: its target was waiting and is cancelled. Otherwise there was nothing to
+    // Of a cancel: its target was waiting and is cancelled. Otherwise there was nothing to
     // cancel.
     bool cancels = false;
   };

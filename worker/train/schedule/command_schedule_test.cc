@@ -6,22 +6,23 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "worker/train/reports/test_commands.h"
 
 namespace muster::train {
 namespace {
 
 Command Rate(int64_t number, std::optional<int64_t> at_step = std::nullopt) {
-  return {.number = number, .at_step = at_step, .what = SetLearningRateCommand{0.1}};
+  return Numbered(number, RateOf(0.1), at_step);
 }
 Command Replay(int64_t number, int64_t step) {
-  return {.number = number, .at_step = step, .replay = true, .what = SetLearningRateCommand{0.1}};
+  Command replay = Numbered(number, RateOf(0.1), step);
+  replay.set_replay(true);
+  return replay;
 }
-Command Cancel(int64_t number, int64_t target) {
-  return {.number = number, .what = CancelCommand{target}};
-}
+Command Cancel(int64_t number, int64_t target) { return Numbered(number, CancelOf(target)); }
 template <typename What>
 Command A(int64_t number) {
-  return {.number = number, .what = What()};
+  return Numbered(number, train::A(What()));
 }
 
 // "2 3!" : 2, then 3, which cancels something.
@@ -29,12 +30,12 @@ std::string Taken(CommandSchedule& schedule, const std::vector<Command>& log, in
                   int64_t step) {
   std::string text;
   const auto get = [&](int64_t number) {
-    EXPECT_EQ(log.at(number - 1).number, number);
+    EXPECT_EQ(log.at(number - 1).number(), number);
     return log.at(number - 1);
   };
   schedule.TakeIn(newest, step, get);
   while (const auto due = schedule.Next(step)) {
-    absl::StrAppend(&text, text.empty() ? "" : " ", due->command.number, due->cancels ? "!" : "");
+    absl::StrAppend(&text, text.empty() ? "" : " ", due->command.number(), due->cancels ? "!" : "");
   }
   return text;
 }
@@ -72,7 +73,7 @@ TEST(CommandSchedule, ACommandAndItsCancelThatComeTogetherDoNothing) {
 
 TEST(CommandSchedule, WhatIsDoneIsNotDoneAgain) {
   CommandSchedule schedule;
-  EXPECT_EQ(Taken(schedule, {A<NoCommand>(1), Rate(2), A<NoCommand>(3)}, 3, 0), "2");
+  EXPECT_EQ(Taken(schedule, {A<v1::NoCommand>(1), Rate(2), A<v1::NoCommand>(3)}, 3, 0), "2");
 }
 
 TEST(CommandSchedule, AfterARollbackCommandsTakeEffectWhereTheyDidAndLaterOnesNotBefore) {
@@ -88,8 +89,9 @@ TEST(CommandSchedule, AfterARollbackCommandsTakeEffectWhereTheyDidAndLaterOnesNo
 
 TEST(CommandSchedule, AJobThatIsHaltedBeforeAReplayIsDueCanGoOn) {
   CommandSchedule schedule;
-  const std::vector<Command> log = {Replay(1, 12), A<PauseCommand>(2), A<SaveCheckpointCommand>(3),
-                                    A<ResumeCommand>(4), Rate(5)};
+  const std::vector<Command> log = {Replay(1, 12), A<v1::PauseCommand>(2),
+                                    A<v1::SaveCheckpointCommand>(3), A<v1::ResumeCommand>(4),
+                                    Rate(5)};
   EXPECT_EQ(Taken(schedule, log, 2, 10), "2");
   EXPECT_EQ(Taken(schedule, log, 5, 10), "3 4");
   EXPECT_EQ(Taken(schedule, log, 5, 12), "1 5");
@@ -97,32 +99,33 @@ TEST(CommandSchedule, AJobThatIsHaltedBeforeAReplayIsDueCanGoOn) {
 
 TEST(CommandSchedule, ACommandThatHadBegunIsNotCancelled) {
   CommandSchedule schedule;
-  Command save = A<SaveCheckpointCommand>(1);
-  save.begun = true;
+  Command save = A<v1::SaveCheckpointCommand>(1);
+  save.set_begun(true);
   EXPECT_EQ(Taken(schedule, {save, Cancel(2, 1)}, 2, 10), "2 1");
 }
 
 TEST(CommandSchedule, AGatherThatHadBegunIsCancelledBeforeItIsCarriedOutAgain) {
   CommandSchedule schedule;
-  Command gather = A<GatherOptimizerStateCommand>(1);
-  gather.begun = true;
+  Command gather = A<v1::GatherOptimizerStateCommand>(1);
+  gather.set_begun(true);
   EXPECT_EQ(Taken(schedule, {gather, Cancel(2, 1)}, 2, 10), "2!");
   CommandSchedule of_model;
-  Command consolidate = A<ConsolidateCommand>(1);
-  consolidate.begun = true;
+  Command consolidate = A<v1::ConsolidateCommand>(1);
+  consolidate.set_begun(true);
   EXPECT_EQ(Taken(of_model, {consolidate, Cancel(2, 1)}, 2, 10), "2!");
 }
 
 TEST(CommandSchedule, APassThatWasNotFinishedIsDoneAgainUnlessItIsCancelled) {
-  Command pass = A<RunStageCommand>(1);
-  Command sample = A<SampleCommand>(2);
-  pass.begun = sample.begun = true;
-  pass.at_step = 12;
+  Command pass = A<v1::RunStageCommand>(1);
+  Command sample = A<v1::SampleCommand>(2);
+  pass.set_begun(true);
+  sample.set_begun(true);
+  pass.set_at_step(12);
   // A checkpoint that was written after they took effect.
   CommandSchedule again({.taken = 2});
   EXPECT_EQ(Taken(again, {pass, sample}, 2, 10), "2");
   EXPECT_EQ(Taken(again, {pass, sample}, 2, 12), "1");
-  sample.at_step = 12;
+  sample.set_at_step(12);
   CommandSchedule cancelled({.taken = 2});
   EXPECT_EQ(Taken(cancelled, {pass, sample, Cancel(3, 1), Cancel(4, 2)}, 4, 10), "3! 4!");
 }
@@ -136,7 +139,7 @@ TEST(CommandSchedule, AReplayIsNotCancelled) {
 TEST(CommandSchedule, ResumesFromACheckpoint) {
   CommandSchedule schedule({.taken = 4, .waiting = {2}});
   EXPECT_EQ(schedule.position(), (CommandSchedule::Position{.taken = 4, .waiting = {2}}));
-  const std::vector<Command> log = {Replay(1, 3), Rate(2, 20), Replay(3, 5), A<NoCommand>(4),
+  const std::vector<Command> log = {Replay(1, 3), Rate(2, 20), Replay(3, 5), A<v1::NoCommand>(4),
                                     Rate(5)};
   EXPECT_EQ(Taken(schedule, log, 5, 10), "5");
   EXPECT_EQ(schedule.position(), (CommandSchedule::Position{.taken = 5, .waiting = {2}}));
@@ -145,27 +148,28 @@ TEST(CommandSchedule, ResumesFromACheckpoint) {
 
 TEST(CommandSchedule, ACheckpointBetweenCommandsOfOneBoundaryHasTheRestOfThemWaiting) {
   CommandSchedule schedule;
-  const std::vector<Command> log = {A<SaveCheckpointCommand>(1), Rate(2), A<PauseCommand>(3)};
+  const std::vector<Command> log = {A<v1::SaveCheckpointCommand>(1), Rate(2),
+                                    A<v1::PauseCommand>(3)};
   const auto get = [&](int64_t number) { return log.at(number - 1); };
   schedule.TakeIn(3, 5, get);
-  EXPECT_EQ(schedule.Next(5)->command.number, 1);
+  EXPECT_EQ(schedule.Next(5)->command.number(), 1);
   const CommandSchedule::Position position = schedule.position();
   EXPECT_EQ(position, (CommandSchedule::Position{.taken = 3, .waiting = {2, 3}}));
   CommandSchedule restored(position);
-  EXPECT_EQ(Taken(restored, {A<NoCommand>(1), Rate(2), A<PauseCommand>(3)}, 3, 5), "2 3");
+  EXPECT_EQ(Taken(restored, {A<v1::NoCommand>(1), Rate(2), A<v1::PauseCommand>(3)}, 3, 5), "2 3");
 }
 
 TEST(CommandSchedule, WhatIsInForceOutlastsTheCheckpointThatWasWrittenAfterIt) {
   CommandSchedule schedule({.taken = 3});
-  const std::vector<Command> log = {A<PauseCommand>(1), A<SaveCheckpointCommand>(2),
-                                    A<ResumeCommand>(3)};
+  const std::vector<Command> log = {A<v1::PauseCommand>(1), A<v1::SaveCheckpointCommand>(2),
+                                    A<v1::ResumeCommand>(3)};
   // So does what ends it, where nobody has heard of that.
   EXPECT_EQ(Taken(schedule, log, 3, 10), "1 2 3");
 }
 
 TEST(CommandSchedule, AStopThatNobodyHeardOfOutlastsTheCheckpointThatItWrote) {
   CommandSchedule schedule({.taken = 2});
-  EXPECT_EQ(Taken(schedule, {Rate(1), A<StopCommand>(2)}, 2, 10), "2");
+  EXPECT_EQ(Taken(schedule, {Rate(1), A<v1::StopCommand>(2)}, 2, 10), "2");
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <set>
-#include <variant>
+
+#include "common/commands/command_rule.h"
 
 namespace muster::train {
 
@@ -13,20 +14,20 @@ std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position
   std::set<int64_t> cancelled;
   for (int64_t number = 1; number <= newest; ++number) {
     const Command command = get(number);
-    const auto* cancel = std::get_if<CancelCommand>(&command.what);
-    if (cancel != nullptr && !steps.contains(cancel->target)) cancelled.insert(cancel->target);
+    const auto target = static_cast<int64_t>(command.cancel().target());
+    if (command.has_cancel() && !steps.contains(target)) cancelled.insert(target);
   }
   std::vector<Unreported> result;
   for (int64_t number = 1; number <= newest; ++number) {
     const Command command = get(number);
     const auto applied = steps.find(number);
     const int64_t at = applied == steps.end() ? step : applied->second;
-    if (std::holds_alternative<NoCommand>(command.what)) {
+    if (commands::IsOver(command)) {
       if (applied != steps.end()) result.push_back({number, Unreported::What::kApplied, at});
       continue;
     }
     const bool waits = std::binary_search(position.waiting.begin(), position.waiting.end(), number);
-    if (command.replay || command.begun || waits || IsDoneOnce(command)) continue;
+    if (command.replay() || command.begun() || waits || IsDoneOnce(command)) continue;
     if (cancelled.contains(number)) {
       result.push_back({.number = number, .what = Unreported::What::kCancelled});
     } else {

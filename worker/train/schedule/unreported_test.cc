@@ -3,16 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "worker/train/reports/test_commands.h"
+
 namespace muster::train {
 namespace {
 
 using What = Unreported::What;
 
-Command Rate(int64_t number) { return {.number = number, .what = SetLearningRateCommand{0.1}}; }
-Command Ended(int64_t number) { return {.number = number, .what = NoCommand()}; }
-Command Cancel(int64_t number, int64_t target) {
-  return {.number = number, .what = CancelCommand{target}};
-}
+Command Rate(int64_t number) { return Numbered(number, RateOf(0.1)); }
+Command Ended(int64_t number) { return Numbered(number, A(v1::NoCommand())); }
+Command Cancel(int64_t number, int64_t target) { return Numbered(number, CancelOf(target)); }
 
 // Of a checkpoint at step 20 that has all of `log`.
 std::vector<Unreported> Find(const std::vector<Command>& log,
@@ -31,10 +31,10 @@ TEST(Unreported, WhatTookEffectIsFinishedAtItsStepOrElseAtTheCheckpoints) {
 
 TEST(Unreported, WhatWaitsOrIsDoneAnewIsLeftOut) {
   Command replayed = Rate(2);
-  replayed.replay = true;
+  replayed.set_replay(true);
   Command begun = Rate(3);
-  begun.begun = true;
-  const Command halt = {.number = 4, .what = PauseCommand()};
+  begun.set_begun(true);
+  const Command halt = Numbered(4, A(v1::PauseCommand()));
   EXPECT_THAT(Find({Rate(1), replayed, begun, halt}, {}, {1}), testing::IsEmpty());
 }
 

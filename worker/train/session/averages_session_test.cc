@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/safetensors/safetensors.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
 
@@ -62,9 +63,7 @@ class AveragesSessionTest : public SessionTest {
   }
 
   static Command SetRules(std::vector<TrainableRule> rules, int64_t at_step, int64_t number) {
-    return {.number = number,
-            .at_step = at_step,
-            .what = SetTrainabilityCommand{.rules = std::move(rules)}};
+    return Numbered(number, RulesOf(std::move(rules)), at_step);
   }
   // Freezes the first block after 3 steps, and the second instead after 7.
   void FreezeInBetween() {
@@ -165,7 +164,7 @@ TEST_F(AveragesSessionTest, ASessionGoesOnWithThemWhateverItsStrategy) {
       job.checkpoint = Every(1);
       job.checkpoint->background = false;
       const auto commands = commands_;
-      commands_.push_back({.number = 3, .at_step = stop_after, .what = StopCommand()});
+      commands_.push_back(Numbered(3, A(v1::StopCommand()), stop_after));
       const auto begun = Good(job, 2);
       commands_ = commands;
       ASSERT_EQ(begun->ends[0]->step, stop_after);
@@ -205,7 +204,7 @@ TEST_F(AveragesSessionTest, AnExportDuringTrainingHasThem) {
     // Stopped at step 6, it exports no weights at its end.
     job.stages = {FitStage{12, 0}};
     job.weights_export->every_steps = 5;
-    commands_ = {{.number = 1, .at_step = 6, .what = StopCommand()}};
+    commands_ = {Numbered(1, A(v1::StopCommand()), 6)};
     std::filesystem::remove(Out());
     EXPECT_EQ(Exported(job), expected) << StrategyName(strategy);
     commands_.clear();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/files/files.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/failing_save.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
@@ -73,7 +74,7 @@ TEST_F(BestCheckpointTest, OneThatFailsAndThatACommandSavesInTheSameStepIsTheBes
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
   const FailingSave fault(folder_, 8);
   watch_ = fault;
-  commands_ = {{.number = 1, .at_step = 8, .what = SaveCheckpointCommand()}};
+  commands_ = {Numbered(1, A(v1::SaveCheckpointCommand()), 8)};
   const auto run = Good(job);
   EXPECT_EQ(fault.failures(), 1);
   EXPECT_TRUE(run->outside.finished().at(1).ok()) << run->outside.finished().at(1);
@@ -95,7 +96,7 @@ TEST_F(BestCheckpointTest, OneThatFailsAndThatAStopSavesInTheSameStepIsTheBestOn
   const Job job = Validating(10, 4);
   const FailingSave fault(folder_, 8);
   watch_ = fault;
-  commands_ = {{.number = 1, .at_step = 8, .what = StopCommand()}};
+  commands_ = {Numbered(1, A(v1::StopCommand()), 8)};
   const auto run = Good(job);
   EXPECT_EQ(fault.failures(), 1);
   EXPECT_EQ(run->ends[0]->step, 8);
@@ -110,7 +111,7 @@ TEST_F(BestCheckpointTest, OneThatFailsIsNotTheBestOneOfALaterStep) {
   const Job job = Validating(10, 4);
   const FailingSave fault(folder_, 8);
   watch_ = fault;
-  commands_ = {{.number = 1, .at_step = 9, .what = SaveCheckpointCommand()}};
+  commands_ = {Numbered(1, A(v1::SaveCheckpointCommand()), 9)};
   const auto run = Good(job);
   EXPECT_EQ(fault.failures(), 1);
   EXPECT_THAT(NamesOf(run->outside.checkpoints()),

@@ -32,6 +32,7 @@ absl::StatusOr<std::optional<RollCallPlan>> Running::AtBoundary(FitUntil* stage,
         return found.has_value();
       }));
       if (state().stopped) return plan;
+      *stage = Planned(*stage);
       state().validation_due = false;
     }
     best = *found;

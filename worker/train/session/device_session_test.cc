@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/device/stand_in/stand_in_device.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
 
@@ -67,7 +68,7 @@ TEST_F(DeviceSessionTest, TrainsAndValidatesAsOnTheCpu) {
 
 TEST_F(DeviceSessionTest, AFrozenLayerIsRefreshedInTheMiddle) {
   const TrainableRule freeze = {.freeze = true, .pattern = "transformer.h.0.*"};
-  commands_ = {{.number = 1, .at_step = 3, .what = SetTrainabilityCommand{{freeze}}}};
+  commands_ = {Numbered(1, RulesOf({freeze}), 3)};
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     ExpectTheLossesOfTheCpu(DeviceJob(strategy), 2);

@@ -126,6 +126,7 @@ absl::Status Loader::CheckMetrics() const {
 absl::Status Loader::PlanSteps() {
   Job& job = opened_.job;
   loaded_.stages = PlanOf(job, opened_.state);
+  loaded_.written_schedule = job.schedule;
   if (!CountsInEpochs(job.stages)) return absl::OkStatus();
   const int64_t total_steps = ScheduledSteps(loaded_.stages);
   optim::EndAt(total_steps, &job.schedule);

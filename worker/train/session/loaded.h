@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/tokenizer/source.h"
 #include "worker/data/sampler.h"
+#include "worker/optim/schedule.h"
 #include "worker/train/job/stages.h"
 #include "worker/train/predict/predictor.h"
 #include "worker/train/save/checkpoints.h"
@@ -38,6 +39,7 @@ struct Loaded {
   tokenizer::Source tokenizer;
   CommandSchedule::Position commands;  // those that are in the checkpoint
   std::vector<PlannedStage> stages;
+  optim::Schedule written_schedule;  // as in the job file: its end may be open
   GenerationRequests requests;
 };
 

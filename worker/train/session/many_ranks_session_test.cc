@@ -7,6 +7,7 @@
 
 #include "worker/train/job/job.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
 namespace muster::train {
@@ -64,7 +65,7 @@ TEST_P(ManyRanks, TrainAlikeInEveryStrategy) { ExpectTheBitsOfDdp(SixSteps(), 7)
 
 TEST_P(ManyRanks, FreezeAndUnfreezeAlikeInEveryStrategy) {
   const auto set = [](int64_t number, int64_t at_step, const TrainableRule& rule) {
-    return Command{.number = number, .at_step = at_step, .what = SetTrainabilityCommand{{rule}}};
+    return Numbered(number, RulesOf({rule}), at_step);
   };
   const auto without_changes = LossesOf(*RunSessions(SixSteps(), GetParam()));
   commands_ = {set(1, 1, {true, "transformer.h.0.*"}), set(2, 3, {true, "*.weight"}),

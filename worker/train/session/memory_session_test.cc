@@ -16,6 +16,7 @@
 #include "worker/memory/counting_allocator.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/ranks/rank_threads.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session.h"
 
 namespace muster::train {
@@ -55,7 +56,7 @@ struct AtTest {
 class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override { return 0; }
-  Command Get(int64_t number) const override { return {.number = number, .what = StopCommand()}; }
+  Command Get(int64_t number) const override { return Numbered(number, A(v1::StopCommand())); }
   void Progress(int64_t, const char*, const char*) override {}
   void Report(const Event& event) override {
     const auto* metrics = std::get_if<v1::StepMetrics>(&event);

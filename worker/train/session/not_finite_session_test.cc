@@ -20,6 +20,7 @@
 #include "worker/checkpoint/load.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/ranks/rank_threads.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session.h"
 #include "worker/train/training/setup.h"
 
@@ -33,7 +34,7 @@ class Outside : public CommandSource, public EventSink {
     std::lock_guard lock(mutex_);
     return stop_after_step > 0 && !steps_.empty() && steps_.rbegin()->first >= stop_after_step;
   }
-  Command Get(int64_t number) const override { return {.number = number, .what = StopCommand()}; }
+  Command Get(int64_t number) const override { return Numbered(number, A(v1::StopCommand())); }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
     const auto* step = std::get_if<v1::StepMetrics>(&event);

@@ -12,6 +12,7 @@
 #include "common/files/files.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/models/spec_from_json.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
 
@@ -22,9 +23,14 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-const SampleCommand kGreedy = {.prompt = {0, 1, 4}, .max_tokens = 5};
-const SampleCommand kDrawn = {
-    .prompt = {9}, .max_tokens = 7, .temperature = 1.5, .top_k = 10, .seed = 3};
+const Command kGreedy = PromptOf({0, 1, 4}, 5);
+const Command kDrawn = [] {
+  Command command = PromptOf({9}, 7);
+  command.mutable_sample()->set_temperature(1.5);
+  command.mutable_sample()->set_top_k(10);
+  command.mutable_sample()->set_seed(3);
+  return command;
+}();
 
 class RequestsTest : public SessionTest {
  protected:
@@ -57,12 +63,11 @@ class RequestsTest : public SessionTest {
   }
 
   // Commands for these steps, numbered from 1.
-  using Asked = std::vector<std::pair<int64_t, decltype(Command::what)>>;
+  using Asked = std::vector<std::pair<int64_t, Command>>;
   void Ask(const Asked& asked) {
     commands_.clear();
-    for (const auto& [step, what] : asked) {
-      commands_.push_back(
-          {.number = static_cast<int64_t>(commands_.size()) + 1, .at_step = step, .what = what});
+    for (const auto& [step, command] : asked) {
+      commands_.push_back(Numbered(static_cast<int64_t>(commands_.size()) + 1, command, step));
     }
   }
   // Runs the job to its good end. Its weights are in `weights_`.
@@ -101,15 +106,15 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemInEveryStrategy) {
     Ask({});
     const auto plain = Good(job);
     const std::string expected = weights_;
-    Ask({{0, RunStageCommand{kValidateStage}},
+    Ask({{0, StageOf(kValidateStage)},
          {0, kGreedy},
          {3, kDrawn},
-         {4, RunStageCommand{kTestStage}},
-         {4, RunStageCommand{kValidateStage}},
-         {8, PauseCommand()},
+         {4, StageOf(kTestStage)},
+         {4, StageOf(kValidateStage)},
+         {8, A(v1::PauseCommand())},
          {8, kGreedy},
-         {8, RunStageCommand{kTestStage}},
-         {8, ResumeCommand()}});
+         {8, StageOf(kTestStage)},
+         {8, A(v1::ResumeCommand())}});
     const auto asked = Good(job);
     EXPECT_EQ(asked->outside.losses(), plain->outside.losses());
     EXPECT_THAT(asked->outside.losses(), SizeIs(12));
@@ -123,7 +128,7 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemInEveryStrategy) {
       EXPECT_EQ(sampled.text, "") << "there is no tokenizer";
     }
     EXPECT_EQ(SampleOf(*asked, 3).step, 3);
-    EXPECT_EQ(SampleOf(*asked, 3).prompt, kDrawn.prompt);
+    EXPECT_EQ(SampleOf(*asked, 3).prompt, (std::vector<int64_t>{9}));
     EXPECT_THAT(SampleOf(*asked, 3).tokens, SizeIs(7));
     samples.push_back(all);
   }
@@ -150,9 +155,7 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemWhereRanksHaveJoined) {
     Ask({});
     const auto plain = Good(job);
     const std::string expected = weights_;
-    Ask({{1, RunStageCommand{kValidateStage}},
-         {3, RunStageCommand{kTestStage}},
-         {4, RunStageCommand{kValidateStage}}});
+    Ask({{1, StageOf(kValidateStage)}, {3, StageOf(kTestStage)}, {4, StageOf(kValidateStage)}});
     const auto asked = Good(job);
     EXPECT_EQ(asked->outside.losses(), plain->outside.losses());
     EXPECT_EQ(weights_, expected);
@@ -168,7 +171,7 @@ TEST_F(RequestsTest, APassGivesWhatAStageGives) {
   Ask({});
   const auto staged = Good(job);
   job.stages = {FitStage{12, 0}};
-  Ask({{4, RunStageCommand{kTestStage}}, {4, RunStageCommand{kValidateStage}}});
+  Ask({{4, StageOf(kTestStage)}, {4, StageOf(kValidateStage)}});
   const auto asked = Good(job);
   const StageEvaluated test = Evaluated(*asked, 1);
   EXPECT_EQ(test.step, 4);
@@ -184,7 +187,7 @@ TEST_F(RequestsTest, TheyNeedNeitherTrainingNorItsEnd) {
     Job trained = SmallJob();
     trained.strategy = strategy;
     trained.stages = {FitStage{3, 0}, TestStage{}};
-    Ask({{3, RunStageCommand{kTestStage}}, {3, kGreedy}});
+    Ask({{3, StageOf(kTestStage)}, {3, kGreedy}});
     const auto over = Good(trained, 3);
     EXPECT_EQ(over->outside.applied().at(1), 3) << "after training";
     EXPECT_EQ(SampleOf(*over, 2).step, 3);
@@ -193,7 +196,7 @@ TEST_F(RequestsTest, TheyNeedNeitherTrainingNorItsEnd) {
     evaluates.train.reset();
     evaluates.optimizer.reset();
     evaluates.stages = {ValidateStage{}};
-    Ask({{0, RunStageCommand{kTestStage}}, {0, kGreedy}});
+    Ask({{0, StageOf(kTestStage)}, {0, kGreedy}});
     const auto alone = Good(evaluates, 3);
     EXPECT_EQ(Evaluated(*alone, 1).evaluation.samples(), 9u);
     EXPECT_THAT(SampleOf(*alone, 2).tokens, SizeIs(5));
@@ -217,11 +220,11 @@ TEST_F(RequestsTest, WhatCannotBeGivenEndsTheCommandAndTrainingGoesOn) {
   job.test = TokenFiles{{folder_ / "zeros.bin"}};
   ASSERT_TRUE(files::WriteAtomically(folder_ / "zeros.bin", std::string(100, '\0')).ok());
   job.validate.reset();
-  Ask({{2, RunStageCommand{kTestStage}},
-       {2, RunStageCommand{kValidateStage}},
-       {2, RunStageCommand{"fit"}},
-       {2, SampleCommand{.prompt = {0}, .max_tokens = 8}},
-       {2, SampleCommand{.prompt = {29}, .max_tokens = 1}}});
+  Ask({{2, StageOf(kTestStage)},
+       {2, StageOf(kValidateStage)},
+       {2, StageOf("fit")},
+       {2, PromptOf({0}, 8)},
+       {2, PromptOf({29}, 1)}});
   const auto run = Good(job);
   EXPECT_THAT(run->outside.losses(), SizeIs(12));
   const auto ended = run->outside.ended();
@@ -249,7 +252,7 @@ TEST_F(RequestsTest, DataThatCannotBeReadEndTheCommandAndTrainingGoesOn) {
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2};
     job.stages = {FitStage{4, 0}};
-    Ask({{2, RunStageCommand{kTestStage}}});
+    Ask({{2, StageOf(kTestStage)}});
     const auto run = Good(job);
     const absl::Status ended = run->outside.ended().at(1).status;
     EXPECT_THAT(std::string(ended.message()), HasSubstr("expected finite numbers, found nan"));
@@ -276,12 +279,12 @@ TEST_F(RequestsTest, AModelOfRowsContinuesNoPrompt) {
 TEST_F(RequestsTest, APassWhoseEndNobodyHeardOfIsRunAgain) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
-  Ask({{3, RunStageCommand{kTestStage}}, {6, StopCommand()}});
+  Ask({{3, StageOf(kTestStage)}, {6, A(v1::StopCommand())}});
   const auto first = RunSessions(job, 2);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
   // As the coordinator delivers it to the next generation.
-  Ask({{3, RunStageCommand{kTestStage}}, {0, NoCommand()}});
-  commands_[0].begun = true;
+  Ask({{3, StageOf(kTestStage)}, {0, A(v1::NoCommand())}});
+  commands_[0].set_begun(true);
   const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(Evaluated(*second, 1).step, 6) << "it began after step 6";

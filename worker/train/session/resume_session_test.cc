@@ -13,6 +13,7 @@
 #include "worker/train/job/job.h"
 #include "worker/train/ranks/failure.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
 namespace muster::train {
@@ -136,12 +137,9 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto rate = [](int64_t number, int64_t at_step, double value) {
-    return Command{.number = number, .at_step = at_step, .what = SetLearningRateCommand{value}};
+    return Numbered(number, RateOf(value), at_step);
   };
-  commands_ = {rate(1, 3, 2e-3),
-               rate(2, 7, 3e-3),
-               rate(3, 10, 4e-3),
-               {.number = 4, .what = CancelCommand{3}},
+  commands_ = {rate(1, 3, 2e-3), rate(2, 7, 3e-3), rate(3, 10, 4e-3), Numbered(4, CancelOf(3)),
                rate(5, 11, 5e-3)};
   const auto undisturbed = RunSessions(job, 2);
   ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
@@ -149,7 +147,7 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
     fs::remove_all(path);  // of the end
   }
   // The coordinator had not heard of it when the job's former attempt ended, and ended it, too.
-  commands_[0].what = NoCommand{};
+  commands_[0].mutable_none();
   const auto second = RunSessions(job, 2, 2);
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().step, 8);

@@ -22,11 +22,13 @@ Running::Running(std::unique_ptr<Loaded> loaded)
       writers_(loaded_.get(), &schedule_, &live_, &background_),
       forwards_(loaded_.get(), &live_, &calls_.between, &background_),
       changes_(ChangesOf(loaded_.get(), &calls_.each_step)),
+      skipping_(SkippingOf(loaded_.get())),
       commands_({.source = opened().parts.commands,
                  .calls = &calls_.between,
                  .saver = has_checkpoints() ? &writers_.best : nullptr,
                  .gatherer = writers_.gathering.has_value() ? &*writers_.gathering : nullptr,
                  .training = changes_.has_value() ? &*changes_ : nullptr,
+                 .data = skipping_.has_value() ? &*skipping_ : nullptr,
                  .evaluator = &forwards_.evaluation,
                  .generator = &forwards_.generator,
                  .learning_rates = &job().schedule,
@@ -163,6 +165,7 @@ absl::Status Running::Fit(FitUntil stage) {
     ASSIGN_OR_RETURN(const bool applied, commands_.Apply(plan.apply_commands));
     if (state().stopped) return absl::OkStatus();
     if (applied) {
+      stage = Planned(stage);
       ASSIGN_OR_RETURN(plan, calls_.between.CallNow());
       continue;
     }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,7 @@
 #include "worker/train/session/loaded.h"
 #include "worker/train/session/running_parts.h"
 #include "worker/train/session/session_parts.h"
+#include "worker/train/start/skipping.h"
 #include "worker/train/trainability/trainability_changes.h"
 
 namespace muster::train {
@@ -58,6 +60,10 @@ class Running {
   // its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
   void BeginStage(const char* stage);
+  // The stage as it is planned now: a command may have left out samples of it.
+  FitUntil Planned(const FitUntil& stage) const {
+    return std::get<FitUntil>(loaded_->stages[stage.stage].what);
+  }
 
   // ---- What follows a step (boundary.cc). Collectives.
   // Returns the plan of the next step, or nothing if there was nothing to do. The stage's end is
@@ -92,6 +98,7 @@ class Running {
   Writers writers_;
   Forwards forwards_;
   std::optional<TrainabilityChanges> changes_;  // absent: the job trains nothing
+  std::optional<Skipping> skipping_;            // likewise
   Commands commands_;
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;  // how the save at the end of training went

@@ -19,6 +19,7 @@
 #include "worker/train/schedule/command_schedule.h"
 #include "worker/train/session/best_checkpoint.h"
 #include "worker/train/session/loaded.h"
+#include "worker/train/start/skipping.h"
 #include "worker/train/trainability/trainability_changes.h"
 
 namespace muster::train {
@@ -53,8 +54,9 @@ struct Forwards {
   Predictor predictor;
 };
 
-// Absent: the job trains nothing.
+// Both absent: the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
+std::optional<Skipping> SkippingOf(Loaded* loaded);
 
 }  // namespace muster::train
 

@@ -26,6 +26,7 @@
 #include "worker/train/job/job.h"
 #include "worker/train/ranks/rank_threads.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session.h"
 
 namespace muster::train {
@@ -50,7 +51,7 @@ class Outside : public CommandSource, public EventSink {
   }
   Command Get(int64_t number) const override {
     if (!commands_.empty()) return commands_[number - 1];
-    return {.number = number, .what = StopCommand()};
+    return Numbered(number, A(v1::StopCommand()));
   }
   bool Preempted() const override { return preempted_; }
   void Report(const Event& event) override {

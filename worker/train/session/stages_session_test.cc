@@ -12,6 +12,7 @@
 #include "common/safetensors/safetensors.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/ranks/failure.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 #include "worker/train/training/setup.h"
 
@@ -246,7 +247,7 @@ TEST_F(StagesTest, CommandsThatAreDueAtTheLastStepComeBeforeAnythingIsFreed) {
     std::filesystem::remove_all(folder_ / "ckpt");
     std::filesystem::remove(path);
     job.strategy = strategy;
-    commands_ = {{.number = 1, .at_step = 3, .what = GatherOptimizerStateCommand{.path = path}}};
+    commands_ = {Numbered(1, GatherTo(path), 3)};
     const auto run = Good(job);
     const auto finished = run->outside.finished();
     EXPECT_TRUE(finished.at(1).ok()) << finished.at(1);
@@ -268,11 +269,9 @@ TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
     std::filesystem::remove_all(folder_ / "ckpt");
     std::filesystem::remove_all(folder);
     job.strategy = strategy;
-    commands_ = {
-        {.number = 1, .at_step = 3, .what = SaveCheckpointCommand()},
-        {.number = 2, .at_step = 3, .what = GatherOptimizerStateCommand{.path = folder + ".pt"}},
-        {.number = 3, .at_step = 3, .what = SetTrainabilityCommand{{freeze}}},
-        {.number = 4, .at_step = 3, .what = ConsolidateCommand{.path = folder}}};
+    commands_ = {Numbered(1, A(v1::SaveCheckpointCommand()), 3),
+                 Numbered(2, GatherTo(folder + ".pt"), 3), Numbered(3, RulesOf({freeze}), 3),
+                 Numbered(4, ConsolidateTo(folder), 3)};
     const auto run = Good(job);
     const auto finished = run->outside.finished();
     EXPECT_TRUE(finished.at(1).ok()) << "there is one of this step: " << finished.at(1);

@@ -13,6 +13,7 @@
 #include "common/safetensors/safetensors.h"
 #include "worker/train/job/job.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session_fixture.h"
 
 namespace muster::train {
@@ -36,7 +37,7 @@ std::string NameOf(const testing::TestParamInfo<Setting>& info) {
 class SteeringIn16Bits : public SessionTest, public testing::WithParamInterface<Setting> {
  protected:
   static Command Set(int64_t number, int64_t at_step, const TrainableRule& rule) {
-    return {.number = number, .at_step = at_step, .what = SetTrainabilityCommand{{rule}}};
+    return Numbered(number, RulesOf({rule}), at_step);
   }
 
   // Of the newest checkpoint.

@@ -21,6 +21,7 @@
 #include "worker/comm/flight/flight_recorder.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/ranks/rank_threads.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session.h"
 
 namespace muster::train {
@@ -138,7 +139,7 @@ class TrainabilitySession : public testing::Test {
   }
 
   Result Run(const Job& job, int world_size, std::vector<Command> commands = {}) {
-    for (size_t i = 0; i < commands.size(); ++i) commands[i].number = static_cast<int64_t>(i + 1);
+    for (size_t i = 0; i < commands.size(); ++i) commands[i].set_number(i + 1);
     Result result{.ends = std::vector<absl::StatusOr<SessionEnd>>(world_size),
                   .outside = std::make_unique<Outside>(std::move(commands))};
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
@@ -165,7 +166,7 @@ const StrategyConfig kStrategies[] = {parallel::DdpOptions(), parallel::ShardedD
                                       parallel::FsdpOptions()};
 
 Command Set(std::vector<TrainableRule> rules, int64_t at_step, bool dry_run = false) {
-  return {.at_step = at_step, .what = SetTrainabilityCommand{std::move(rules), dry_run}};
+  return At(at_step, RulesOf(std::move(rules), dry_run));
 }
 
 TEST_F(TrainabilitySession, WhatModelCodeFreezesTakesEffectWithThatStep) {
@@ -185,8 +186,8 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesTakesEffectWithThatStep) {
 TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysSo) {
   Job job = PluginJob("steers-in-turn");
   job.refresh = RefreshMode::kManual;
-  const Result result = Run(
-      job, 2, {{.at_step = 3, .what = RefreshCommand()}, {.at_step = 4, .what = RefreshCommand()}});
+  const Result result =
+      Run(job, 2, {At(3, A(v1::RefreshCommand())), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
   // After 3 steps nothing is wanted that is not in force (step 3 unfroze again); before step 4 it
   // was frozen.
@@ -202,8 +203,7 @@ TEST_F(TrainabilitySession, WhatAnOperatorChangesIsNotUndoneByARefreshOfWhatMode
   Job job = PluginJob("steers-in-turn", 5);
   job.refresh = RefreshMode::kManual;
   // Before step 2 the code wants the weight frozen; the refresh after step 4 finds that wish again.
-  const Result result =
-      Run(job, 2, {Set({{true, "bias"}}, 2), {.at_step = 4, .what = RefreshCommand()}});
+  const Result result = Run(job, 2, {Set({{true, "bias"}}, 2), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
   EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 2 -bias", "3: after 4 -weight"));
 }
@@ -317,9 +317,9 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
     }
     return found;
   };
-  const Command save = {.what = SaveCheckpointCommand()};
-  const Command rate = {.what = SetLearningRateCommand{0.1}};
-  const Command refresh = {.what = RefreshCommand()};
+  const Command save = A(v1::SaveCheckpointCommand());
+  const Command rate = RateOf(0.1);
+  const Command refresh = A(v1::RefreshCommand());
   const Command none = Set({{true, "absent.*"}}, 0);
   EXPECT_THAT(reasons(Run(MlpJob(), 2, {save, none})),
               ElementsAre("NO_CHECKPOINTS", "TRAINABILITY_INVALID"));
@@ -329,9 +329,8 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   job.checkpoint = CheckpointConfig{folder_.Path("checkpoints"), 0};
   EXPECT_THAT(reasons(Run(job, 2, {save, rate, refresh, none})),
               ElementsAre("NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER"));
-  const Command late = {.at_step = 3, .what = SetLearningRateCommand{0.1}};
-  const auto cancelled =
-      Run(MlpJob(), 2, {late, {.what = CancelCommand{1}}, {.what = CancelCommand{1}}});
+  const Command late = At(3, RateOf(0.1));
+  const auto cancelled = Run(MlpJob(), 2, {late, CancelOf(1), CancelOf(1)});
   const auto& finished = cancelled.outside->finished();
   EXPECT_EQ(finished.at(1).reason, "OPERATION_CANCELLED");
   EXPECT_TRUE(finished.at(2).status.ok());

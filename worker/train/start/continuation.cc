@@ -53,7 +53,9 @@ bool Fits(const std::vector<SamplingRecord>& sampling, const Past& past) {
   for (size_t i = 0; i < sampling.size(); ++i) {
     const std::optional<data::Pace> pace = PaceOf(sampling[i]);
     if (!pace.has_value() || pace->steps_per_epoch() == 0) return false;
-    if (i > 0 && sampling[i].step <= sampling[i - 1].step) return false;
+    // Samples may be left out where another span begins.
+    const int64_t least = i == 0 ? 0 : sampling[i - 1].step + (sampling[i].skipped ? 0 : 1);
+    if (sampling[i].step < least) return false;
   }
   return sampling.back().step <= past.step &&
          TimelineOf(sampling).After(past.step) == past.position;
@@ -176,7 +178,8 @@ SamplingRecord RecordOf(const Job& job, const data::Pace& pace, bool per_rank) {
 data::Timeline TimelineOf(const std::vector<SamplingRecord>& sampling) {
   std::vector<data::Timeline::Span> spans;
   for (const SamplingRecord& record : sampling) {
-    spans.push_back({record.step, PositionOf(record), PaceOf(record).value_or(data::Pace())});
+    spans.push_back(
+        {record.step, PositionOf(record), PaceOf(record).value_or(data::Pace()), record.skipped});
   }
   return data::Timeline(std::move(spans));
 }

@@ -1,0 +1,102 @@
+#include "coordinator/membership/agents.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::membership {
+
+Agents::Attached Agents::Attach(const Agent& agent, PeerStreamId session, absl::Time now) {
+  Attached result;
+  const auto known = agents_.find(agent.node);
+  if (known != agents_.end()) {
+    result.replaced = known->second.session;
+    result.new_incarnation = known->second.incarnation != agent.incarnation;
+  }
+  Agent& entry = agents_[agent.node];
+  const absl::Time last_seen = entry.last_seen;
+  const absl::Duration answered = entry.answered;
+  entry = agent;
+  entry.session = session;
+  entry.last_seen = last_seen;
+  entry.answered = answered;
+  entry.lease_end = absl::InfinitePast();
+  Heard(&entry, now);
+  return result;
+}
+
+void Agents::Expect(const Agent& agent, absl::Time now) {
+  Agent& entry = agents_[agent.node];
+  entry = agent;
+  entry.session = 0;
+  entry.lease_end = now + timing_.Grant();
+}
+
+void Agents::Heard(const std::string& node, absl::Time now) {
+  const auto agent = agents_.find(node);
+  if (agent != agents_.end()) Heard(&agent->second, now);
+}
+
+void Agents::Heard(Agent* agent, absl::Time now) const {
+  if (agent->last_seen != absl::InfinitePast()) {
+    agent->answered += std::min(now - agent->last_seen, 2 * timing_.Heartbeat());
+  }
+  agent->last_seen = now;
+  agent->lease_end = std::max(agent->lease_end, now + timing_.Grant());
+}
+
+bool Agents::Detached(const std::string& node, PeerStreamId session) {
+  const auto agent = agents_.find(node);
+  if (agent == agents_.end() || agent->second.session != session) return false;
+  agent->second.session = 0;
+  agent->second.lease_end = LeaseEndOfDetached(agent->second, detached_had_grace_, timing_.Grant());
+  return true;
+}
+
+void Agents::ExpectForGood(const Agent& agent) {
+  Agent& entry = agents_[agent.node];
+  entry = agent;
+  entry.session = 0;
+  entry.lease_end = absl::InfiniteFuture();
+}
+
+absl::Duration Agents::Answered(const std::string& node, absl::Time now) const {
+  const Agent* agent = Find(node);
+  if (agent == nullptr || agent->last_seen == absl::InfinitePast()) return absl::ZeroDuration();
+  return agent->answered + std::min(now - agent->last_seen, 2 * timing_.Heartbeat());
+}
+
+std::vector<LostAgent> Agents::Expire(absl::Time now) {
+  std::vector<LostAgent> lost;
+  for (auto agent = agents_.begin(); agent != agents_.end();) {
+    if (agent->second.lease_end > now) {
+      ++agent;
+      continue;
+    }
+    lost.push_back(
+        {agent->second, absl::StrCat("the agent of node '", agent->first, "' was silent for ",
+                                     absl::FormatDuration(timing_.Grant()))});
+    agent = agents_.erase(agent);
+  }
+  return lost;
+}
+
+const Agent* Agents::Find(const std::string& node) const {
+  const auto found = agents_.find(node);
+  return found == agents_.end() ? nullptr : &found->second;
+}
+
+void Agents::GrantFreshGrace(absl::Time now) {
+  for (auto& [node, agent] : agents_) {
+    if (agent.lease_end != absl::InfiniteFuture()) agent.lease_end = now + timing_.Grant();
+  }
+}
+
+void Agents::GrantGraceToDetached(absl::Time now) {
+  detached_had_grace_ = now;
+  for (auto& [node, agent] : agents_) {
+    if (!agent.attached() && agent.lease_end != absl::InfiniteFuture()) {
+      agent.lease_end = now + timing_.Grant();
+    }
+  }
+}
+
+}  // namespace muster::membership

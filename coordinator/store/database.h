@@ -1,0 +1,66 @@
+// An open SQLite file with its compiled statements. Not thread-safe.
+#ifndef MUSTER_COORDINATOR_STORE_DATABASE_H_
+#define MUSTER_COORDINATOR_STORE_DATABASE_H_
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/status/status.h"
+#include "coordinator/store/columns.h"
+#include "coordinator/store/statement.h"
+
+namespace muster::store {
+
+class Database {
+ public:
+  Database() = default;
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+  ~Database() { Close(); }
+
+  // Opens a file that exists, to be read and written. Errors: those of SqliteError.
+  absl::Status Open(const std::string& path);
+  void Close();
+  sqlite3* get() const { return db_; }
+
+  // ---- In SQL text each question mark stands for one of `values`, in their order.
+  Statement Prepare(const std::string& sql) { return Statement(db_, &statements_, sql); }
+  // Runs a statement that has no rows.
+  template <typename... Values>
+  absl::Status Run(const std::string& sql, const Values&... values) {
+    Statement statement = Prepare(sql);
+    (statement.Bind(values), ...);
+    return statement.Run();
+  }
+  // The number in the first column of the first row. 0: there is no row, or the column is null.
+  template <typename... Values>
+  absl::StatusOr<uint64_t> Number(const std::string& sql, const Values&... values) {
+    Statement statement = Prepare(sql);
+    (statement.Bind(values), ...);
+    const uint64_t number = statement.Next() && !statement.SkipNull() ? statement.Uint() : 0;
+    RETURN_IF_ERROR(statement.status());
+    return number;
+  }
+
+  // ---- Rows of a table of tables.h, as in columns.h.
+  template <typename Table, typename... Values>
+  absl::Status Put(const Values&... values) {
+    return store::Put<Table>(db_, &statements_, values...);
+  }
+  template <typename Table, typename... Values>
+  Rows<Table> Select(const std::string& which, const Values&... values) {
+    return Rows<Table>(db_, &statements_, which, values...);
+  }
+
+ private:
+  sqlite3* db_ = nullptr;
+  StatementCache statements_;
+};
+
+}  // namespace muster::store
+
+#endif  // MUSTER_COORDINATOR_STORE_DATABASE_H_

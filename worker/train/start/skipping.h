@@ -1,0 +1,45 @@
+// Leaving out samples of the training data while a job runs (muster skip-data). The samples count
+// as taken, by no step: the place in the data moves on, and a stage by epochs has fewer steps.
+#ifndef MUSTER_WORKER_TRAIN_START_SKIPPING_H_
+#define MUSTER_WORKER_TRAIN_START_SKIPPING_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/sampler.h"
+#include "worker/optim/schedule.h"
+#include "worker/train/data/data_skipper.h"
+#include "worker/train/job/job.h"
+#include "worker/train/job/stages.h"
+#include "worker/train/reports/session_state.h"
+
+namespace muster::train {
+
+// Threading: the session's thread. All ranks make the same calls, and decide the same.
+// After a Skip, a stage by epochs may have another end: *stages says it.
+class Skipping : public DataSkipper {
+ public:
+  // All outlive it.
+  struct Parts {
+    Job* job;                     // Skipping changes where its schedule ends, if only the data tell
+    SessionState* session_state;  // and its `position` and `sampling`
+    std::vector<PlannedStage>* stages;  // and these
+    const data::Sampler* sampler;
+    // How many samples are left out at least: these, and a multiple of these. The ranks' own files
+    // stay at one place, and where uneven inputs end training, only whole steps are left out.
+    int64_t together = 1;
+  };
+  // `written`: the schedule as in the job file.
+  Skipping(const Parts& parts, const optim::Schedule& written) : parts_(parts), written_(written) {}
+
+  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run) override;
+
+ private:
+  const Parts parts_;
+  const optim::Schedule written_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_START_SKIPPING_H_
