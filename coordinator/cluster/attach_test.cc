@@ -137,13 +137,13 @@ TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereARetryHasChangedTheRate) {
   world.Submit("job", 1, 0);
   ASSERT_TRUE(world.AttachWorker(9, world.job("job").Worker(0)).ok());
   world.Exit(1, world.job("job").Worker(0), 9);
-  ASSERT_EQ(world.job("job").state, jobs::State::kFailed);
+  ASSERT_EQ(world.job("job").state(), jobs::State::kFailed);
   CommandRequest retry{.job_id = "job", .command = {.kind = v1::Operation::RESUME}};
   retry.settings = {.spec = "new", .plan = world.job("job").plan, .changes = {}};
   retry.settings.changes.push_back({.path = "optimizer.sgd.lr", .new_value = "0.1"});
   ASSERT_TRUE(world.cluster().NextAttempt(retry, world.now()).ok());
   world.PassBeating(1, 3);
-  ASSERT_TRUE(world.job("job").live);
+  ASSERT_TRUE(world.job("job").live());
   EXPECT_EQ(world.job("job").spec, "new");
   const auto attach = [&](uint32_t protocol) {
     return world.cluster().AttachWorker(

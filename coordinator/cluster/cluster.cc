@@ -94,6 +94,7 @@ void Cluster::Handle(const DaemonEvent& event, absl::Time now) {
 }
 
 store::Batch Cluster::TakeBatch() {
+  // Any time would do: the changes do not depend on it.
   Turn turn = At(parts_.clock.last_tick);
   TakeChanges(turn);
   if (parts_.options.planted_fault == PlantedFault::kLatePersist) {

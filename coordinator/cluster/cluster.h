@@ -51,20 +51,22 @@ class Cluster {
   // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS, JOBS_TOO_LARGE; Submission::refusal.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
   // Adds a command to the job's log and returns its number. A stop without at_step is also recorded
-  // in the job itself (stop_requested). `check` returns any further reason to refuse the command;
-  // it is not called for a repeat, and may be null. Errors: NOT_FOUND JOB_NOT_FOUND;
-  // FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED; INVALID_ARGUMENT
-  // AT_STEP_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS; the error of
-  // `check`.
+  // in the job itself (stop_requested). A RESUME of a job that has ended is NextAttempt. `check`
+  // returns any further reason to refuse the command; may be null. Neither a repeat nor NextAttempt
+  // calls it. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED,
+  // JOB_ALREADY_PAUSED, JOB_NOT_PAUSED, WORKER_TOO_OLD; INVALID_ARGUMENT AT_STEP_INVALID,
+  // START_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS,
+  // COMMANDS_TOO_LARGE; the error of `check`.
   using Check = CommandCheck;
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
                                    const Check& check = nullptr);
   // Continues a job that has ended FAILED or CANCELLED, with the same id, as its next attempt. Adds
   // a command `resume`, which is done at once, to the job's log and returns its number. Errors:
   // NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED);
+  // INVALID_ARGUMENT START_INVALID; RESOURCE_EXHAUSTED as of Command, and TOO_MANY_OPEN_JOBS;
   // request.refusal.
   absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now);
-  // Adds a kCancel command, whose target has not taken effect. If no process can hold the target,
+  // Adds a CANCEL command, whose target has not taken effect. If no process can hold the target,
   // the target is cancelled at once. Returns the target's number. Errors: also NOT_FOUND
   // OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
@@ -96,7 +98,8 @@ class Cluster {
   // A gap before its sequence shows that the database was restored: the generation ends.
   absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now);
 
-  // An agent's or a worker's stream broke. Unknown sessions are ignored.
+  // ---- Streams that end, webhooks, and musterd itself.
+  // An agent's or a worker's stream broke. Unknown streams are ignored.
   void Detached(PeerStreamId session, absl::Time now);
   // Receivers of webhooks have accepted these messages (Deliver), or they were given up.
   void Settled(const std::vector<uint64_t>& numbers);

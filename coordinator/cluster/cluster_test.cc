@@ -88,9 +88,9 @@ TEST(Cluster, AJobWhoseTimeIsUpIsAskedToStopAndEndsFailedAlsoAfterARestart) {
   ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
   world.Pass(5);
   world.effects.clear();
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
   world.Pass(1);
-  EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kStopping);
   const auto orders = world.Orders<SendToWorker, commands::Delivery>();
   ASSERT_EQ(orders.size(), 1);
   EXPECT_EQ(orders[0].command.kind, v1::Operation::STOP);
@@ -101,7 +101,7 @@ TEST(Cluster, AJobWhoseTimeIsUpIsAskedToStopAndEndsFailedAlsoAfterARestart) {
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
   ASSERT_TRUE(world.Report(10, {.sequence = 3, .what = Finished{.step = 3}}).ok());
   world.Exit(1, worker, 0);
-  EXPECT_EQ(world.job("job").state, jobs::State::kFailed);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kFailed);
   EXPECT_EQ(world.job("job").state_reason, "it has run for its time_limit, 6s");
   EXPECT_EQ(world.job("job").reason_code, "TIME_LIMIT");
   EXPECT_EQ(world.job("job").commands.Find(1)->outcome->code, absl::StatusCode::kOk);
@@ -137,7 +137,7 @@ TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = step}).ok());
   EXPECT_EQ(world.cluster().overview().NewestSteps("job"), std::deque<std::string>{step.metrics});
   world.Exit(1, world.job("job").Worker(1), 9);
-  ASSERT_EQ(world.job("job").state, jobs::State::kRecovering);
+  ASSERT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_TRUE(world.cluster().overview().NewestSteps("job").empty());
 }
 

@@ -62,7 +62,7 @@ TEST(Commands, AGatherIsCancelledAlsoWhileItsFileIsWritten) {
   EXPECT_TRUE(world.job("job").commands.IsBeingCancelled(1));
   // Its workers are lost, and nobody writes it.
   world.Pass(60);
-  ASSERT_FALSE(world.job("job").live);
+  ASSERT_FALSE(world.job("job").live());
 }
 
 TEST(Commands, APassThatCrashesItsWorkersCanBeCancelled) {
@@ -72,7 +72,7 @@ TEST(Commands, APassThatCrashesItsWorkersCanBeCancelled) {
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
   // The workers are lost in the pass; the next ones would run it again.
   world.Pass(60);
-  ASSERT_FALSE(world.job("job").live);
+  ASSERT_FALSE(world.job("job").live());
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   const auto& outcome = world.job("job").commands.Find(1)->outcome;
   ASSERT_TRUE(outcome.has_value());
@@ -112,7 +112,7 @@ TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
   ASSERT_EQ(*world.Command("job", {.kind = v1::Operation::PAUSE, .at_step = 9}), 2);
   // The node is lost: nobody hears what its processes did until their lease was over.
   world.Pass(60);
-  ASSERT_FALSE(world.job("job").live);
+  ASSERT_FALSE(world.job("job").live());
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   EXPECT_FALSE(world.job("job").commands.Find(1)->outcome.has_value());
   EXPECT_TRUE(world.job("job").commands.IsBeingCancelled(1));
@@ -131,11 +131,11 @@ TEST(Commands, AHaltedJobIsPausedUntilItIsResumedAlsoOverARestartAndCanBeStopped
   EXPECT_EQ(RefusalReason(world.Command("job", {.kind = v1::Operation::PAUSE}).status()),
             "JOB_ALREADY_PAUSED");
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
-  EXPECT_EQ(world.job("job").state, jobs::State::kPaused);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kPaused);
   world.Restart();
-  EXPECT_EQ(world.job("job").state, jobs::State::kPaused);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kPaused);
   ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::STOP}).ok());
-  EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kStopping);
 }
 
 TEST(Attempts, AStoppedJobGoesOnWhereItWasAlsoAfterARestart) {
@@ -146,14 +146,14 @@ TEST(Attempts, AStoppedJobGoesOnWhereItWasAlsoAfterARestart) {
   ASSERT_TRUE(world.Stop("job").ok());
   ASSERT_TRUE(world.Report(10, {.sequence = 3, .what = Finished{.step = 5}}).ok());
   world.Exit(1, world.job("job").Worker(0), 0);
-  ASSERT_EQ(world.job("job").state, jobs::State::kCancelled);
+  ASSERT_EQ(world.job("job").state(), jobs::State::kCancelled);
   ASSERT_EQ(world.job("job").ended_attempts.size(), 0);
   const auto number = world.Command("job", {.kind = v1::Operation::RESUME}, "request");
   ASSERT_TRUE(number.ok()) << number.status();
   EXPECT_EQ(*number, 3);
   EXPECT_EQ(world.job("job").attempt, 2);
   EXPECT_EQ(world.job("job").generation, 2);
-  EXPECT_EQ(world.job("job").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kStarting);
   EXPECT_EQ(*world.Command("job", {.kind = v1::Operation::RESUME}, "request"), 3) << "a repeat";
   EXPECT_EQ(world.job("job").attempt, 2);
   // Neither the halt nor the stop of the former attempt is carried out again.
@@ -168,7 +168,7 @@ TEST(Attempts, AStoppedJobGoesOnWhereItWasAlsoAfterARestart) {
   ASSERT_TRUE(world.Report(20, {.sequence = 1, .what = SessionStarted{.step = 5}}).ok());
   ASSERT_TRUE(world.Report(20, {.sequence = 2, .what = Finished{.step = 9}}).ok());
   world.Exit(2, world.job("job").Worker(0), 0);
-  EXPECT_EQ(world.job("job").state, jobs::State::kSucceeded);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kSucceeded);
   EXPECT_EQ(RefusalReason(world.Command("job", {.kind = v1::Operation::RESUME}).status()),
             "JOB_ALREADY_ENDED");
 }

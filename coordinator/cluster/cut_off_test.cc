@@ -47,7 +47,7 @@ TEST_F(CutOffTest, TheAgentIsToldThatTheWorkerContinues) {
 TEST_F(CutOffTest, ItsRanksAreNotReplacedHoweverLongTheSilence) {
   Silence(3600);
   EXPECT_EQ(job().generation, 1);
-  EXPECT_EQ(job().state, jobs::State::kRunning);
+  EXPECT_EQ(job().state(), jobs::State::kRunning);
   EXPECT_EQ(job().state_reason,
             "node 'a' is cut off; its ranks are not replaced until its agent is back, or `muster "
             "nodes forget a`");
@@ -61,7 +61,7 @@ TEST_F(CutOffTest, WhenTheAgentIsBackAllGoesOn) {
   ASSERT_TRUE(world_.Attach(3, hello).ok());
   ASSERT_TRUE(world_.AttachWorker(11, job().Worker(0)).ok());
   EXPECT_TRUE(world_.Stops().empty());
-  EXPECT_EQ(job().state, jobs::State::kRunning);
+  EXPECT_EQ(job().state(), jobs::State::kRunning);
   EXPECT_EQ(job().state_reason, "");
   EXPECT_EQ(job().generation, 1);
 }
@@ -74,7 +74,7 @@ TEST_F(CutOffTest, ACutThatIsLongerThanTheWatchdogIsNoHang) {
   ASSERT_TRUE(world_.AttachWorker(11, job().Worker(0)).ok());
   world_.Pass(2);
   EXPECT_EQ(job().generation, 1);
-  EXPECT_EQ(job().state, jobs::State::kRunning);
+  EXPECT_EQ(job().state(), jobs::State::kRunning);
 }
 
 TEST_F(CutOffTest, AForgottenAgentThatWasBeingStoppedLeavesNoTrace) {

@@ -93,6 +93,7 @@ struct WelcomeWorker {
 struct AckReport {
   uint64_t sequence = 0;
 };
+// Also sent without a step and a path, only for `remove`.
 struct CheckpointRecorded {
   uint64_t step = 0;
   std::string path;

@@ -17,13 +17,13 @@ using FoundTest = SavedJobTest;
 
 TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrARestart) {
   Halt();
-  EXPECT_EQ(job().state, jobs::State::kPaused);
+  EXPECT_EQ(job().state(), jobs::State::kPaused);
   EXPECT_EQ(job().reason_code, "CHECKPOINTS_UNREADABLE");
   for (const char* part :
        {"none can be read in /ckpt/job", "`muster resume job`", "--from DIR", "--from-scratch"}) {
     EXPECT_NE(job().state_reason.find(part), std::string::npos) << job().state_reason;
   }
-  EXPECT_FALSE(job().live);
+  EXPECT_FALSE(job().live());
   EXPECT_EQ(job().restarts, 0u);
   EXPECT_TRUE(job().failures.empty());
   EXPECT_EQ(world_.cluster().overview().OfferedSlots(jobs::Device::kCpu).free(), 2u);
@@ -31,7 +31,7 @@ TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrAR
   // Time and other agents do not start it; nor does a new coordinator.
   world_.Pass(100);
   Restart();
-  EXPECT_EQ(job().state, jobs::State::kPaused);
+  EXPECT_EQ(job().state(), jobs::State::kPaused);
   EXPECT_EQ(job().reason_code, "CHECKPOINTS_UNREADABLE");
   EXPECT_EQ(job().generation, 1u);
 }
@@ -52,7 +52,7 @@ TEST_F(FoundTest, ResumeLooksAgainAtOnce) {
   ASSERT_TRUE(number.ok()) << number.status();
   EXPECT_TRUE(job().commands.Find(*number)->outcome.has_value());
   EXPECT_EQ(job().generation, 2u);
-  EXPECT_EQ(job().state, jobs::State::kStarting);
+  EXPECT_EQ(job().state(), jobs::State::kStarting);
   EXPECT_EQ(job().restarts, 0u);
   EXPECT_EQ(job().reason_code, "");
   EXPECT_EQ(AttachAll()[0].checkpoints.size(), 2u);
@@ -63,14 +63,14 @@ TEST_F(FoundTest, AHaltedJobIsPausedAlreadyAndStopsAtOnce) {
   EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = v1::Operation::PAUSE}).status()),
             "JOB_ALREADY_PAUSED");
   ASSERT_TRUE(world_.Stop("job").ok());
-  EXPECT_EQ(job().state, jobs::State::kCancelled);
+  EXPECT_EQ(job().state(), jobs::State::kCancelled);
   EXPECT_TRUE(world_.Delete("job").ok());
 }
 
 TEST_F(FoundTest, AStopThatCameBeforeTheHaltWins) {
   ASSERT_TRUE(world_.Stop("job").ok());
   Halt();
-  EXPECT_EQ(job().state, jobs::State::kCancelled);
+  EXPECT_EQ(job().state(), jobs::State::kCancelled);
 }
 
 TEST_F(FoundTest, FromScratchKeepsWhatWasRecordedAndIsForgottenOnceTheSessionStands) {
@@ -146,7 +146,7 @@ TEST_F(FoundTest, AFailureThatIsNotTheDirectorysLeavesTheDecisionInForce) {
           .what = jobs::ReportedFailure{.reason = "no room for the model", .permanent = true}},
          rank0());
   ExitAll();
-  ASSERT_EQ(job().state, jobs::State::kFailed);
+  ASSERT_EQ(job().state(), jobs::State::kFailed);
   EXPECT_EQ(job().start_from, "/backup/step-10-g1");
   ASSERT_TRUE(Resume().ok());
   for (const WelcomeWorker& welcome : AttachAll()) {
@@ -164,7 +164,7 @@ TEST_F(FoundTest, AfterADirectoryThatDoesNotFitAPlainRetryGoesOnFromTheFormerNew
                                         .code = "START_DOES_NOT_FIT"}},
          rank0());
   ExitAll();
-  ASSERT_EQ(job().state, jobs::State::kFailed);
+  ASSERT_EQ(job().state(), jobs::State::kFailed);
   EXPECT_EQ(job().reason_code, "START_DOES_NOT_FIT");
   EXPECT_EQ(job().start_from, "");
   EXPECT_EQ(job().events.back().reason, "START_TAKEN_BACK");
@@ -186,7 +186,7 @@ TEST_F(FoundTest, ADirectoryThatARankHasStartedFromStaysWhereTheJobStarts) {
   Report({.sequence = 1, .what = jobs::ReportedFailure{.reason = "out of luck", .permanent = true}},
          rank0());
   ExitAll();
-  EXPECT_EQ(job().state, jobs::State::kFailed);
+  EXPECT_EQ(job().state(), jobs::State::kFailed);
   EXPECT_EQ(job().start_from, "/backup/step-10-g1");
   EXPECT_TRUE(jobs::Usable(job()).empty());
 }
@@ -197,7 +197,7 @@ TEST_F(FoundTest, StartsThatMakeNoSenseAreRefused) {
   Halt();
   EXPECT_EQ(RefusalReason(Resume(true, "/x").status()), "START_INVALID");
   EXPECT_EQ(RefusalReason(Resume(false, "x").status()), "START_INVALID");
-  EXPECT_EQ(job().state, jobs::State::kPaused);
+  EXPECT_EQ(job().state(), jobs::State::kPaused);
 }
 
 TEST_F(FoundTest, WhatContinuesTheCourseCountsAndTheRestIsKept) {

@@ -56,7 +56,7 @@ TEST(ClusterLimits, OpenCommandsOfAJobAreCountedAndAStopAndACancelAreAlwaysTaken
   EXPECT_TRUE(world.Command("other", kLater).ok());
   EXPECT_TRUE(world.Cancel("job", 2).ok());
   EXPECT_TRUE(world.Stop("job").ok());
-  EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kStopping);
 }
 
 TEST(ClusterLimits, ACommandThatIsDoneMakesRoomForAnother) {

@@ -19,7 +19,7 @@ TEST(Cluster, ALostAgentsWorkersAreGoneAndTheJobMovesOn) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("job", 1);
-  EXPECT_EQ(world.job("job").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kStarting);
   world.cluster().Detached(1, world.now());
   world.Commit();
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
@@ -40,12 +40,12 @@ TEST(Cluster, ALostAgentsWorkersAreReplacedOnceTheirOwnLeaseIsOver) {
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
   // The agent of 'a' is stopped, its worker is well.
   for (int second = 0; second < 11; ++second) {
-    ASSERT_EQ(world.job("job").state, jobs::State::kRunning) << second;
+    ASSERT_EQ(world.job("job").state(), jobs::State::kRunning) << second;
     world.Pass(1);
     world.cluster().AgentHeard(2, world.now());
     if (second < 9) EXPECT_TRUE(world.cluster().WorkerBeat(10, {.step = 1}, world.now()));
   }
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").generation, 1);
   EXPECT_FALSE(world.cluster().WorkerBeat(10, {.step = 1}, world.now())) << "acknowledged no more";
   EXPECT_EQ(RefusalReason(world.AttachWorker(11, id)), "STALE_INCARNATION");
@@ -64,12 +64,12 @@ TEST(Cluster, WhoeverIsSilentIsNotJudgedWhileTheCoordinatorDoesNotListen) {
   world.Start("job", 1);
   world.cluster().Handle(Judge{false}, world.now());
   world.Pass(50);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
   world.cluster().Handle(Judge{true}, world.now());
   world.Pass(10);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
   world.Pass(1);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
 }
 
 TEST(Cluster, AHungWorkerIsEndedAndNamed) {
@@ -83,7 +83,7 @@ TEST(Cluster, AHungWorkerIsEndedAndNamed) {
     world.Pass(1);
   }
   EXPECT_EQ(world.Stops().size(), 2);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").failures[0].rank, 1);
   EXPECT_EQ(world.job("job").failures[0].reason,
             "made no progress for 5m at step 1 (last: forward)");
@@ -191,9 +191,9 @@ TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {
   world.Pass(1);
   world.StandStill(1000);
   world.Pass(5);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
   world.Pass(11);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
 }
 
 TEST(Cluster, PeersRefusedWhileTheStoreFailedGetANewLease) {
@@ -203,9 +203,9 @@ TEST(Cluster, PeersRefusedWhileTheStoreFailedGetANewLease) {
   world.cluster().Detached(1, world.now());
   world.StoreFails(1000);
   world.Pass(5);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
   world.Pass(11);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
 }
 
 // It may still be alive on what a musterd in trouble answered it.
@@ -219,11 +219,11 @@ TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   ASSERT_TRUE(world.Attach(2, hello).ok());
   for (int second = 0; second < 10; ++second) {
     world.Pass(1);
-    EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+    EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
     world.cluster().AgentHeard(2, world.now());
   }
   world.Pass(1);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").failures[0].reason, "lost its connection and was silent for 11s");
   // Given up: even if it comes back now.
   EXPECT_EQ(RefusalReason(world.AttachWorker(20, id)), "STALE_INCARNATION");
@@ -238,7 +238,7 @@ TEST(Cluster, AWorkerThatItsAgentSpeaksForIsNotLostBeforeItsReportsAreTold) {
   world.PassBeating(1, 10);
   ASSERT_TRUE(world.Attach(2, hello).ok());
   world.Pass(1);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
 }
 
 TEST(Cluster, AStopIsNotEndedWhileItsRanksMove) {

@@ -28,7 +28,7 @@ TEST(Cluster, DrainingANodeInterruptsItsJobsWithoutARestart) {
   EXPECT_FALSE(world.cluster().overview().RanksOn("local").empty());
   world.Exit(1, id, 15);
   EXPECT_TRUE(world.cluster().overview().RanksOn("local").empty());
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   world.Restart();
   ASSERT_TRUE(world.Attach(2, Hello("local", 1, "b")).ok());
   EXPECT_EQ(world.job("job").generation, 2);
@@ -45,7 +45,7 @@ TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   world.Commit();
   EXPECT_EQ((world.Orders<SendToWorker, PreemptionNotice>().size()), 2);
   EXPECT_TRUE((world.Orders<SendToAgent, DrainAgent>().back().drain));
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
   EXPECT_TRUE(world.Stops().empty());
   world.Restart();
   world.effects.clear();
@@ -62,7 +62,7 @@ TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   }
   EXPECT_EQ((world.Orders<SendToWorker, PreemptionNotice>().size()), 2);
   for (uint32_t rank : {0, 1}) world.Exit(2, world.job("job").Worker(rank), 0);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").state_reason,
             "to start again: needs 2 slots; node 'a' is drained (muster drain by me)");
   // A repeat that comes late does not undo what was asked since.
@@ -233,9 +233,9 @@ TEST(Drain, ACordonedNodeKeepsWhatRunsAndAnUnknownOneIsNamed) {
   ASSERT_TRUE(world.cluster().Handle(CordonNode{{.node = "a"}}, world.now()).ok());
   world.Commit();
   world.Submit("other", 1);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
-  EXPECT_EQ(world.job("job").interruption, "");
-  EXPECT_EQ(world.job("other").state, jobs::State::kQueued);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").interruption(), "");
+  EXPECT_EQ(world.job("other").state(), jobs::State::kQueued);
   EXPECT_EQ(RefusalReason(world.cluster().Handle(CordonNode{{.node = "b"}}, world.now())),
             "NODE_NOT_FOUND");
 }
@@ -268,7 +268,7 @@ TEST(Drain, AnAgentThatStartsNothingBecauseItStopsIsAskedOnceAndTheJobHasNotFail
   world.cluster().Handle(1, exit, world.now());
   world.Commit();
   EXPECT_EQ(world.job("job").generation, 1);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kDraining);
 }
 
@@ -283,7 +283,7 @@ TEST(Cluster, ASlotWhoseProcessCannotBeEndedIsNotUsedAndTheJobGoesOnElsewhere) {
       .slot = 0, .worker = id, .pid = 7, .quarantined = true, .reason = "why"};
   world.cluster().Handle(1, hangs, world.now());
   world.Commit();
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").generation, 1) << "there is no other slot";
   EXPECT_EQ(world.cluster().overview().QuarantinedSlots("a"), 1);
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
@@ -329,7 +329,7 @@ TEST(Cluster, ANodeThatCannotTakeAWorkerFailsTheJobIfThereIsNoOther) {
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("job", 1, 5);
   RefuseOn(world, "job");
-  EXPECT_EQ(world.job("job").state, jobs::State::kFailed);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kFailed);
   EXPECT_EQ(world.job("job").reason_code, "NODE_FAULT");
   EXPECT_EQ(world.job("job").generation, 1);
 }
@@ -351,7 +351,7 @@ void PassWithoutStarting(World& world, const std::string& id, int seconds) {
   for (int second = 0; second < seconds; ++second) {
     world.PassBeating(1, 1);
     const jobs::Job& job = world.job(id);
-    if (job.live && job.ranks[0].node == "a") world.FailToStart(1, job.Worker(0));
+    if (job.live() && job.ranks[0].node == "a") world.FailToStart(1, job.Worker(0));
   }
 }
 
@@ -363,7 +363,7 @@ TEST(Cluster, WhereNoNodeStartsItsWorkersTheJobFailsAndTheNodeIsLeftOut) {
   const jobs::Job& job = world.job("job");
   EXPECT_EQ(job.generation, 3);
   EXPECT_EQ(job.restarts, 0);
-  EXPECT_EQ(job.state, jobs::State::kFailed);
+  EXPECT_EQ(job.state(), jobs::State::kFailed);
   EXPECT_EQ(job.reason_code, "WORKER_DID_NOT_START");
   EXPECT_NE(job.state_reason.find("could not be started: no such program"), std::string::npos);
   ASSERT_EQ(world.cluster().overview().View("a").what, NodeView::kLeftOut);
@@ -387,7 +387,7 @@ TEST(Cluster, WhileABusyNodeMayStartItsWorkersTheJobWaitsForThatNode) {
     PassWithoutStarting(world, "job", 3);
   }
   EXPECT_EQ(world.job("job").generation, 3);
-  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   world.Exit(2, world.job("other").Worker(0), 9);
   world.PassBeating(2, 3);
   EXPECT_EQ(world.job("job").ranks[0].node, "b");
@@ -402,7 +402,7 @@ TEST(Cluster, AJobThatNeedsTheNodeThatStartsNoWorkersFails) {
     world.PassBeating(1, 1);
     world.cluster().AgentHeard(2, world.now());
     const jobs::Job& job = world.job("job");
-    if (!job.live || job.ending) continue;
+    if (!job.live() || job.ending()) continue;
     const uint32_t bad = job.ranks[0].node == "a" ? 0 : 1;
     const membership::WorkerId other = job.Worker(1 - bad);
     world.FailToStart(1, job.Worker(bad));

@@ -48,7 +48,7 @@ class PlacesTest : public ::testing::Test {
 
 TEST_F(PlacesTest, AnExitThatTheAgentOfAnotherNodeReportsEndsNothing) {
   world_.Exit(2, Rank0(), 9);
-  EXPECT_EQ(world_.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kRunning);
   EXPECT_EQ(world_.job("job").generation, 1);
   EXPECT_EQ((world_.Orders<SendToAgent, AckExit>().size()), 1) << "it need not say it again";
   AgentHello hello = Hello("b", 2);
@@ -97,7 +97,7 @@ TEST_F(PlacesTest, ReportsOfAnotherNodeDoNotKeepASilentRankAlive) {
     world_.cluster().AgentHeard(1, world_.now());
     world_.Pass(1);
   }
-  EXPECT_NE(world_.job("job").state, jobs::State::kRunning);
+  EXPECT_NE(world_.job("job").state(), jobs::State::kRunning);
 }
 
 TEST_F(PlacesTest, LateLinesOfAnEarlierGenerationComeFromANodeThatHadTheJob) {
@@ -139,14 +139,14 @@ TEST_F(PlacesTest, ARankThatAnotherNodeSaysItRunsIsEndedThere) {
     }
   }
   EXPECT_EQ(world_.job("job").ranks[0].pid, 0);
-  EXPECT_EQ(world_.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kRunning);
 }
 
 TEST_F(PlacesTest, NoAgentCanSayThatAJobOfThisCoordinatorRunsInALaterGeneration) {
   AgentHello hello = Hello("b", 2);
   hello.running.push_back({{"job", 7, 0, "x"}, 99});
   ASSERT_TRUE(world_.Attach(3, hello).ok());
-  EXPECT_EQ(world_.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kRunning);
   EXPECT_EQ(world_.Stops().size(), 1) << "it is ended there";
 }
 
@@ -156,7 +156,7 @@ TEST_F(PlacesTest, AGenerationBeyondAllThatADatabaseCanLackIsNobodys) {
   AgentHello hello = Hello("b", 2);
   hello.running.push_back({{"job", std::numeric_limits<uint64_t>::max(), 0, "x"}, 99});
   ASSERT_TRUE(world_.Attach(3, hello).ok());
-  EXPECT_EQ(world_.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kRunning);
   hello.running[0].worker.generation = 1000;
   ASSERT_TRUE(world_.Attach(5, hello).ok());
   EXPECT_EQ(world_.job("job").newest_generation_seen, 1000) << "the database was restored";
@@ -187,7 +187,7 @@ TEST_F(PlacesTest, OnlySlotsThatTheNodeHasAreLeftOut) {
   EXPECT_EQ(world_.cluster().overview().QuarantinedSlots("b"), 0);
   quarantine(1, Rank0());
   EXPECT_EQ(world_.cluster().overview().QuarantinedSlots("b"), 1);
-  EXPECT_EQ(world_.job("job").state, jobs::State::kRunning) << "the rank is on another node";
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kRunning) << "the rank is on another node";
   AgentHello hello = Hello("b", 2);
   hello.gpus.push_back({.index = 3});
   hello.quarantined_slots = {0, 2, 65536, 65536 + 3};

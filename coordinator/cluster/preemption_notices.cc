@@ -27,9 +27,9 @@ std::vector<SendToWorker> PreemptionNotices(const Cluster& cluster, const std::s
   std::vector<SendToWorker> notices;
   for (const auto& [id, ranks] : cluster.overview().RanksOn(node)) {
     const jobs::Job* job = cluster.Find(id);
-    if (job == nullptr || !job->live || job->ending || jobs::EndsByItself(*job)) continue;
+    if (job == nullptr || !job->live() || job->ending() || jobs::EndsByItself(*job)) continue;
     const bool left_to_the_cluster =
-        job->stop_requested || !jobs::All(*job, &jobs::Rank::session_started);
+        job->stop_requested() || !jobs::All(*job, &jobs::Rank::session_started);
     if (store == StoreState::kWorks && left_to_the_cluster) continue;
     for (const PeerStreamId stream : StreamsOf(cluster, *job)) {
       notices.push_back({stream, PreemptionNotice{reason}});

@@ -19,13 +19,13 @@ TEST_F(RestoredTest, ANewerGenerationInTheFolderRaisesTheNextOneAndCostsNoRestar
   Report({.sequence = 2,
           .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}},
          11);
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_EQ(job().state(), jobs::State::kRecovering);
   world_.Restart();
   ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
   ExitAll();
   EXPECT_EQ(job().generation, 8u);
   EXPECT_EQ(job().restarts, 0u);
-  EXPECT_EQ(job().state, jobs::State::kStarting);
+  EXPECT_EQ(job().state(), jobs::State::kStarting);
 }
 
 TEST_F(RestoredTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt) {
@@ -39,15 +39,15 @@ TEST_F(RestoredTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt)
   for (const StopWorker& stop : world_.Stops())
     told |= stop.worker.incarnation == later.incarnation;
   EXPECT_TRUE(told);
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_EQ(job().state(), jobs::State::kRecovering);
   const jobs::Job before = job();
   for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
-  EXPECT_FALSE(job().live) << "it waits for the stranger";
+  EXPECT_FALSE(job().live()) << "it waits for the stranger";
   world_.Pass(5);
-  EXPECT_FALSE(job().live);
+  EXPECT_FALSE(job().live());
   world_.Exit(1, later, 15);
   world_.Pass(1);
-  EXPECT_FALSE(job().live) << "others may be on nodes that have not come back yet";
+  EXPECT_FALSE(job().live()) << "others may be on nodes that have not come back yet";
   world_.PassBeating(1, 10);
   EXPECT_EQ(job().generation, 6u);
   EXPECT_EQ(job().restarts, 0u);
@@ -59,10 +59,10 @@ TEST_F(RestoredTest, AProcessOfAnotherCourseWithTheSameGenerationIsEnded) {
   hello.running = {
       {job().Worker(0), 5}, {job().Worker(1), 6}, {{"job", 1, 0, "another course"}, 77}};
   ASSERT_TRUE(world_.Attach(1, hello).ok());
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_EQ(job().state(), jobs::State::kRecovering);
   const jobs::Job before = job();
   for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
-  EXPECT_FALSE(job().live) << "it waits for the stranger";
+  EXPECT_FALSE(job().live()) << "it waits for the stranger";
   world_.Exit(1, {"job", 1, 0, "another course"}, 15);
   world_.PassBeating(1, 12);
   EXPECT_EQ(job().generation, 2u);
@@ -71,7 +71,7 @@ TEST_F(RestoredTest, AProcessOfAnotherCourseWithTheSameGenerationIsEnded) {
 
 TEST_F(RestoredTest, ReportsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
   Report({.sequence = 9, .what = StepDone{.step = 40}});
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_EQ(job().state(), jobs::State::kRecovering);
   EXPECT_NE(job().state_reason.find("was the database restored?"), std::string::npos)
       << job().state_reason;
   ExitAll();
@@ -84,13 +84,13 @@ TEST_F(RestoredTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextRep
   ASSERT_TRUE(world_.cluster()
                   .AttachWorker(12, {.worker = job().Worker(0), .acked_report = 3}, world_.now())
                   .ok());
-  EXPECT_EQ(job().state, jobs::State::kRunning) << "all that was acknowledged is here";
+  EXPECT_EQ(job().state(), jobs::State::kRunning) << "all that was acknowledged is here";
   ASSERT_TRUE(world_.cluster()
                   .AttachWorker(13, {.worker = job().Worker(0), .acked_report = 5}, world_.now())
                   .ok());
   world_.Commit();
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  EXPECT_EQ(job().interruption,
+  EXPECT_EQ(job().state(), jobs::State::kRecovering);
+  EXPECT_EQ(job().interruption(),
             "reports 4 to 5 of rank 0 were acknowledged and are missing here: was the database "
             "restored?");
   ExitAll();
@@ -104,7 +104,7 @@ TEST_F(RestoredTest, AWorkerOfALaterGenerationIsRefusedAndTheNextGenerationIsAbo
   EXPECT_EQ(RefusalReason(world_.cluster().AttachWorker(12, {.worker = later}, world_.now())),
             "STALE_GENERATION");
   world_.Commit();
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_EQ(job().state(), jobs::State::kRecovering);
   ASSERT_FALSE(job().events.empty());
   EXPECT_EQ(job().events.back().reason, "NEWER_GENERATION_FOUND");
   // The other ranks of that generation say nothing new.
@@ -122,7 +122,7 @@ TEST_F(RestoredTest, CommandsThatWereLostWithTheDatabaseEndTheGenerationAndCostN
                   .AttachWorker(12, {.worker = job().Worker(0), .newest_command = 3}, world_.now())
                   .ok());
   world_.Commit();
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_EQ(job().state(), jobs::State::kRecovering);
   ExitAll();
   EXPECT_EQ(job().restarts, 0u);
 }

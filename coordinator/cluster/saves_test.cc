@@ -108,7 +108,7 @@ TEST(Exports, AGenerationThatIsEndingOrOverIsNotGranted) {
   world.Start("job", 2);
   const WorkerId old = world.job("job").Worker(0);
   world.Exit(1, world.job("job").Worker(1), 9);
-  ASSERT_TRUE(world.job("job").ending);
+  ASSERT_TRUE(world.job("job").ending());
   world.effects.clear();
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = ExportReady{"/out"}}).ok());
   EXPECT_EQ(Granted(world), Paths());

@@ -236,10 +236,10 @@ class Simulation {
       ASSERT_GE(job.generation, generation);
       generation = job.generation;
       if (terminal.has_value()) {
-        ASSERT_EQ(job.state, *terminal) << id;
+        ASSERT_EQ(job.state(), *terminal) << id;
       }
-      if (job.terminal()) terminal = job.state;
-      if (!job.live) continue;
+      if (job.terminal()) terminal = job.state();
+      if (!job.live()) continue;
       for (const jobs::Rank& rank : job.ranks) {
         if (rank.exited) continue;
         ASSERT_TRUE(used.insert({rank.node, rank.slot}).second) << "a slot is used twice";
@@ -262,7 +262,7 @@ class Simulation {
       state = message.body.substr(begin, message.body.find('"', begin) - begin);
     }
     for (const auto& [number, id] : world_.cluster().submitted()) {
-      ASSERT_EQ(states[id], jobs::Name(world_.job(id).state)) << id;
+      ASSERT_EQ(states[id], jobs::Name(world_.job(id).state())) << id;
     }
   }
 
@@ -299,7 +299,8 @@ class Simulation {
     }
     for (const auto& [number, id] : world_.cluster().submitted()) {
       const jobs::Job& job = world_.job(id);
-      EXPECT_TRUE(job.terminal()) << id << " " << jobs::Name(job.state) << " " << job.state_reason;
+      EXPECT_TRUE(job.terminal()) << id << " " << jobs::Name(job.state()) << " "
+                                  << job.state_reason;
     }
   }
 

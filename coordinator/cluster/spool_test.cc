@@ -47,7 +47,7 @@ TEST_F(SpoolTest, AJobThatWasDoneMeanwhileSucceeds) {
   WorkerExit exit{.worker = worker};
   world_.cluster().Handle(2, exit, world_.now());
   world_.Commit();
-  EXPECT_EQ(world_.job("job").state, jobs::State::kSucceeded);
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kSucceeded);
   EXPECT_EQ(world_.job("job").step, 2);
   EXPECT_EQ(world_.job("job").checkpoints.size(), 1);
 }
@@ -60,7 +60,7 @@ TEST_F(SpoolTest, ANewAgentForwardsTheReportsThatTheOldAgentsWorkersLeft) {
     Tell(world_.job("job").Worker(rank), {{.sequence = 2, .what = cluster::Finished{.step = 1}}});
   }
   for (uint32_t rank : {0, 1}) world_.Exit(2, world_.job("job").Worker(rank), 9);
-  EXPECT_EQ(world_.job("job").state, jobs::State::kSucceeded);
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kSucceeded);
 }
 
 TEST_F(SpoolTest, WhatWasTakenBeforeIsNotTakenAgain) {
@@ -79,8 +79,8 @@ TEST_F(SpoolTest, BehindAGapOnlyWhatWasMeasuredIsTakenAndTheJobGoesOnWithAnother
   world_.Start("job", 1);
   ComeBack("a");
   Tell(world_.job("job").Worker(0), {Step(9, 8), {.sequence = 10, .what = Finished{.step = 8}}});
-  EXPECT_EQ(world_.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world_.job("job").interruption,
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kRecovering);
+  EXPECT_EQ(world_.job("job").interruption(),
             "reports 2 to 8 of rank 0 were acknowledged and are missing here: was the database "
             "restored?");
   EXPECT_EQ(world_.job("job").ranks[0].acked_report, 1);
@@ -130,7 +130,7 @@ TEST_F(SpoolTest, WhoseAgentTellsItsReportsIsNotLost) {
     Tell(worker, {Step(n, n)});
     world_.Pass(1);
   }
-  EXPECT_EQ(world_.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world_.job("job").state(), jobs::State::kRunning);
 }
 
 }  // namespace

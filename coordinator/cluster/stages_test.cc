@@ -37,9 +37,9 @@ TEST(Stages, AJobIsCompleteWhereItsStagesEndedEarly) {
   EXPECT_EQ(jobs::TotalSteps(job), 20u);
   job.fit_steps = 15;
   EXPECT_EQ(jobs::TotalSteps(job), 15u) << "a session knows better";
-  job.state = jobs::State::kSucceeded;
+  job.phase = jobs::life::Ended{jobs::life::Ended::Outcome::kSucceeded};
   EXPECT_EQ(jobs::TotalSteps(job), 12u);
-  job.ended_early = "rank 1 has no input left";
+  job.state_reason = "rank 1 has no input left";
   EXPECT_EQ(jobs::TotalSteps(job), 15u) << "steps are missing";
 }
 

@@ -22,7 +22,7 @@ TEST(Cluster, RestartsComeSlowerAndSlowerAndKeepTheirPlace) {
   while (starts.size() < 6) {
     const jobs::Job& job = world.job("job");
     ASSERT_LT(world.seconds, 1000);
-    if (job.generation > generation && job.live) {
+    if (job.generation > generation && job.live()) {
       generation = job.generation;
       starts.push_back(world.seconds);
       ASSERT_TRUE(world.AttachWorker(++session, job.Worker(0)).ok());
@@ -47,7 +47,7 @@ TEST(Cluster, TheHighestPriorityStartsFirstAndTheOthersAreToldWhy) {
   }
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  EXPECT_EQ(world.job("urgent").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("urgent").state(), jobs::State::kStarting);
   EXPECT_EQ(world.job("first").state_reason, "waits behind job 'later' of priority 5");
 }
 
@@ -56,7 +56,7 @@ TEST(Cluster, AJobThatIsTooBigForAllThatIsOfferedHoldsUpNobody) {
   ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
   world.Submit("big", 9999);
   world.Submit("small", 1);
-  EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("small").state(), jobs::State::kStarting);
   EXPECT_EQ(world.job("big").state_reason,
             "needs 9999 slots; 2 are offered by 1 node, 2 of them free");
 }
@@ -76,11 +76,11 @@ TEST(Cluster, AJobOnGpusWaitsForGpusAndHoldsUpNoJobOnTheCpu) {
   EXPECT_EQ(world.cluster().overview().TooBigFor(2, jobs::Device::kCuda),
             "needs 2 GPUs; no attached agent offers any");
   world.Submit("cpu", 3);
-  EXPECT_EQ(world.job("cpu").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("cpu").state(), jobs::State::kStarting);
   world.effects.clear();
 
   ASSERT_TRUE(world.Attach(2, HelloWithGpus("b", 0, 2)).ok());
-  EXPECT_EQ(world.job("gpu").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("gpu").state(), jobs::State::kStarting);
   const auto starts = world.Starts();
   ASSERT_EQ(starts.size(), 2u);
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -117,9 +117,9 @@ TEST(Cluster, AJobWhoseNodeIsGoneHoldsUpNobody) {
   for (uint32_t rank = 0; rank < 2; ++rank) {
     if (!world.job("pair").ranks[rank].exited) world.Exit(1, world.job("pair").Worker(rank), 15);
   }
-  ASSERT_EQ(world.job("pair").state, jobs::State::kRecovering);
+  ASSERT_EQ(world.job("pair").state(), jobs::State::kRecovering);
   world.Submit("small", 1);
-  EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("small").state(), jobs::State::kStarting);
 }
 
 TEST(Cluster, ARestartedCoordinatorStartsNothingThatItLoadedBeforeTheKnownNodesAreBack) {
@@ -131,10 +131,10 @@ TEST(Cluster, ARestartedCoordinatorStartsNothingThatItLoadedBeforeTheKnownNodesA
   // In an older database it may run on these two already.
   ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
   world.Pass(1);
-  EXPECT_EQ(world.job("big").state, jobs::State::kQueued);
+  EXPECT_EQ(world.job("big").state(), jobs::State::kQueued);
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
-  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("big").state(), jobs::State::kStarting);
 }
 
 TEST(Cluster, ANodeThatDoesNotComeBackHoldsUpWhatWasLoadedForALeaseOnly) {
@@ -148,7 +148,7 @@ TEST(Cluster, ANodeThatDoesNotComeBackHoldsUpWhatWasLoadedForALeaseOnly) {
     world.cluster().AgentHeard(3, world.now());
   }
   world.Pass(1);
-  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("big").state(), jobs::State::kStarting);
 }
 
 TEST(Cluster, ANodeIsAwaitedForALeaseFromTheTimeAtWhichTheCoordinatorListens) {
@@ -161,9 +161,9 @@ TEST(Cluster, ANodeIsAwaitedForALeaseFromTheTimeAtWhichTheCoordinatorListens) {
   world.cluster().Handle(Judge{true}, world.now());
   ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
   world.Pass(1);
-  EXPECT_EQ(world.job("big").state, jobs::State::kQueued);
+  EXPECT_EQ(world.job("big").state(), jobs::State::kQueued);
   world.PassBeating(3, 12);
-  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("big").state(), jobs::State::kStarting);
 }
 
 TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
@@ -173,7 +173,7 @@ TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
   world.Submit("urgent", 1, 3, 100);
   world.Exit(1, world.job("job").Worker(0), 9);
   EXPECT_EQ(world.job("job").generation, 2);
-  EXPECT_EQ(world.job("urgent").state, jobs::State::kQueued);
+  EXPECT_EQ(world.job("urgent").state(), jobs::State::kQueued);
 }
 
 }  // namespace

@@ -41,9 +41,9 @@ struct Command {
   std::string contents;
   // The command waits until this many optimizer steps are done.
   std::optional<uint64_t> at_step;
-  // For a CANCEL: the number of the command to cancel. For a PAUSE that took effect: the number of
-  // the resume that ended it; 0: the pause lasts. For a command that Replace() names: the number of
-  // the resume that replaced it; 0: there is none.
+  // The number of another command; 0: none. Of a CANCEL: the command to cancel. Of a PAUSE that
+  // took effect: the resume that ended it. Of a command that Replace() names: the resume that
+  // replaced it.
   uint64_t target = 0;
   // Who asked, as the client says.
   std::string requested_by;

@@ -18,20 +18,19 @@ namespace {
 constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
 constexpr char kStartDoesNotFit[] = "START_DOES_NOT_FIT";
 
-void Conclude(Job* job, State state, const std::string& reason, absl::Time now,
+using Outcome = life::Ended::Outcome;
+
+void Conclude(Job* job, Outcome outcome, const std::string& reason, absl::Time now,
               const std::string& code = "") {
-  job->state = state;
+  job->phase = life::Ended{outcome, now, job->time_up()};
   job->state_reason = reason;
   job->reason_code = code;
-  job->end_time = now;
-  job->not_before = absl::InfinitePast();
   job->stage.clear();
-  job->end_deadline = absl::InfiniteFuture();
 }
 
 void EndForTimeLimit(Job* job, absl::Time now) {
   Conclude(
-      job, State::kFailed,
+      job, Outcome::kFailed,
       absl::StrCat("it has run for its time_limit, ", absl::FormatDuration(job->plan.time_limit)),
       now, "TIME_LIMIT");
 }
@@ -51,10 +50,11 @@ bool IsOfLastSave(const Job& job, const FailureNote& note) {
 // The job has done all its work.
 void Succeed(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
-    return Conclude(job, State::kSucceeded, job->ended_early, now);
+    const std::string ended_early = job->alive()->ended_early;
+    return Conclude(job, Outcome::kSucceeded, ended_early, now);
   }
   // Work that is not saved is not done.
-  Conclude(job, State::kFailed,
+  Conclude(job, Outcome::kFailed,
            absl::StrCat("training is done, but its last save failed: ", job->save_failure->message,
                         "; ", Kept(*job)),
            now, kFinalSaveFailed);
@@ -63,17 +63,25 @@ void Succeed(Job* job, absl::Time now) {
 // Another start would fail in the same way.
 void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
   const std::string kept = root.code == kFinalSaveFailed ? absl::StrCat("; ", Kept(*job)) : "";
-  Conclude(job, State::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
+  Conclude(job, Outcome::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
 }
 
 // The longest waits before a start.
 constexpr absl::Duration kLongestAfterFailure = absl::Minutes(1);
 constexpr absl::Duration kLongestAfterNodeFault = absl::Minutes(5);
 
-std::string Waits(const Job& job, const std::string& cause) {
-  if (job.not_before == absl::InfinitePast()) return absl::StrCat(cause, "; waits for slots");
-  return absl::StrCat(cause, "; starts again at ",
-                      absl::FormatTime("%H:%M:%S UTC", job.not_before, absl::UTCTimeZone()));
+// The job waits for its next start, after the time `wait`.
+void Wait(Job* job, const std::string& cause, absl::Duration wait, absl::Time now) {
+  life::Waiting waiting;
+  job->state_reason = absl::StrCat(cause, "; waits for slots");
+  if (wait > absl::ZeroDuration()) {
+    waiting.not_before = now + wait;
+    job->state_reason =
+        absl::StrCat(cause, "; starts again at ",
+                     absl::FormatTime("%H:%M:%S UTC", waiting.not_before, absl::UTCTimeZone()));
+  }
+  job->phase = life::Recovering{waiting, PausedByCommand(job->phase)};
+  job->reason_code.clear();
 }
 
 // FNV-1a with the final mixing of MurmurHash3: the same on every machine and in every version.
@@ -100,7 +108,7 @@ bool Exits(const Job& job, uint32_t rank) {
 }
 
 bool EndsByItself(const Job& job) {
-  if (!job.live || job.ending) return false;
+  if (!job.live() || job.ending()) return false;
   return All(job, &Rank::finished) ||
          std::any_of(job.failures.begin(), job.failures.end(),
                      [&](const FailureNote& note) { return IsOfLastSave(job, note); });
@@ -120,7 +128,7 @@ End EndOf(const Job& job) {
       break;
   }
   // Such ends can be the consequence of a planned end, or of a failure.
-  return job.interruption.empty() ? End::kFailed : End::kInterrupted;
+  return job.interruption().empty() ? End::kFailed : End::kInterrupted;
 }
 
 absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest) {
@@ -134,9 +142,9 @@ absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration 
 
 void Cancel(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
-    return Conclude(job, State::kCancelled, "stopped as asked", now);
+    return Conclude(job, Outcome::kCancelled, "stopped as asked", now);
   }
-  Conclude(job, State::kCancelled,
+  Conclude(job, Outcome::kCancelled,
            absl::StrCat("stopped as asked, but its last save failed: ", job->save_failure->message,
                         "; ", Kept(*job)),
            now, "SAVE_FAILED");
@@ -158,61 +166,56 @@ void TakeBackUnfitStart(Job* job, absl::Time now) {
                         " does not fit the job; its former checkpoints count again"));
 }
 
+// The failures of the newest generation are consequences of its planned end.
+void DropFailures(Job* job) {
+  std::erase_if(job->failures,
+                [&](const FailureNote& note) { return note.generation == job->generation; });
+}
+
 void ConcludeGeneration(Job* job, absl::Time now) {
-  const bool done = !job->ending && !job->preempted && All(*job, &Rank::finished);
+  const life::Alive& alive = *job->alive();
+  const bool done = !job->ending() && !alive.preempted && All(*job, &Rank::finished);
+  const bool time_is_over = TimeLeft(*job, now) == absl::ZeroDuration();
   StopClock(job, now);
-  job->live = false;
   job->stage.clear();
   // All work was done before the workers received the stop of the time limit.
-  if (job->time_up && done && !StopTookEffect(*job)) return Succeed(job, now);
-  if (job->time_up) return EndForTimeLimit(job, now);
-  if (job->stop_requested) return Cancel(job, now);
+  if (job->time_up() && done && !StopTookEffect(*job)) return Succeed(job, now);
+  if (job->time_up()) return EndForTimeLimit(job, now);
+  if (job->stop_requested()) return Cancel(job, now);
   if (done) return Succeed(job, now);
-  if (TimeLeft(*job, now) == absl::ZeroDuration()) return EndForTimeLimit(job, now);
-  if (job->halted() || job->newest_generation_seen >= job->generation) {
-    // The consequences of that are no failures.
-    std::erase_if(job->failures,
-                  [&](const FailureNote& note) { return note.generation == job->generation; });
-  }
-  if (job->halted()) {
-    job->state = State::kPaused;
-    job->state_reason = job->halt_reason;
+  if (time_is_over) return EndForTimeLimit(job, now);
+  const bool halts = !alive.halt_reason.empty();
+  if (halts || job->newest_generation_seen >= job->generation) DropFailures(job);
+  if (halts) {
+    job->state_reason = alive.halt_reason;
+    job->phase = life::Paused{life::Halted{job->state_reason}};
     job->reason_code = kCheckpointsUnreadable;
     return;
   }
-  job->state = State::kRecovering;
-  job->reason_code.clear();
-  job->not_before = absl::InfinitePast();
   const End end = EndOf(*job);
   if (end == End::kInterrupted) {
-    // The consequences of an interruption are no failures, either.
-    std::erase_if(job->failures,
-                  [&](const FailureNote& note) { return note.generation == job->generation; });
-    job->state_reason = Waits(*job, job->interruption.empty() ? "interrupted" : job->interruption);
-    return;
+    DropFailures(job);
+    const std::string why = alive.interruption.empty() ? "interrupted" : alive.interruption;
+    return Wait(job, why, absl::ZeroDuration(), now);
   }
   const auto failure = OwnFailure(*job);
   const std::string cause = Describe(failure->root);
   if (end == End::kNodeFault) {
     job->start_failures = failure->root.code == kWorkerDidNotStart ? job->start_failures + 1 : 0;
     const absl::Duration wait = Backoff(*job, job->node_faults++, kLongestAfterNodeFault);
-    if (wait > absl::ZeroDuration()) job->not_before = now + wait;
-    job->state_reason = Waits(*job, cause);
-    return;
+    return Wait(job, cause, wait, now);
   }
   job->start_failures = 0;
   if (failure->root.permanent) return FailForGood(job, failure->root, now);
   if (job->restarts_used >= job->plan.max_restarts) {
-    return Conclude(job, State::kFailed,
+    return Conclude(job, Outcome::kFailed,
                     absl::StrCat(cause, "; restarted ", job->restarts_used, " of ",
                                  job->plan.max_restarts, " times allowed"),
                     now);
   }
-  const absl::Duration wait = Backoff(*job, job->restarts_used, kLongestAfterFailure);
-  if (wait > absl::ZeroDuration()) job->not_before = now + wait;
   // The last step that rank 0 reported may be earlier than that of the failure.
   job->failed_step = std::max({job->failed_step, job->step, failure->root.step});
-  job->state_reason = Waits(*job, cause);
+  Wait(job, cause, Backoff(*job, job->restarts_used, kLongestAfterFailure), now);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
                     kTimeouts, At(1));
   }
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
   ASSERT_EQ(job.events.size(), 1);
   EXPECT_EQ(job.events[0].reason, "FINAL_SAVE_FAILED");
@@ -44,7 +44,7 @@ TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
   const ReportedFailure full = {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"};
   Job job = Running();
   EXPECT_THAT(OnFailureReport(&job, 1, full, kTimeouts, At(1)), IsEmpty());
-  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state(), State::kRunning);
   EXPECT_EQ(job.state_reason,
             "rank 1 on node 'n1': No space left on device; waits for the processes to exit");
   EXPECT_FALSE(TimeIsUp(job, absl::InfiniteFuture()));
@@ -57,7 +57,7 @@ TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
   job.exported_path = "/weights";
   EXPECT_THAT(OnFailureReport(&job, 0, full, kTimeouts, At(2)), IsEmpty());
   OnExit(&job, 0, Code(1), kTimeouts, At(3));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.state_reason,
             "rank 1 on node 'n1': No space left on device; no checkpoint is kept; the weights are "
             "in /weights");
@@ -69,7 +69,7 @@ TEST(Life, ARankMayBeLostWithItsNodeAfterAFinalSaveThatFailed) {
     Job job = Running();
     OnFailureReport(&job, 1, full, kTimeouts, At(1));
     EXPECT_THAT(cut_off ? OnCutOff(&job, 1, At(1)) : OnGone(&job, 1, "gone", At(1)), IsEmpty());
-    EXPECT_FALSE(job.ending) << cut_off;
+    EXPECT_FALSE(job.ending()) << cut_off;
     OnFailureReport(&job, 0, full, kTimeouts, At(2));
     OnExit(&job, 0, Code(1), kTimeouts, At(2));
     EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED") << cut_off;
@@ -82,7 +82,7 @@ TEST(Life, ProgressOfAStopGivesNoMoreTimeAfterAFinalSaveThatFailed) {
   OnFailureReport(&job, 1, {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"},
                   kTimeouts, At(2));
   OnStopProgress(&job, kTimeouts, At(20));
-  EXPECT_EQ(job.end_deadline, At(2) + kTimeouts.stop);
+  EXPECT_EQ(job.alive()->end_deadline, At(2) + kTimeouts.stop);
 }
 
 // The failure of the generation before says nothing of the one that runs now.
@@ -107,7 +107,7 @@ TEST(Life, ARankThatHangsAfterAFinalSaveThatFailedIsEnded) {
                     kTimeouts, At(1));
     OnExit(&job, 1, Code(1), kTimeouts, At(1));
     if (restarted) {
-      job.end_deadline = absl::InfiniteFuture();  // it is not stored
+      job.alive()->end_deadline = absl::InfiniteFuture();  // it is not stored
       OnLoaded(&job, kTimeouts, At(1));
     }
     EXPECT_THAT(OnTick(&job, At(1)), IsEmpty()) << restarted;
@@ -123,7 +123,7 @@ TEST(Life, AJobThatFinishedWithoutItsLastCheckpointIsNoSuccess) {
   OnSaveFailed(&job, 5, kFull, At(1));
   OnFinished(&job, 0, false, kTimeouts, At(1));
   OnExit(&job, 0, Code(0), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
   EXPECT_EQ(
       job.state_reason,
@@ -136,7 +136,7 @@ TEST(Life, AStopWhoseSaveFailedSaysSo) {
   OnStop(&job, kTimeouts, At(1));
   OnFinished(&job, 0, false, kTimeouts, At(1));
   OnExit(&job, 0, Code(0), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.state(), State::kCancelled);
   EXPECT_EQ(job.reason_code, "SAVE_FAILED");
   EXPECT_EQ(
       job.state_reason,
@@ -145,10 +145,10 @@ TEST(Life, AStopWhoseSaveFailedSaysSo) {
 
 TEST(Life, WhyTrainingEndedEarlyIsTheReasonOfTheEnd) {
   Job job = Running(1);
-  job.ended_early = "rank 1 has run out";
+  job.alive()->ended_early = "rank 1 has run out";
   OnFinished(&job, 0, false, kTimeouts, At(1));
   OnExit(&job, 0, Code(0), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state(), State::kSucceeded);
   EXPECT_EQ(job.state_reason, "rank 1 has run out");
 }
 
@@ -156,12 +156,12 @@ TEST(Life, RestartsAreCounted) {
   Job job = Running(1, 2);
   for (int failure = 0; failure < 2; ++failure) {
     OnExit(&job, 0, Signal(11), kTimeouts, At(1));
-    ASSERT_EQ(job.state, State::kRecovering);
+    ASSERT_EQ(job.state(), State::kRecovering);
     StartGeneration(&job, Ranks(job), At(2));
     Begin(&job);
   }
   OnExit(&job, 0, Signal(11), kTimeouts, At(3));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.restarts, 2);
   EXPECT_EQ(job.state_reason,
             "rank 0 on node 'n0': killed by signal 11; restarted 2 of 2 times allowed");
@@ -171,7 +171,7 @@ TEST(Life, AnInterruptionIsNoRestart) {
   Job job = Running(2, 0);
   EXPECT_EQ(OnInterrupted(&job, "node 'n0' is drained", At(1)), (Ended{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kTimeouts, At(1));
-  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state(), State::kRecovering);
   StartGeneration(&job, Ranks(job), At(2));
   EXPECT_EQ(job.generation, 2);
   EXPECT_EQ(job.restarts, 0);
@@ -194,7 +194,7 @@ TEST(NodeFault, OfAProcessThatWasLostWithItsAgentExplainsWhatTheOthersSaidBefore
   lost.why = Exit::Why::kNodeFault;
   OnExit(&job, 1, lost, kTimeouts, At(60));
   EXPECT_EQ(EndOf(job), End::kNodeFault);
-  EXPECT_EQ(job.state, State::kRecovering) << "no restart is used";
+  EXPECT_EQ(job.state(), State::kRecovering) << "no restart is used";
 }
 
 TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
@@ -206,15 +206,15 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
            {Exit::Why::kStoppedAsTold, "a process on node 'n1' was stopped"}}) {
     Job job = Running(2, 0);
     EXPECT_EQ(OnExit(&job, 1, Planned(why), kTimeouts, At(1)), (Ended{0}));
-    EXPECT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(job.state(), State::kRecovering);
     OnExit(&job, 0, Signal(15), kTimeouts, At(2));
-    EXPECT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(job.state(), State::kRecovering);
     EXPECT_EQ(job.state_reason, reason + "; waits for slots");
     EXPECT_TRUE(job.failures.empty());
-    EXPECT_EQ(job.not_before, absl::InfinitePast());
+    EXPECT_EQ(job.not_before(), absl::InfinitePast());
     StartGeneration(&job, Ranks(job), At(3));
     EXPECT_EQ(job.restarts, 0);
-    EXPECT_EQ(job.interruption, "");
+    EXPECT_EQ(job.interruption(), "");
   }
 }
 
@@ -240,7 +240,7 @@ TEST(PlannedEnd, WhatFollowedFromItIsNoFailureWhicheverComesFirst) {
     OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, kTimeouts, At(1));
     if (!first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kTimeouts, At(1));
     OnExit(&job, 0, Code(1), kTimeouts, At(2));
-    EXPECT_EQ(job.state, State::kRecovering) << first;
+    EXPECT_EQ(job.state(), State::kRecovering) << first;
     EXPECT_TRUE(job.failures.empty());
   }
 }
@@ -262,9 +262,9 @@ TEST(NodeFault, CostsNoRestartButTime) {
     StartGeneration(&job, Ranks(job), At(failure));
     OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "no such program"},
            kTimeouts, At(failure));
-    ASSERT_EQ(job.state, State::kRecovering);
+    ASSERT_EQ(job.state(), State::kRecovering);
     EXPECT_EQ(EndOf(job), End::kNodeFault);
-    wait = failure == 0 ? absl::ZeroDuration() : job.not_before - At(failure);
+    wait = failure == 0 ? absl::ZeroDuration() : job.not_before() - At(failure);
     EXPECT_GE(wait, failure == 0 ? absl::ZeroDuration() : absl::Milliseconds(500)) << failure;
   }
   EXPECT_GE(wait, absl::Seconds(150));
@@ -280,7 +280,7 @@ TEST(NodeFault, AWorkerThatEndsBeforeItsFirstMessageIsTheNodesFault) {
     StartGeneration(&job, Ranks(job), At(0));
     if (attached) OnAttached(&job, 0);
     OnExit(&job, 0, Code(127), kTimeouts, At(1));
-    EXPECT_EQ(job.state, attached ? State::kFailed : State::kRecovering);
+    EXPECT_EQ(job.state(), attached ? State::kFailed : State::kRecovering);
   }
 }
 
@@ -291,11 +291,11 @@ TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
                   kTimeouts, At(1));
   OnExit(&job, 0, Code(1), kTimeouts, At(1));
   EXPECT_EQ(EndOf(job), End::kNodeFault);
-  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state(), State::kRecovering);
   Job lost = Running(1, 0);
   OnLost(&lost, 0, {"was silent"}, At(1));
   OnGone(&lost, 0, "the agent was silent", At(2));
-  EXPECT_EQ(lost.state, State::kRecovering);
+  EXPECT_EQ(lost.state(), State::kRecovering);
   EXPECT_EQ(RootCause(lost.failures)->root.reason, "the agent was silent");
 }
 
@@ -303,11 +303,11 @@ TEST(Budget, AnotherCheckpointRefillsIt) {
   Job job = Running(1, 1);
   const auto fail = [&] {
     OnExit(&job, 0, Signal(11), kTimeouts, At(1));
-    return job.state;
+    return job.state();
   };
   job.checkpoints.push_back({.step = 10});
   EXPECT_EQ(fail(), State::kRecovering);
-  EXPECT_EQ(job.not_before, absl::InfinitePast()) << "the first restart is at once";
+  EXPECT_EQ(job.not_before(), absl::InfinitePast()) << "the first restart is at once";
   for (uint64_t step = 10; step < 50; step += 10) {
     StartGeneration(&job, Ranks(job), At(2));
     Begin(&job, step);
@@ -318,7 +318,7 @@ TEST(Budget, AnotherCheckpointRefillsIt) {
     OnCheckpoint(&job, step + 10);
     EXPECT_EQ(job.restarts_used, 0);
     EXPECT_EQ(fail(), State::kRecovering);
-    EXPECT_EQ(job.not_before, absl::InfinitePast());
+    EXPECT_EQ(job.not_before(), absl::InfinitePast());
   }
   StartGeneration(&job, Ranks(job), At(2));
   EXPECT_EQ(job.restarts, 5);
@@ -343,7 +343,7 @@ TEST(Budget, WithoutCheckpointsAStepBeyondAllFailuresRefillsIt) {
   fail_at(8);
   EXPECT_EQ(job.restarts_used, 2);
   fail_at(3);
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
 }
 
 TEST(Budget, TheStepAtWhichARankFailedIsTheOneThatItSays) {

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/failure.h"
 
@@ -35,13 +37,13 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
 }
 
 bool EndedAsTold(const Job& job, const Exit& exit, absl::Duration kill_timeout, absl::Time now) {
-  if (!job.ending) return false;
+  const std::optional<absl::Time> told = ToldToEnd(job.phase);
+  if (!told.has_value()) return false;
   switch (exit.cause) {
     case Exit::Cause::kStartError:
       return true;
     case Exit::Cause::kSignal:
-      return exit.number == SIGTERM ||
-             (exit.number == SIGKILL && now - job.end_told >= kill_timeout);
+      return exit.number == SIGTERM || (exit.number == SIGKILL && now - *told >= kill_timeout);
     case Exit::Cause::kCode:
       return true;
   }

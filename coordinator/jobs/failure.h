@@ -21,8 +21,9 @@ struct Failure {
   std::vector<std::string> consequences;
 };
 
-// The first note that is certainly a cause (reported as such, a signal, a lost process). If there
-// is none, the first exit without an explanation; otherwise the first note. Absent without notes.
+// The first note that is certainly a cause (reported as such, a signal, a lost process, a fault of
+// the node). If there is none, the first exit without an explanation; otherwise the first note.
+// Absent without notes.
 std::optional<Failure> RootCause(const std::vector<FailureNote>& notes);
 
 // A note about the end of this rank of the job's newest generation.

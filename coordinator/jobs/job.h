@@ -7,30 +7,15 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "coordinator/commands/command_log.h"
+#include "coordinator/jobs/phase.h"
 #include "coordinator/membership/worker_id.h"
 
 namespace muster::jobs {
-
-// Values are those of v1::Job::State and are stored: never renumbered.
-enum class State {
-  kQueued = 1,
-  kStarting = 2,
-  kRunning = 3,
-  kRecovering = 4,
-  kStopping = 5,
-  kSucceeded = 6,
-  kFailed = 7,
-  kCancelled = 8,
-  kPaused = 9,
-};
-const char* Name(State state);
-inline bool IsTerminal(State state) {
-  return state == State::kSucceeded || state == State::kFailed || state == State::kCancelled;
-}
 
 // What a rank computes on, and what a slot offers. The numbers are stored.
 enum class Device : uint8_t { kCpu = 1, kCuda = 2 };
@@ -125,12 +110,12 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
-// How certain it is that a failure is the cause, the most certain first. Values are stored: never
-// renumbered.
+// What is known of a rank's end. RootCause() in failure.h says which kinds count as the cause.
+// Values are stored: never renumbered.
 enum class FailureKind {
   // The worker said so itself.
   kReported = 1,
-  // Ended by a signal, lost, or not to be started.
+  // Ended by a signal after it had attached, silent, or hanging.
   kLost = 2,
   // An exit code without a report before it.
   kExitCode = 3,
@@ -245,13 +230,6 @@ struct SettingChange {
   bool operator==(const SettingChange&) const = default;
 };
 
-struct Rendezvous {
-  std::string host;
-  uint32_t port = 0;
-
-  bool operator==(const Rendezvous&) const = default;
-};
-
 // A job without its lists is of a fixed size, however long it has run. It is in three parts, and
 // each of them is stored by itself when it has changed.
 
@@ -270,10 +248,10 @@ struct JobIdentity {
   std::string job_file;
 };
 
-// Its state, and what decides on it. It changes when something happens to the job, not with its
-// steps.
-struct JobLife {
-  State state = State::kQueued;
+// What decides on the job's state besides its phase. It changes when something happens to the job,
+// not with its steps.
+struct JobFacts {
+  // Why it is in its state.
   std::string state_reason;
   // The same for programs: UPPER_SNAKE_CASE, stable. Empty: nothing special. Whoever sets
   // state_reason sets or clears it.
@@ -282,38 +260,16 @@ struct JobLife {
   uint64_t version_ceiling = 1;
   // Infinite past: not yet.
   absl::Time start_time = absl::InfinitePast();
-  absl::Time end_time = absl::InfinitePast();
 
   uint64_t generation = 0;
   // The highest generation that has ever shown itself, in the job's folder or on a node: after a
   // database was restored it may be a later one. The next generation is above it.
   uint64_t newest_generation_seen = 0;
-  // Processes of `generation` may exist.
-  bool live = false;
-  // `generation` is to end before its work is done.
-  bool ending = false;
-  bool stop_requested = false;
-  // The stop is because its time is used up: it ends FAILED.
-  bool time_up = false;
   // By the generations of this attempt that are over.
   absl::Duration time_used;
-  // Since when `generation` has lived, where it does.
-  absl::Time live_since = absl::InfinitePast();
-  // Paused by a command until it is resumed; this survives a restart of the coordinator.
-  bool paused = false;
-  // Why the job waits for a person as soon as `generation` has ended; empty: it does not. This
-  // survives a restart of the coordinator.
-  std::string halt_reason;
   // What a person decided for the next start: from step 0, or from this directory.
   bool from_scratch = false;
   std::string start_from;
-  // Why training ended before its last step although nobody asked for it; empty: it did not.
-  std::string ended_early;
-  // Why the newest generation must end, or ended, although nothing failed, for people; empty: there
-  // is no such reason.
-  std::string interruption;
-  // The newest generation has ended before its work was done, to continue on other nodes.
-  bool preempted = false;
   // Counts from 1; grows by 1 each time that the job continues after its end.
   uint32_t attempt = 1;
   // Starts after a failure of the job itself.
@@ -330,16 +286,38 @@ struct JobLife {
   // The step at which the newest generation began to train: a job with checkpoints makes progress
   // with a checkpoint after this step.
   uint64_t started_step = 0;
-  // After a failure it does not start before this time; infinite past: it may start at once.
-  absl::Time not_before = absl::InfinitePast();
-  std::optional<Rendezvous> rendezvous;
   std::string exported_path;
-  // Where rank 0 of this generation may put the weights; empty: it has not asked.
-  std::string export_granted;
   // Absent: the last save did not fail.
   std::optional<SaveFailure> save_failure;
 
-  bool operator==(const JobLife&) const = default;
+  bool operator==(const JobFacts&) const = default;
+};
+
+// life_row.h says how it is stored.
+struct JobLife : JobFacts {
+  Phase phase;
+
+  State state() const { return StateOf(phase); }
+  // Null: no processes of `generation` may exist.
+  const life::Alive* alive() const { return AliveIn(phase); }
+  life::Alive* alive() { return AliveIn(&phase); }
+  bool live() const { return alive() != nullptr; }
+  // Its processes were told to end before their work was done.
+  bool ending() const { return ToldToEnd(phase).has_value(); }
+  bool stop_requested() const { return std::holds_alternative<life::Stopping>(phase); }
+  // The job is or was being stopped because its time is used up.
+  bool time_up() const;
+  // Why the generation must end, although nothing failed; empty: there is no such reason.
+  std::string interruption() const { return live() ? alive()->interruption : ""; }
+  // After a failure it does not start before this time; infinite past: it may start at once.
+  absl::Time not_before() const;
+  // Infinite past: it has not ended.
+  absl::Time end_time() const;
+  bool terminal() const { return std::holds_alternative<life::Ended>(phase); }
+  // The job has no processes until a person decides how it continues.
+  bool halted() const;
+  // In line for slots.
+  bool waiting() const { return !terminal() && !live() && !halted(); }
 };
 
 // How far it has come. It changes with each step.
@@ -364,19 +342,14 @@ struct JobProgress {
 };
 
 struct JobFields : JobIdentity, JobLife, JobProgress {
-  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is.
+  // Grows with every change that a watcher sees. Not stored: version_ceiling, which seldom changes,
+  // is.
   uint64_t version = 1;
-
-  bool terminal() const { return IsTerminal(state); }
-  // The job has no processes until a person decides how it continues.
-  bool halted() const { return !terminal() && !live && !halt_reason.empty(); }
-  // In line for slots.
-  bool waiting() const { return !terminal() && !live && !halted(); }
 };
 
 // Optimizer steps of all fit stages, as they are known now. A stage that ends early has fewer steps
-// than the job file says: the next session tells how many, and where none follows, the job's
-// success.
+// than the job file says. The next session tells the new number. If none follows, it is the step at
+// which the job SUCCEEDED.
 uint64_t TotalSteps(const JobFields& job);
 
 // True if the job's work survives the end of its processes.
@@ -408,15 +381,12 @@ struct Job : JobFields {
   std::set<std::string> cut_off;
   // Events up to this number are stored, or on their way to the store.
   uint64_t stored_events = 0;
-  // Commands up to these may be known to a process of `generation`, and of an earlier one.
+  // The newest command that a process of `generation` may know, and the newest one that a process
+  // of an earlier generation may know.
   uint64_t told_commands = 0;
   uint64_t told_before = 0;
   // The last Warning(job) that was logged.
   std::string warned;
-  // When the processes of an ending generation were first told to end.
-  absl::Time end_told = absl::InfinitePast();
-  // When processes that have not ended by themselves by then are told to end (again).
-  absl::Time end_deadline = absl::InfiniteFuture();
 
   // 0: none yet.
   uint64_t newest_event() const { return events.empty() ? 0 : events.back().number; }

@@ -23,7 +23,7 @@ void MadeProgress(Job* job) {
 }
 
 void Settle(Job* job, absl::Time now) {
-  if (!job->live) return;
+  if (!job->live()) return;
   if (All(*job, &Rank::exited)) {
     Conclude(job, now);
   } else {
@@ -36,7 +36,7 @@ void Settle(Job* job, absl::Time now) {
 constexpr absl::Duration kRetell = absl::Seconds(10);
 
 Ended Tell(Job* job, absl::Time now) {
-  job->end_deadline = now + kRetell;
+  job->alive()->end_deadline = now + kRetell;
   Ended ended;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     if (!job->ranks[rank].exited) ended.push_back(rank);
@@ -45,8 +45,7 @@ Ended Tell(Job* job, absl::Time now) {
 }
 
 Ended EndProcesses(Job* job, absl::Time now) {
-  if (!job->ending) job->end_told = now;
-  job->ending = true;
+  if (!job->ending()) BeginToEnd(&job->phase, now);
   return Tell(job, now);
 }
 
@@ -54,7 +53,7 @@ Ended EndProcesses(Job* job, absl::Time now) {
 Ended Fail(Job* job, FailureNote note, absl::Time now) {
   AddNote(&job->failures, std::move(note));
   Ended ended;
-  if (!job->ending) ended = EndProcesses(job, now);
+  if (!job->ending()) ended = EndProcesses(job, now);
   Settle(job, now);
   return ended;
 }
@@ -75,14 +74,15 @@ std::string HaltReason(const Job& job, const std::string& found) {
 }
 
 bool Ignored(const Job& job, uint32_t rank) {
-  return job.terminal() || !job.live || rank >= job.ranks.size() || job.ranks[rank].exited;
+  return !job.live() || rank >= job.ranks.size() || job.ranks[rank].exited;
 }
 
 // The generation must end although nothing failed; the first reason is kept.
 Ended Interrupt(Job* job, const std::string& reason, absl::Time now) {
-  if (job->interruption.empty()) job->interruption = reason;
+  std::string& why = job->alive()->interruption;
+  if (why.empty()) why = reason;
   Ended ended;
-  if (!job->ending) ended = EndProcesses(job, now);
+  if (!job->ending()) ended = EndProcesses(job, now);
   Settle(job, now);
   return ended;
 }
@@ -99,42 +99,31 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   job->told_before = std::max(job->told_before, job->told_commands);
   if (job->start_time == absl::InfinitePast()) job->start_time = now;
   job->ranks = std::move(ranks);
-  job->live = true;
   job->cut_off.clear();
-  StartClock(job, now);
-  job->ending = false;
-  job->end_deadline = absl::InfiniteFuture();  // it was that of the previous generation
-  job->rendezvous.reset();
-  job->ended_early.clear();
-  job->export_granted.clear();
-  job->interruption.clear();
-  job->preempted = false;
-  job->not_before = absl::InfinitePast();
+  job->phase = life::Starting{{.since = now}, PausedByCommand(job->phase)};
   Settle(job, now);
 }
 
 void OnNextAttempt(Job* job, absl::Time now) {
-  if (job->state != State::kFailed && job->state != State::kCancelled) return;
+  const State ended = job->state();
+  if (ended != State::kFailed && ended != State::kCancelled) return;
   job->ended_attempts.push_back({.attempt = job->attempt,
-                                 .state = job->state,
+                                 .state = ended,
                                  .state_reason = job->state_reason,
                                  .reason_code = job->reason_code,
-                                 .end_time = job->end_time,
+                                 .end_time = job->end_time(),
                                  .step = job->step});
   ++job->attempt;
-  job->state = job->generation == 0 ? State::kQueued : State::kRecovering;
+  if (job->generation == 0) {
+    job->phase = life::Queued();
+  } else {
+    job->phase = life::Recovering{life::Waiting()};
+  }
   job->state_reason = absl::StrCat("continues as attempt ", job->attempt);
   job->reason_code.clear();
-  job->end_time = absl::InfinitePast();
-  job->live = job->ending = job->stop_requested = job->paused = job->preempted = false;
-  job->interruption.clear();
-  job->halt_reason.clear();
   job->save_failure.reset();
-  job->ended_early.clear();
   job->restarts_used = job->node_faults = job->start_failures = 0;
   job->time_used = absl::ZeroDuration();
-  job->time_up = false;
-  job->not_before = absl::InfinitePast();
   // Otherwise the next start would count as a restart after these failures.
   job->failures.clear();
   AddEvent(job, now, "NEXT_ATTEMPT", job->state_reason);
@@ -162,21 +151,21 @@ void OnSessionStarted(Job* job, uint32_t rank, uint64_t step) {
 }
 
 void OnStep(Job* job) {
-  if (job->terminal() || !job->live) return;
+  if (!job->live()) return;
   if (job->checkpoints.empty() && job->step > job->failed_step) MadeProgress(job);
   DescribeLive(job);
 }
 
 void OnCheckpoint(Job* job, uint64_t step) {
-  if (!job->terminal() && job->live && step > job->started_step) MadeProgress(job);
+  if (job->live() && step > job->started_step) MadeProgress(job);
 }
 
 void OnSave(Job* job) {
-  if (!job->terminal() && job->live) DescribeLive(job);
+  if (job->live()) DescribeLive(job);
 }
 
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {
-  if (job->terminal() || !job->live) return;
+  if (!job->live()) return;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const auto found = since.find(rank);
     job->ranks[rank].joined_since = found == since.end() ? 0 : found->second;
@@ -188,10 +177,10 @@ void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& time
                 absl::Time now) {
   if (Ignored(*job, rank)) return;
   job->ranks[rank].finished = true;
-  if (preempted) job->preempted = true;
-  if (!job->ending && All(*job, &Rank::finished)) {
+  if (preempted) job->alive()->preempted = true;
+  if (!job->ending() && All(*job, &Rank::finished)) {
     job->stage.clear();
-    job->end_deadline = now + timeouts.stop;
+    job->alive()->end_deadline = now + timeouts.stop;
   }
   Settle(job, now);
 }
@@ -204,7 +193,7 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
   if (found_no_start && !job->ranks[0].session_started) job->told_commands = job->told_before;
   if (failure.newer_generation > 0) return OnNewerGeneration(job, failure.newer_generation, now);
   if (failure.checkpoints_unreadable) {
-    job->halt_reason = HaltReason(*job, failure.reason);
+    job->alive()->halt_reason = HaltReason(*job, failure.reason);
     return Interrupt(job, failure.reason, now);
   }
   FailureNote note =
@@ -219,9 +208,9 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
     AddEvent(job, now, kFinalSaveFailed, note.reason, note.step);
   }
   const bool last_save = note.code == kFinalSaveFailed;
-  if (!last_save || job->ending) return Fail(job, std::move(note), now);
+  if (!last_save || job->ending()) return Fail(job, std::move(note), now);
   AddNote(&job->failures, std::move(note));
-  job->end_deadline = now + timeouts.stop;
+  job->alive()->end_deadline = now + timeouts.stop;
   Settle(job, now);
   return {};
 }
@@ -236,7 +225,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
     }
   }
   const Exit::Why why = exit.why;
-  if (Exits(*job, rank) || (job->ending && why == Exit::Why::kStoppedAsTold)) {
+  if (Exits(*job, rank) || (job->ending() && why == Exit::Why::kStoppedAsTold)) {
     Settle(job, now);
     return {};
   }
@@ -256,7 +245,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
 }
 
 Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now) {
-  if (Ignored(*job, rank) || job->ending || Exits(*job, rank)) return {};
+  if (Ignored(*job, rank) || job->ending() || Exits(*job, rank)) return {};
   FailureNote note = NoteFor(*job, rank, FailureKind::kLost, loss.reason);
   note.collectives = loss.collectives;
   note.permanent = loss.permanent;
@@ -279,7 +268,7 @@ void OnNodeCutOff(Job* job, const std::string& node, bool cut_off) {
   } else {
     job->cut_off.erase(node);
   }
-  if (!job->terminal() && job->live) DescribeLive(job);
+  if (job->live()) DescribeLive(job);
 }
 
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
@@ -293,17 +282,18 @@ Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
 }
 
 Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now) {
-  if (!job->live || job->ending || EndsByItself(*job)) return {};
+  if (!job->live() || job->ending() || EndsByItself(*job)) return {};
   return Interrupt(job, reason, now);
 }
 
 bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended) {
-  if (!job->live || job->ending || job->stop_requested || EndsByItself(*job)) return false;
+  if (!job->live() || job->ending() || job->stop_requested() || EndsByItself(*job)) return false;
   if (!All(*job, &Rank::session_started)) {
     *ended = Interrupt(job, reason, now);
     return false;
   }
-  if (job->interruption.empty()) job->interruption = reason;
+  std::string& why = job->alive()->interruption;
+  if (why.empty()) why = reason;
   DescribeLive(job);
   return true;
 }
@@ -311,70 +301,75 @@ bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* end
 Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now) {
   if (job->terminal() || generation < job->generation) return {};
   job->newest_generation_seen = std::max(job->newest_generation_seen, generation);
-  return job->live ? Interrupt(job,
-                               absl::StrCat("generation ", generation,
-                                            " has already used the job's folder"),
-                               now)
-                   : Ended();
+  return job->live() ? Interrupt(job,
+                                 absl::StrCat("generation ", generation,
+                                              " has already used the job's folder"),
+                                 now)
+                     : Ended();
 }
 
 void Resume(Job* job) {
   if (!job->halted()) return;
-  job->halt_reason.clear();
-  job->paused = false;
+  job->phase = life::Recovering{life::Waiting()};
   job->reason_code.clear();
-  job->state = State::kRecovering;
   job->state_reason = "waits for slots";
 }
 
-Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now) {
-  if (job->terminal() || job->stop_requested) return {};
-  job->stop_requested = true;
-  if (!job->live) {
+namespace {
+
+Ended Stop(Job* job, life::Stopping::Why why, const EndTimeouts& timeouts, absl::Time now) {
+  if (job->terminal() || job->stop_requested()) return {};
+  if (!job->live()) {
     Cancel(job, now);
     return {};
   }
+  const bool starting = job->state() == State::kStarting;
+  BeginStop(&job->phase, why);
   // Before the session has started there is nothing to save, and no rank carries out commands.
   Ended ended;
-  if (job->state == State::kStarting) ended = EndProcesses(job, now);
-  if (!job->ending) job->end_deadline = now + timeouts.stop;
+  if (starting) ended = EndProcesses(job, now);
+  if (!job->ending()) job->alive()->end_deadline = now + timeouts.stop;
   Settle(job, now);
   return ended;
 }
 
+}  // namespace
+
+Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now) {
+  return Stop(job, life::Stopping::Why::kAsked, timeouts, now);
+}
+
 bool TimeIsUp(const Job& job, absl::Time now) {
-  return job.live && !job.ending && !job.stop_requested && !EndsByItself(job) &&
+  return job.live() && !job.ending() && !job.stop_requested() && !EndsByItself(job) &&
          now >= TimeLimitEnd(job);
 }
 
 Ended OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now) {
-  job->time_up = true;
-  return OnStop(job, timeouts, now);
+  return Stop(job, life::Stopping::Why::kTimeIsUp, timeouts, now);
 }
 
 void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now) {
-  if (job->terminal() || job->stop_requested || !job->live) return;
-  job->stop_requested = true;
-  if (!job->ending) job->end_deadline = now + timeouts.stop;
+  if (job->stop_requested() || !job->live()) return;
+  BeginStop(&job->phase, life::Stopping::Why::kAsked);
+  if (!job->ending()) job->alive()->end_deadline = now + timeouts.stop;
   DescribeLive(job);
 }
 
 void OnStopProgress(Job* job, const EndTimeouts& timeouts, absl::Time now) {
-  if (job->live && job->stop_requested && !job->ending && !EndsByItself(*job)) {
-    job->end_deadline = now + timeouts.stop;
+  if (job->stop_requested() && !job->ending() && !EndsByItself(*job)) {
+    job->alive()->end_deadline = now + timeouts.stop;
   }
 }
 
 void OnPaused(Job* job, bool paused) {
-  if (job->terminal()) return;
-  job->paused = paused;
-  if (job->live) DescribeLive(job);
+  SetPaused(&job->phase, paused);
+  if (job->live()) DescribeLive(job);
 }
 
 Ended OnTick(Job* job, absl::Time now) {
-  if (!job->live || now < job->end_deadline) return {};
+  if (!job->live() || now < job->alive()->end_deadline) return {};
   // All work is done: processes that hang at their exit do not change the job's outcome.
-  if (!job->ending && All(*job, &Rank::finished)) return Tell(job, now);
+  if (!job->ending() && All(*job, &Rank::finished)) return Tell(job, now);
   Ended ended = EndProcesses(job, now);
   Settle(job, now);
   return ended;
@@ -384,12 +379,12 @@ void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   job->version = ++job->version_ceiling;
   job->stored_events = job->newest_event();
   job->told_commands = job->told_before = job->commands.commands().size();
-  if (!job->live) return;
-  if (job->ending) {
-    job->end_told = now;
-    job->end_deadline = now + kRetell;
-  } else if (job->stop_requested || EndsByItself(*job)) {
-    job->end_deadline = now + timeouts.stop;
+  if (!job->live()) return;
+  if (job->ending()) {
+    BeginToEnd(&job->phase, now);
+    job->alive()->end_deadline = now + kRetell;
+  } else if (job->stop_requested() || EndsByItself(*job)) {
+    job->alive()->end_deadline = now + timeouts.stop;
   }
 }
 

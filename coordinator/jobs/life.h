@@ -19,8 +19,8 @@
 // interruption (the agent was stopped, the node drained, the lease over) it costs nothing. After a
 // fault of a node it costs no restart, but a wait. After a failure of the job itself it costs one
 // of plan.max_restarts, and from the second one on also a wait. The job makes progress when it
-// writes its first checkpoint after the restart, or, if it writes no checkpoints, when it passes
-// the step at which it failed: then all its restarts are available again.
+// writes its first checkpoint after the restart, or, while it has no checkpoint, when it passes the
+// step at which it failed: then all its restarts are available again.
 // docs/protocol-coordinator.md says how long the waits are.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
@@ -44,7 +44,7 @@ struct EndTimeouts {
   absl::Duration kill = absl::Seconds(2);
 };
 
-// The ranks whose processes must be told to end.
+// The ranks whose processes must be told to end: they have not ended yet.
 using Ended = std::vector<uint32_t>;
 
 // Starts a new generation; `ranks` have the node, the slot and the incarnation of each process. No
@@ -118,14 +118,16 @@ struct Loss {
 // The process may still exist.
 Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now);
 
-// The process is certainly gone, with its agent.
+// The process does not count any more, by a fault of its node: it ended with its agent, or it does
+// not end although it was killed.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
 // For a job with `when_cut_off: continue`: a node with ranks of it is cut off, or not any more.
 void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
 
-// The process is certainly gone: its node was silent for longer than it could hold its lease. That
-// is no failure of the job.
+// The process is certainly gone: its node was silent for longer than the process could hold its
+// lease, or an operator says so. That is no failure of the job. After OnNodeCutOff, in contrast,
+// the processes may still train.
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);
 
 // The processes must end although nothing failed; the job starts again later, which does not count

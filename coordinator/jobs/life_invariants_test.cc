@@ -77,13 +77,13 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
         default: {
           const bool ended = !OnTick(&job, At(now)).empty();
           // Time alone ends nobody who is at work.
-          ASSERT_TRUE(!ended || before.ending || before.stop_requested || EndsByItself(before))
+          ASSERT_TRUE(!ended || before.ending() || before.stop_requested() || EndsByItself(before))
               << seed;
           break;
         }
       }
       if (before.terminal()) {
-        ASSERT_EQ(job.state, before.state) << seed;
+        ASSERT_EQ(job.state(), before.state()) << seed;
         ASSERT_EQ(job.generation, before.generation);
         ASSERT_EQ(job.state_reason, before.state_reason);
       }
@@ -92,14 +92,14 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
       ASSERT_LE(job.restarts_used, job.plan.max_restarts);
       if (job.generation > before.generation) {
         for (const Rank& r : before.ranks) ASSERT_TRUE(r.exited) << seed;
-        ASSERT_FALSE(job.stop_requested);
+        ASSERT_FALSE(job.stop_requested());
       }
-      if (job.state == State::kSucceeded) {
+      if (job.state() == State::kSucceeded) {
         for (const Rank& r : job.ranks) ASSERT_TRUE(r.finished && r.exited) << seed;
-        ASSERT_FALSE(job.stop_requested);
+        ASSERT_FALSE(job.stop_requested());
       }
-      if (job.state == State::kFailed) ASSERT_FALSE(job.failures.empty()) << seed;
-      if (job.terminal()) ASSERT_FALSE(job.live) << seed;
+      if (job.state() == State::kFailed) ASSERT_FALSE(job.failures.empty()) << seed;
+      if (job.terminal()) ASSERT_FALSE(job.live()) << seed;
       before = job;
     }
   }

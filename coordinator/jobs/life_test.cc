@@ -17,20 +17,20 @@ TEST(Life, RunsFromQueuedToSucceeded) {
   Job job = NewJob();
   EXPECT_TRUE(job.waiting());
   StartGeneration(&job, Ranks(job), At(1));
-  EXPECT_EQ(job.state, State::kStarting);
+  EXPECT_EQ(job.state(), State::kStarting);
   EXPECT_EQ(job.generation, 1);
   EXPECT_EQ(job.start_time, At(1));
   OnSessionStarted(&job, 1, 0);
   EXPECT_EQ(job.state_reason, "1 of 2 ranks are ready");
   OnSessionStarted(&job, 0, 0);
-  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state(), State::kRunning);
   OnFinished(&job, 0, false, kTimeouts, At(2));
   EXPECT_TRUE(OnExit(&job, 0, Code(0), kTimeouts, At(2)).empty());
-  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state(), State::kRunning);
   OnFinished(&job, 1, false, kTimeouts, At(3));
   EXPECT_TRUE(OnExit(&job, 1, Code(0), kTimeouts, At(4)).empty());
-  EXPECT_EQ(job.state, State::kSucceeded);
-  EXPECT_EQ(job.end_time, At(4));
+  EXPECT_EQ(job.state(), State::kSucceeded);
+  EXPECT_EQ(job.end_time(), At(4));
   EXPECT_EQ(job.restarts, 0);
 }
 
@@ -38,13 +38,13 @@ TEST(Life, AnExitBeforeTheWorkIsDoneEndsTheGeneration) {
   for (const Exit& exit : {Code(0), Code(1), Signal(9)}) {
     Job job = Running();
     EXPECT_EQ(OnExit(&job, 1, exit, kTimeouts, At(1)), (Ended{0}));
-    EXPECT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(job.state(), State::kRecovering);
     EXPECT_TRUE(OnExit(&job, 0, Code(1), kTimeouts, At(2)).empty());
-    EXPECT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(job.state(), State::kRecovering);
     EXPECT_TRUE(job.waiting());
     EXPECT_EQ(RootCause(job.failures)->root.rank, 1);
     StartGeneration(&job, Ranks(job), At(3));
-    EXPECT_EQ(job.state, State::kStarting);
+    EXPECT_EQ(job.state(), State::kStarting);
     EXPECT_EQ(job.generation, 2);
     EXPECT_EQ(job.restarts, 1);
   }
@@ -67,10 +67,10 @@ TEST(Life, APermanentFailureFailsTheJobOnceItsProcessesAreGone) {
   EXPECT_EQ(
       OnFailureReport(&job, 0, {.reason = "loss is nan", .permanent = true}, kTimeouts, At(1)),
       (Ended{0, 1}));
-  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state(), State::kRecovering);
   OnExit(&job, 0, Code(1), kTimeouts, At(1));
   OnExit(&job, 1, Signal(15), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.restarts, 0);
   EXPECT_EQ(RootCause(job.failures)->root.reason, "loss is nan");
   EXPECT_TRUE(RootCause(job.failures)->consequences.empty());
@@ -113,7 +113,7 @@ TEST(Life, FinishedRanksMayVanish) {
   for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kTimeouts, At(1));
   OnGone(&job, 0, "agent lost", At(2));
   OnExit(&job, 1, Signal(11), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state(), State::kSucceeded);
 }
 
 TEST(Life, ProcessesThatHangAtTheirExitAreEndedAndTheJobSucceeds) {
@@ -122,7 +122,7 @@ TEST(Life, ProcessesThatHangAtTheirExitAreEndedAndTheJobSucceeds) {
   EXPECT_TRUE(OnTick(&job, At(30)).empty());
   EXPECT_EQ(OnTick(&job, At(31)), (Ended{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(9), kTimeouts, At(33));
-  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state(), State::kSucceeded);
 }
 
 TEST(Life, WhatDoesNotEndIsToldAgain) {
@@ -139,7 +139,7 @@ TEST(Life, ANewGenerationDoesNotKeepTheDeadlineOfTheOneBefore) {
   OnExit(&job, 0, Signal(15), kTimeouts, At(2));
   StartGeneration(&job, Ranks(job), At(3));
   EXPECT_TRUE(OnTick(&job, At(1000)).empty());
-  EXPECT_EQ(job.state, State::kStarting);
+  EXPECT_EQ(job.state(), State::kStarting);
 }
 
 TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
@@ -148,13 +148,13 @@ TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
   Ended ended;
   EXPECT_TRUE(OnPreempted(&job, "node 'n0' is drained", At(1), &ended));
   EXPECT_TRUE(ended.empty());
-  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state(), State::kRunning);
   EXPECT_EQ(
       job.state_reason,
       "node 'n0' is drained; saves a checkpoint at its next step and continues on other nodes");
   for (uint32_t rank : {0, 1}) OnFinished(&job, rank, true, kTimeouts, At(2));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state(), State::kRecovering);
   EXPECT_EQ(job.state_reason, "node 'n0' is drained; waits for slots");
   EXPECT_TRUE(job.waiting());
   StartGeneration(&job, Ranks(job), At(3));
@@ -162,7 +162,7 @@ TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
   EXPECT_EQ(job.restarts, 0);
   for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kTimeouts, At(4));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kTimeouts, At(4));
-  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state(), State::kSucceeded);
 }
 
 TEST(Preempted, AJobThatStartsIsInterruptedAndOneThatEndsIsLeftAlone) {
@@ -174,7 +174,7 @@ TEST(Preempted, AJobThatStartsIsInterruptedAndOneThatEndsIsLeftAlone) {
   Job ending = Running();
   OnExit(&ending, 1, Signal(9), kTimeouts, At(1));
   EXPECT_FALSE(OnPreempted(&ending, "why", At(1), &ended));
-  EXPECT_EQ(ending.interruption, "");
+  EXPECT_EQ(ending.interruption(), "");
   Job stopping = Running();
   OnStop(&stopping, kTimeouts, At(1));
   EXPECT_FALSE(OnPreempted(&stopping, "why", At(1), &ended));
@@ -189,11 +189,11 @@ TEST(Attempt, AnEndedJobGoesOnUnderItsIdWithAllItsRestarts) {
     StartGeneration(&job, Ranks(job), At(2));
     Begin(&job, 7);
   }
-  ASSERT_EQ(job.state, State::kFailed);
+  ASSERT_EQ(job.state(), State::kFailed);
   const std::string reason = job.state_reason;
   OnNextAttempt(&job, At(5));
   EXPECT_EQ(job.attempt, 2);
-  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state(), State::kRecovering);
   EXPECT_TRUE(job.waiting());
   EXPECT_EQ(job.ended_attempts, (std::vector<AttemptEnd>{{.attempt = 1,
                                                           .state = State::kFailed,
@@ -207,46 +207,46 @@ TEST(Attempt, AnEndedJobGoesOnUnderItsIdWithAllItsRestarts) {
   EXPECT_EQ(job.generation, 3);
   EXPECT_EQ(job.restarts, 1);
   OnExit(&job, 0, Signal(11), kTimeouts, At(7));
-  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state(), State::kRecovering);
 
   Job stopped = Running(1);
   OnStop(&stopped, kTimeouts, At(1));
   OnFinished(&stopped, 0, false, kTimeouts, At(2));
   OnExit(&stopped, 0, Code(0), kTimeouts, At(2));
-  ASSERT_EQ(stopped.state, State::kCancelled);
+  ASSERT_EQ(stopped.state(), State::kCancelled);
   OnNextAttempt(&stopped, At(3));
   StartGeneration(&stopped, Ranks(stopped), At(3));
   Begin(&stopped);
-  EXPECT_EQ(stopped.state, State::kRunning);
+  EXPECT_EQ(stopped.state(), State::kRunning);
 
   Job done = Running(1);
   OnFinished(&done, 0, false, kTimeouts, At(1));
   OnExit(&done, 0, Code(0), kTimeouts, At(1));
   OnNextAttempt(&done, At(2));
-  EXPECT_EQ(done.state, State::kSucceeded);
+  EXPECT_EQ(done.state(), State::kSucceeded);
 }
 
 TEST(Stop, AWaitingJobIsCancelledAtOnce) {
   Job job = NewJob();
   EXPECT_TRUE(OnStop(&job, kTimeouts, At(1)).empty());
-  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.state(), State::kCancelled);
 
   Job recovering = Running(1);
   OnExit(&recovering, 0, Signal(9), kTimeouts, At(1));
   OnStop(&recovering, kTimeouts, At(2));
-  EXPECT_EQ(recovering.state, State::kCancelled);
+  EXPECT_EQ(recovering.state(), State::kCancelled);
 }
 
 TEST(Stop, ARunningJobStopsByItself) {
   Job job = Running();
   EXPECT_TRUE(OnStop(&job, kTimeouts, At(1)).empty());
-  EXPECT_EQ(job.state, State::kStopping);
+  EXPECT_EQ(job.state(), State::kStopping);
   EXPECT_TRUE(OnStop(&job, kTimeouts, At(2)).empty());
   for (uint32_t rank : {0, 1}) {
     OnFinished(&job, rank, false, kTimeouts, At(3));
     OnExit(&job, rank, Code(0), kTimeouts, At(3));
   }
-  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.state(), State::kCancelled);
 }
 
 TEST(Stop, AfterItsTimeoutTheProcessesAreEnded) {
@@ -255,7 +255,7 @@ TEST(Stop, AfterItsTimeoutTheProcessesAreEnded) {
   EXPECT_TRUE(OnTick(&job, At(30)).empty());
   EXPECT_EQ(OnTick(&job, At(31)), (Ended{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kTimeouts, At(32));
-  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.state(), State::kCancelled);
   EXPECT_TRUE(job.failures.empty());
 }
 
@@ -263,16 +263,16 @@ TEST(Stop, AStartingJobIsEndedAtOnce) {
   Job job = NewJob();
   StartGeneration(&job, Ranks(job), At(0));
   EXPECT_EQ(OnStop(&job, kTimeouts, At(1)), (Ended{0, 1}));
-  EXPECT_EQ(job.state, State::kStopping);
+  EXPECT_EQ(job.state(), State::kStopping);
 }
 
 TEST(Stop, AFailureWhileStoppingDoesNotRestartTheJob) {
   Job job = Running();
   OnStop(&job, kTimeouts, At(1));
   EXPECT_EQ(OnExit(&job, 1, Signal(9), kTimeouts, At(2)), (Ended{0}));
-  EXPECT_EQ(job.state, State::kStopping);
+  EXPECT_EQ(job.state(), State::kStopping);
   OnExit(&job, 0, Signal(15), kTimeouts, At(2));
-  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.state(), State::kCancelled);
 }
 
 TEST(Loaded, EveryRankGetsItsTimeAgainAndVersionsNeverDecrease) {
@@ -281,7 +281,7 @@ TEST(Loaded, EveryRankGetsItsTimeAgainAndVersionsNeverDecrease) {
   job.version_ceiling = 1017;
   OnStop(&job, kTimeouts, At(1));
   Job loaded = job;
-  loaded.end_deadline = absl::InfiniteFuture();
+  loaded.alive()->end_deadline = absl::InfiniteFuture();
   OnLoaded(&loaded, kTimeouts, At(100));
   EXPECT_GT(loaded.version, 1017);
   EXPECT_TRUE(OnTick(&loaded, At(129)).empty());

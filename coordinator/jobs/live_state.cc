@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/conclusion.h"
@@ -74,35 +75,34 @@ std::string Warning(const Job& job) {
 void DescribeLive(Job* job) {
   const size_t left = job->ranks.size() - Count(*job, &Rank::exited);
   const size_t started = Count(*job, &Rank::session_started);
+  const bool all_started = started == job->ranks.size();
+  if (!job->stop_requested() && !job->ending()) {
+    SettleWork(&job->phase, all_started);
+  }
   job->reason_code.clear();
-  if (job->stop_requested) {
-    job->state = State::kStopping;
-    job->state_reason = job->ending    ? absl::StrCat("waits for ", Processes(left), " to end")
-                        : job->time_up ? absl::StrCat("its time_limit, ",
-                                                      absl::FormatDuration(job->plan.time_limit),
-                                                      ", is over; stops at the next step")
-                                       : "stops at the next step";
-  } else if (job->ending) {
-    job->state = State::kRecovering;
+  const std::string interruption = job->interruption();
+  if (job->stop_requested()) {
+    job->state_reason = job->ending()    ? absl::StrCat("waits for ", Processes(left), " to end")
+                        : job->time_up() ? absl::StrCat("its time_limit, ",
+                                                        absl::FormatDuration(job->plan.time_limit),
+                                                        ", is over; stops at the next step")
+                                         : "stops at the next step";
+  } else if (job->ending()) {
     const auto failure = OwnFailure(*job);
-    std::string why = job->interruption.empty() ? "interrupted" : job->interruption;
+    std::string why = interruption.empty() ? "interrupted" : interruption;
     if (failure.has_value() && EndOf(*job) != End::kInterrupted) why = Describe(failure->root);
     job->state_reason = absl::StrCat(why, "; waits for ", Processes(left), " to end");
-  } else if (started == job->ranks.size() && job->paused) {
-    job->state = State::kPaused;
+  } else if (job->state() == State::kPaused) {
     job->state_reason =
-        job->interruption.empty()
+        interruption.empty()
             ? "as asked"
-            : absl::StrCat(job->interruption, "; ends here and continues on other nodes");
-  } else if (started == job->ranks.size() && !job->interruption.empty()) {
-    job->state = State::kRunning;
-    job->state_reason =
-        absl::StrCat(job->interruption,
-                     WritesCheckpoints(*job)
-                         ? "; saves a checkpoint at its next step and continues on other nodes"
-                         : "; ends at its next step and starts again from step 0 on another node");
-  } else if (started == job->ranks.size()) {
-    job->state = State::kRunning;
+            : absl::StrCat(interruption, "; ends here and continues on other nodes");
+  } else if (all_started && !interruption.empty()) {
+    job->state_reason = absl::StrCat(
+        interruption, WritesCheckpoints(*job)
+                          ? "; saves a checkpoint at its next step and continues on other nodes"
+                          : "; ends at its next step and starts again from step 0 on another node");
+  } else if (all_started) {
     if (EndsByItself(*job)) {
       const auto failure = OwnFailure(*job);
       job->state_reason =
@@ -113,7 +113,6 @@ void DescribeLive(Job* job) {
       if (job->save_failure.has_value()) job->reason_code = "SAVE_FAILED";
     }
   } else {
-    job->state = State::kStarting;
     job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
     if (const std::string trouble = Trouble(*job); !trouble.empty()) {
       absl::StrAppend(&job->state_reason, "; ", trouble);

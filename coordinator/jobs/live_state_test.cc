@@ -19,7 +19,7 @@ TEST(Life, ARankThatHasBeenWithoutInputForLongIsNamedWhileItLasts) {
   EXPECT_EQ(job.state_reason, "");
   job.step = 104;
   OnStep(&job);
-  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state(), State::kRunning);
   EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5");
   OnRanksJoined(&job, {{0, 106}, {1, 5}});
   EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5");
@@ -42,7 +42,7 @@ TEST(Life, ANewGenerationKnowsNothingOfWhoHadJoined) {
   StartGeneration(&job, Ranks(job), At(3));
   EXPECT_EQ(job.ranks[1].joined_since, 0);
   OnRanksJoined(&job, {{0, 3}});
-  EXPECT_EQ(job.state, State::kStarting) << "it is told before the session stands";
+  EXPECT_EQ(job.state(), State::kStarting) << "it is told before the session stands";
   EXPECT_EQ(job.ranks[0].joined_since, 3);
 }
 
@@ -50,7 +50,7 @@ TEST(Life, SavesThatFailAreToldWhileItRuns) {
   Job job = Running();
   OnSaveFailed(&job, 5, kFull, At(1));
   OnSave(&job);
-  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state(), State::kRunning);
   EXPECT_EQ(job.state_reason,
             "the last save failed: No space left on device; there is no checkpoint");
   EXPECT_EQ(job.reason_code, "SAVE_FAILED");
@@ -73,7 +73,7 @@ TEST(LiveState, WhatKeepsARankFromStartingIsShown) {
   EXPECT_TRUE(OnTrouble(&job, 1, "cannot reach rank 0"));
   EXPECT_FALSE(OnTrouble(&job, 1, "cannot reach rank 0")) << "that is nothing new";
   EXPECT_TRUE(OnTrouble(&job, 2, "cannot reach rank 0"));
-  EXPECT_EQ(job.state, State::kStarting);
+  EXPECT_EQ(job.state(), State::kStarting);
   EXPECT_EQ(job.state_reason,
             "0 of 3 ranks are ready; rank 1 on node 'n1' cannot reach rank 0 (and 1 rank more)");
   EXPECT_EQ(job.reason_code, "RANKS_CANNOT_MEET");

@@ -18,18 +18,15 @@ bool HasStartedInVain(const Job& job) {
 void FailToStart(Job* job, absl::Time now) {
   const std::optional<Failure> failure = OwnFailure(*job);
   if (!failure.has_value()) return;
-  job->state = State::kFailed;
-  const std::string times =
-      failure->root.permanent
-          ? ""
-          : absl::StrCat("its workers did not start ", job->start_failures,
-                         " times in a row, and ");
+  const std::string times = failure->root.permanent
+                                ? ""
+                                : absl::StrCat("its workers did not start ", job->start_failures,
+                                               " times in a row, and ");
   job->state_reason =
       absl::StrCat(Describe(failure->root), "; ", times,
                    "no other node has room for the job; `muster retry ", job->id, "` tries again");
   job->reason_code = failure->root.code;
-  job->end_time = now;
-  job->not_before = absl::InfinitePast();
+  job->phase = life::Ended{life::Ended::Outcome::kFailed, now};
 }
 
 }  // namespace muster::jobs

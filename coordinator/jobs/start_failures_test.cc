@@ -25,7 +25,7 @@ TEST(StartFailures, ThreeInARowAreInVain) {
   }
   ASSERT_TRUE(HasStartedInVain(job));
   FailToStart(&job, At(1));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.reason_code, "WORKER_DID_NOT_START");
   EXPECT_THAT(job.state_reason,
               testing::HasSubstr("killed by signal 9, before it attached to the coordinator; its "
@@ -46,12 +46,10 @@ TEST(StartFailures, ANodeThatIsLostWithItsAgentIsNone) {
 TEST(StartFailures, AWorkerThatSaysThatItsNodeCannotTakeItIsBelievedAtOnce) {
   Job job = NewJob(1, 5);
   StartGeneration(&job, Ranks(job), At(0));
-  OnFailureReport(&job, 0,
-                  {.reason = "no such address",
-                   .permanent = true,
-                   .code = "NODE_FAULT",
-                   .node_fault = true},
-                  kTimeouts, At(0));
+  OnFailureReport(
+      &job, 0,
+      {.reason = "no such address", .permanent = true, .code = "NODE_FAULT", .node_fault = true},
+      kTimeouts, At(0));
   OnExit(&job, 0, Code(1), kTimeouts, At(0));
   ASSERT_TRUE(HasStartedInVain(job));
   FailToStart(&job, At(1));

@@ -15,8 +15,7 @@ absl::Duration TimeLeft(const JobFields& job, absl::Time now);
 // without a limit, or if the job is not live.
 absl::Time TimeLimitEnd(const JobFields& job);
 
-// To be called when a generation starts, and when it has ended.
-void StartClock(JobFields* job, absl::Time now);
+// To be called when a live generation has ended.
 void StopClock(JobFields* job, absl::Time now);
 
 }  // namespace muster::jobs

@@ -44,7 +44,7 @@ TEST(TimeLimit, WithoutOneAJobRunsAsLongAsItTakes) {
   EXPECT_EQ(TimeLeft(job, At(1000000)), absl::InfiniteDuration());
   EXPECT_FALSE(TimeIsUp(job, At(1000000)));
   OnGone(&job, 0, "gone", At(1000000));
-  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state(), State::kRecovering);
   EXPECT_EQ(TimeLeft(job, At(2000000)), absl::InfiniteDuration());
 }
 
@@ -52,13 +52,13 @@ TEST(TimeLimit, WhoseTimeIsUpStopsAtItsNextStepAndFails) {
   Job job = WithLimit(absl::Seconds(60));
   Start(&job, At(0));
   EXPECT_TRUE(OnTimeUp(&job, {}, At(60)).empty());
-  EXPECT_EQ(job.state, State::kStopping);
+  EXPECT_EQ(job.state(), State::kStopping);
   EXPECT_FALSE(TimeIsUp(job, At(61)));
   job.commands.Append({.kind = v1::Operation::STOP});
   job.commands.Applied(1, 7);
   OnFinished(&job, 0, false, {}, At(62));
   OnExit(&job, 0, {}, {}, At(62));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.state_reason, "it has run for its time_limit, 1m");
   EXPECT_EQ(job.reason_code, "TIME_LIMIT");
 }
@@ -70,7 +70,7 @@ TEST(TimeLimit, WhatIsDoneBeforeTheStopTakesEffectSucceeds) {
   job.commands.Append({.kind = v1::Operation::STOP});
   OnFinished(&job, 0, false, {}, At(62));
   OnExit(&job, 0, {}, {}, At(62));
-  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state(), State::kSucceeded);
 }
 
 TEST(TimeLimit, AStopThatWasAskedForBeforeIsNoFailure) {
@@ -80,7 +80,7 @@ TEST(TimeLimit, AStopThatWasAskedForBeforeIsNoFailure) {
   EXPECT_FALSE(TimeIsUp(job, At(60)));
   OnFinished(&job, 0, false, {}, At(61));
   OnExit(&job, 0, {}, {}, At(61));
-  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.state(), State::kCancelled);
 }
 
 TEST(TimeLimit, WhatIsDoneIsNotStopped) {
@@ -89,14 +89,14 @@ TEST(TimeLimit, WhatIsDoneIsNotStopped) {
   OnFinished(&job, 0, false, {}, At(59));
   EXPECT_FALSE(TimeIsUp(job, At(60)));
   OnExit(&job, 0, {}, {}, At(61));
-  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state(), State::kSucceeded);
 }
 
 TEST(TimeLimit, AFailureAtItsEndStartsNoGenerationThatHasNoTime) {
   Job job = WithLimit(absl::Seconds(60));
   Start(&job, At(0));
   OnGone(&job, 0, "gone", At(60));
-  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.state(), State::kFailed);
   EXPECT_EQ(job.state_reason, "it has run for its time_limit, 1m");
   EXPECT_EQ(job.reason_code, "TIME_LIMIT");
 }

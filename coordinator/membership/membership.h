@@ -5,9 +5,10 @@
 // An agent or worker is attached while it holds a stream. Each message from it renews its lease. A
 // broken stream renews nothing: a process that has vanished is replaced one lease after its last
 // message, no matter when the connection was found to be dead. Liveness (stream, heartbeat) and
-// progress (watchdog.h) are judged separately. A lost agent or worker is returned once, by
-// Agents::Expire() or ExpireWorkers(), and forgotten. All leases here are those of the coordinator,
-// Timing::Grant() long: a process that holds a lease ends itself before its lease ends here.
+// progress (watchdog.h) are judged separately. Agents::Expire() returns a lost agent once and
+// forgets it. ExpireWorkers() returns a lost worker once and keeps it, given up, until its process
+// is known to have ended. All leases here are those of the coordinator, Timing::Grant() long: a
+// process that holds a lease ends itself before its lease ends here.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -32,6 +33,7 @@ namespace muster::membership {
 struct Worker {
   WorkerId id;
   std::string node;
+  // Its control stream. The session of session_started is the one that trains.
   PeerStreamId session = 0;
   uint32_t protocol = 0;
   absl::Time last_seen = absl::InfinitePast();

@@ -6,17 +6,17 @@ void Census::Saw(const jobs::Job& job) {
   const auto found = seen_.find(job.id);
   if (found != seen_.end()) {
     const Seen& before = found->second;
-    if (before.state == job.state && before.number == job.number) return;
+    if (before.state == job.state() && before.number == job.number) return;
     Deleted(job.id);
   }
-  seen_[job.id] = {job.state, job.number, job.end_time};
-  ++counts_[job.state];
+  seen_[job.id] = {job.state(), job.number, job.end_time()};
+  ++counts_[job.state()];
   if (!job.terminal()) {
     open_[job.number] = job.id;
     return;
   }
-  Ended& ended = job.state == jobs::State::kFailed ? failed_ : ended_;
-  ended[{job.end_time, job.number}] = job.id;
+  Ended& ended = job.state() == jobs::State::kFailed ? failed_ : ended_;
+  ended[{job.end_time(), job.number}] = job.id;
   if (ended.size() > most_ended_) ended.erase(ended.begin());
 }
 

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "coordinator/jobs/life_row.h"
+
 namespace muster::service {
 namespace {
 
@@ -16,8 +18,11 @@ jobs::Job Job(uint64_t number, State state, int64_t end_time = 0) {
   jobs::Job job;
   job.number = number;
   job.id = "job-" + std::to_string(number);
-  job.state = state;
-  if (job.terminal()) job.end_time = absl::FromUnixSeconds(end_time);
+  jobs::LifeRow row;
+  row.state = state;
+  row.end_time = absl::FromUnixSeconds(end_time);
+  row.live = state == State::kRunning;
+  static_cast<jobs::JobLife&>(job) = *jobs::LifeOf(row);
   return job;
 }
 

@@ -204,7 +204,7 @@ grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerCo
     if (!parameters.has_value()) {
       return reactor->Finish(
           ToWire(Refuse(absl::StatusCode::kFailedPrecondition, "NO_MODEL",
-                        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
+                        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
                                      ", and no worker has made its model yet")),
                  job->id));
     }

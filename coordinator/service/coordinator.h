@@ -38,7 +38,8 @@
 namespace muster::service {
 
 struct CoordinatorOptions {
-  // Of `authorize` the services ask for each of their calls, so that their errors have all details.
+  // The services themselves ask its `authorize` for each of their calls, so that their errors have
+  // all details.
   ServerOptions server;
   Secrets secrets;
   membership::Timing timing;

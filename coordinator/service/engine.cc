@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, sto
   for (jobs::Job& job : image->jobs) {
     v1::JobSpec spec;
     if (!spec.ParseFromString(job.spec)) continue;
+    // The fields of the plan that are not stored (PlanOf in submission.h).
     job.plan.name = spec.name();
     job.plan.checkpoint_directory = spec.checkpoint().directory();
     job.plan.worker_protocol = WorkerProtocolOf(spec);

@@ -1,4 +1,4 @@
-// What the engine's thread has to do: tasks, heartbeats and the result of a commit, from any
+// What the engine's thread has to do: tasks, work aside and the result of a commit, from any
 // thread. Thread-safe.
 #ifndef MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
 #define MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
@@ -23,12 +23,14 @@ class EngineInbox {
  public:
   using Apply = std::function<void(cluster::Cluster&, absl::Time)>;
   using Done = std::function<void(const absl::Status&)>;
+  // Those of Engine::Post, Request, RequestRoom and Read.
   enum class Kind { kEvent, kRequest, kRoom, kRead };
   struct Task {
     Kind kind = Kind::kEvent;
     Apply apply;
     Done done;
   };
+  // A heartbeat, or other work of Engine::Aside.
   struct Beat {
     Apply apply;
     absl::Time posted;

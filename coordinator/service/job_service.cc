@@ -145,7 +145,7 @@ void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& stat
   for (auto next = submitted.lower_bound(below); next != submitted.begin();) {
     --next;
     const jobs::Job& job = *cluster.Find(next->second);
-    if (!states.empty() && !states.contains(job.state)) continue;
+    if (!states.empty() && !states.contains(job.state())) continue;
     if (page->jobs_size() == size || bytes > kLimits.page_bytes) {
       page->set_next_page_token(absl::StrCat(last));
       return;

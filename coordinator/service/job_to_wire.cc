@@ -96,7 +96,7 @@ v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint) {
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   v1::Job out;
   out.set_id(job.id);
-  out.set_state(static_cast<v1::Job::State>(job.state));
+  out.set_state(static_cast<v1::Job::State>(job.state()));
   out.set_state_reason(job.state_reason);
   out.set_reason(job.reason_code);
   out.set_version(job.version);
@@ -105,7 +105,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_submitter(job.submitter);
   out.set_job_file(job.job_file);
   if (job.start_time != absl::InfinitePast()) Set(out.mutable_start_time(), job.start_time);
-  if (job.end_time != absl::InfinitePast()) Set(out.mutable_end_time(), job.end_time);
+  if (job.end_time() != absl::InfinitePast()) Set(out.mutable_end_time(), job.end_time());
   out.set_generation(job.generation);
   out.set_stage(job.stage);
   out.set_step(job.step);
@@ -143,7 +143,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   }
   out.set_restarts(job.restarts);
   out.set_restarts_left(job.plan.max_restarts - std::min(job.plan.max_restarts, job.restarts_used));
-  if (job.not_before != absl::InfinitePast()) Set(out.mutable_not_before(), job.not_before);
+  if (job.not_before() != absl::InfinitePast()) Set(out.mutable_not_before(), job.not_before());
   SetFailure(job, &out);
   out.set_exported_path(job.exported_path);
   if (auto trainability = TrainabilityOf(job, kShownChanges); trainability.has_value()) {

@@ -32,7 +32,7 @@ ObservedRank ObserveRank(const jobs::Job& job, uint32_t number, const membership
 ObservedJob ObserveJob(const jobs::Job& job, const cluster::Cluster& cluster) {
   ObservedJob out{
       .id = job.id,
-      .state = job.state,
+      .state = job.state(),
       .device = job.plan.device,
       .world_size = job.plan.world_size,
       .total_steps = jobs::TotalSteps(job),
@@ -81,9 +81,9 @@ void ObserveJobs(const cluster::Cluster& cluster, const Census& census,
   for (const auto& [number, id] : census.open()) {
     const jobs::Job* job = cluster.Find(id);
     if (job == nullptr) continue;
-    (job->live ? live : others).push_back(job);
+    (job->live() ? live : others).push_back(job);
     out->operations_pending += job->commands.open().size();
-    if (job->state == jobs::State::kQueued) {
+    if (job->state() == jobs::State::kQueued) {
       Line& line = out->lines[job->plan.device];
       ++line.jobs;
       line.oldest_wait = std::max(line.oldest_wait, now - WaitsSince(*job));

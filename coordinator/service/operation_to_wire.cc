@@ -43,8 +43,8 @@ std::string Progress(const jobs::Job& job, const commands::Command& command,
   if (command.at_step.has_value() && job.step < *command.at_step) {
     return absl::StrCat("waits for step ", *command.at_step);
   }
-  if (!job.live || job.state == jobs::State::kStarting) {
-    return absl::StrCat("waits for the job, which is ", jobs::Name(job.state));
+  if (!job.live() || job.state() == jobs::State::kStarting) {
+    return absl::StrCat("waits for the job, which is ", jobs::Name(job.state()));
   }
   return "waits for the next step";
 }

@@ -18,7 +18,7 @@ using Permit = std::function<absl::Status()>;
 
 // What `authorize` says at any time of this caller's call of `method`.
 inline Permit PermitOf(Caller caller, std::string method, Authorizer authorize) {
-  // Nobody takes anything from the others while they are connected.
+  // Only a certificate can be revoked while its holder is connected.
   if (caller.kind != Caller::Kind::kCertificate) return [] { return absl::OkStatus(); };
   return [caller = std::move(caller), method = std::move(method),
           authorize = std::move(authorize)] { return authorize(caller, method); };

@@ -47,7 +47,7 @@ std::vector<CheckpointRow> CheckpointsOf(const jobs::Job& job) {
 Batch::JobRow JobRows::TakeFields(const jobs::Job& job) {
   Batch::JobRow row{.job_id = job.id};
   if (!life_.has_value()) row.identity = job;
-  if (const jobs::JobLife& life = job; life_ != life) row.life = life_ = life;
+  if (jobs::LifeRow life = jobs::RowOf(job); life_ != life) row.life = life_ = std::move(life);
   if (const jobs::JobProgress& progress = job; progress_ != progress) {
     row.progress = progress_ = progress;
   }

@@ -1,8 +1,9 @@
 // Which rows of a job have changed since they were last put into a batch. Pure.
 //
-// Lists whose length is limited are compared with the rows of the previous batches, so no change
-// can be missed, whichever code makes it. The log of commands may be long, so it records itself
-// which commands have changed.
+// TakeChanges compares the lists whose length is limited with the rows of the previous batches, so
+// it misses none of their changes, whichever code made them. The log of commands may be long, so it
+// records itself which commands have changed. The identity is written with a job's first rows, and
+// with new setting_changes, but is never compared.
 #ifndef MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 #define MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "coordinator/jobs/job.h"
+#include "coordinator/jobs/life_row.h"
 #include "coordinator/store/store.h"
 
 namespace muster::store {
@@ -37,7 +39,7 @@ class JobRows {
   Batch::JobRow TakeFields(const jobs::Job& job);
 
   // Rows as they were last put into a batch. Absent: nothing is stored.
-  std::optional<jobs::JobLife> life_;
+  std::optional<jobs::LifeRow> life_;
   std::optional<jobs::JobProgress> progress_;
   std::map<uint32_t, jobs::Rank> ranks_;
   std::map<std::string, CheckpointRow> checkpoints_;

@@ -4,7 +4,9 @@
 #include <iterator>
 #include <tuple>
 
+#include "common/status/status.h"
 #include "coordinator/jobs/events.h"
+#include "coordinator/jobs/life_row.h"
 
 namespace muster::store {
 namespace {
@@ -70,7 +72,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
       static_cast<jobs::JobIdentity&>(stored.fields) = *row.identity;
     }
     if (row.life.has_value()) {
-      static_cast<jobs::JobLife&>(stored.fields) = *row.life;
+      ASSIGN_OR_RETURN(static_cast<jobs::JobLife&>(stored.fields), jobs::LifeOf(*row.life));
       stored.fields.version = row.life->version_ceiling;
     }
     if (row.progress.has_value()) static_cast<jobs::JobProgress&>(stored.fields) = *row.progress;

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
@@ -57,6 +59,24 @@ std::vector<std::string> SchemaOf(const std::string& path) {
 
 constexpr uint64_t kHashOfBaseline = 13314204943272454771u;
 
+// What 0.3.0 left in the columns of a generation that is over is not read: these facts exist only
+// while it lives.
+void DropFormerGenerations(std::vector<std::string>* lines) {
+  std::set<std::string> over;
+  for (const std::string& line : *lines) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words[0] == "jobs" && words[2] == "live" && words[4] == "0") over.insert(words[1]);
+  }
+  for (std::string& line : *lines) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words[0] != "jobs" || !over.contains(words[1])) continue;
+    const std::string& column = words[2];
+    const bool is_null = column == "live_since" || absl::StartsWith(column, "rendezvous_");
+    if (!is_null && column != "ending") continue;
+    line = absl::StrCat("jobs ", words[1], " ", column, " = ", is_null ? "null" : "0");
+  }
+}
+
 TEST(Migration, ANewFileHasTheTablesOfAFileThatWasBroughtUpToDate) {
   files::TempDir fresh, old;
   ASSERT_TRUE(SqliteStore::Open(fresh.path()).ok());
@@ -92,6 +112,7 @@ TEST(Migration, EveryFieldOfAFileOfVersion19IsKeptAndTheFileCanBeWritten) {
   ASSERT_TRUE(store.ok()) << store.status();
   const std::string told = Testdata("version_19.txt");
   std::vector<std::string> expected = absl::StrSplit(told, '\n', absl::SkipEmpty());
+  DropFormerGenerations(&expected);
   std::sort(expected.begin(), expected.end());
   ASSERT_GT(expected.size(), 1000);
   ASSERT_EQ(Describe(**store), expected);

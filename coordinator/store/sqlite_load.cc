@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "coordinator/jobs/life_row.h"
 #include "coordinator/store/sqlite_store.h"
 #include "coordinator/store/tables.h"
 
@@ -56,7 +58,9 @@ absl::Status SqliteStore::LoadJobs(std::map<std::string, jobs::Job>* jobs) {
     auto& [job_id, life] = lives.row();
     if (!jobs->contains(job_id)) return missing;
     jobs::Job& job = (*jobs)[job_id];
-    static_cast<jobs::JobLife&>(job) = life;
+    absl::StatusOr<jobs::JobLife> loaded = jobs::LifeOf(life);
+    if (!loaded.ok()) return Annotate(loaded.status(), absl::StrCat("job '", job_id, "'"));
+    static_cast<jobs::JobLife&>(job) = *std::move(loaded);
     job.version = life.version_ceiling;
   }
   RETURN_IF_ERROR(lives.status());

@@ -25,7 +25,7 @@ namespace muster::store {
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory,
                                                                const StoreOptions& options) {
-  // Of musterd, and of who starts it (client/cli/local_coordinator.cc).
+  // Files of musterd, and of whoever starts it (client/cli/local_coordinator.cc).
   const absl::Status made = files::MakePrivateDirectory(
       directory, {"muster.db*", "lock", "ballast", "owner", "address", "*.log", "local-agent.pid"});
   if (!made.ok()) return Annotate(made, "--state");

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/jobs/job.h"
+#include "coordinator/jobs/life_row.h"
 #include "coordinator/jobs/node_health.h"
 #include "coordinator/metrics/thinning.h"
 
@@ -59,7 +60,8 @@ struct RequestRow {
   // A hash of the call and its contents.
   std::string fingerprint;
   std::string job_id;
-  // When its job was deleted; infinite past: the job was not deleted.
+  // When its job was deleted; infinite past: the job was not deleted. A request about a node, which
+  // has no job, has the time of the request: it is kept as long as those of a deleted job.
   absl::Time deleted_time = absl::InfinitePast();
   // The answer to a repeated request, if it cannot be made from the job. Bytes.
   std::string answer;
@@ -133,7 +135,8 @@ struct RowChanges {
 };
 
 // The changes, by key; a row replaces the stored row with the same key. Removals are carried out
-// first: a job that is both in `removed_jobs` and in `jobs` is a new job with the same id.
+// first, except those of nodes and of their marks: a job that is both in `removed_jobs` and in
+// `jobs` is a new job with the same id.
 struct Batch {
   // Only the changed parts of a job, so the cost of a change does not depend on the length of the
   // job's lists, and a step does not write the job's specification again. job_rows.h makes it.
@@ -141,7 +144,7 @@ struct Batch {
     std::string job_id;
     // Absent: unchanged.
     std::optional<jobs::JobIdentity> identity;
-    std::optional<jobs::JobLife> life;
+    std::optional<jobs::LifeRow> life;
     std::optional<jobs::JobProgress> progress;
     RowChanges<uint32_t, jobs::Rank> ranks;
     // By path.
@@ -167,8 +170,9 @@ struct Batch {
   };
   std::vector<JobRow> jobs;
   std::vector<NodeRow> nodes;
+  // Removed after `nodes` was written.
   std::vector<std::string> removed_nodes;
-  // These are written after node_marks.
+  // Removed after `node_marks` was written.
   std::vector<std::string> removed_node_marks;
   std::vector<NodeMarkRow> node_marks;
   // All their rows are removed, except their requests and deliveries.
@@ -189,7 +193,7 @@ struct Batch {
   std::vector<LogRow> logs;
   // In the order of their numbers.
   std::vector<EventRow> events;
-  // These are written after the removals.
+  // Written after the removals.
   std::vector<DeliveryRow> deliveries;
   std::vector<uint64_t> removed_deliveries;
 

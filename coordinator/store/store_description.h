@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/jobs/life_row.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/metrics.pb.h"
 
@@ -80,16 +81,17 @@ class Lines {
 
 inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   Lines& line = *lines;
+  const jobs::LifeRow life = jobs::RowOf(j);
   line.Row("jobs", j.id);
   line("number", j.number)("spec", j.spec)("world_size", j.plan.world_size);
   line("total_steps", j.plan.total_steps)("max_restarts", j.plan.max_restarts);
-  line("keep_checkpoints", j.plan.keep_checkpoints)("state", j.state);
+  line("keep_checkpoints", j.plan.keep_checkpoints)("state", life.state);
   line("state_reason", j.state_reason)("version_ceiling", j.version_ceiling);
   line("submitter", j.submitter)("device", j.plan.device)("threads", j.plan.threads);
-  line("create_time", j.create_time)("start_time", j.start_time)("end_time", j.end_time);
-  line("generation", j.generation)("live", j.live)("ending", j.ending);
-  line("stop_requested", j.stop_requested)("restarts", j.restarts);
-  const auto& rendezvous = j.rendezvous;
+  line("create_time", j.create_time)("start_time", j.start_time)("end_time", life.end_time);
+  line("generation", j.generation)("live", life.live)("ending", life.ending);
+  line("stop_requested", life.stop_requested)("restarts", j.restarts);
+  const auto& rendezvous = life.rendezvous;
   line.As("rendezvous_host", rendezvous.has_value() ? Text(rendezvous->host) : "null");
   line.As("rendezvous_port", rendezvous.has_value() ? Text(rendezvous->port) : "null");
   line("stage", j.stage)("step", j.step)("exported_path", j.exported_path);
@@ -97,8 +99,8 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line("newest_step", j.newest_step)("newest_validation", j.newest_validation);
   line("newest_test", j.newest_test)("fit_steps", j.fit_steps);
   line("stages_done", j.stages_done)("stages_done_step", j.stages_done_step);
-  line("priority", j.plan.priority)("paused", j.paused)("ended_early", j.ended_early);
-  line("reason_code", j.reason_code)("export_granted", j.export_granted);
+  line("priority", j.plan.priority)("paused", life.paused)("ended_early", life.ended_early);
+  line("reason_code", j.reason_code)("export_granted", life.export_granted);
   const auto save = j.save_failure.value_or(jobs::SaveFailure());
   const bool failed = j.save_failure.has_value();
   line.As("save_failure_step", If(failed, Text(save.step)));
@@ -107,12 +109,12 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line.As("save_failure_count", If(failed, Text(save.count)));
   line.As("no_progress_ns", Nanoseconds(j.plan.no_progress));
   line.As("startup_ns", Nanoseconds(j.plan.startup));
-  line("newest_generation_seen", j.newest_generation_seen)("halt_reason", j.halt_reason);
+  line("newest_generation_seen", j.newest_generation_seen)("halt_reason", life.halt_reason);
   line("from_scratch", j.from_scratch)("start_from", j.start_from);
-  line("continue_when_cut_off", j.plan.continue_when_cut_off)("interruption", j.interruption);
-  line("preempted", j.preempted)("restarts_used", j.restarts_used)("node_faults", j.node_faults);
-  line("failed_step", j.failed_step)("started_step", j.started_step)("not_before", j.not_before);
-  line("attempt", j.attempt)("live_since", j.live_since)("time_up", j.time_up);
+  line("continue_when_cut_off", j.plan.continue_when_cut_off)("interruption", life.interruption);
+  line("preempted", life.preempted)("restarts_used", j.restarts_used)("node_faults", j.node_faults);
+  line("failed_step", j.failed_step)("started_step", j.started_step)("not_before", life.not_before);
+  line("attempt", j.attempt)("live_since", life.live_since)("time_up", life.time_up);
   line.As("time_limit", Microseconds(j.plan.time_limit));
   line.As("time_used", Microseconds(j.time_used));
 }

@@ -63,7 +63,7 @@ TEST_P(StoreTest, ChangedRowsAreReplacedAndRemovedRowsAreDeleted) {
   job.checkpoints.erase(job.checkpoints.begin());
   job.dropped_checkpoints = {"p8"};
   job.failures.clear();
-  job.rendezvous.reset();
+  job.alive()->rendezvous.reset();
   job.newest_step.clear();
   job.commands.Finished(3, {.time = job.create_time});
   job.commands.Append({.kind = v1::Operation::PAUSE});

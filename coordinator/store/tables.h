@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "coordinator/jobs/life_row.h"
 #include "coordinator/store/columns.h"
 #include "coordinator/store/store.h"
 
@@ -41,7 +42,7 @@ struct JobsTable {
 
 struct JobLifeTable {
   static constexpr char kName[] = "job_life";
-  using Row = std::tuple<std::string, jobs::JobLife>;
+  using Row = std::tuple<std::string, jobs::LifeRow>;
   template <typename Visitor, typename Id, typename Life>
   static void Columns(Visitor& column, Id& job_id, Life& life) {
     column("job_id", job_id);

@@ -55,7 +55,7 @@ std::string BodyOf(const std::string& id, const jobs::Job& job, std::optional<jo
                {"attempt", job.attempt},
                {"generation", job.generation},
                {"former_state", nullptr},
-               {"state", jobs::Name(job.state)},
+               {"state", jobs::Name(job.state())},
                {"reason", job.reason_code},
                {"message", Cut(job.state_reason)},
                {"step", job.step},

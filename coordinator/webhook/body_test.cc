@@ -16,7 +16,7 @@ jobs::Job RecoveringJob() {
   jobs::Job job;
   job.id = "first";
   job.plan.name = "gpt";
-  job.state = jobs::State::kRecovering;
+  job.phase = jobs::life::Recovering();
   job.state_reason = "rank 1 on node 'a': killed by signal 9";
   job.attempt = 2;
   job.generation = 3;

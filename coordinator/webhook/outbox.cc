@@ -33,18 +33,18 @@ Outbox::Outbox(OutboxOptions options, const std::vector<store::DeliveryRow>& sto
 }
 
 void Outbox::Know(const jobs::Job& job) {
-  if (!options_.receivers.empty()) known_[job.id] = job.state;
+  if (!options_.receivers.empty()) known_[job.id] = job.state();
 }
 
 void Outbox::Observe(const jobs::Job& job, absl::Time now) {
   if (options_.receivers.empty()) return;
   const auto known = known_.find(job.id);
   const bool is_new = known == known_.end();
-  if (!is_new && known->second == job.state) return;
+  if (!is_new && known->second == job.state()) return;
   const std::string id = options_.new_id();
   const std::string body =
       BodyOf(id, job, is_new ? std::nullopt : std::optional(known->second), now);
-  known_[job.id] = job.state;
+  known_[job.id] = job.state();
   for (size_t i = 0; i < options_.receivers.size(); ++i) {
     const Url& receiver = options_.receivers[i];
     const store::DeliveryRow row = {.number = ++newest_,

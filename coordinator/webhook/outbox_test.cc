@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/life_row.h"
 
 namespace muster::webhook {
 namespace {
@@ -29,7 +30,10 @@ class OutboxTest : public testing::Test {
   static jobs::Job Job(const std::string& id, jobs::State state) {
     jobs::Job job;
     job.id = id;
-    job.state = state;
+    jobs::LifeRow row;
+    row.state = state;
+    row.live = state == jobs::State::kStarting || state == jobs::State::kRunning;
+    static_cast<jobs::JobLife&>(job) = *jobs::LifeOf(row);
     return job;
   }
   static std::vector<uint64_t> Numbers(const std::vector<store::DeliveryRow>& rows) {

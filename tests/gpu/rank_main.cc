@@ -156,7 +156,7 @@ absl::Status Run(const Options& options) {
   if (cuda) memory::CountDeviceMemory();
   Outside outside(options);
   train::SessionParts parts{control.get(), gradients.get(), parameters.get(),   files.get(),
-                            &outside,      &outside,        options.checkpoints};
+                            &outside,      &outside,        {.recorded = options.checkpoints}};
   const train::Identity identity{"job", "instance", /*generation=*/1, options.rank,
                                  absl::StrCat("process-", options.rank)};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));

@@ -64,8 +64,8 @@ void Checker::CheckJob(const jobs::Job& job) {
     timeline_.Wrong("job ", job.id, " is in generation ", job.generation, " after ",
                     seen.generation);
   }
-  if (seen.terminal && job.state != seen.state && job.attempt == seen.attempt) {
-    timeline_.Wrong("job ", job.id, " is ", jobs::Name(job.state), " after it was ",
+  if (seen.terminal && job.state() != seen.state && job.attempt == seen.attempt) {
+    timeline_.Wrong("job ", job.id, " is ", jobs::Name(job.state()), " after it was ",
                     jobs::Name(seen.state));
   }
   std::set<std::string> good;
@@ -85,7 +85,7 @@ void Checker::CheckJob(const jobs::Job& job) {
   }
   for (const jobs::Rank& rank : job.ranks) {
     const auto down = down_until_.find(rank.node);
-    if (job.live && down != down_until_.end() && timeline_.now() <= down->second) {
+    if (job.live() && down != down_until_.end() && timeline_.now() <= down->second) {
       Struck(job.id, job.generation);
     }
   }
@@ -96,19 +96,19 @@ void Checker::CheckJob(const jobs::Job& job) {
                     " times");
   }
   const bool unsaved = disk_failed_ && job.reason_code == "FINAL_SAVE_FAILED";
-  if (job.state == jobs::State::kFailed && !unsaved && !seen.terminal &&
+  if (job.state() == jobs::State::kFailed && !unsaved && !seen.terminal &&
       struck <= job.plan.max_restarts && !fences_only_) {
     timeline_.Wrong("job ", job.id, " is FAILED after ", struck, " failures, allowed are ",
                     job.plan.max_restarts, ": ", job.state_reason);
   }
-  seen = {job.generation, job.attempt, job.terminal(), job.state, std::move(good)};
+  seen = {job.generation, job.attempt, job.terminal(), job.state(), std::move(good)};
 }
 
 void Checker::CheckSlots(const cluster::Cluster& cluster) {
   std::set<std::pair<std::string, uint32_t>> used;
   for (const auto& [number, id] : cluster.submitted()) {
     const jobs::Job& job = *cluster.Find(id);
-    if (!job.live) continue;
+    if (!job.live()) continue;
     for (const jobs::Rank& rank : job.ranks) {
       if (!rank.exited && !used.insert({rank.node, rank.slot}).second) {
         timeline_.Wrong("slot ", rank.slot, " of ", rank.node, " is used twice");
@@ -131,7 +131,7 @@ void Checker::Restored(const store::Image& image) {
     seen.generation = job.generation;
     seen.attempt = job.attempt;
     seen.terminal = job.terminal();
-    seen.state = job.state;
+    seen.state = job.state();
     for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
       if (checkpoint.bad_reason.empty()) seen.checkpoints.insert(checkpoint.path);
     }
@@ -167,19 +167,19 @@ Training Checker::Undisturbed(const jobs::Job& job) const {
 }
 
 void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
-  if (job.state == jobs::State::kFailed) return;
-  if (job.state == jobs::State::kSucceeded && job.step != job.plan.total_steps) {
+  if (job.state() == jobs::State::kFailed) return;
+  if (job.state() == jobs::State::kSucceeded && job.step != job.plan.total_steps) {
     timeline_.Wrong("job ", job.id, " SUCCEEDED at step ", job.step, " of ", job.plan.total_steps);
   }
   const auto last = last_.find(job.id);
   // Stopped before it trained, or while a generation was ending.
   if (last == last_.end() || last->second.step != static_cast<int64_t>(job.step)) {
-    if (job.state == jobs::State::kSucceeded) {
+    if (job.state() == jobs::State::kSucceeded) {
       timeline_.Wrong("job ", job.id, " SUCCEEDED without having trained to its end");
     }
     return;
   }
-  if (job.state != jobs::State::kSucceeded) return;
+  if (job.state() != jobs::State::kSucceeded) return;
   if (last->second.state != Undisturbed(job).state) {
     std::string rates;
     for (const auto& [step, number] : last->second.commands) {

@@ -391,7 +391,7 @@ class Simulation {
     for (const auto& [number, id] : cluster.submitted()) {
       const jobs::Job& job = *cluster.Find(id);
       if (!job.terminal()) {
-        timeline_.Wrong("job ", id, " did not end: ", jobs::Name(job.state), ": ",
+        timeline_.Wrong("job ", id, " did not end: ", jobs::Name(job.state()), ": ",
                         job.state_reason);
       } else {
         checker_.JobIsOver(job, coordinator_.store());

@@ -38,7 +38,7 @@ void CommandsSimulation::Peace() {
   for (int round = 0; round < 400 && wrong_.empty(); ++round) {
     for (int move = 0; move < 120 && !ranks_.empty(); ++move) Move(AnyRank());
     StopWhatWasToStop();
-    if (!job().live) WaitASecond();
+    if (!job().live()) WaitASecond();
     if (job().commands.WillBePaused()) {
       (void)core().Command(
           {.job_id = kJob, .command = {.kind = v1::Operation::RESUME, .contents = "peace"}},

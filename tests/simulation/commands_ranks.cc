@@ -23,7 +23,7 @@ CommandsSimulation::Rank* CommandsSimulation::RankNumber(uint32_t number) {
 
 std::vector<CommandsSimulation::Rank*> CommandsSimulation::Together() {
   std::vector<Rank*> all;
-  if (!job().live || job().ending) return {};
+  if (!job().live() || job().ending()) return {};
   for (uint32_t number = 0; number < job().ranks.size(); ++number) {
     Rank* rank = RankNumber(number);
     if (rank == nullptr || !rank->welcomed || rank->held.size() < rank->needed) return {};

@@ -315,20 +315,20 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   RETURN_IF_ERROR(CheckDevice(spec.device()));
   train::Job job;
   job.seed = spec.seed();
-  job.threads = static_cast<int>(spec.threads());
+  job.numerics.threads = static_cast<int>(spec.threads());
   job.spec = spec;
-  job.loss = Loss(spec.loss());
+  job.model.loss = Loss(spec.loss());
   if (spec.data().has_train()) {
-    ASSIGN_OR_RETURN(job.train, Data("data.train", spec.data().train()));
+    ASSIGN_OR_RETURN(job.data.train, Data("data.train", spec.data().train()));
   }
   if (spec.data().has_validate()) {
-    ASSIGN_OR_RETURN(job.validate, Data("data.validate", spec.data().validate()));
+    ASSIGN_OR_RETURN(job.data.validate, Data("data.validate", spec.data().validate()));
   }
   if (spec.data().has_test()) {
-    ASSIGN_OR_RETURN(job.test, Data("data.test", spec.data().test()));
+    ASSIGN_OR_RETURN(job.data.test, Data("data.test", spec.data().test()));
   }
   if (spec.data().has_predict()) {
-    ASSIGN_OR_RETURN(job.predict, Data("data.predict", spec.data().predict()));
+    ASSIGN_OR_RETURN(job.data.predict, Data("data.predict", spec.data().predict()));
   }
   ASSIGN_OR_RETURN(job.strategy, Strategy(spec.strategy()));
   if (spec.optimizer().kind_case() != v1::OptimizerSpec::KIND_NOT_SET) {
@@ -341,30 +341,30 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
                .accumulate = std::max<int64_t>(spec.batch().accumulate(), 1),
                .order = OrderOf(spec.batch().order()),
                .last = LastOf(spec.batch().last())};
-  job.uneven_inputs = {.divide_by = DivideByOf(spec.uneven_inputs().join().divide_by()),
-                       .stop_at_first = spec.uneven_inputs().has_stop_at_first()};
-  job.precision = PrecisionOf(spec.precision());
-  if (job.precision == train::Precision::kFloat16) {
-    job.loss_scale = {.initial = spec.loss_scale().initial(),
-                      .growth_factor = spec.loss_scale().growth_factor(),
-                      .backoff_factor = spec.loss_scale().backoff_factor(),
-                      .growth_interval = spec.loss_scale().growth_interval()};
+  job.batch.uneven_inputs = {.divide_by = DivideByOf(spec.uneven_inputs().join().divide_by()),
+                             .stop_at_first = spec.uneven_inputs().has_stop_at_first()};
+  job.numerics.precision = PrecisionOf(spec.precision());
+  if (job.numerics.precision == train::Precision::kFloat16) {
+    job.numerics.loss_scale = {.initial = spec.loss_scale().initial(),
+                               .growth_factor = spec.loss_scale().growth_factor(),
+                               .backoff_factor = spec.loss_scale().backoff_factor(),
+                               .growth_interval = spec.loss_scale().growth_interval()};
   }
-  job.on_nan =
+  job.numerics.on_nan =
       spec.on_nan() == v1::JobSpec::SKIP_STEP ? train::OnNan::kSkipStep : train::OnNan::kFail;
-  job.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL
-                    ? train::RefreshMode::kManual
-                    : train::RefreshMode::kAuto;
-  job.trainable = RulesFromProto(spec.trainable().rules());
+  job.model.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL
+                          ? train::RefreshMode::kManual
+                          : train::RefreshMode::kAuto;
+  job.model.trainable = RulesFromProto(spec.trainable().rules());
   if (spec.has_profile()) {
     job.profile = {.directory = spec.profile().directory(),
                    .steps = {spec.profile().steps().begin(), spec.profile().steps().end()}};
   }
   if (spec.has_activation_checkpointing()) {
     const auto& units = spec.activation_checkpointing().unit();
-    job.recomputed_units = {{units.begin(), units.end()}};
+    job.model.recomputed_units = {{units.begin(), units.end()}};
   }
-  if (spec.has_clip_grad_norm()) job.clip_grad_norm = spec.clip_grad_norm();
+  if (spec.has_clip_grad_norm()) job.numerics.clip_grad_norm = spec.clip_grad_norm();
   for (const v1::StageSpec& stage : spec.stages()) {
     ASSIGN_OR_RETURN(job.stages.emplace_back(), StageOf(stage));
   }
@@ -384,11 +384,11 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
                           .from = FromOf(spec.export_().from())};
   }
   if (spec.has_ema()) {
-    job.averages = {.decay = spec.ema().decay(),
-                    .every = spec.ema().every(),
-                    .evaluate = spec.ema().evaluate()};
+    job.evaluation.averages = {.decay = spec.ema().decay(),
+                               .every = spec.ema().every(),
+                               .evaluate = spec.ema().evaluate()};
   }
-  job.evaluation_reshard = ReshardOf(spec.evaluation().reshard());
+  job.evaluation.reshard = ReshardOf(spec.evaluation().reshard());
   return job;
 }
 

@@ -45,9 +45,9 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
   EXPECT_TRUE(std::holds_alternative<optim::Constant>(job.schedule));
   EXPECT_EQ(job.batch.accumulate, 1);
   EXPECT_EQ(job.batch.order, data::Order::kShuffled);
-  EXPECT_EQ(job.threads, 1);
+  EXPECT_EQ(job.numerics.threads, 1);
   EXPECT_EQ(JobOf("threads: 3").threads, 3);
-  EXPECT_EQ(job.precision, train::Precision::kFloat32);
+  EXPECT_EQ(job.numerics.precision, train::Precision::kFloat32);
   EXPECT_EQ(job.spec.optimizer().sgd().weight_decay(), 0);
   EXPECT_TRUE(job.spec.optimizer().sgd().has_weight_decay()) << "what the ranks compare";
   const auto adamw =
@@ -65,11 +65,11 @@ TEST(JobFromSpec, AveragesAndEvaluationAreThoseOfTheJob) {
     ema { decay: 0.5 every: 3 evaluate: true }
     evaluation { reshard: NEVER }
     export { path: "/d/out.safetensors" from: EMA })");
-  EXPECT_EQ(job.averages->decay, 0.5);
-  EXPECT_EQ(job.averages->every, 3);
-  EXPECT_TRUE(job.averages->evaluate);
+  EXPECT_EQ(job.evaluation.averages->decay, 0.5);
+  EXPECT_EQ(job.evaluation.averages->every, 3);
+  EXPECT_TRUE(job.evaluation.averages->evaluate);
   EXPECT_EQ(job.weights_export->from, train::ExportConfig::From::kAverages);
-  EXPECT_EQ(job.evaluation_reshard, train::EvaluationReshard::kNever);
+  EXPECT_EQ(job.evaluation.reshard, train::EvaluationReshard::kNever);
   EXPECT_EQ(JobOf("evaluation { reshard: ALWAYS }").evaluation_reshard,
             train::EvaluationReshard::kAlways);
 }
@@ -182,7 +182,7 @@ TEST(JobFromSpec, StagesThatPredictAreThoseOfTheJobFile) {
       data { predict { npy { inputs: '/d/a' } } }
       stages { predict { output: '/d/p.npy' } }
       stages { predict { output: '/d/q.npy' what: CLASSES overwrite: true } })");
-  EXPECT_THAT(std::get<train::NpyFiles>(*job.predict).inputs, ElementsAre("/d/a"));
+  EXPECT_THAT(std::get<train::NpyFiles>(*job.data.predict).inputs, ElementsAre("/d/a"));
   ASSERT_EQ(job.stages.size(), 3u);
   const auto& logits = std::get<train::PredictStage>(job.stages[1]);
   EXPECT_EQ(logits.output, "/d/p.npy");
@@ -297,7 +297,7 @@ TEST(JobFromSpec, WithoutTrainingThereIsNoOptimizer) {
   const auto job = JobFromSpec(spec);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_FALSE(job->optimizer.has_value());
-  EXPECT_FALSE(job->train.has_value());
+  EXPECT_FALSE(job->data.train.has_value());
   ASSERT_EQ(job->stages.size(), 1u);
   EXPECT_TRUE(std::holds_alternative<train::ValidateStage>(job->stages[0]));
 }
@@ -311,7 +311,7 @@ TEST(JobFromSpec, StagesAreThoseOfTheJob) {
   EXPECT_TRUE(std::holds_alternative<train::TestStage>(job.stages[1]));
   EXPECT_EQ(std::get<train::FitStage>(job.stages[0]).epochs, 0);
   EXPECT_EQ(std::get<train::FitStage>(job.stages[2]).epochs, 3);
-  EXPECT_TRUE(job.test.has_value());
+  EXPECT_TRUE(job.data.test.has_value());
   EXPECT_EQ(std::get<optim::Linear>(job.schedule).total_steps, 0) << "the session knows it";
 }
 

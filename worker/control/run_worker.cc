@@ -214,20 +214,20 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   StreamExportGate export_gate(&stream);
   parts.export_gate = &export_gate;
   for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
-    parts.checkpoints.push_back(checkpoint.path());
+    parts.checkpoints.recorded.push_back(checkpoint.path());
   }
   for (const v1::Checkpoint& known : stream.welcome().known_checkpoints()) {
     // A damaged checkpoint was renamed. If a whole one has its name now, that one may count.
     if (known.bad_reason().empty()) {
-      parts.retired_checkpoints.push_back(known.path());
+      parts.checkpoints.retired.push_back(known.path());
       // Only its path is told.
-      if (known.generation() == 0) parts.dropped_checkpoints.push_back(known.path());
+      if (known.generation() == 0) parts.checkpoints.dropped.push_back(known.path());
     } else {
-      parts.had_checkpoints = true;
+      parts.checkpoints.had_others = true;
     }
   }
-  parts.from_scratch = stream.welcome().from_scratch();
-  parts.start_from = stream.welcome().start_from();
+  parts.checkpoints.from_scratch = stream.welcome().from_scratch();
+  parts.checkpoints.start_from = stream.welcome().start_from();
   parts.learning_rate_since = static_cast<int64_t>(stream.welcome().learning_rate_since());
   parts.stages_done = {.stages = stream.welcome().stages_done(),
                        .step = static_cast<int64_t>(stream.welcome().stages_done_step())};

@@ -74,8 +74,13 @@ absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
                      comm::Communicator* control, comm::Communicator* gradients,
                      comm::Communicator* parameters, comm::Communicator* files) {
   NoCoordinator coordinator(&inputs.commands);
-  const train::SessionParts parts{control,      gradients,    parameters,        files,
-                                  &coordinator, &coordinator, inputs.checkpoints};
+  const train::SessionParts parts{control,
+                                  gradients,
+                                  parameters,
+                                  files,
+                                  &coordinator,
+                                  &coordinator,
+                                  {.recorded = inputs.checkpoints}};
   const train::Identity identity{inputs.job_id, "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
   return session->Run().status();

@@ -4,6 +4,7 @@
 #ifndef MUSTER_WORKER_DATA_TIMELINE_H_
 #define MUSTER_WORKER_DATA_TIMELINE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

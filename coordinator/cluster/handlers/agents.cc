@@ -35,13 +35,13 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
 void AgentProcessGone(Turn& turn, const std::string& node, const std::string& incarnation,
                       const std::set<std::string>& left, const std::string& reason) {
   for (jobs::Job* job : turn.jobs.Open()) {
-    if (!job->live) continue;
+    if (!job->live()) continue;
     jobs::Ended ended;
     bool any = false;
     // All ranks of a job are handled before its state is applied: the next generation must not
     // start while some of its ranks on this node still count as running.
     const uint64_t generation = job->generation;
-    for (uint32_t rank = 0; rank < job->ranks.size() && job->live; ++rank) {
+    for (uint32_t rank = 0; rank < job->ranks.size() && job->live(); ++rank) {
       const jobs::Rank& r = job->ranks[rank];
       if (r.exited || r.node != node || r.agent_incarnation == incarnation) continue;
       // The process may have ended, but the new agent still sends its reports and its exit.
@@ -126,7 +126,8 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
   }
   turn.effects.push_back(SendToAgent{session, std::move(drain)});
   turn.restored.NodeKnown(hello.node);
-  // This comes first: jobs do not start while such processes are known.
+  // Of the processes of lost generations, those that the hello names still run here. They are known
+  // before anything below starts a job, because their jobs must not start yet.
   turn.restored.ProcessesEnded(hello.node);
   EndLaterProcesses(turn, hello);
   std::set<std::string> running;
@@ -154,12 +155,12 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
     }
   }
   for (const jobs::Job* job : turn.jobs.Open()) {
-    if (!job->live) continue;
+    if (!job->live()) continue;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       const jobs::Rank& r = job->ranks[rank];
       if (r.node != hello.node || r.exited) continue;
       const bool runs = running.contains(r.incarnation);
-      if (job->ending || (r.finished && !runs)) {
+      if (job->ending() || (r.finished && !runs)) {
         SendToNode(turn, r.node, StopOf(turn, *job, rank));
       } else if (!runs) {
         SendToNode(turn, r.node, StartOf(*job, rank));

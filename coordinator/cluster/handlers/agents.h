@@ -1,5 +1,6 @@
-// What agents say. It counts only for processes that may be on the agent's node (Jobs::MayBeOn);
-// the rest is ignored, and logged once for each stream. It is acknowledged nevertheless.
+// What agents say, and the ends of the streams of agents and workers. What an agent says counts
+// only for processes that may be on its node (Jobs::MayBeOn); the rest is ignored, and logged once
+// for each stream. It is acknowledged nevertheless.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_AGENTS_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_AGENTS_H_
 

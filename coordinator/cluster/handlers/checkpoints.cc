@@ -81,7 +81,7 @@ void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report) {
           job, turn.now, "CHECKPOINT_ADOPTED",
           absl::StrCat("checkpoint ", one.path,
                        " was found in the job's folder, continues its training, and counts from "
-                       "turn.now on"),
+                       "now on"),
           one.step);
       checkpoint.origin_reason.clear();
       adopted.push_back(std::move(checkpoint));

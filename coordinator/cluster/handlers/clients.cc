@@ -41,9 +41,9 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
   if (!request.from.empty() && request.from[0] != '/') {
     return invalid(absl::StrCat("from: expected an absolute path, found '", request.from, "'"));
   }
-  if (!job.live) return absl::OkStatus();
+  if (!job.live()) return absl::OkStatus();
   return invalid(
-      absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state),
+      absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state()),
                    ": from and from_scratch are for a job without processes; stop it first"));
 }
 
@@ -73,8 +73,8 @@ absl::StatusOr<jobs::Job*> OpenJob(Jobs& jobs, const std::string& job_id) {
   if (job == nullptr) return NoSuchJob(job_id);
   if (job->terminal()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
-                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state), " already",
-                               job->state == jobs::State::kSucceeded
+                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state()), " already",
+                               job->state() == jobs::State::kSucceeded
                                    ? ""
                                    : absl::StrCat("; `muster retry ", job_id,
                                                   "` continues it, with --set KEY=VALUE (such as "
@@ -118,7 +118,7 @@ absl::StatusOr<std::string> Submit(Turn& turn, const Submission& submission) {
     const std::string& id = submission.job_id;
     return Refuse(
         absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
-        absl::StrCat("there already is a job '", id, "' (", jobs::Name(turn.jobs.Find(id)->state),
+        absl::StrCat("there already is a job '", id, "' (", jobs::Name(turn.jobs.Find(id)->state()),
                      "); choose another id, or none"),
         {{"job", id}, {"field", "job_id"}});
   }
@@ -172,13 +172,14 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
                                job->id, "` continues it"));
   }
   if (kind == v1::Operation::RESUME && !paused) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
-                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
-                               job->paused ? ", and resumes already" : ", not paused"));
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
+        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
+                     jobs::PausedByCommand(job->phase) ? ", and resumes already" : ", not paused"));
   }
   const bool stops_now = kind == v1::Operation::STOP && !request.command.at_step.has_value();
   jobs::Ended ended;
-  const bool repeats_stop = stops_now && job->stop_requested;
+  const bool repeats_stop = stops_now && job->stop_requested();
   if (stops_now) ended = jobs::OnStop(job, turn.options.end_timeouts, turn.now);
   uint64_t number = job->commands.newest();
   if (!repeats_stop) {
@@ -202,10 +203,10 @@ absl::StatusOr<uint64_t> NextAttempt(Turn& turn, const CommandRequest& request) 
   if (!job->terminal()) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
-        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
+        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
                      "; only a job that has FAILED or was CANCELLED begins its next attempt"));
   }
-  if (job->state == jobs::State::kSucceeded) {
+  if (job->state() == jobs::State::kSucceeded) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
                   absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
   }
@@ -264,7 +265,7 @@ absl::StatusOr<uint64_t> Cancel(Turn& turn, const CommandRequest& request) {
   }
   if (job->commands.IsBeingCancelled(target)) {
     // An earlier cancel of the same target has not taken effect yet: nothing is added.
-  } else if (job->live || MayHaveBeenCarriedOut(*job, *command)) {
+  } else if (job->live() || MayHaveBeenCarriedOut(*job, *command)) {
     Append(turn, job, request.command);
   } else {
     job->commands.Finished(
@@ -296,7 +297,7 @@ absl::StatusOr<std::string> Delete(Turn& turn, const DeleteRequest& request) {
   if (job == nullptr) return NoSuchJob(job_id);
   if (!job->terminal()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
-                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state),
+                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state()),
                                "; only a job that has ended can be deleted: stop it first "
                                "(`muster stop ",
                                job_id, " --wait`)"));

@@ -14,6 +14,7 @@
 
 namespace muster::cluster {
 
+// Why a command is refused for this job; OK: it is not.
 using CommandCheck = std::function<absl::Status(const jobs::Job& job)>;
 
 absl::StatusOr<std::string> Submit(Turn& turn, const Submission& submission);

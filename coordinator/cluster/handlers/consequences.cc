@@ -22,7 +22,7 @@ namespace {
 std::string Sentence(const jobs::Job& job) {
   std::string text = absl::StrCat("job '", job.id, "'");
   if (job.generation > 0) absl::StrAppend(&text, " generation ", job.generation);
-  absl::StrAppend(&text, ": ", jobs::Name(job.state));
+  absl::StrAppend(&text, ": ", jobs::Name(job.state()));
   if (!job.state_reason.empty()) absl::StrAppend(&text, ": ", job.state_reason);
   return text;
 }
@@ -52,7 +52,7 @@ void Start(Turn& turn, jobs::Job* job, const std::vector<jobs::Slot>& placed) {
   }
   turn.jobs.ListsChanged(*job);
   Changed(turn, job);
-  notes.said = job->state;
+  notes.said = job->state();
   turn.Say(Sentence(*job));
 }
 
@@ -89,29 +89,29 @@ void ApplyJobChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended) {
   for (const uint32_t rank : ended) {
     SendToNode(turn, job->ranks[rank].node, StopOf(turn, *job, rank));
   }
-  if (!job->live) JudgeNodes(turn, job);
+  if (!job->live()) JudgeNodes(turn, job);
   if (jobs::HasStartedInVain(*job) && !turn.line().MayStartElsewhere(*job)) {
     jobs::FailToStart(job, turn.now);
   }
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-    if (job->ranks[rank].exited || !job->live) {
+    if (job->ranks[rank].exited || !job->live()) {
       Close(turn, turn.membership.Forget(job->id, rank),
             Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                    "this process counts as ended"));
-    } else if (job->ending || jobs::Exits(*job, rank)) {
+    } else if (job->ending() || jobs::Exits(*job, rank)) {
       turn.membership.Release(job->id, rank);
     }
   }
   if (job->terminal()) {
-    const bool stopped = job->state == jobs::State::kCancelled || job->time_up;
-    if (job->commands.EndAll(jobs::Name(job->state), stopped, turn.now))
+    const bool stopped = job->state() == jobs::State::kCancelled || job->time_up();
+    if (job->commands.EndAll(jobs::Name(job->state()), stopped, turn.now))
       turn.jobs.ListsChanged(*job);
   }
   JobNotes& notes = turn.jobs.NotesOf(job->id);
-  if (!job->live || job->ending) notes.newest_steps.clear();
+  if (!job->live() || job->ending()) notes.newest_steps.clear();
   Changed(turn, job);
-  if (notes.said != job->state) {
-    notes.said = job->state;
+  if (notes.said != job->state()) {
+    notes.said = job->state();
     turn.Say(Sentence(*job));
   }
   Schedule(turn);

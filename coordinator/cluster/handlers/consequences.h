@@ -11,10 +11,11 @@
 
 namespace muster::cluster {
 
-// A change that watchers see.
+// A change that watchers and webhooks see. Handlers call this, not Jobs::Changed.
 void Changed(Turn& turn, jobs::Job* job);
-// Carries out what follows from a change of the job's state: tells processes to end, forgets
-// those that are gone, and logs what happened.
+// Carries out what follows from a change of the job's state: tells the processes of `ended` to end,
+// forgets those that are gone, judges the nodes, ends the commands of a job that has ended, logs
+// the state, and starts the jobs that fit now.
 void ApplyJobChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended);
 // The same after a change of the job's lists.
 void ApplyListsChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended);

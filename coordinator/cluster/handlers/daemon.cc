@@ -29,7 +29,7 @@ void GrantFreshGrace(Turn& turn) {
 
 // Delays the end of a stop while its ranks make progress, because its last save may take long.
 void LookAtStop(Turn& turn, jobs::Job* job) {
-  if (!job->live || !job->stop_requested || job->ending) {
+  if (!job->live() || !job->stop_requested() || job->ending()) {
     turn.jobs.NotesOf(job->id).stop_activity.reset();
     return;
   }

@@ -8,7 +8,8 @@
 
 namespace muster::cluster {
 
-// Gives up processes that count as lost, and stops jobs whose time limit is reached.
+// Gives up processes that count as lost, ends processes that take too long to end, stops jobs whose
+// time limit is reached, forgets old requests, and starts the jobs that fit.
 void Handle(Turn& turn, const TimePassed& passed);
 void Handle(Turn& turn, const Judge& judge);
 void Handle(Turn& turn, const WasAway& away);

@@ -19,7 +19,7 @@ void JudgeNodes(Turn& turn, jobs::Job* job) {
   uint64_t& judged = turn.jobs.NotesOf(job->id).judged;
   if (judged == job->generation) return;
   judged = job->generation;
-  if (job->state == jobs::State::kSucceeded) return NodesWork(turn, *job);
+  if (job->state() == jobs::State::kSucceeded) return NodesWork(turn, *job);
   const auto failure = jobs::RootCause(job->failures);
   if (!failure.has_value() || failure->root.generation != job->generation) return;
   const jobs::FailureNote& root = failure->root;

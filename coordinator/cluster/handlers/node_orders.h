@@ -1,4 +1,5 @@
-// Orders of operators about nodes. A repeat (same request id) changes nothing.
+// Orders of operators about nodes; orders.h has the orders to agents and workers. A repeat (same
+// request id) changes nothing.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_NODE_ORDERS_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_NODE_ORDERS_H_
 

@@ -1,4 +1,5 @@
-// Orders to agents and workers, and the ends of their streams.
+// Orders to agents and workers, and the ends of their streams. What operators order is in
+// node_orders.h.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_ORDERS_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_ORDERS_H_
 
@@ -12,7 +13,8 @@
 
 namespace muster::cluster {
 
-// These are lost if the receiver is not attached: it gets what it missed when it attaches.
+// An order is lost if its receiver is not attached: what the receiver missed, it gets when it
+// attaches.
 void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order);
 void SendToNode(Turn& turn, const std::string& node, AgentOrder order);
 // The process of this rank should end, with SIGTERM first.

@@ -4,6 +4,11 @@
 
 namespace muster::cluster {
 
+size_t Overview::QuarantinedSlots(const std::string& node) const {
+  const auto known = parts_.nodes.quarantined().find(node);
+  return known == parts_.nodes.quarantined().end() ? 0 : known->second.size();
+}
+
 uint64_t Overview::ActivityOn(const std::string& node) const {
   uint64_t activity = 0;
   for (const auto& [job, ranks] : parts_.jobs.RanksOn(node)) {

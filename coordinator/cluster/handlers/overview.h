@@ -29,9 +29,7 @@ class Overview {
   }
   // The id of the agent that has this name, or had it last; empty if the agent has no id.
   std::string AgentId(const std::string& node) const { return parts_.nodes.MarkOf(node).agent_id; }
-  size_t QuarantinedSlots(const std::string& node) const {
-    return parts_.nodes.QuarantinedOn(node);
-  }
+  size_t QuarantinedSlots(const std::string& node) const;
   // By job id: the ranks whose processes may be on this node, in order.
   std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const {
     return parts_.jobs.RanksOn(node);

@@ -13,7 +13,7 @@ namespace {
 jobs::Ended Preempt(Turn& turn, jobs::Job* job, const std::string& reason) {
   // Only the first notice is an event: a repeated drain, perhaps with another deadline or of
   // another node of the job, changes nothing for the job.
-  const bool first = job->interruption.empty();
+  const bool first = job->interruption().empty();
   const char* const from_step_zero =
       jobs::WritesCheckpoints(*job)
           ? ""
@@ -23,14 +23,14 @@ jobs::Ended Preempt(Turn& turn, jobs::Job* job, const std::string& reason) {
   if (jobs::OnPreempted(job, reason, turn.now, &ended)) {
     how = from_step_zero;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-      SendToRank(turn, *job, rank, PreemptionNotice{job->interruption});
+      SendToRank(turn, *job, rank, PreemptionNotice{job->interruption()});
     }
   } else {
     how = "; it is ended at once: it had not begun to train";
   }
   // A job that is being stopped ends anyway: the preemption is no event.
-  if (first && !job->interruption.empty() && !job->stop_requested) {
-    jobs::AddEvent(job, turn.now, "PREEMPTED", absl::StrCat(job->interruption, how));
+  if (first && !job->interruption().empty() && !job->stop_requested()) {
+    jobs::AddEvent(job, turn.now, "PREEMPTED", absl::StrCat(job->interruption(), how));
   }
   return ended;
 }

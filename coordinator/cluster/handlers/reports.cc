@@ -92,8 +92,8 @@ void CommandTookEffect(Turn& turn, jobs::Job* job, const CommandApplied& applied
 // durable before rank 0 is told.
 void GrantExport(Turn& turn, jobs::Job* job, uint32_t rank, const std::string& path) {
   // A process that is being replaced must not overwrite the export of the one that replaces it.
-  if (rank != 0 || !job->live || job->ending) return;
-  job->export_granted = path;
+  if (rank != 0 || !job->live() || job->ending()) return;
+  job->alive()->export_granted = path;
   SendToRank(turn, *job, 0, ExportGranted{path});
 }
 
@@ -103,7 +103,7 @@ void Take(Turn& turn, jobs::Job* job, uint32_t rank, const WorkerId& id, const R
       Overloaded{
           [](const std::monostate&) {},  // ignored: a kind of a newer program
           [&](const jobs::Rendezvous& rendezvous) {
-            job->rendezvous = rendezvous;
+            job->alive()->rendezvous = rendezvous;
             for (uint32_t r = 0; r < job->ranks.size(); ++r) SendToRank(turn, *job, r, rendezvous);
           },
           [&](const SessionStarted& started) {
@@ -165,7 +165,7 @@ void Take(Turn& turn, jobs::Job* job, uint32_t rank, const WorkerId& id, const R
           [&](const TrainabilityReport& report) { RecordTrainability(turn, job, report); },
           [&](const Exported& exported) {
             job->exported_path = exported.path;
-            job->export_granted.clear();
+            job->alive()->export_granted.clear();
           },
           [&](const Notice& notice) {
             if (rank == 0)
@@ -173,7 +173,7 @@ void Take(Turn& turn, jobs::Job* job, uint32_t rank, const WorkerId& id, const R
           },
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
-            if (rank == 0) job->ended_early = finished.ended_early;
+            if (rank == 0) job->alive()->ended_early = finished.ended_early;
             jobs::OnFinished(job, rank, finished.preempted, turn.options.end_timeouts, turn.now);
           },
           [&](const jobs::ReportedFailure& failure) {
@@ -183,7 +183,7 @@ void Take(Turn& turn, jobs::Job* job, uint32_t rank, const WorkerId& id, const R
           },
       },
       report.what);
-  const std::string warning = job->live ? jobs::Warning(*job) : "";
+  const std::string warning = job->live() ? jobs::Warning(*job) : "";
   if (std::exchange(job->warned, warning) != warning && !warning.empty()) {
     turn.Say(absl::StrCat("job '", job->id, "': ", warning));
   }
@@ -267,7 +267,7 @@ void Handle(Turn& turn, PeerStreamId session, const SpooledReports& spooled) {
       continue;
     }
     if (report.sequence <= rank->acked_report) continue;
-    if (report.sequence > rank->acked_report + 1) {
+    if (!gap && report.sequence > rank->acked_report + 1) {
       // The job cannot continue from these reports, but their measurements are stored.
       MissesReports(turn, turn.jobs.Find(worker.job), worker.rank, report.sequence - 1);
       gap = true;

@@ -16,7 +16,7 @@ namespace muster::cluster {
 absl::Status CheckOpenJobs(const Jobs& jobs, const Limits& limits);
 // Also TOO_MANY_JOBS, JOBS_TOO_LARGE.
 absl::Status CheckRoomForJob(const Jobs& jobs, const Limits& limits, const std::string& spec);
-// TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS, COMMANDS_TOO_LARGE.
+// For a command of the job: TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS, COMMANDS_TOO_LARGE.
 absl::Status CheckRoomFor(const Limits& limits, const jobs::Job& job,
                           const commands::Command& command);
 

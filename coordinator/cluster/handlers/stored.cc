@@ -26,16 +26,16 @@ void Load(Turn& turn, const store::Image& image) {
     JobNotes& notes = turn.jobs.NotesOf(stored.id);
     turn.outbox.Know(stored);
     jobs::OnLoaded(&job, turn.options.end_timeouts, turn.now);
-    if (!job.live) notes.judged = job.generation;
-    notes.said = job.state;
-    turn.restored.HadJob(job.id, job.live ? std::optional(job.commands.newest()) : std::nullopt);
-    if (!job.live) continue;
+    if (!job.live()) notes.judged = job.generation;
+    notes.said = job.state();
+    turn.restored.HadJob(job.id, job.live() ? std::optional(job.commands.newest()) : std::nullopt);
+    if (!job.live()) continue;
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];
       if (r.exited) continue;
       turn.membership.ExpectWorker(job.Worker(rank), r.node, r.session_started, turn.now,
                                    ProgressLimitsOf(turn.options, job));
-      if (job.ending || jobs::Exits(job, rank)) turn.membership.Release(job.id, rank);
+      if (job.ending() || jobs::Exits(job, rank)) turn.membership.Release(job.id, rank);
       if (turn.membership.agents().Find(r.node) == nullptr) {
         turn.membership.agents().Expect(
             {.node = r.node, .incarnation = r.agent_incarnation, .host = r.host}, turn.now);

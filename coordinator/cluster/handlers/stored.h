@@ -9,7 +9,8 @@ namespace muster::cluster {
 
 // Live generations continue: their agents and workers have one whole lease to attach again.
 void Load(Turn& turn, const store::Image& image);
-// Takes the changes of all parts into the batch, and what follows from them into the effects.
+// Takes the changes of jobs, nodes and messages for webhooks into the batch, and what follows from
+// them into the effects. All other rows are put into the batch by the handlers themselves.
 void TakeChanges(Turn& turn);
 
 }  // namespace muster::cluster

@@ -35,7 +35,7 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
     }
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
-        absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state), " in generation ",
+        absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state()), " in generation ",
                      job->generation, "; this process belongs to generation ", id.generation));
   }
   if (IsTooOld(hello.protocol, kWorkerProtocol)) {
@@ -83,7 +83,7 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
                                           .stages_done = job->stages_done,
                                           .stages_done_step = job->stages_done_step,
                                           .acked_report = rank.acked_report,
-                                          .rendezvous = job->rendezvous,
+                                          .rendezvous = job->alive()->rendezvous,
                                           .host = rank.host,
                                           .node = rank.node,
                                           .newest_command = job->commands.newest()}});
@@ -93,11 +93,11 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
   }
   // This process, or the rank 0 before it, may not have received these before its stream broke.
   if (id.rank == 0) TellToRemove(turn, *job);
-  if (id.rank == 0 && !job->export_granted.empty()) {
-    turn.effects.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
+  if (const std::string& path = job->alive()->export_granted; id.rank == 0 && !path.empty()) {
+    turn.effects.push_back(SendToWorker{session, ExportGranted{path}});
   }
-  if (job->live && !job->ending && !job->interruption.empty()) {
-    turn.effects.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
+  if (!job->ending() && !job->interruption().empty()) {
+    turn.effects.push_back(SendToWorker{session, PreemptionNotice{job->interruption()}});
   }
   Changed(turn, job);
   // A worker that attaches for the first time since this musterd started has received its commands

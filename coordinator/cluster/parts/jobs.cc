@@ -90,7 +90,7 @@ std::vector<const jobs::Job*> Jobs::Open() const {
 std::map<std::string, std::vector<uint32_t>> Jobs::RanksOn(const std::string& node) const {
   std::map<std::string, std::vector<uint32_t>> ranks_of;
   for (const jobs::Job* job : Open()) {
-    if (!job->live) continue;
+    if (!job->live()) continue;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       const jobs::Rank& r = job->ranks[rank];
       if (r.node == node && !r.exited) ranks_of[job->id].push_back(rank);
@@ -102,10 +102,10 @@ std::map<std::string, std::vector<uint32_t>> Jobs::RanksOn(const std::string& no
 std::vector<jobs::Job*> Jobs::LiveOn(const std::string& node) {
   std::vector<jobs::Job*> found;
   for (jobs::Job* job : Open()) {
-    const bool there =
-        job->live && std::any_of(job->ranks.begin(), job->ranks.end(), [&](const jobs::Rank& rank) {
-          return rank.node == node && !rank.exited;
-        });
+    const bool there = job->live() && std::any_of(job->ranks.begin(), job->ranks.end(),
+                                                  [&](const jobs::Rank& rank) {
+                                                    return rank.node == node && !rank.exited;
+                                                  });
     if (there) found.push_back(job);
   }
   return found;
@@ -113,7 +113,7 @@ std::vector<jobs::Job*> Jobs::LiveOn(const std::string& node) {
 
 jobs::Rank* Jobs::CurrentRank(const membership::WorkerId& id) {
   jobs::Job* job = Find(id.job);
-  if (job == nullptr || !job->live || job->generation != id.generation ||
+  if (job == nullptr || !job->live() || job->generation != id.generation ||
       id.rank >= job->ranks.size()) {
     return nullptr;
   }
@@ -123,7 +123,7 @@ jobs::Rank* Jobs::CurrentRank(const membership::WorkerId& id) {
 
 bool Jobs::MayBeOn(const std::string& node, const membership::WorkerId& worker) const {
   const jobs::Job* job = Find(worker.job);
-  // Nothing is known of the process, and nothing that is said of it counts.
+  // The answer does not matter: the handlers ignore what is said of an unknown job or generation.
   if (job == nullptr || worker.generation > job->generation) return true;
   if (worker.generation == job->generation) {
     const bool known = worker.rank < job->ranks.size() &&

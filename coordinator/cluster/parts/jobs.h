@@ -43,7 +43,7 @@ class Jobs {
  public:
   explicit Jobs(uint64_t last_number) : last_number_(last_number) {}
 
-  // Takes a job as it is stored. The nodes of its newest generation are known.
+  // Takes a job as it is stored. Its notes begin with the nodes of its newest generation.
   jobs::Job* Load(const jobs::Job& stored);
   // A new job. Its number is the next one. An empty id is made from the name and the number. Null:
   // there is a job with this id.
@@ -78,9 +78,10 @@ class Jobs {
 
   // ---- Changes.
   // Something that watchers see. The job gets a new version, its row is stored, and a job that has
-  // ended is not open any more.
+  // ended is not open any more. Handlers call cluster::Changed (consequences.h), which also tells
+  // the webhooks.
   void Changed(jobs::Job* job);
-  // A row of the job's lists.
+  // A row of one of the job's lists. Without this call no list is compared with its stored rows.
   void ListsChanged(const jobs::Job& job) { dirty_[job.id].lists = true; }
   void RankChanged(const std::string& id, uint32_t rank) { dirty_[id].ranks.insert(rank); }
   // A field of the job that watchers do not see, such as the number of its newest log line.

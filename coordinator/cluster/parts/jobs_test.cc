@@ -25,10 +25,10 @@ TEST(Jobs, OneThatHasEndedIsNotOpenUntilItsNextAttempt) {
   Jobs jobs(0);
   jobs::Job* const job = jobs.Add("a", "", "");
   EXPECT_THAT(jobs.Open(), ElementsAre(job));
-  job->state = jobs::State::kFailed;
+  job->phase = jobs::life::Ended();
   jobs.Changed(job);
   EXPECT_THAT(jobs.Open(), IsEmpty());
-  job->state = jobs::State::kQueued;
+  job->phase = jobs::life::Queued();
   jobs.Changed(job);
   EXPECT_THAT(jobs.Open(), ElementsAre(job));
 }

@@ -39,17 +39,18 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
       jobs::PlaceInLine(std::move(waiting), Slots(device), Running(device), now_);
   // Before not_before a job keeps its place in the line and these slots, but does not start.
   std::erase_if(decisions, [this](const jobs::Decision& decision) {
-    return decision.placed.has_value() && jobs_.Find(decision.id)->not_before > now_;
+    return decision.placed.has_value() && jobs_.Find(decision.id)->not_before() > now_;
   });
   const std::string closed = ClosedNodes();
   for (jobs::Decision& decision : decisions) {
     if (decision.placed.has_value()) continue;
     if (!closed.empty()) {
+      // The texts that are left out are those of Slots::Shortage.
       decision.reason = absl::StrReplaceAll(
           absl::StrCat(decision.reason, "; ", closed),
           {{"; no agent is attached", ""}, {"; no attached agent offers any", ""}});
     }
-    if (jobs_.Find(decision.id)->state == jobs::State::kRecovering) {
+    if (jobs_.Find(decision.id)->state() == jobs::State::kRecovering) {
       decision.reason = absl::StrCat("to start again: ", decision.reason);
     }
   }
@@ -62,7 +63,7 @@ std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
     if (job->plan.device != device || !job->waiting()) continue;
     if (restored_.MayStillRun(job->id, now_)) continue;
     // Other jobs do not wait for a job that waits after faults of nodes.
-    if (job->not_before > now_ && jobs::EndOf(*job) == jobs::End::kNodeFault) continue;
+    if (job->not_before() > now_ && jobs::EndOf(*job) == jobs::End::kNodeFault) continue;
     line.push_back({.id = job->id,
                     .number = job->number,
                     .priority = job->plan.priority,
@@ -77,7 +78,7 @@ std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
 std::vector<jobs::Running> Line::Running(jobs::Device device) const {
   std::vector<jobs::Running> running;
   for (const jobs::Job* job : jobs_.Open()) {
-    if (!job->live || job->plan.device != device) continue;
+    if (!job->live() || job->plan.device != device) continue;
     // Slots on nodes that accept no work are not counted: they will not be offered when the job
     // ends.
     jobs::Running entry{.end = jobs::TimeLimitEnd(*job)};
@@ -100,7 +101,7 @@ jobs::Slots Line::Slots(jobs::Device device) const {
     for (const uint32_t slot : hanging) slots.Use({node, slot});
   }
   for (const jobs::Job* job : jobs_.Open()) {
-    if (!job->live) continue;
+    if (!job->live()) continue;
     for (const jobs::Rank& rank : job->ranks) {
       if (!rank.exited) slots.Use({rank.node, rank.slot});
     }

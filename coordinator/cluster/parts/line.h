@@ -1,5 +1,5 @@
-// Who starts next: the slots that nodes offer, and the jobs that wait for them. It owns nothing; it
-// is made where it is needed. Pure.
+// Who starts next: the slots that nodes offer, and the jobs that wait for them. A Line owns nothing
+// and is no part of the state (parts.h): it is made where it is needed. Pure.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
 
@@ -30,7 +30,7 @@ class Line {
 
   // For each job that waits for slots of this device, in the order of the line: the slots with
   // which it starts now, or why it waits. Jobs that wait for a time, and not for slots, are left
-  // out.
+  // out, and so are jobs whose former processes may still run (Restored): their state_reason stays.
   std::vector<jobs::Decision> Decide(jobs::Device device) const;
   // The slots that are offered, and which of them are used.
   jobs::Slots Slots(jobs::Device device) const;

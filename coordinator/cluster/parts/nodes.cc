@@ -181,11 +181,6 @@ bool Nodes::IsBeingEmptied(const std::string& node) const {
   return stopping_.contains(node) || (mark != marks_.end() && mark->second.drained);
 }
 
-size_t Nodes::QuarantinedOn(const std::string& node) const {
-  const auto known = quarantined_.find(node);
-  return known == quarantined_.end() ? 0 : known->second.size();
-}
-
 // ---- What must be stored.
 
 void Nodes::Store(store::NodeMarkRow mark) {

@@ -24,8 +24,10 @@ namespace muster::cluster {
 
 // Whether and why nothing is placed on a node.
 struct NodeView {
+  // kDraining: an operator drains the node, or its agent is being stopped.
   enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
-  // For kOpen: why the node is doubted (jobs::NodeHealth::Doubts); empty if it is not.
+  // Why nothing is placed there. For kOpen: why the node is doubted (jobs::NodeHealth::Doubts);
+  // empty if it is not.
   std::string reason;
   // Of kLeftOut.
   absl::Time until = absl::InfinitePast();
@@ -70,13 +72,13 @@ class Nodes {
   bool Knows(const std::string& node) const { return marks_.contains(node); }
   store::NodeMarkRow MarkOf(const std::string& node) const;
   NodeView View(const std::string& node, absl::Time now) const;
-  // For people, after the node's name; empty if jobs may be placed there.
+  // Words for people that follow the node's name: "is cordoned (muster cordon by ann)". Empty if
+  // jobs may be placed there.
   std::string WhyClosed(const std::string& node, absl::Time now) const;
   // Whether the jobs on the node are leaving it.
   bool IsBeingEmptied(const std::string& node) const;
   // Slots whose processes do not end, by node.
   const std::map<std::string, std::set<uint32_t>>& quarantined() const { return quarantined_; }
-  size_t QuarantinedOn(const std::string& node) const;
 
   // ---- What must be stored.
   struct Changes {

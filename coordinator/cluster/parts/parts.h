@@ -1,5 +1,6 @@
 // All parts of the cluster's state. Each header says what its part decides. No part knows another
-// one: what concerns several of them is decided in coordinator/cluster/handlers.
+// one: what concerns several of them is decided in coordinator/cluster/handlers. A Line (line.h) is
+// no part of the state: it is made from several parts to answer questions.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_PARTS_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_PARTS_H_
 

@@ -99,7 +99,7 @@ void ExpectFsdpIsDdp(const FsdpCase& one) {
     job.batch.accumulate = one.micro_batches;
     if (one.model == ModelKind::kLlama)
       job.optimizer->groups[0].match = "*norm*";  // it has no biases
-    if (one.recompute) job.recomputed_units = units;
+    if (one.recompute) job.model.recomputed_units = units;
     return Train(job, make, one.world_size, kSteps);
   };
   const auto ddp = train(Ddp());

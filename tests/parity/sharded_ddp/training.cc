@@ -51,14 +51,15 @@ train::Job JobOf(const Case& one, const train::StrategyConfig& strategy) {
     case PrecisionKind::kFloat32:
       break;
     case PrecisionKind::kBfloat16:
-      job.precision = train::Precision::kBfloat16;
+      job.numerics.precision = train::Precision::kBfloat16;
       break;
     case PrecisionKind::kFloat16:
-      job.precision = train::Precision::kFloat16;
-      job.loss_scale = {.initial = 0x1p30, .backoff_factor = 0x1p-20, .growth_interval = 2};
+      job.numerics.precision = train::Precision::kFloat16;
+      job.numerics.loss_scale = {
+          .initial = 0x1p30, .backoff_factor = 0x1p-20, .growth_interval = 2};
       break;
   }
-  if (one.clip == Clip::kOn) job.clip_grad_norm = kMaxNorm;
+  if (one.clip == Clip::kOn) job.numerics.clip_grad_norm = kMaxNorm;
   return job;
 }
 
@@ -193,7 +194,8 @@ absl::Status RankTraining::Build() {
   optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), [this] {
     if (!std::exchange(updating_, true) && on_update_) on_update_();
   });
-  if (job_.precision == train::Precision::kFloat16) scaler_.emplace(job_.loss_scale);
+  if (job_.numerics.precision == train::Precision::kFloat16)
+    scaler_.emplace(job_.numerics.loss_scale);
   stepper_.emplace(train::Stepper::Parts{
       &job_, communicator_->rank(), &model, context_.get(),
       /*control=*/nullptr, communicator_, workload_.dataset.get(), &*sampler_, strategy_.get(),

@@ -42,7 +42,7 @@ absl::Status EvaluationScope::End() {
 }
 
 absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::Begin(Training* training) {
-  const auto& averages = parts_.job->averages;
+  const auto& averages = parts_.job->evaluation.averages;
   return BeginWith(training, averages.has_value() && averages->evaluate, /*gathers=*/true);
 }
 
@@ -74,8 +74,8 @@ absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::BeginWith(Tra
 }
 
 absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::ParameterStore& store) {
-  if (parts_.job->evaluation_reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
-  if (parts_.job->evaluation_reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
+  if (parts_.job->evaluation.reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
+  if (parts_.job->evaluation.reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
   const EvaluationMemory memory{.needed = static_cast<uint64_t>(store.BytesOfWholePass()),
                                 .kept = gathered_,
                                 .available = Available(),

@@ -65,7 +65,7 @@ struct Counted {
 Counted CountIn(Job job, const Passes& passes) {
   Counted counted;
   Notices notices;
-  job.evaluation_reshard = passes.reshard;
+  job.evaluation.reshard = passes.reshard;
   RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                   comm::Communicator& parameters) {
     comm::FlightRecorder flight;
@@ -132,7 +132,7 @@ TEST_P(EvaluationScopeTest, NeverAndAlwaysDoNotAskForTheMemory) {
 // Also if the scope is not ended, where that needs no other rank.
 TEST_P(EvaluationScopeTest, AfterItEverythingIsAsItWas) {
   Job job = JobOn({40, 40, 40}, 8);
-  job.averages = AverageConfig{.decay = 0.5, .evaluate = true};
+  job.evaluation.averages = AverageConfig{.decay = 0.5, .evaluate = true};
   for (const bool ends : {true, false}) {
     if (!ends && GetParam() != 0) continue;
     RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data,

@@ -63,12 +63,12 @@ class GenerateTest : public testing::Test {
     job.seed = 7;
     *job.spec.mutable_model() = models::SpecFromText(kind, kind == "gpt2" ? kGpt2 : kLlama);
     // RankSteps takes a file of each rank's own.
-    job.train =
+    job.data.train =
         TokenFiles{.paths = std::vector(world_size, folder_.Path("train.bin")), .per_rank = true};
     job.strategy = strategy;
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2, .accumulate = 2};
-    job.clip_grad_norm = 0.5;
+    job.numerics.clip_grad_norm = 0.5;
     job.stages = {FitStage{10, 0}};
     return job;
   }
@@ -167,7 +167,7 @@ TEST_F(GenerateTest, TrainingIsBitwiseWhatItIsWithoutGeneration) {
     for (const auto& [name, strategy] : Strategies()) {
       SCOPED_TRACE(absl::StrCat(kind, ", ", name));
       Job job = JobOf(kind, strategy, 2);
-      job.recomputed_units.emplace();
+      job.model.recomputed_units.emplace();
       EXPECT_EQ(run(job, true), run(job, false));
     }
   }

@@ -26,7 +26,7 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Pass(Set set,
   metrics.set_step(parts_.session_state->step);
   RETURN_IF_ERROR(live.AwaitParameters());
   ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
-  const AutocastScope autocast(parts_.job->precision, live.device().type());
+  const AutocastScope autocast(parts_.job->numerics.precision, live.device().type());
   EvaluationPass pass = {.source = test ? parts_.test : parts_.validate,
                          .data = test ? "data.test" : "data.validate",
                          .per_rank = parts_.job->batch.per_rank,

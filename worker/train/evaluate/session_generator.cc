@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> SessionGenerator::Generate(
   LiveState& live = *parts_.live;
   RETURN_IF_ERROR(live.AwaitParameters());
   ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
-  const AutocastScope autocast(parts_.job->precision, live.device().type());
+  const AutocastScope autocast(parts_.job->numerics.precision, live.device().type());
   auto tokens = train::Generate(request, parts_.session_state->step, live.model(), live.context(),
                                 live.device(), *parts_.control);
   // Also after an error that all ranks have and that need not end the session.

@@ -58,6 +58,13 @@ struct NpyFiles {
 
 using DataConfig = std::variant<TokenFiles, RowFiles, data::IdxOptions, NpyFiles>;
 
+struct DataConfigs {
+  std::optional<DataConfig> train;
+  std::optional<DataConfig> validate;
+  std::optional<DataConfig> test;
+  std::optional<DataConfig> predict;  // files without labels
+};
+
 struct OptimizerConfig {
   double lr = 0;
   optim::OptimizerOptions kind;
@@ -77,11 +84,30 @@ enum class RefreshMode {
   kManual,  // the change takes effect when a command asks for it
 };
 
+// What the session does with the model, beside what it is made from.
+struct ModelConfig {
+  std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
+  std::vector<TrainableRule> trainable;
+  RefreshMode refresh = RefreshMode::kAuto;
+  // Activation checkpointing: patterns of units as SelectUnits takes them; absent: none is
+  // recomputed.
+  std::optional<std::vector<std::string>> recomputed_units;
+};
+
+struct NumericsConfig {
+  int threads = 1;  // of LibTorch, on the CPU
+  Precision precision = Precision::kFloat32;
+  optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
+  OnNan on_nan = OnNan::kFail;
+  std::optional<double> clip_grad_norm;
+};
+
 struct BatchConfig {
   int64_t per_rank = 1;
   int64_t accumulate = 1;
   data::Order order = data::Order::kShuffled;
   data::Last last = data::Last::kDrop;
+  UnevenInputs uneven_inputs = {};
 };
 
 using StrategyConfig =
@@ -145,6 +171,11 @@ struct AverageConfig {
 // What a rank has of the parameters while it evaluates; only with FsdpOptions.
 enum class EvaluationReshard { kAuto, kAlways, kNever };
 
+struct EvaluationConfig {
+  std::optional<AverageConfig> averages;  // also what is exported may be these
+  EvaluationReshard reshard = EvaluationReshard::kAuto;
+};
+
 struct ProfileConfig {
   std::string directory;
   std::vector<int64_t> steps;  // from 1
@@ -155,33 +186,19 @@ struct Job {
   // fields are parts of it in the form that the session uses.
   v1::JobSpec spec;
   uint64_t seed = 0;
-  int threads = 1;                          // of LibTorch, on the CPU
-  std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
-  std::vector<TrainableRule> trainable;
-  RefreshMode refresh = RefreshMode::kAuto;
-  std::optional<DataConfig> train;
-  std::optional<DataConfig> validate;
-  std::optional<DataConfig> test;
-  std::optional<DataConfig> predict;  // files without labels
+  ModelConfig model;
+  DataConfigs data;
   StrategyConfig strategy;
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
   // If its end is 0, it ends with the steps of all fit stages, which only the data tell.
   optim::Schedule schedule;
   BatchConfig batch;
-  UnevenInputs uneven_inputs;
-  Precision precision = Precision::kFloat32;
-  optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
-  OnNan on_nan = OnNan::kFail;
-  std::optional<double> clip_grad_norm;
-  // Activation checkpointing: patterns of units as SelectUnits takes them; absent: none is
-  // recomputed.
-  std::optional<std::vector<std::string>> recomputed_units;
+  NumericsConfig numerics;
   std::vector<Stage> stages;
   std::optional<CheckpointConfig> checkpoint;
   std::optional<StartConfig> start;
   std::optional<ExportConfig> weights_export;
-  std::optional<AverageConfig> averages;
-  EvaluationReshard evaluation_reshard = EvaluationReshard::kAuto;
+  EvaluationConfig evaluation;
   std::optional<ProfileConfig> profile;
 };
 

@@ -149,7 +149,7 @@ absl::StatusOr<Predictor::Predicted> Predictor::PredictSamples(const std::string
   {
     RETURN_IF_ERROR(live.AwaitParameters());
     ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
-    const AutocastScope autocast(parts_.job->precision, live.device().type());
+    const AutocastScope autocast(parts_.job->numerics.precision, live.device().type());
     const PredictionPass pass = {
         .source = parts_.data,
         .data = "data.predict",

@@ -14,18 +14,18 @@
 namespace muster::train {
 namespace {
 
-using Field = int64_t RollCallRecord::*;
+using Field = int64_t (*)(const RollCallRecord&);
 
 // The fields that must be equal on all ranks.
 constexpr std::pair<const char*, Field> kEqual[] = {
-    {"generation", &RollCallRecord::generation},
-    {"step", &RollCallRecord::step},
-    {"attempt", &RollCallRecord::attempt},
-    {"epoch", &RollCallRecord::epoch},
-    {"sampler cursor", &RollCallRecord::cursor},
-    {"layout of the parameters", &RollCallRecord::layout},
-    {"loss step", &RollCallRecord::loss_step},
-    {"outcome of the loss step", &RollCallRecord::loss_outcome},
+    {"generation", [](const RollCallRecord& record) { return record.generation; }},
+    {"step", [](const RollCallRecord& record) { return record.step; }},
+    {"attempt", [](const RollCallRecord& record) { return record.attempt; }},
+    {"epoch", [](const RollCallRecord& record) { return record.epoch; }},
+    {"sampler cursor", [](const RollCallRecord& record) { return record.cursor; }},
+    {"layout of the parameters", [](const RollCallRecord& record) { return record.layout; }},
+    {"loss step", [](const RollCallRecord& record) { return record.loss.step; }},
+    {"outcome of the loss step", [](const RollCallRecord& record) { return record.loss.outcome; }},
 };
 
 // "rank 1", "ranks 0, 2, 3 and 5 more": the ranks of the table for which `fits` is true.
@@ -67,10 +67,10 @@ absl::Status CheckMasks(const std::vector<RollCallRecord>& table,
 absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
   for (const auto& [name, field] : kEqual) {
     for (size_t rank = 1; rank < table.size(); ++rank) {
-      if (table[rank].*field == table[0].*field) continue;
+      if (field(table[rank]) == field(table[0])) continue;
       return absl::FailedPreconditionError(absl::StrCat(
           "roll call of step ", table[0].step, ": the ranks differ in ", name, ": rank 0 says ",
-          table[0].*field, ", rank ", rank, " says ", table[rank].*field));
+          field(table[0]), ", rank ", rank, " says ", field(table[rank])));
     }
   }
   for (size_t rank = 1; rank < table.size(); ++rank) {
@@ -91,8 +91,8 @@ std::string NonFiniteLosses(const std::vector<RollCallRecord>& table) {
   std::string text;
   int count = 0;
   for (size_t rank = 0; rank < table.size(); ++rank) {
-    if (std::isfinite(table[rank].loss_sum) || ++count > kShown) continue;
-    absl::StrAppend(&text, count == 1 ? "" : ", ", "rank ", rank, " (", table[rank].loss_sum, ")");
+    if (std::isfinite(table[rank].loss.sum) || ++count > kShown) continue;
+    absl::StrAppend(&text, count == 1 ? "" : ", ", "rank ", rank, " (", table[rank].loss.sum, ")");
   }
   if (count > kShown) absl::StrAppend(&text, " and ", count - kShown, " more");
   return text;
@@ -100,14 +100,14 @@ std::string NonFiniteLosses(const std::vector<RollCallRecord>& table) {
 
 // Returns an error if training must not continue after this step (see StepOutcome).
 absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) {
-  const auto outcome = static_cast<StepOutcome>(table[0].loss_outcome);
+  const auto outcome = static_cast<StepOutcome>(table[0].loss.outcome);
   if (outcome == StepOutcome::kSkipped) return absl::OkStatus();
   const std::string ranks = NonFiniteLosses(table);
   std::string message;
   if (!ranks.empty()) {
-    message = absl::StrCat("the loss of step ", table[0].loss_step, " is not finite on ", ranks);
+    message = absl::StrCat("the loss of step ", table[0].loss.step, " is not finite on ", ranks);
   } else if (outcome == StepOutcome::kRefused) {
-    message = absl::StrCat("a gradient of step ", table[0].loss_step,
+    message = absl::StrCat("a gradient of step ", table[0].loss.step,
                            " is not finite, although the loss is (", mean, ")");
   } else {
     return absl::OkStatus();
@@ -120,16 +120,16 @@ absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) 
 }
 
 absl::StatusOr<std::optional<StepLoss>> MeanLoss(const std::vector<RollCallRecord>& table) {
-  if (table[0].loss_step == 0) return std::nullopt;
+  if (table[0].loss.step == 0) return std::nullopt;
   double sum = 0;
   double weight = 0;
   for (const RollCallRecord& record : table) {
-    sum += record.loss_sum;
-    weight += record.loss_weight;
+    sum += record.loss.sum;
+    weight += record.loss.weight;
   }
   const double mean = weight > 0 ? sum / weight : sum;  // without any loss term both are 0
   RETURN_IF_ERROR(CheckLosses(table, mean));
-  return StepLoss{table[0].loss_step, mean};
+  return StepLoss{table[0].loss.step, mean};
 }
 
 }  // namespace
@@ -139,11 +139,9 @@ absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
   RollCallPlan plan;
   RETURN_IF_ERROR(CheckMasks(table, options.names, &plan.masks_differ));
   RETURN_IF_ERROR(CheckAgreement(table));
-  plan.collectives_differ =
-      std::any_of(table.begin(), table.end(), [&](const RollCallRecord& record) {
-        return record.collectives != table[0].collectives ||
-               record.collectives_hash != table[0].collectives_hash;
-      });
+  plan.collectives_differ = std::any_of(
+      table.begin(), table.end(),
+      [&](const RollCallRecord& record) { return record.collectives != table[0].collectives; });
   if (plan.collectives_differ) return plan;
   ASSIGN_OR_RETURN(plan.loss, MeanLoss(table));
   plan.apply_commands = table[0].newest_command;
@@ -152,7 +150,7 @@ absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
     plan.apply_commands = std::min(plan.apply_commands, record.newest_command);
     plan.preempted |= record.preempted;
     plan.unused_news |= record.unused_news;
-    inputs.push_back({record.micro_batches, record.samples, record.joined_since});
+    inputs.push_back(record.input);
   }
   plan.inputs = PlanInputs(inputs, options.uneven_inputs, options.full_micro_batches);
   return plan;

@@ -14,6 +14,23 @@
 
 namespace muster::train {
 
+// The newest finished step of a rank whose loss is known.
+struct RankLoss {
+  int64_t step = 0;  // 0: there is none
+  // The weighted sum of its micro-batches' mean losses on this rank, and the sum of the weights: of
+  // 1 each, with DivideBy::kSamples in proportion to their terms.
+  double sum = 0;
+  double weight = 0;
+  // How that step ended: a StepOutcome.
+  int64_t outcome = static_cast<int64_t>(StepOutcome::kApplied);
+};
+
+struct BegunCollectives {
+  int64_t count = 0;
+  int64_t hash = 0;  // of their names
+  friend bool operator==(const BegunCollectives&, const BegunCollectives&) = default;
+};
+
 // The record of one rank. Every field is an int64 or a float64 on the wire.
 struct RollCallRecord {
   int64_t generation = 0;
@@ -23,10 +40,7 @@ struct RollCallRecord {
   // The sampler's position before that step, and this rank's input in the step.
   int64_t epoch = 0;
   int64_t cursor = 0;
-  int64_t micro_batches = 0;
-  int64_t samples = 0;
-  // If the rank has no input: the first step in which it had none; else 0.
-  int64_t joined_since = 0;
+  RankInput input = {};
   int64_t newest_command = 0;
   // A hash of the strategy's layout: which elements of which parameters lie where.
   int64_t layout = 0;
@@ -38,20 +52,12 @@ struct RollCallRecord {
   int64_t first_change = -1;
   // This rank was told that the job should save a checkpoint, end here and continue on other nodes.
   bool preempted = false;
-  // The newest finished step whose loss is known (0: none), the weighted sum of its micro-batches'
-  // mean losses on this rank, and the sum of the weights: of 1 each, with DivideBy::kSamples in
-  // proportion to their terms.
-  int64_t loss_step = 0;
-  double loss_sum = 0;
-  double loss_weight = 0;
-  // How that step ended: a StepOutcome.
-  int64_t loss_outcome = static_cast<int64_t>(StepOutcome::kApplied);
+  RankLoss loss = {};
   // This rank knows of a trainable parameter that no rank used in a step, and no notice has told so
   // (UnusedParameters).
   bool unused_news = false;
-  // The number of collectives that this rank has begun before this call, and a hash of their names.
-  int64_t collectives = 0;
-  int64_t collectives_hash = 0;
+  // Those that this rank has begun before this call.
+  BegunCollectives collectives = {};
 };
 
 struct StepLoss {

@@ -13,14 +13,11 @@ namespace {
 RollCallRecord Rank(int64_t newest_command, double loss_sum) {
   return {.generation = 2,
           .step = 8,
-          .micro_batches = 2,
-          .samples = 6,
+          .input = {.micro_batches = 2, .samples = 6},
           .newest_command = newest_command,
           .layout = 77,
           .learning_rate = 0.5,
-          .loss_step = 7,
-          .loss_sum = loss_sum,
-          .loss_weight = 2};
+          .loss = {.step = 7, .sum = loss_sum, .weight = 2}};
 }
 
 TEST(Decide, DividesByAllMicroBatchesAndAveragesTheLoss) {
@@ -39,15 +36,15 @@ TEST(Decide, AppliesOnlyCommandsThatEveryRankHolds) {
 
 TEST(Decide, RanksThatCalledOtherCollectivesOrMoreOfThemAreFoundBeforeAnythingIsDecided) {
   RollCallRecord record = Rank(0, 1);
-  record.collectives = 12;
-  record.collectives_hash = 99;
+  record.collectives.count = 12;
+  record.collectives.hash = 99;
   EXPECT_FALSE(Decide({record, record})->collectives_differ);
   RollCallRecord more = record;
-  ++more.collectives;
+  ++more.collectives.count;
   EXPECT_TRUE(Decide({record, record, more})->collectives_differ);
   RollCallRecord others = record;
-  ++others.collectives_hash;
-  others.loss_sum = std::nan("");  // what was mixed up is told, not what came of it
+  ++others.collectives.hash;
+  others.loss.sum = std::nan("");  // what was mixed up is told, not what came of it
   const auto plan = Decide({record, others});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->collectives_differ);
@@ -82,7 +79,7 @@ TEST(Decide, ALossThatIsNotFiniteNamesStepAndRank) {
 
 RollCallRecord Rank(StepOutcome outcome, double loss_sum) {
   RollCallRecord record = Rank(0, loss_sum);
-  record.loss_outcome = static_cast<int64_t>(outcome);
+  record.loss.outcome = static_cast<int64_t>(outcome);
   return record;
 }
 
@@ -118,19 +115,21 @@ TEST(Decide, WhatIsNotFiniteEndsTheJobUnlessTheStepWasSkippedForIt) {
 
 TEST(Decide, ADifferenceIsNamedWithBothRanks) {
   const struct {
-    int64_t RollCallRecord::* field;
+    int64_t& (*field)(RollCallRecord& record);
     const char* name;
-  } cases[] = {{&RollCallRecord::generation, "generation"},
-               {&RollCallRecord::step, "step"},
-               {&RollCallRecord::attempt, "attempt"},
-               {&RollCallRecord::epoch, "epoch"},
-               {&RollCallRecord::cursor, "sampler cursor"},
-               {&RollCallRecord::layout, "layout of the parameters"},
-               {&RollCallRecord::loss_step, "loss step"},
-               {&RollCallRecord::loss_outcome, "outcome of the loss step"}};
+  } cases[] = {{[](RollCallRecord& record) -> int64_t& { return record.generation; }, "generation"},
+               {[](RollCallRecord& record) -> int64_t& { return record.step; }, "step"},
+               {[](RollCallRecord& record) -> int64_t& { return record.attempt; }, "attempt"},
+               {[](RollCallRecord& record) -> int64_t& { return record.epoch; }, "epoch"},
+               {[](RollCallRecord& record) -> int64_t& { return record.cursor; }, "sampler cursor"},
+               {[](RollCallRecord& record) -> int64_t& { return record.layout; },
+                "layout of the parameters"},
+               {[](RollCallRecord& record) -> int64_t& { return record.loss.step; }, "loss step"},
+               {[](RollCallRecord& record) -> int64_t& { return record.loss.outcome; },
+                "outcome of the loss step"}};
   for (const auto& [field, name] : cases) {
     std::vector<RollCallRecord> table(3, Rank(0, 1.0));
-    table[2].*field += 1;
+    field(table[2]) += 1;
     const absl::Status status = Decide(table).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << name;
     const std::string message(status.message());

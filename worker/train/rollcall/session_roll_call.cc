@@ -45,27 +45,22 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
           .attempt = attempt_,
           .epoch = position.epoch,
           .cursor = position.cursor,
-          .micro_batches = share.micro_batches,
-          .samples = share.samples,
-          .joined_since = joined_since,
+          .input = {share.micro_batches, share.samples, joined_since},
           .newest_command = parts_.commands->Newest(),
           .layout = layout(),
           .learning_rate = parts_.session_state->learning_rate,
           .mask_hash = parts_.trained->wanted_hash(),
           .first_change = parts_.trained->first_change(),
           .preempted = parts_.commands->Preempted(),
-          .loss_step = newest_step_,
-          .loss_sum = newest_.loss_sum,
-          .loss_weight = newest_.loss_weight,
-          .loss_outcome = static_cast<int64_t>(newest_.outcome),
+          .loss = {newest_step_, newest_.loss_sum, newest_.loss_weight,
+                   static_cast<int64_t>(newest_.outcome)},
           .unused_news = unused_.news(),
-          .collectives = static_cast<int64_t>(digest.begun),
-          .collectives_hash = static_cast<int64_t>(digest.hash)};
+          .collectives = {static_cast<int64_t>(digest.begun), static_cast<int64_t>(digest.hash)}};
 }
 
 int64_t SessionRollCall::layout() const {
   if (parts_.training == nullptr) return 0;
-  return std::bit_cast<int64_t>(parts_.training->strategy().layout_fingerprint());
+  return std::bit_cast<int64_t>(parts_.training->strategy().plan().fingerprint);
 }
 
 void SessionRollCall::Post(const RollCallRecord& record) {

@@ -36,11 +36,14 @@ bool IsOwn(const manifest::Manifest& manifest, const Identity& identity);
 
 // The job's checkpoints, as the coordinator knows them.
 struct CheckpointHistory {
-  // The directories of checkpoints that count, newest first.
+  // The directories of checkpoints that count, newest first; absolute.
   std::vector<std::string> recorded;
   // Checkpoints in the job's folder that do not count any more.
   std::vector<std::string> retired;
-  // There were other checkpoints, which were damaged.
+  // Those of them whose files are being removed, because newer ones have taken their places.
+  std::vector<std::string> dropped;
+  // There were other checkpoints, which were damaged. Without a good one the job does not start
+  // again from step 0 by itself.
   bool had_others = false;
   // What a user decided: start from step 0, or continue from this directory.
   bool from_scratch = false;

@@ -78,7 +78,7 @@ absl::Status MakeModel(Agreed* agreed) {
   MoveTo(opened.device(), model, in_shards ? Moved::kBuffers : Moved::kAll);
   RETURN_IF_ERROR(AgreeOn("the model", LinesOf(model), opened.parts.control));
   RETURN_IF_ERROR(AgreeOnWeights(*agreed));
-  auto trained = TrainedParameters::Create(model.Parameters(), opened.job.trainable);
+  auto trained = TrainedParameters::Create(model.Parameters(), opened.job.model.trainable);
   if (!trained.ok()) return Annotate(trained.status(), "trainable.rules");
   agreed->trained = *std::move(trained);
   agreed->finite = std::make_unique<FiniteCheck>(model, opened.device());
@@ -102,17 +102,19 @@ absl::StatusOr<RankData> OpenSet(const Agreed& agreed, const char* name, const D
 absl::Status OpenData(Agreed* agreed) {
   const Job& job = agreed->opened->job;
   // A rank's own files may have no samples where such a rank takes part without input.
-  const bool joins = job.batch.last == data::Last::kUneven && !job.uneven_inputs.stop_at_first;
+  const bool joins =
+      job.batch.last == data::Last::kUneven && !job.batch.uneven_inputs.stop_at_first;
   const data::Emptiness emptiness = joins ? data::Emptiness::kAllowed : data::Emptiness::kRefused;
   DataSets& sets = agreed->data;
-  if (job.validate.has_value()) {
-    ASSIGN_OR_RETURN(sets.validate, OpenSet(*agreed, "data.validate", *job.validate, emptiness));
+  if (job.data.validate.has_value()) {
+    ASSIGN_OR_RETURN(sets.validate,
+                     OpenSet(*agreed, "data.validate", *job.data.validate, emptiness));
   }
-  if (job.test.has_value()) {
-    ASSIGN_OR_RETURN(sets.test, OpenSet(*agreed, "data.test", *job.test, emptiness));
+  if (job.data.test.has_value()) {
+    ASSIGN_OR_RETURN(sets.test, OpenSet(*agreed, "data.test", *job.data.test, emptiness));
   }
-  if (job.predict.has_value()) {
-    ASSIGN_OR_RETURN(sets.predict, OpenSet(*agreed, "data.predict", *job.predict,
+  if (job.data.predict.has_value()) {
+    ASSIGN_OR_RETURN(sets.predict, OpenSet(*agreed, "data.predict", *job.data.predict,
                                            data::Emptiness::kAllowed, data::Labels::kIgnored));
   }
   if (!AnyFit(job.stages)) return absl::OkStatus();
@@ -122,7 +124,7 @@ absl::Status OpenData(Agreed* agreed) {
                      " runs collectives of its own, in which a rank without input would not take "
                      "part; allowed: drop, pad"));
   }
-  ASSIGN_OR_RETURN(sets.train, OpenSet(*agreed, "data.train", *job.train, emptiness));
+  ASSIGN_OR_RETURN(sets.train, OpenSet(*agreed, "data.train", *job.data.train, emptiness));
   return absl::OkStatus();
 }
 

@@ -138,7 +138,7 @@ TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
   const Job job = SmallJob();
   jobs_[1] = job;
   WriteTokens("more.bin", 1300);
-  jobs_[1].train = TokenFiles{{folder_ / "more.bin"}};
+  jobs_[1].data.train = TokenFiles{{folder_ / "more.bin"}};
   const auto result = RunSessions(job, 2);
   for (const auto& end : result->ends) {
     EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition) << end.status();
@@ -167,7 +167,7 @@ TEST_F(SharedDataTest, AFileThatOneRankDoesNotHaveEndsAllRanks) {
   for (const bool validate : {false, true}) {
     const Job job = SmallJob();
     jobs_[1] = job;
-    (validate ? jobs_[1].validate : jobs_[1].train) = TokenFiles{{folder_ / "none.bin"}};
+    (validate ? jobs_[1].data.validate : jobs_[1].data.train) = TokenFiles{{folder_ / "none.bin"}};
     const auto result = RunSessions(job, 2);
     EXPECT_EQ(Classify(result->ends[0].status(), Phase::kCreate), FailureKind::kConsequence);
     EXPECT_EQ(result->ends[1].status().code(), absl::StatusCode::kNotFound);
@@ -196,7 +196,7 @@ class OwnTokenizersTest : public SharedDataTest {
           << "\"}}";
     }
     Job job = SmallJob();
-    job.train = own;
+    job.data.train = own;
     return job;
   }
 };

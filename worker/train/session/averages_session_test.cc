@@ -42,7 +42,7 @@ class AveragesSessionTest : public SessionTest {
   Job JobOf(const StrategyConfig& strategy, int64_t every = 1) const {
     Job job = SmallJob();
     job.strategy = strategy;
-    job.averages = AverageConfig{.decay = 0.9, .every = every};
+    job.evaluation.averages = AverageConfig{.decay = 0.9, .every = every};
     job.weights_export = ExportConfig{.path = Out(),
                                       .overwrite = true,
                                       .job_name = "averages",
@@ -76,15 +76,15 @@ TEST_F(AveragesSessionTest, TrainingIsBitwiseTheSameWithAndWithoutThem) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = JobOf(strategy);
-    job.precision = Precision::kFloat16;
-    job.loss_scale.growth_interval = 3;
+    job.numerics.precision = Precision::kFloat16;
+    job.numerics.loss_scale.growth_interval = 3;
     job.weights_export->from = ExportConfig::From::kLast;
     Job plain = job;
     plain.averages.reset();
     const auto without = Good(plain);
     const auto weights = WeightsIn(Out());
     for (const bool evaluate : {false, true}) {
-      job.averages->evaluate = evaluate;
+      job.evaluation.averages->evaluate = evaluate;
       job.stages = {FitStage{4, 2}, ValidateStage{}, FitStage{8, 3}};
       EXPECT_EQ(Good(job)->outside.losses(), without->outside.losses());
       EXPECT_EQ(WeightsIn(Out()), weights);
@@ -113,11 +113,11 @@ TEST_F(AveragesSessionTest, AllStrategiesHaveTheSameAverages) {
 TEST_F(AveragesSessionTest, BeforeTheFirstUpdateTheyAreTheParameters) {
   for (const StrategyConfig& strategy : Strategies()) {
     Job job = JobOf(strategy, /*every=*/13);  // of 12 steps
-    job.averages->evaluate = true;
+    job.evaluation.averages->evaluate = true;
     job.stages = {FitStage{12, 6}, ValidateStage{}};
     const auto averages = Good(job);
     const auto exported = WeightsIn(Out());
-    job.averages.reset();
+    job.evaluation.averages.reset();
     job.weights_export->from = ExportConfig::From::kLast;
     EXPECT_EQ(Good(job)->outside.validations(), averages->outside.validations());
     EXPECT_EQ(WeightsIn(Out()), exported);
@@ -131,7 +131,7 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
     SCOPED_TRACE(StrategyName(strategy));
     for (const int world_size : {1, 2, 3}) {
       Job job = JobOf(strategy);
-      job.averages->evaluate = true;
+      job.evaluation.averages->evaluate = true;
       job.stages = {FitStage{12, 12}, ValidateStage{}};  // with the plan of training, and without
       const double in_fit = Good(job, world_size)->outside.validations().at(12);
       job.stages = {FitStage{12, 0}, ValidateStage{}};
@@ -147,7 +147,7 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
       commands_ = commands;
       EXPECT_EQ(in_fit, expected);
       EXPECT_EQ(after, expected);
-      job.averages->evaluate = false;
+      job.evaluation.averages->evaluate = false;
       EXPECT_NE(Good(job, world_size)->outside.validations().at(12), expected);
     }
   }

@@ -26,7 +26,7 @@ absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
     const auto same = [&path](const std::string& dropped) {
       return manifest::NameOfDirectory(dropped) == manifest::NameOfDirectory(path);
     };
-    const auto& dropped = parts.dropped_checkpoints;
+    const auto& dropped = parts.checkpoints.dropped;
     if (std::any_of(dropped.begin(), dropped.end(), same)) {
       lost = absl::StrCat(path, " is being removed");
     }

@@ -55,12 +55,12 @@ TEST_F(BestCheckpointTest, OneThatIsBeingRemovedIsForgotten) {
   const std::string best = before->outside.best().back();
   ASSERT_NE(best, newest);
   // Others that do not count any more stay where they are.
-  start_.retired_checkpoints = {best};
+  start_.checkpoints.retired = {best};
   const auto kept = Good(job, 2, {newest});
   EXPECT_EQ(kept->outside.best().front(), best);
   for (const std::string& path : kept->outside.checkpoints()) std::filesystem::remove_all(path);
 
-  start_.dropped_checkpoints = {best};
+  start_.checkpoints.dropped = {best};
   const auto after = Good(job, 3, {newest});
   EXPECT_THAT(after->outside.notice_messages()["BEST_CHECKPOINT_LOST"],
               HasSubstr(best + " is being removed"));

@@ -60,8 +60,8 @@ TEST_F(DeviceSessionTest, TrainsAndValidatesAsOnTheCpu) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = DeviceJob(strategy);
     ExpectTheLossesOfTheCpu(job, 2);
-    job.clip_grad_norm.reset();  // updates bucket by bucket
-    job.recomputed_units.emplace();
+    job.numerics.clip_grad_norm.reset();  // updates bucket by bucket
+    job.model.recomputed_units.emplace();
     ExpectTheLossesOfTheCpu(job, 1);
   }
 }
@@ -80,7 +80,7 @@ TEST_F(DeviceSessionTest, AveragesAreThoseOfTheCpu) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = DeviceJob(strategy);
-    job.averages = AverageConfig{.decay = 0.8, .evaluate = true};
+    job.evaluation.averages = AverageConfig{.decay = 0.8, .evaluate = true};
     job.stages = {FitStage{8, 2}, ValidateStage{}};
     ExpectTheLossesOfTheCpu(job, 2);
   }

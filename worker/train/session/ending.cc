@@ -44,7 +44,8 @@ absl::Status Running::Export() {
   if (job().weights_export->from == ExportConfig::From::kBest) {
     ASSIGN_OR_RETURN(const std::string best, writers_.best.Path());
     // The values that were judged.
-    const bool averages = job().averages.has_value() && job().averages->evaluate;
+    const bool averages =
+        job().evaluation.averages.has_value() && job().evaluation.averages->evaluate;
     RETURN_IF_ERROR(writers_.weights_export->WriteStored(
         live_.model(), best, averages ? checkpoint::kAverageSlot : "param"));
     return calls_.between.CallNow().status();

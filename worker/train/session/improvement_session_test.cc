@@ -240,7 +240,7 @@ TEST_F(ImprovementTest, TheBestCheckpointsAreThoseOfALoopAndTheExportIsThatOfARu
 
 TEST_F(ImprovementTest, WhereAveragesAreJudgedThoseOfTheBestCheckpointAreExported) {
   Job job = Validating(Strategies()[2], 3);
-  job.averages = AverageConfig{.decay = 0.5, .evaluate = true};
+  job.evaluation.averages = AverageConfig{.decay = 0.5, .evaluate = true};
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
   job.checkpoint = Every(0);
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
@@ -262,7 +262,7 @@ TEST_F(ImprovementTest, WhereAveragesAreJudgedThoseOfTheBestCheckpointAreExporte
 
 TEST_F(ImprovementTest, ABestCheckpointFromBeforeTheFirstAveragesIsExportedAsItWasJudged) {
   Job job = Validating(Strategies()[0], 3);
-  job.averages = AverageConfig{.decay = 0.5, .every = kSteps, .evaluate = true};
+  job.evaluation.averages = AverageConfig{.decay = 0.5, .every = kSteps, .evaluate = true};
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
   job.checkpoint = Every(0);
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};

@@ -142,7 +142,7 @@ TEST_P(JoinSessionTest, WhoHasJoinedIsToldEachTimeThatItChanges) {
 
 TEST_P(JoinSessionTest, TrainingEndsOnAllRanksBeforeTheFirstStepThatOneCannotFill) {
   Job job = JobOn({29, 12, 30}, 8);  // rank 1 has one micro-batch for step 2
-  job.uneven_inputs.stop_at_first = true;
+  job.batch.uneven_inputs.stop_at_first = true;
   job.stages.push_back(FitStage{4, 0});
   job.checkpoint = CheckpointConfig{folder_.Path("checkpoints"), 0};
   const auto run = RunSessions(job, 3);
@@ -158,19 +158,19 @@ TEST_P(JoinSessionTest, TrainingEndsOnAllRanksBeforeTheFirstStepThatOneCannotFil
 
 TEST_P(JoinSessionTest, TrainingThatWouldEndBeforeItsFirstStepFails) {
   Job job = JobOn({29, 3}, 8);  // rank 1 has one micro-batch of two
-  job.uneven_inputs.stop_at_first = true;
+  job.batch.uneven_inputs.stop_at_first = true;
   for (const std::string& error : RunSessions(job, 2)->Errors()) {
     EXPECT_THAT(error, HasSubstr("rank 1 has run out of input after step 0 (uneven_inputs: "
                                  "stop_at_first): nothing can be trained"));
   }
   job = JobOn({29, 0}, 8);
-  job.uneven_inputs.stop_at_first = true;
+  job.batch.uneven_inputs.stop_at_first = true;
   EXPECT_THAT(RunSessions(job, 2)->Errors()[1], HasSubstr("expected a row, found none"));
 }
 
 TEST_P(JoinSessionTest, EvenInputsRunThroughTheirEpochsWhereTrainingWouldEndAtTheFirst) {
   Job job = JobOn({15, 13}, 6);  // the last micro-batches are short, but there
-  job.uneven_inputs.stop_at_first = true;
+  job.batch.uneven_inputs.stop_at_first = true;
   const auto run = RunSessions(job, 2);
   for (const auto& end : run->ends) {
     ASSERT_TRUE(end.ok()) << end.status();
@@ -196,7 +196,7 @@ TEST_P(JoinSessionTest, ABadSampleOfOneRankInEvaluationIsTheErrorOfAll) {
   bad_row_ = {0, 11};
   bad_value_ = std::nanf("");
   Job job = JobOn({29, 0, 7}, 8);
-  job.validate = job.train;
+  job.data.validate = job.data.train;
   job.stages = {ValidateStage{}};
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
@@ -228,7 +228,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
   Job job = JobOn({29, 0, 7}, 8);
   *job.spec.mutable_model() = Mlp();
   job.batch.order = data::Order::kSequential;
-  job.trainable = {{.freeze = true, .pattern = "*"}};
+  job.model.trainable = {{.freeze = true, .pattern = "*"}};
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
     EXPECT_THAT(error, HasSubstr("the loss of step 2 is not finite on rank 0"));

@@ -111,7 +111,7 @@ absl::Status Loader::CheckWeights() const {
 absl::Status Loader::CheckMetrics() const {
   const Job& job = opened_.job;
   // Whether a model's own loss tells how many are right is known after the first pass only.
-  const bool mse = job.loss.has_value() && job.loss->kind == models::LossKind::kMse;
+  const bool mse = job.model.loss.has_value() && job.model.loss->kind == models::LossKind::kMse;
   const GivenMetrics given{.accuracy = !mse,
                            .top_k_accuracy = !mse && CountsTopK(*agreed_.model),
                            .perplexity = agreed_.model->HasPerplexity()};
@@ -162,7 +162,7 @@ absl::Status Loader::CheckKnownEnds() const {
                           .own_sizes = data.own_sizes,
                           .world_size = opened_.parts.control->world_size(),
                           .batch = job.batch,
-                          .stop_at_first = job.uneven_inputs.stop_at_first};
+                          .stop_at_first = job.batch.uneven_inputs.stop_at_first};
   const auto single = FirstSingleSample(division, state.position);
   if (!single.has_value() || *single > TotalSteps(loaded_.stages) - state.step) {
     return absl::OkStatus();

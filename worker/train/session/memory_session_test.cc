@@ -92,9 +92,9 @@ class MemorySessionTest : public ::testing::Test {
     *job.spec.mutable_model() = models::SpecFromText(
         "gpt2",
         R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
-    job.train = TokenFiles{{tokens_}};
-    job.validate = TokenFiles{{tokens_}};
-    job.test = TokenFiles{{tokens_}};
+    job.data.train = TokenFiles{{tokens_}};
+    job.data.validate = TokenFiles{{tokens_}};
+    job.data.test = TokenFiles{{tokens_}};
     job.strategy = parallel::DdpOptions{};
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
     job.batch = {.per_rank = 3, .accumulate = 2};
@@ -157,7 +157,7 @@ TEST_F(MemorySessionTest, ShardedTrainingHasGradientsOfItsSliceAndBucketsOnlyWit
 TEST_F(MemorySessionTest, ValidationHasActivationsAndNoGradients) {
   Job job = SmallJob();
   job.optimizer.reset();
-  job.train.reset();
+  job.data.train.reset();
   job.stages = {ValidateStage{}};
   const Usage usage = Run(job, 1);
   EXPECT_EQ(usage.of(Purpose::kParameters).bytes, kParameterBytes);
@@ -214,7 +214,7 @@ TEST_P(StrategyMemoryTest, AveragesTakeTheMemoryOfTheParametersAsLongAsTheyAreUs
   Run(job, 2);
   const uint64_t without = tests_seen_[0].usage.of(Purpose::kMoments).bytes;
   for (const bool evaluate : {false, true}) {
-    job.averages = AverageConfig{.evaluate = evaluate};
+    job.evaluation.averages = AverageConfig{.evaluate = evaluate};
     Run(job, 2);
     EXPECT_EQ(tests_seen_[0].usage.of(Purpose::kMoments).bytes, without + averages);
     EXPECT_EQ(tests_seen_[1].usage.of(Purpose::kMoments).bytes, evaluate ? averages : 0);
@@ -227,8 +227,8 @@ TEST_P(StrategyMemoryTest, AfterAPassAsManyBytesAreInUseAsBeforeIt) {
   for (const EvaluationReshard reshard :
        {EvaluationReshard::kAuto, EvaluationReshard::kAlways, EvaluationReshard::kNever}) {
     Job job = JobOf({FitStage{2, 0}, TestStage{}, TestStage{}, FitStage{1, 0}});
-    job.evaluation_reshard = reshard;
-    job.averages = AverageConfig{.evaluate = true};
+    job.evaluation.reshard = reshard;
+    job.evaluation.averages = AverageConfig{.evaluate = true};
     Run(job, 1);
     ASSERT_EQ(tests_seen_.size(), 2u);
     // A report follows its pass.
@@ -244,9 +244,9 @@ TEST_P(StrategyMemoryTest, WithoutFitThereAreNeitherGradientsNorMoments) {
   const std::filesystem::path output = tokens_.parent_path() / "predictions.npy";
   Job job =
       JobOf({PredictStage{.output = output, .overwrite = true}, TestStage{}, ValidateStage{}});
-  job.predict = job.test;
+  job.data.predict = job.data.test;
   job.optimizer.reset();
-  job.train.reset();
+  job.data.train.reset();
   const Usage usage = Run(job, 2);
   for (const Purpose purpose : {Purpose::kMoments, Purpose::kGradients, Purpose::kBuckets}) {
     EXPECT_EQ(usage.of(purpose).peak_bytes, 0u) << static_cast<int>(purpose);
@@ -262,10 +262,10 @@ TEST_P(StrategyMemoryTest, PredictionsOfMoreSamplesNeedNoMoreMemory) {
       {PredictStage{.output = tokens_.parent_path() / "predictions.safetensors", .overwrite = true},
        TestStage{}});
   job.optimizer.reset();
-  job.train.reset();
+  job.data.train.reset();
   const auto peaks = [&](const TokenFiles& data) {
     memory::ResetPeaks();
-    job.predict = data;
+    job.data.predict = data;
     const Usage usage = Run(job, 2);
     return usage.of(Purpose::kActivations).peak_bytes + usage.of(Purpose::kOther).peak_bytes;
   };

@@ -101,7 +101,7 @@ class NotFiniteTest : public ::testing::Test {
     *job.spec.mutable_model() =
         models::SpecFromText("mlp", absl::StrCat("{\"inputs\": ", width, ", \"hidden\": [", hidden,
                                                  "], \"classes\": ", classes, "}"));
-    job.train = RowFiles{{folder_.Path("rows.safetensors")}};
+    job.data.train = RowFiles{{folder_.Path("rows.safetensors")}};
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 1, .order = data::Order::kSequential};
     job.stages = {FitStage{steps, 0}};
@@ -148,7 +148,7 @@ class NotFiniteTest : public ::testing::Test {
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                              comm::Communicator& parameters, comm::Communicator& files) {
       const SessionParts parts{&control,         &data,      &parameters, &files, &result->outside,
-                               &result->outside, checkpoints};
+                               &result->outside, {.recorded = checkpoints}};
       auto session =
           Session::Create({"job", "instance", generation, rank, "incarnation"}, job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
@@ -179,8 +179,8 @@ class NotFiniteTest : public ::testing::Test {
     const auto ranks = comm::LocalGroup::Create(1);
     const auto strategy = *BuildStrategy(job, *model, ranks[0].get());
     const auto optimizer = *BuildOptimizer(*job.optimizer, *model, strategy->pieces());
-    optim::LossScaler scaler(job.loss_scale);
-    const bool scaled = job.precision == Precision::kFloat16;
+    optim::LossScaler scaler(job.numerics.loss_scale);
+    const bool scaled = job.numerics.precision == Precision::kFloat16;
     const ParameterSlots slots = *SlotsFor(*job.optimizer, *model);
     const checkpoint::State state = TrainingState(*model,
                                                   {.strategy = strategy.get(),
@@ -202,7 +202,7 @@ class NotFiniteTest : public ::testing::Test {
 
 TEST_F(NotFiniteTest, ASkippedStepChangesNothingButTheScheduleAndTheData) {
   Job job = JobWithARowThatOverflows(5);
-  job.on_nan = OnNan::kSkipStep;
+  job.numerics.on_nan = OnNan::kSkipStep;
   job.schedule = optim::Linear{.total_steps = 10};
   job.checkpoint = EveryStep();
   const auto run = RunSessions(job, 2);
@@ -229,7 +229,7 @@ TEST_F(NotFiniteTest, ASkippedStepPutsBuffersBack) {
   const Row overflows{std::vector<float>(16, 3.4e38f), 2};
   Job job = ConvnetJob(overflows);
   ChooseSeed(job, overflows);
-  job.on_nan = OnNan::kSkipStep;
+  job.numerics.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
   EXPECT_TRUE(run->outside.steps().at(3).skipped());
@@ -259,7 +259,7 @@ TEST_F(NotFiniteTest, UpdatesBucketByBucketHaveTheBitsOfOneUpdateAfterACheckOfAl
     std::map<std::string, at::Tensor> states[2];
     for (const OnNan on_nan : {OnNan::kFail, OnNan::kSkipStep}) {
       const bool all = on_nan == OnNan::kSkipStep;
-      job.on_nan = on_nan;
+      job.numerics.on_nan = on_nan;
       job.checkpoint = {folder_.Path(absl::StrCat(StrategyName(strategy), all)), 1};
       const auto run = RunSessions(job, 2);
       ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
@@ -287,7 +287,7 @@ TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
             0)
       << error;
 
-  job.on_nan = OnNan::kSkipStep;
+  job.numerics.on_nan = OnNan::kSkipStep;
   job.checkpoint = EveryStep();
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
@@ -302,9 +302,10 @@ TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
 }
 
 TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeTheNextStep) {
-  const std::function<void(Job&)> ways[] = {[](Job&) {}, [](Job& job) { job.clip_grad_norm = 1; },
-                                            [](Job& job) { job.precision = Precision::kBfloat16; },
-                                            [](Job& job) { job.precision = Precision::kFloat16; }};
+  const std::function<void(Job&)> ways[] = {
+      [](Job&) {}, [](Job& job) { job.numerics.clip_grad_norm = 1; },
+      [](Job& job) { job.numerics.precision = Precision::kBfloat16; },
+      [](Job& job) { job.numerics.precision = Precision::kFloat16; }};
   for (const auto& way : ways) {
     Job job = JobWithARowThatOverflows(6);
     way(job);
@@ -313,7 +314,7 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeTheNextStep) {
     EXPECT_NE(error.find("the loss of step 3 is not finite on rank 1 ("), std::string::npos)
         << error;
     EXPECT_EQ(run->outside.progress(), 2) << "no step after it began";
-    const std::string what = job.precision == Precision::kFloat16
+    const std::string what = job.numerics.precision == Precision::kFloat16
                                  ? "; the step was not applied; check"
                                  : "; no checkpoint and no export contains this step; check";
     EXPECT_NE(error.find(what), std::string::npos) << error;
@@ -324,7 +325,7 @@ TEST_F(NotFiniteTest, AGradientThatIsNotFiniteFailsTheJobAlthoughTheLossIs) {
   // The larger logit is the same class in each row, so one of two labels is wrong: its gradient,
   // +-3.3e38 in two places, has a norm beyond float32.
   Job job = JobOn({{{3.3e38f}, 0}, {{3.3e38f}, 1}}, 2, "", 2);
-  job.clip_grad_norm = 1;
+  job.numerics.clip_grad_norm = 1;
   const std::string error = RunSessions(job, 1)->Error();
   EXPECT_NE(error.find("a gradient of step "), std::string::npos) << error;
   EXPECT_NE(error.find(" is not finite, although the loss is ("), std::string::npos) << error;
@@ -341,7 +342,7 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteWithFiniteDerivativesIsSeenByAllRanks)
   EXPECT_NE(error.find("the loss of step 1 is not finite on rank 1 (inf); no checkpoint"),
             std::string::npos)
       << error;
-  job.on_nan = OnNan::kSkipStep;
+  job.numerics.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
   EXPECT_TRUE(run->outside.steps().at(1).skipped());
@@ -352,7 +353,7 @@ TEST_F(NotFiniteTest, ManySkippedStepsInARowFailTheJob) {
   const Row overflows{{3e38f, -3e38f}, 0}, good{{1, 2}, 1};
   Job job = JobOn({overflows, good}, 200, "4", 2);
   ChooseSeed(job, overflows);
-  job.on_nan = OnNan::kSkipStep;
+  job.numerics.on_nan = OnNan::kSkipStep;
   const std::string error = RunSessions(job, 2)->Error();
   EXPECT_NE(error.find("all steps from 1 to 100 were skipped"), std::string::npos) << error;
 
@@ -365,11 +366,11 @@ TEST_F(NotFiniteTest, ManySkippedStepsInARowFailTheJob) {
 
 TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
   Job job = JobOn(GoodRows(), 12, "4", 3);
-  job.precision = Precision::kFloat16;
-  job.loss_scale = {.initial = std::ldexp(1.0, 20), .growth_interval = 4};
+  job.numerics.precision = Precision::kFloat16;
+  job.numerics.loss_scale = {.initial = std::ldexp(1.0, 20), .growth_interval = 4};
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[1].ok()) << run->ends[1].status();
-  double scale = job.loss_scale.initial;
+  double scale = job.numerics.loss_scale.initial;
   int skipped = 0, good = 0;
   for (const auto& [step, finished] : run->outside.steps()) {
     EXPECT_EQ(finished.loss_scale(), scale) << step;
@@ -390,18 +391,18 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
 
 TEST_F(NotFiniteTest, TheLossScaleIsTakenOffTheGradientsBeforeTheyAreClipped) {
   Job job = JobOn(GoodRows(), 1, "4", 3);
-  job.clip_grad_norm = 0.01;
+  job.numerics.clip_grad_norm = 0.01;
   const double float32 = RunSessions(job, 2)->outside.steps().at(1).grad_norm();
-  job.precision = Precision::kFloat16;
-  job.loss_scale.initial = 1024;
+  job.numerics.precision = Precision::kFloat16;
+  job.numerics.loss_scale.initial = 1024;
   // Rounded to 11 bits, a few times.
   EXPECT_NEAR(RunSessions(job, 2)->outside.steps().at(1).grad_norm() / float32, 1, 1e-2);
 }
 
 TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
   Job job = JobOn(GoodRows(), 16, "4", 3);
-  job.precision = Precision::kFloat16;
-  job.loss_scale = {.initial = std::ldexp(1.0, 18), .growth_interval = 3};
+  job.numerics.precision = Precision::kFloat16;
+  job.numerics.loss_scale = {.initial = std::ldexp(1.0, 18), .growth_interval = 3};
   const auto undisturbed = RunSessions(job, 2);
   ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
   job.checkpoint = EveryStep();
@@ -417,7 +418,7 @@ TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
     EXPECT_EQ(finished.loss_scale(), expected.loss_scale()) << step;
     EXPECT_EQ(finished.skipped(), expected.skipped()) << step;
   }
-  EXPECT_NE(undisturbed->outside.steps().at(16).loss_scale(), job.loss_scale.initial);
+  EXPECT_NE(undisturbed->outside.steps().at(16).loss_scale(), job.numerics.loss_scale.initial);
 }
 
 }  // namespace

@@ -63,9 +63,9 @@ class PredictTest : public SessionTest {
   Job PredictJob() const {
     Job job = SmallJob();
     job.optimizer.reset();
-    job.train.reset();
-    job.validate.reset();
-    job.predict = TokenFiles{{folder_ / "predict.bin"}};
+    job.data.train.reset();
+    job.data.validate.reset();
+    job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
     job.stages = {Logits()};
     return job;
   }
@@ -174,12 +174,12 @@ TEST_F(PredictTest, FilesOfTheRanksOwnFollowOneAnother) {
     file.close();
     own.paths.push_back(folder_ / name);
     if (count == 0) continue;
-    job.predict = TokenFiles{{folder_ / name}};
+    job.data.predict = TokenFiles{{folder_ / name}};
     job.stages = {Logits(name + ".safetensors")};
     Good(job, 1);
     parts.push_back(ReadTensor(name + ".safetensors", "logits"));
   }
-  job.predict = own;
+  job.data.predict = own;
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
     job.strategy = strategy;
@@ -209,7 +209,7 @@ TEST_F(PredictTest, RowsNeedNoLabels) {
     file.append(reinterpret_cast<const char*>(&value), 4);
   }
   ASSERT_TRUE(files::WriteAtomically(folder_ / "rows", file).ok());
-  job.predict = RowFiles{{folder_ / "rows"}};
+  job.data.predict = RowFiles{{folder_ / "rows"}};
   PredictStage classes = Logits("c.safetensors");
   classes.what = PredictStage::What::kClasses;
   job.stages = {Logits(), classes};
@@ -223,7 +223,7 @@ TEST_F(PredictTest, UnderAnotherPrecisionTheLogitsAreStillFloat32) {
   Job job = PredictJob();
   job.stages = {Logits("a.safetensors")};
   Good(job, 2);
-  job.precision = Precision::kBfloat16;
+  job.numerics.precision = Precision::kBfloat16;
   job.stages = {Logits("b.safetensors")};
   Good(job, 2);
   const at::Tensor full = ReadTensor("a.safetensors", "logits");
@@ -239,10 +239,10 @@ TEST_F(PredictTest, TrainingIsBitwiseTheSameWithPredictionsInBetween) {
     SCOPED_TRACE(StrategyName(strategy));
     std::filesystem::remove_all(folder_ / "out");
     Job job = SmallJob();
-    job.predict = TokenFiles{{folder_ / "predict.bin"}};
+    job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
     job.strategy = strategy;
-    job.precision = Precision::kFloat16;
-    job.loss_scale.growth_interval = 3;
+    job.numerics.precision = Precision::kFloat16;
+    job.numerics.loss_scale.growth_interval = 3;
     const auto plain = Good(job, 2);
     job.stages = {Logits("0.npy"), FitStage{4, 0}, Logits("4.npy"),
                   Texts(),         FitStage{8, 0}, Logits("12.npy")};
@@ -266,7 +266,7 @@ TEST_F(PredictTest, AGenerationThatRepeatsTheStageFindsItsOwnFile) {
 // After other training, as after `resume --from`.
 TEST_F(PredictTest, AGenerationWithOtherWeightsReplacesItsOwnFile) {
   Job job = SmallJob();
-  job.predict = TokenFiles{{folder_ / "predict.bin"}};
+  job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
   job.stages = {FitStage{2, 0}, Logits()};
   Good(job, 2);
   const std::string before = Read("p.safetensors");
@@ -277,7 +277,7 @@ TEST_F(PredictTest, AGenerationWithOtherWeightsReplacesItsOwnFile) {
 
 TEST_F(PredictTest, AnotherFileIsNeverReplacedUnlessTheJobSaysSo) {
   Job job = SmallJob();
-  job.predict = TokenFiles{{folder_ / "predict.bin"}};
+  job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
   job.stages = {FitStage{2, 0}, Logits()};
   std::filesystem::create_directories(folder_ / "out");
   ASSERT_TRUE(files::WriteAtomically(folder_ / "out/p.safetensors", "theirs").ok());
@@ -330,7 +330,7 @@ TEST_F(PredictTest, AFileThatGetsNoNameIsGoneBeforeOtherRanksHearOfIt) {
 
 TEST_F(PredictTest, AFolderThatCannotBeWrittenIsFoundBeforeTraining) {
   Job job = SmallJob();
-  job.predict = TokenFiles{{folder_ / "predict.bin"}};
+  job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
   PredictStage stage = Logits();
   stage.output = folder_ / "predict.bin" / "p.npy";  // a file is no folder
   job.stages = {FitStage{2, 0}, stage};
@@ -351,7 +351,7 @@ TEST_F(PredictTest, WhatAnEarlierGenerationLeftIsRemoved) {
 
 TEST_F(PredictTest, PromptsOfAFileAreReadByRank0AtTheStart) {
   Job job = PredictJob();
-  job.predict.reset();
+  job.data.predict.reset();
   job.stages = {Texts()};
   Good(job, 2);
   const std::string expected = Read("texts.json");

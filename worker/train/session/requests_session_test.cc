@@ -40,7 +40,7 @@ class RequestsTest : public SessionTest {
   }
   Job SmallJob() const {
     Job job = SessionTest::SmallJob();
-    job.test = TokenFiles{{folder_ / "test.bin"}};
+    job.data.test = TokenFiles{{folder_ / "test.bin"}};
     return job;
   }
   // Rows of images of 4 x 4 with 3 classes.
@@ -101,8 +101,8 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemInEveryStrategy) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = SmallJob();
     job.strategy = strategy;
-    job.precision = Precision::kFloat16;
-    job.loss_scale.growth_interval = 3;
+    job.numerics.precision = Precision::kFloat16;
+    job.numerics.loss_scale.growth_interval = 3;
     Ask({});
     const auto plain = Good(job);
     const std::string expected = weights_;
@@ -145,9 +145,9 @@ TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemWhereRanksHaveJoined) {
         "convnet", R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [1], "classes": 3})");
     RowFiles train = std::get<RowFiles>(Images("long.safetensors", 40, /*per_rank=*/true));
     train.paths.push_back(std::get<RowFiles>(Images("short.safetensors", 8)).paths[0]);
-    job.train = train;
-    job.validate = Images("validate.safetensors", 1);
-    job.test = Images("test.safetensors", 11);
+    job.data.train = train;
+    job.data.validate = Images("validate.safetensors", 1);
+    job.data.test = Images("test.safetensors", 11);
     job.strategy = strategy;
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 4, .accumulate = 2, .last = data::Last::kUneven};
@@ -216,10 +216,10 @@ TEST_F(RequestsTest, ATextIsMadeOfBytes) {
 
 TEST_F(RequestsTest, WhatCannotBeGivenEndsTheCommandAndTrainingGoesOn) {
   Job job = SmallJob();
-  job.loss = models::LossOptions{.ignore_index = 0};
-  job.test = TokenFiles{{folder_ / "zeros.bin"}};
+  job.model.loss = models::LossOptions{.ignore_index = 0};
+  job.data.test = TokenFiles{{folder_ / "zeros.bin"}};
   ASSERT_TRUE(files::WriteAtomically(folder_ / "zeros.bin", std::string(100, '\0')).ok());
-  job.validate.reset();
+  job.data.validate.reset();
   Ask({{2, StageOf(kTestStage)},
        {2, StageOf(kValidateStage)},
        {2, StageOf("fit")},
@@ -246,8 +246,8 @@ TEST_F(RequestsTest, DataThatCannotBeReadEndTheCommandAndTrainingGoesOn) {
     Job job;
     *job.spec.mutable_model() =
         models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [4], "classes": 3})");
-    job.train = Images("train.safetensors", 12);
-    job.test = Images("test.safetensors", 12, /*per_rank=*/false, /*nan_at=*/15);
+    job.data.train = Images("train.safetensors", 12);
+    job.data.test = Images("test.safetensors", 12, /*per_rank=*/false, /*nan_at=*/15);
     job.strategy = strategy;
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2};
@@ -264,7 +264,7 @@ TEST_F(RequestsTest, AModelOfRowsContinuesNoPrompt) {
   Job job;
   *job.spec.mutable_model() =
       models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [4], "classes": 3})");
-  job.train = Images("train.safetensors", 12);
+  job.data.train = Images("train.safetensors", 12);
   job.strategy = Strategies()[0];
   job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
   job.batch = {.per_rank = 2};

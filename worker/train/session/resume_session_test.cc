@@ -166,12 +166,12 @@ TEST_F(SessionTest, WhatDoesNotCountAnyMoreIsKeptAndNotGoneOnFrom) {
   const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
   const auto written = first->outside.checkpoints();
   ASSERT_EQ(written.size(), 3u);
-  start_.retired_checkpoints = {written[0]};
+  start_.checkpoints.retired = {written[0]};
   const auto second = RunSessions(job, 1, 2, {written[2]});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().checkpoint_path, written[1]);
   start_ = {};
-  start_.from_scratch = true;
+  start_.checkpoints.from_scratch = true;
   const auto third = RunSessions(job, 1, 3, {written[2]});
   ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
   EXPECT_EQ(third->outside.started().checkpoint_path, "");
@@ -189,7 +189,7 @@ TEST_F(SessionTest, AJobGoesOnFromTheDirectoryThatSomebodyNamed) {
   const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
   const std::string copy = folder_ / "copy";
   fs::copy(first->outside.checkpoints()[1], copy, fs::copy_options::recursive);
-  start_.start_from = copy;
+  start_.checkpoints.start_from = copy;
   const auto second = RunSessions(job, 1, 2, first->outside.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().checkpoint_path, copy);
@@ -202,18 +202,19 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/5);
   const auto written = first->outside.checkpoints();
-  start_.retired_checkpoints = written;
-  start_.start_from = (folder_ / "nowhere").string();
+  start_.checkpoints.retired = written;
+  start_.checkpoints.start_from = (folder_ / "nowhere").string();
   const auto second = RunSessions(job, 2, 2);
   for (const auto& end : second->ends) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kCheckpointsUnreadable) << end.status();
-    EXPECT_NE(std::string(end.status().message()).find(start_.start_from), std::string::npos)
+    EXPECT_NE(std::string(end.status().message()).find(start_.checkpoints.start_from),
+              std::string::npos)
         << end.status();
   }
 
   const std::string copy = folder_ / "copy";
   fs::copy(written[0], copy, fs::copy_options::recursive);
-  start_.start_from = copy;
+  start_.checkpoints.start_from = copy;
   *job.spec.mutable_model() = models::SpecFromText(
       "gpt2",
       R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})");
@@ -269,7 +270,7 @@ TEST_F(SessionTest, WhereAllAreDamagedTheJobDoesNotBeginAnewEither) {
       << second->ends[0].status();
   EXPECT_EQ(second->outside.bad(), written);
   // Now none is left that could be named.
-  start_.had_checkpoints = true;
+  start_.checkpoints.had_others = true;
   const auto third = RunSessions(job, 2, 3);
   EXPECT_EQ(CauseOf(third->ends[0].status()), Cause::kCheckpointsUnreadable)
       << third->ends[0].status();

@@ -60,13 +60,13 @@ RollCalls::RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Back
                  .training = loaded->training.get(),
                  .sampler = loaded->sampler.get(),
                  .samples = loaded->trains() ? loaded->agreed->data.train->dataset->size() : 0,
-                 .uneven_inputs = loaded->opened().job.uneven_inputs,
+                 .uneven_inputs = loaded->opened().job.batch.uneven_inputs,
                  .full_micro_batches =
                      loaded->opened().world_size() * loaded->opened().job.batch.accumulate,
-                 .peak_flops =
-                     loaded->opened().world_size() *
-                     device::PeakFlopsOf(loaded->opened().device(),
-                                         loaded->opened().job.precision != Precision::kFloat32)}),
+                 .peak_flops = loaded->opened().world_size() *
+                               device::PeakFlopsOf(loaded->opened().device(),
+                                                   loaded->opened().job.numerics.precision !=
+                                                       Precision::kFloat32)}),
       between({.roll_call = &each_step,
                .background = background,
                .commands = loaded->opened().parts.commands,
@@ -139,7 +139,7 @@ Forwards::Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Backgrou
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls) {
   if (!loaded->trains()) return std::nullopt;
   return TrainabilityChanges({.rank = loaded->opened().identity.rank,
-                              .refresh = loaded->opened().job.refresh,
+                              .refresh = loaded->opened().job.model.refresh,
                               .model = loaded->agreed->model.get(),
                               .trained = loaded->agreed->trained.get(),
                               .training = loaded->training.get(),
@@ -152,7 +152,7 @@ std::optional<Skipping> SkippingOf(Loaded* loaded) {
   if (!loaded->trains()) return std::nullopt;
   Opened& opened = loaded->opened();
   const bool own_files = !loaded->agreed->data.train->own_sizes.empty();
-  const bool whole_steps = opened.job.uneven_inputs.stop_at_first;
+  const bool whole_steps = opened.job.batch.uneven_inputs.stop_at_first;
   return Skipping({.job = &opened.job,
                    .session_state = &opened.state,
                    .stages = &loaded->stages,

@@ -93,7 +93,7 @@ class SaveSessionTest : public ::testing::Test {
     *job.spec.mutable_model() = models::SpecFromText(
         "gpt2",
         R"({"vocab_size": 29, "context": 8, "layers": 1, "heads": 1, "width": 8, "dropout": 0})");
-    job.train = TokenFiles{{Path("train.bin")}};
+    job.data.train = TokenFiles{{Path("train.bin")}};
     job.strategy = strategy_;
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
     job.batch = {.per_rank = 1, .accumulate = 1};
@@ -114,7 +114,7 @@ class SaveSessionTest : public ::testing::Test {
                                .files = &files,
                                .commands = &outside_,
                                .events = &outside_,
-                               .checkpoints = recorded_,
+                               .checkpoints = {.recorded = recorded_},
                                .export_gate = gated_ && rank == 0 ? &outside_ : nullptr,
                                .save_retry = absl::ZeroDuration(),
                                .lease = rank == 0 ? &outside_ : nullptr};

@@ -33,14 +33,13 @@ absl::StatusOr<SessionEnd> Session::Run() { return running_->Run(); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,
                                                          const SessionParts& parts) {
-  at::set_num_threads(job.threads);  // of this thread, in which the session runs
+  at::set_num_threads(job.numerics.threads);  // of this thread, in which the session runs
   auto session = Guarded("set-up", [&] { return SetUp(identity, job, parts); });
   // A job that has saved a checkpoint has read all its files before, so they are missing on this
   // node only.
   const absl::Status& built = session.status();
-  const bool ran_before = !parts.checkpoints.empty() || parts.had_checkpoints;
   const bool gone = absl::IsNotFound(built) || absl::IsPermissionDenied(built);
-  if (ran_before && gone && CauseOf(built) == Cause::kNone) {
+  if (parts.checkpoints.any() && gone && CauseOf(built) == Cause::kNone) {
     return WithCause(
         Annotate(built,
                  "a file that the job could read before is missing; is the file system mounted on "

@@ -188,13 +188,13 @@ class SessionTest : public ::testing::Test {
     *job.spec.mutable_model() = models::SpecFromText(
         "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, )"
                 R"("dropout": 0.1})");
-    job.train = TokenFiles{{folder_ / "train.bin"}};
-    job.validate = TokenFiles{{folder_ / "validate.bin"}};
+    job.data.train = TokenFiles{{folder_ / "train.bin"}};
+    job.data.validate = TokenFiles{{folder_ / "validate.bin"}};
     job.strategy = parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024};
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
     job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 12};
     job.batch = {.per_rank = 3, .accumulate = 2};
-    job.clip_grad_norm = 0.5;
+    job.numerics.clip_grad_norm = 0.5;
     job.stages = {FitStage{12, 0}};
     return job;
   }
@@ -226,7 +226,7 @@ class SessionTest : public ::testing::Test {
           parts.files = &files;
           parts.commands = &result->outside;
           parts.events = &result->outside;
-          parts.checkpoints = checkpoints;
+          parts.checkpoints.recorded = checkpoints;
           auto session = Session::Create(
               {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)},
               jobs_.contains(rank) ? jobs_.at(rank) : job, parts);

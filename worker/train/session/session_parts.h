@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "worker/checkpoint/writing.h"
@@ -12,6 +11,7 @@
 #include "worker/comm/flight/flight_recorder.h"
 #include "worker/train/job/stages.h"
 #include "worker/train/reports/outside.h"
+#include "worker/train/save/checkpoints.h"
 
 namespace muster::train {
 
@@ -24,23 +24,12 @@ struct SessionParts {
   comm::Communicator* files;
   const CommandSource* commands;
   EventSink* events;
-  // Recorded checkpoints (absolute directories), newest first. The session starts from the first
-  // good one.
-  std::vector<std::string> checkpoints;
+  // The session starts from the first good one.
+  CheckpointHistory checkpoints = {};
   // On rank 0. Null: exported weights get their final name at once.
   ExportGate* export_gate = nullptr;
   // The pause before the last save, or an export, is tried again.
   absl::Duration save_retry = absl::Seconds(2);
-  // Checkpoint directories in the job's folder that do not count any more.
-  std::vector<std::string> retired_checkpoints;
-  // Those of them whose files are being removed, because newer ones have taken their places.
-  std::vector<std::string> dropped_checkpoints;
-  // There were recorded checkpoints, and all were damaged. Without a good one the job does not
-  // start again from step 0 by itself.
-  bool had_checkpoints = false;
-  // A user decided to start from step 0, or from this directory. Neither: start from `checkpoints`.
-  bool from_scratch = false;
-  std::string start_from;
   // A retry has changed the job's learning rate: that of a checkpoint of an earlier generation than
   // this one does not count any more. 0: every checkpoint's counts.
   int64_t learning_rate_since = 0;

@@ -56,7 +56,7 @@ TEST_F(SessionTest, LibTorchHasTheThreadsOfTheJobInTheThreadOfTheSession) {
   const int before = at::get_num_threads();
   Job job = SmallJob();
   for (const int threads : {3, 1}) {
-    job.threads = threads;
+    job.numerics.threads = threads;
     RunRanks(1, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                     comm::Communicator& parameters, comm::Communicator& files) {
       Outside outside;
@@ -84,7 +84,7 @@ TEST_F(SessionTest, ValidationIsTheSameMeanAtEveryWorldSize) {
   Job job = SmallJob();
   job.stages = {ValidateStage{}};
   job.optimizer.reset();
-  job.train.reset();
+  job.data.train.reset();
   const auto alone = RunSessions(job, 1);
   ASSERT_TRUE(alone->ends[0].ok()) << alone->ends[0].status();
   const double expected = alone->outside.validations().at(0);
@@ -191,7 +191,7 @@ class DueValidationTest : public SessionTest {
         parts.commands = &source;
         parts.events = &source;
       }
-      parts.checkpoints = checkpoints;
+      parts.checkpoints.recorded = checkpoints;
       auto session =
           Session::Create({"job", job_instance_, generation, rank, "incarnation"}, job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
@@ -274,7 +274,7 @@ TEST_F(SessionTest, AMissingRankIsAConsequenceForTheOthers) {
 TEST_F(SessionTest, ALossThatIsNotFiniteEndsTheJobForGood) {
   Job job = SmallJob();
   job.optimizer->lr = 1e30;
-  job.clip_grad_norm.reset();
+  job.numerics.clip_grad_norm.reset();
   const auto run = RunSessions(job, 2);
   for (const auto& end : run->ends) {
     EXPECT_EQ(end.status().code(), absl::StatusCode::kOutOfRange) << end.status();
@@ -307,7 +307,7 @@ TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
 
 TEST_F(SessionTest, BadFilesAreNamed) {
   Job job = SmallJob();
-  job.train = TokenFiles{{folder_ / "nowhere.bin"}};
+  job.data.train = TokenFiles{{folder_ / "nowhere.bin"}};
   const auto missing = RunSessions(job, 1)->ends[0].status();
   EXPECT_EQ(Classify(missing, Phase::kCreate), FailureKind::kPermanent);
   EXPECT_NE(std::string(missing.message()).find("data.train"), std::string::npos) << missing;
@@ -332,7 +332,8 @@ TEST_F(SessionTest, ExportsTheWeights) {
 TEST_F(SessionTest, AFileForEachRankResumesBitwiseInAnyEpoch) {
   WriteTokens("short.bin", 450);
   Job job = SmallJob();
-  job.train = TokenFiles{.paths = {folder_ / "train.bin", folder_ / "short.bin"}, .per_rank = true};
+  job.data.train =
+      TokenFiles{.paths = {folder_ / "train.bin", folder_ / "short.bin"}, .per_rank = true};
   job.batch = {.per_rank = 3, .accumulate = 2, .last = data::Last::kPad};
   job.stages = {FitStage{25, 0}};  // 56 samples of the short one: 10 steps an epoch
   const auto undisturbed = RunSessions(job, 2);
@@ -348,7 +349,8 @@ TEST_F(SessionTest, AFileForEachRankResumesBitwiseInAnyEpoch) {
   for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
   EXPECT_EQ(losses, undisturbed->outside.losses());
   // Another order of the files is another run: it matters which rank reads what.
-  job.train = TokenFiles{.paths = {folder_ / "short.bin", folder_ / "train.bin"}, .per_rank = true};
+  job.data.train =
+      TokenFiles{.paths = {folder_ / "short.bin", folder_ / "train.bin"}, .per_rank = true};
   job.checkpoint.reset();
   EXPECT_NE(RunSessions(job, 2)->outside.losses(), undisturbed->outside.losses());
 }
@@ -361,10 +363,10 @@ TEST_F(SessionTest, ValidationOverFilesOfTheRanksCountsEverySampleOnce) {
   Job job = SmallJob();
   job.stages = {ValidateStage{}};
   job.optimizer.reset();
-  job.train.reset();
-  job.validate = TokenFiles{.paths = paths};
+  job.data.train.reset();
+  job.data.validate = TokenFiles{.paths = paths};
   const double expected = RunSessions(job, 1)->outside.validations().at(0);
-  job.validate = TokenFiles{.paths = paths, .per_rank = true};
+  job.data.validate = TokenFiles{.paths = paths, .per_rank = true};
   const auto own = RunSessions(job, 3);
   ASSERT_TRUE(own->ends[2].ok()) << own->ends[2].status();
   EXPECT_NEAR(own->outside.validations().at(0), expected,
@@ -373,7 +375,7 @@ TEST_F(SessionTest, ValidationOverFilesOfTheRanksCountsEverySampleOnce) {
 
 TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
   Job job = SmallJob();
-  job.train =
+  job.data.train =
       TokenFiles{.paths = {folder_ / "train.bin", folder_ / "nowhere.bin"}, .per_rank = true};
   const auto run = RunSessions(job, 2);
   // The first rank has not missed the file of the second one.
@@ -410,8 +412,8 @@ TEST_F(SessionTest, ASampleThatIsNotFiniteEndsTheJobForGoodAndIsNamed) {
   }
   inputs.close();
   labels.close();
-  job.train = NpyFiles{{folder_ / "inputs.npy"}, {folder_ / "labels.npy"}};
-  job.validate.reset();
+  job.data.train = NpyFiles{{folder_ / "inputs.npy"}, {folder_ / "labels.npy"}};
+  job.data.validate.reset();
   const auto run = RunSessions(job, 2);
   int named = 0;
   for (const auto& end : run->ends) {

@@ -31,7 +31,7 @@ class StagesTest : public SessionTest {
   }
   Job SmallJob() const {
     Job job = SessionTest::SmallJob();
-    job.test = TokenFiles{{folder_ / "test.bin"}};
+    job.data.test = TokenFiles{{folder_ / "test.bin"}};
     return job;
   }
   std::unique_ptr<Result> Good(const Job& job, int world_size = 2) {
@@ -47,8 +47,8 @@ TEST_F(StagesTest, TrainingIsBitwiseTheSameWithEvaluationInBetween) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = SmallJob();
     job.strategy = strategy;
-    job.precision = Precision::kFloat16;
-    job.loss_scale.growth_interval = 3;
+    job.numerics.precision = Precision::kFloat16;
+    job.numerics.loss_scale.growth_interval = 3;
     const auto plain = Good(job);
     job.stages = {TestStage{},     FitStage{4, 2}, TestStage{},   FitStage{5, 0},
                   ValidateStage{}, TestStage{},    FitStage{3, 0}};
@@ -358,9 +358,9 @@ TEST_F(StagesTest, APluginMakesItsModelOnceInASession) {
         "plugin", R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty", )"
                   R"("options": {"fault": "says-when-made", "path": ")" +
                       told + R"("}})");
-    job.train = RowFiles{{WriteRows(folder_ / "train.safetensors", 20)}};
-    job.validate = RowFiles{{WriteRows(folder_ / "validate.safetensors", 9)}};
-    job.test = RowFiles{{WriteRows(folder_ / "test.safetensors", 13)}};
+    job.data.train = RowFiles{{WriteRows(folder_ / "train.safetensors", 20)}};
+    job.data.validate = RowFiles{{WriteRows(folder_ / "validate.safetensors", 9)}};
+    job.data.test = RowFiles{{WriteRows(folder_ / "test.safetensors", 13)}};
     job.strategy = strategy;
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2};

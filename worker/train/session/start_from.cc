@@ -44,12 +44,7 @@ absl::Status Loader::OpenCheckpoints() {
     return lease == nullptr ? absl::OkStatus() : lease->StillMine();
   };
   ASSIGN_OR_RETURN(loaded_.checkpoints,
-                   Checkpoints::Open(opened_.identity, *job.checkpoint,
-                                     {.recorded = parts.checkpoints,
-                                      .retired = parts.retired_checkpoints,
-                                      .had_others = parts.had_checkpoints,
-                                      .from_scratch = parts.from_scratch,
-                                      .start_from = parts.start_from},
+                   Checkpoints::Open(opened_.identity, *job.checkpoint, parts.checkpoints,
                                      StrategyName(job.strategy), agreed_.model->kind(), parts.files,
                                      parts.events, still_mine, opened_.disk));
   const auto began = std::chrono::steady_clock::now();
@@ -147,7 +142,7 @@ absl::StatusOr<checkpoint::State> Loader::StateFromOther(const manifest::Manifes
 }
 
 void Loader::TellOfAverages(const Checkpoints::Restored& restored) const {
-  if (!opened_.job.averages.has_value() || !opened_.leader()) return;
+  if (!opened_.job.evaluation.averages.has_value() || !opened_.leader()) return;
   if (loaded_.training->averages()->begun()) return;
   const std::string text =
       absl::StrCat("ema: the averages begin as the parameters of ", restored.path,
@@ -198,9 +193,9 @@ absl::StatusOr<checkpoint::State> Loader::StateFor(const manifest::Manifest& man
   // Also without a version: another checkpoint may have been tried before. The rules of another job
   // count only where the job file has none.
   const bool steered = steering.trainability_version > 0 &&
-                       (IsOwn(manifest, opened_.identity) || opened_.job.trainable.empty());
+                       (IsOwn(manifest, opened_.identity) || opened_.job.model.trainable.empty());
   agreed_.trained->Restore(steered ? steering.trainability_version : 1,
-                           steered ? steering.rules : opened_.job.trainable);
+                           steered ? steering.rules : opened_.job.model.trainable);
   loaded_.training->ExpectAverages(false);  // of another checkpoint that was tried before
   if (agreed_.trained->first_change() >= 0) {
     RETURN_IF_ERROR(loaded_.training->Refresh(manifest.step).status());

@@ -67,11 +67,11 @@ INSTANTIATE_TEST_SUITE_P(All, SteeringIn16Bits,
 
 TEST_P(SteeringIn16Bits, GivesTheBitsOfDdpInEveryStrategy) {
   Job job = SmallJob();
-  job.precision = GetParam().precision;
+  job.numerics.precision = GetParam().precision;
   job.batch = {.per_rank = 2, .accumulate = GetParam().accumulate};
-  job.validate.reset();
+  job.data.validate.reset();
   // The first steps' gradients do not fit into float16.
-  job.loss_scale.initial = std::ldexp(1.0, 23);
+  job.numerics.loss_scale.initial = std::ldexp(1.0, 23);
   job.checkpoint = Every(0);
   // The first change comes between steps that overflow.
   commands_ = {Set(1, 1, {true, "transformer.h.0.*"}), Set(2, 4, {true, "*.bias"}),
@@ -88,9 +88,9 @@ TEST_P(SteeringIn16Bits, GivesTheBitsOfDdpInEveryStrategy) {
     ASSERT_EQ(result->outside.losses().size(), 12u);
     if (losses.empty()) losses = result->outside.losses();
     EXPECT_EQ(result->outside.losses(), losses) << "strategy " << strategy.index();
-    if (job.precision != Precision::kFloat16) continue;
+    if (job.numerics.precision != Precision::kFloat16) continue;
     // It would have grown, if at all.
-    EXPECT_LT(LossScale(*result), job.loss_scale.initial);
+    EXPECT_LT(LossScale(*result), job.numerics.loss_scale.initial);
   }
 }
 

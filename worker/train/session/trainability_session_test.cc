@@ -96,7 +96,7 @@ class TrainabilitySession : public testing::Test {
     Job job;
     job.seed = 3;
     *job.spec.mutable_model() = std::move(model);
-    job.train = RowFiles{{folder_.Path("rows.safetensors")}};
+    job.data.train = RowFiles{{folder_.Path("rows.safetensors")}};
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2};
     job.stages = {FitStage{steps, 0}};
@@ -121,7 +121,7 @@ class TrainabilitySession : public testing::Test {
                           RefreshMode refresh) {
     Job job = PluginJob(hook);
     job.strategy = strategy;
-    job.refresh = refresh;
+    job.model.refresh = refresh;
     comm::FlightRecorder flight;
     flight_ = &flight;
     ExpectDone(Run(job, 2));
@@ -185,7 +185,7 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesTakesEffectWithThatStep) {
 
 TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysSo) {
   Job job = PluginJob("steers-in-turn");
-  job.refresh = RefreshMode::kManual;
+  job.model.refresh = RefreshMode::kManual;
   const Result result =
       Run(job, 2, {At(3, A(v1::RefreshCommand())), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
@@ -201,7 +201,7 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysS
 
 TEST_F(TrainabilitySession, WhatAnOperatorChangesIsNotUndoneByARefreshOfWhatModelCodeWants) {
   Job job = PluginJob("steers-in-turn", 5);
-  job.refresh = RefreshMode::kManual;
+  job.model.refresh = RefreshMode::kManual;
   // Before step 2 the code wants the weight frozen; the refresh after step 4 finds that wish again.
   const Result result = Run(job, 2, {Set({{true, "bias"}}, 2), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
@@ -324,7 +324,7 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   EXPECT_THAT(reasons(Run(MlpJob(), 2, {save, none})),
               ElementsAre("NO_CHECKPOINTS", "TRAINABILITY_INVALID"));
   Job job = MlpJob();
-  job.validate = job.train;
+  job.data.validate = job.data.train;
   job.stages = {ValidateStage()};
   job.checkpoint = CheckpointConfig{folder_.Path("checkpoints"), 0};
   EXPECT_THAT(reasons(Run(job, 2, {save, rate, refresh, none})),

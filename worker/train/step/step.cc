@@ -100,7 +100,7 @@ absl::Status Stepper::ForwardBackward(const StepPlan& plan, int64_t micro_batch,
   double weight = 1;
   {
     const trace::Phase phase(parts_.recorder, "forward");
-    const AutocastScope autocast(parts_.job->precision, parts_.device.type());
+    const AutocastScope autocast(parts_.job->numerics.precision, parts_.device.type());
     const models::LossOutput output = parts_.model->Loss(batch, *parts_.context);
     loss = output.mean_loss.to(at::kFloat);
     if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
@@ -124,7 +124,7 @@ absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
   at::Tensor loss;
   {
     const trace::Phase phase(parts_.recorder, "forward, joined");
-    const AutocastScope autocast(parts_.job->precision, parts_.device.type());
+    const AutocastScope autocast(parts_.job->numerics.precision, parts_.device.type());
     loss = parts_.model->Loss(batch, *parts_.context).mean_loss;
   }
   activity::Moved();

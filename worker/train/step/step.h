@@ -81,7 +81,7 @@ class Stepper {
 
   // FAILED_PRECONDITION: model code has frozen or unfrozen a parameter since the step began.
   absl::Status CheckFlags(int64_t step) const;
-  bool by_terms() const { return parts_.job->uneven_inputs.divide_by == DivideBy::kSamples; }
+  bool by_terms() const { return parts_.job->batch.uneven_inputs.divide_by == DivideBy::kSamples; }
   // Runs all micro-batches.
   absl::Status Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran);
   absl::Status ForwardBackward(const StepPlan& plan, int64_t micro_batch,

@@ -24,6 +24,15 @@ void Prefetch(const c10::AutogradMetaInterface* autograd) {
   __builtin_prefetch(bytes + 128);
 }
 
+// Gradients of frozen parameters are dropped.
+void SetFlags(const Mask& mask, const std::vector<models::Parameter>& parameters) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    at::Tensor tensor = parameters[i].tensor;
+    if (tensor.requires_grad() != mask[i]) tensor.requires_grad_(mask[i]);
+    if (!mask[i]) tensor.mutable_grad().reset();
+  }
+}
+
 }  // namespace
 
 Mask FlagsOf(const std::vector<models::Parameter>& parameters) {
@@ -66,7 +75,7 @@ void TrainedParameters::Want(const Mask& mask) {
 }
 
 void TrainedParameters::BringIntoForce() {
-  SetFlags(wanted_);
+  SetFlags(wanted_, tensors_);
   if (pending_.has_value()) {
     for (size_t i = 0; i < wanted_.size(); ++i) {
       if (wanted_[i] != in_force_[i]) (*pending_)[i] = wanted_[i];
@@ -100,23 +109,15 @@ int64_t TrainedParameters::FirstFlipped() const {
   return -1;
 }
 
-void TrainedParameters::SetFlags(const Mask& mask) {
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    at::Tensor tensor = tensors_[i].tensor;
-    if (tensor.requires_grad() != mask[i]) tensor.requires_grad_(mask[i]);
-    if (!mask[i]) tensor.mutable_grad().reset();
-  }
-}
-
 void TrainedParameters::ShowPending() {
-  if (pending_.has_value()) SetFlags(*pending_);
+  if (pending_.has_value()) SetFlags(*pending_, tensors_);
 }
 
 bool TrainedParameters::HoldBack(bool shown) {
   std::optional<Mask> found;
   if (FirstFlipped() >= 0) {
     found = Flags();
-    SetFlags(in_force_);
+    SetFlags(in_force_, tensors_);
   } else if (!shown) {
     return false;
   }

@@ -38,7 +38,6 @@ class TrainedParameters {
   static absl::StatusOr<std::unique_ptr<TrainedParameters>> Create(
       std::vector<models::Parameter> parameters, const std::vector<TrainableRule>& rules);
   TrainedParameters(const TrainedParameters&) = delete;
-  TrainedParameters& operator=(const TrainedParameters&) = delete;
 
   // ---- What is in force.
   const Mask& in_force() const { return in_force_; }
@@ -94,7 +93,6 @@ class TrainedParameters {
 
  private:
   TrainedParameters(std::vector<models::Parameter> tensors, Trainability trainability);
-  void SetFlags(const Mask& mask);
 
   const std::vector<models::Parameter> tensors_;
   // Where LibTorch keeps the flag of each tensor, for FirstFlipped. LibTorch makes that object

@@ -3,12 +3,12 @@
 namespace muster::train {
 
 bool UpdatesEarly(const Job& job) {
-  return !ChecksAllGradients(job) && job.uneven_inputs.divide_by != DivideBy::kSamples;
+  return !ChecksAllGradients(job) && job.batch.uneven_inputs.divide_by != DivideBy::kSamples;
 }
 
 bool ChecksAllGradients(const Job& job) {
-  return job.clip_grad_norm.has_value() || job.precision == Precision::kFloat16 ||
-         job.on_nan != OnNan::kFail;
+  return job.numerics.clip_grad_norm.has_value() || job.numerics.precision == Precision::kFloat16 ||
+         job.numerics.on_nan != OnNan::kFail;
 }
 
 bool AdjustsLossScale(const Update::Parts& parts) {
@@ -16,8 +16,9 @@ bool AdjustsLossScale(const Update::Parts& parts) {
 }
 
 StepOutcome OutcomeOfNonFinite(const Job& job) {
-  if (job.on_nan == OnNan::kSkipStep) return StepOutcome::kSkipped;
-  return job.precision == Precision::kFloat16 ? StepOutcome::kOverflowed : StepOutcome::kRefused;
+  if (job.numerics.on_nan == OnNan::kSkipStep) return StepOutcome::kSkipped;
+  return job.numerics.precision == Precision::kFloat16 ? StepOutcome::kOverflowed
+                                                       : StepOutcome::kRefused;
 }
 
 std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces,

@@ -24,7 +24,7 @@ class DeviceUpdate : public Update {
   absl::StatusOr<PendingUpdate> Run(const Step& step) override {
     const c10::NoGradGuard no_grad;
     const auto on_device = at::TensorOptions(at::kDouble).device(parts_.device);
-    const auto& clip = parts_.job->clip_grad_norm;
+    const auto& clip = parts_.job->numerics.clip_grad_norm;
     const bool all = ChecksAllGradients(*parts_.job);
     const bool divides = parts_.scaler != nullptr || step.divisor != 1;
     const auto& pieces = parts_.strategy->pieces();
@@ -104,7 +104,7 @@ class DeviceUpdate : public Update {
       const absl::Status buffers = parts.finite->CheckLargest(numbers, step);
       finite = buffers.ok();
       // The loss scale does not change the forward pass, so a smaller one would not help.
-      if (!finite && parts.job->on_nan == OnNan::kFail) return buffers;
+      if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
     }
     if (!finite) result.outcome = OutcomeOfNonFinite(*parts.job);
     return result;

@@ -28,7 +28,7 @@ class HostUpdate : public Update {
       const absl::Status buffers = parts_.finite->CheckBuffers(step.number);
       finite = buffers.ok();
       // The loss scale does not change the forward pass, so a smaller one would not help.
-      if (!finite && parts_.job->on_nan == OnNan::kFail) return buffers;
+      if (!finite && parts_.job->numerics.on_nan == OnNan::kFail) return buffers;
     }
     if (!finite) {
       parts_.strategy->RestoreBuffers();
@@ -50,7 +50,7 @@ class HostUpdate : public Update {
 
   // Removes the loss scale, divides and clips. False, on all ranks: a gradient is not finite.
   absl::StatusOr<bool> PrepareGradients(double divisor, UpdateResult* result) {
-    const auto& clip = parts_.job->clip_grad_norm;
+    const auto& clip = parts_.job->numerics.clip_grad_norm;
     const bool all = ChecksAllGradients(*parts_.job);
     const double scale = parts_.scaler != nullptr ? parts_.scaler->inverse_scale() : 1.0;
     const auto factor = static_cast<float>(scale / divisor);

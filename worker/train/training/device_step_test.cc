@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, DeviceStepTest, testing::Values(0, 1, 2), N
 TEST_P(DeviceStepTest, TheHostWaitsForNothingThatTheDeviceComputes) {
   for (const bool clips : {true, false}) {
     Job job = DeviceJob(40);
-    if (clips) job.clip_grad_norm = 0.5;
+    if (clips) job.numerics.clip_grad_norm = 0.5;
     ExpectThatTheHostDoesNotWait(job);
   }
 }
@@ -150,9 +150,9 @@ TEST_P(DeviceStepTest, StepsThatAreNotFiniteAreLeftOutAsOnTheCpu) {
   for (const bool loss : {true, false}) {
     for (const DivideBy divide_by : {DivideBy::kInitial, DivideBy::kSamples}) {
       Job job = JobThatOverflows(loss);
-      job.on_nan = OnNan::kSkipStep;
-      job.uneven_inputs.divide_by = divide_by;
-      job.clip_grad_norm = 0.5;
+      job.numerics.on_nan = OnNan::kSkipStep;
+      job.batch.uneven_inputs.divide_by = divide_by;
+      job.numerics.clip_grad_norm = 0.5;
       ExpectWhatTheCpuTells(job, 8);
     }
   }
@@ -164,7 +164,7 @@ TEST_P(DeviceStepTest, AStepThatEndsTheJobIsNamedAsOnTheCpu) {
   for (const bool loss : {true, false}) {
     for (const bool clips : {true, false}) {
       Job job = JobThatOverflows(loss);
-      if (clips) job.clip_grad_norm = 0.5;
+      if (clips) job.numerics.clip_grad_norm = 0.5;
       ExpectWhatTheCpuTells(job, 5);
     }
   }
@@ -213,7 +213,7 @@ TEST_P(DeviceStepTest, WhatNoRankUsedIsLeftOutAsOnTheCpuAndTheHostDoesNotWait) {
          {optim::OptimizerOptions(optim::SgdOptions{.momentum = 0.9, .weight_decay = 0.1}),
           optim::OptimizerOptions(optim::AdamWOptions{.eps = 1e-3, .weight_decay = 0.1})}) {
       job.optimizer->kind = kind;
-      if (clips) job.clip_grad_norm = 0.5;
+      if (clips) job.numerics.clip_grad_norm = 0.5;
       ExpectWhatTheCpuTells(job, 6);
       ExpectThatTheHostDoesNotWait(job);
     }

@@ -55,7 +55,7 @@ class JoinFixture : public testing::TestWithParam<int> {
     for (size_t rank = 0; rank < sizes.size(); ++rank) {
       files.paths.push_back(WriteRows(rank, sizes[rank]));
     }
-    job.train = files;
+    job.data.train = files;
     job.strategy = Strategy();
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 4, .accumulate = 2, .last = data::Last::kUneven};

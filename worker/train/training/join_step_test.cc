@@ -42,7 +42,7 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
   const std::vector<int64_t> sizes = {29, 0, 7};  // 4 steps, none, 1 (the second window is short)
   for (const DivideBy divide_by : {DivideBy::kInitial, DivideBy::kActive, DivideBy::kSamples}) {
     Job job = JobOn(sizes, 8);
-    job.uneven_inputs.divide_by = divide_by;
+    job.batch.uneven_inputs.divide_by = divide_by;
     std::vector<std::vector<std::map<std::string, std::string>>> held(3);
     RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                     comm::Communicator& parameters) {

@@ -52,7 +52,7 @@ class RankSteps {
   RankSteps(const Job& job, int rank, comm::Communicator& control, comm::Communicator& data,
             comm::Communicator& parameters)
       : job_(job), rank_(rank), model_(*BuildModel(job)) {
-    data_ = *OpenRankData("data.train", *job.train, model_->Input(), data::Emptiness::kAllowed,
+    data_ = *OpenRankData("data.train", *job.data.train, model_->Input(), data::Emptiness::kAllowed,
                           control);
     auto counted = std::make_unique<CountedReads>(std::move(data_.dataset));
     reads_ = counted.get();
@@ -85,7 +85,8 @@ class RankSteps {
     }
     ++step_;
     auto step = training_->stepper().Run(
-        {step_, position_, PlanInputs(inputs, job_.uneven_inputs, 2 * samplers_.size()), 0.01});
+        {step_, position_, PlanInputs(inputs, job_.batch.uneven_inputs, 2 * samplers_.size()),
+         0.01});
     position_ = samplers_[rank_].After(position_);
     return step;
   }

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
     const memory::MemoryScope scope(memory::Purpose::kParameters);
     for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
-  if (job.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.loss));
+  if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
   if (const auto options = WeightsOf(job.spec.model()); options.has_value()) {
     auto loaded = checkpoint::LoadWeights(*options, *model, deferred);
     if (!loaded.ok()) return Annotate(loaded.status(), "model.weights");
@@ -136,8 +136,8 @@ std::string StrategyName(const StrategyConfig& config) {
 absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
                                                                  const models::Model& model) {
   constexpr char kSetting[] = "activation_checkpointing.unit";
-  if (!job.recomputed_units.has_value()) return std::vector<const models::Unit*>();
-  auto units = models::SelectUnits(model.root(), *job.recomputed_units);
+  if (!job.model.recomputed_units.has_value()) return std::vector<const models::Unit*>();
+  auto units = models::SelectUnits(model.root(), *job.model.recomputed_units);
   if (!units.ok()) return Annotate(units.status(), kSetting);
   if (!units->empty()) return units;
   return absl::InvalidArgumentError(absl::StrCat(

@@ -20,15 +20,16 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
       return deferred->Range(tensor, begin, end);
     };
   }
-  if (parts.job->precision == Precision::kFloat16) {
-    training->scaler_.emplace(parts.job->loss_scale, parts.communicators.gradients->device());
+  if (parts.job->numerics.precision == Precision::kFloat16) {
+    training->scaler_.emplace(parts.job->numerics.loss_scale,
+                              parts.communicators.gradients->device());
   }
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->ClearParked();
   if (parts.sampler == nullptr) return training;
-  if (parts.job->averages.has_value()) {
-    training->averages_.emplace(*parts.job->averages, parts.model->Parameters(), training->types_,
-                                parts.communicators.gradients);
+  if (parts.job->evaluation.averages.has_value()) {
+    training->averages_.emplace(*parts.job->evaluation.averages, parts.model->Parameters(),
+                                training->types_, parts.communicators.gradients);
   }
   ASSIGN_OR_RETURN(training->slots_, SlotsFor(*parts.job->optimizer, *parts.model));
   RETURN_IF_ERROR(training->MakeOptimizer({}));
@@ -40,7 +41,7 @@ namespace {
 bool UsesAveragesAfterTraining(const Job& job) {
   const bool exports =
       job.weights_export.has_value() && job.weights_export->from == ExportConfig::From::kAverages;
-  return exports || (job.averages.has_value() && job.averages->evaluate);
+  return exports || (job.evaluation.averages.has_value() && job.evaluation.averages->evaluate);
 }
 
 }  // namespace
