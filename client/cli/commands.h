@@ -38,7 +38,7 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code);
 void AddConsolidate(CLI::App* app, Console* console, ExitCode* code);
 void AddStage(CLI::App* app, Console* console, ExitCode* code);
 void AddSample(CLI::App* app, Console* console, ExitCode* code);
-// Commands that change how a running job trains: set-lr and others.
+// Commands with one value that change how a running job trains: set-lr, skip-data (steer.cc).
 void AddSettings(CLI::App* app, Console* console, ExitCode* code);
 void AddOperations(CLI::App* app, Console* console, ExitCode* code);
 void AddOperation(CLI::App* app, Console* console, ExitCode* code);

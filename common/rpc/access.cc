@@ -89,6 +89,11 @@ bool IsRefusedByItsService(const std::string& method) {
 
 absl::Status Authorize(const Caller& caller, const std::string& method,
                        const certs::DenyList& denied) {
+  const auto found = AccessTable().find(method);
+  if (found != AccessTable().end() && found->second.empty()) {
+    return Denied("ROLE_NOT_ALLOWED", absl::StrCat("nobody may call ", method, ": it has no role"),
+                  caller, {{"method", method}});
+  }
   if (caller.kind != Caller::Kind::kCertificate) return absl::OkStatus();
   if (denied.Has(caller.serial)) {
     return Denied("CERTIFICATE_REVOKED",
@@ -104,7 +109,6 @@ absl::Status Authorize(const Caller& caller, const std::string& method,
                   "one of the role operator, reader, agent or worker",
                   caller, {});
   }
-  const auto found = AccessTable().find(method);
   if (found == AccessTable().end()) {
     return MakeError(absl::StatusCode::kUnimplemented, "METHOD_UNKNOWN",
                      absl::StrCat("this coordinator has no method '", absl::CHexEscape(method),

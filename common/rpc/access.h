@@ -26,7 +26,8 @@ const std::map<std::string, std::vector<certs::Role>>& AccessTable();
 // before it sees them: gRPC would drop the details of the error.
 bool IsRefusedByItsService(const std::string& method);
 
-// OK: the caller may make the call. Callers without a certificate may make every call: they are
+// OK: the caller may make the call. Nobody may call a method without a role. Callers without a
+// certificate may make every other call: they are
 // this daemon's own user or root (kUser), or its operator has opened an insecure listener
 // (kInsecure). UNIMPLEMENTED METHOD_UNKNOWN: it is not in the table.
 // PERMISSION_DENIED CERTIFICATE_REVOKED; ROLE_UNKNOWN: the common name is not ROLE/NAME; a

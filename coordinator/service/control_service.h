@@ -19,8 +19,9 @@ class ControlService final : public Admitting<v1::ControlService::CallbackServic
   ControlService(Engine* engine, Authorizer authorize);
 
  private:
-  // What a command does with a request: makes the command's contents, and finds what is wrong with
-  // the request whatever its job is, and what its job lacks beyond the command's rule.
+  // How a request becomes a command. `contents` makes the command, without number and step. `check`
+  // finds what is wrong with the request whatever its job is, `check_job` what its job lacks beyond
+  // the needs of the command's rule; null: nothing.
   template <typename Request>
   struct Rules {
     void (*contents)(const Request& request, v1::Command* command);

@@ -218,13 +218,16 @@ void Coordinator::Drain(const std::string& node) {
   engine_->Aside([node, this](const cluster::Cluster& cluster, absl::Time) {
     SendNotices(*engine_, sessions_, cluster, node, cluster::kMusterdStops);
   });
-  engine_->Post([=](cluster::Cluster& cluster,
-                    absl::Time now) { cluster.Handle(cluster::LeaveNode{node}, now); },
-                [=, this](const absl::Status& committed) {
-                  if (!committed.ok()) return SayDrained();
-                  draining_ = node;
-                  CheckDrained();
-                });
+  engine_->Post(
+      [=, this](cluster::Cluster& cluster, absl::Time now) {
+        // InterruptDrained may be applied before this change is committed.
+        draining_ = node;
+        cluster.Handle(cluster::LeaveNode{node}, now);
+      },
+      [this](const absl::Status& committed) {
+        if (!committed.ok()) return SayDrained();
+        CheckDrained();
+      });
 }
 
 bool Coordinator::AwaitDrained(absl::Duration timeout) {

@@ -203,7 +203,8 @@ absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std:
       // Where samples were left out, the steps of an epoch do not follow from those of the stages.
       const auto& commands = job->commands.commands();
       const bool skipped = std::any_of(commands.begin(), commands.end(), [](const auto& command) {
-        return command.kind == v1::Operation::SKIP_DATA && command.applied_step.has_value();
+        return command.kind == v1::Operation::SKIP_DATA && command.applied_step.has_value() &&
+               (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
       });
       found.fit_steps = skipped ? 0 : job->fit_steps;
     }

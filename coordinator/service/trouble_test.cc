@@ -119,6 +119,25 @@ TEST_F(TroubleTest, JobsThatShouldLeaveAreToldSoAtOnce) {
   EXPECT_EQ(worker.Preempted(), "the agent of node 'n1' is being stopped");
 }
 
+TEST_F(TroubleTest, ANodeIsInterruptedAlsoIfTheStoreHasNotWrittenYetThatItIsLeft) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 1));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1), "a", &job).ok());
+  const v1::WorkerIdentity id = agent.Started(1, 0);
+  FakeWorker worker(address(), id);
+  ASSERT_TRUE(worker.Welcome().has_value());
+  ASSERT_TRUE(worker.Report(FakeWorker::SessionStarted(0)));
+  store_in_trouble_->Hang(true);
+  v1::WorkerMessage report;
+  *report.mutable_report() = FakeWorker::Step(1, 0.5);
+  report.mutable_report()->set_sequence(2);
+  ASSERT_TRUE(worker.Send(report));
+  coordinator_->Drain("n1");
+  coordinator_->InterruptDrained();
+  store_in_trouble_->Hang(false);
+  EXPECT_TRUE(agent.ToldToStop(id));
+}
+
 TEST_F(TroubleTest, ANewPeerIsToldThatTheStoreFailsAndAcceptedOnceItWorks) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   v1::Job job;

@@ -42,8 +42,8 @@ jobs::Job MemoryStore::Assemble(const StoredJob& stored) {
   for (auto* checkpoints : {&job.checkpoints, &job.found_checkpoints}) {
     std::sort(checkpoints->begin(), checkpoints->end(),
               [](const jobs::Checkpoint& a, const jobs::Checkpoint& b) {
-                return std::tie(a.step, a.generation, a.path) <
-                       std::tie(b.step, b.generation, b.path);
+                return std::tie(a.generation, a.step, a.path) <
+                       std::tie(b.generation, b.step, b.path);
               });
   }
   job.failures = Values(stored.failures);

@@ -76,6 +76,17 @@ TEST_P(StoreTest, ChangedRowsAreReplacedAndRemovedRowsAreDeleted) {
   ExpectSame(Load().jobs[0], job);
 }
 
+TEST_P(StoreTest, CheckpointsComeByGenerationAndStep) {
+  jobs::Job job = FullJob("a", 1);
+  // The second generation began again from an earlier step.
+  job.checkpoints = {{.step = 10, .generation = 1, .path = "p10"},
+                     {.step = 20, .generation = 1, .path = "p20"},
+                     {.step = 15, .generation = 2, .path = "p15"}};
+  ASSERT_TRUE(store().Commit({.jobs = {NewRows(job)}}).ok());
+  kind->Reopen();
+  EXPECT_EQ(Load().jobs[0].checkpoints, job.checkpoints);
+}
+
 TEST_P(StoreTest, DeliveriesComeByNumberAndStayUntilTheyAreRemoved) {
   const DeliveryRow first = {.number = 9,
                              .receiver = "http://a/",

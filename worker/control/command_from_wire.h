@@ -13,8 +13,8 @@ struct Downloads {
   std::string job_id;
 };
 
-// The command as this node carries it out: a file for a client gets its path here. Empty: there is
-// no folder for it.
+// The command as this node carries it out: as it was sent, except that a file for a client gets its
+// path on this node, an empty one if there is no folder for it.
 v1::Command CommandFromWire(v1::Command command, const Downloads& downloads = {});
 
 }  // namespace muster::control

@@ -46,7 +46,7 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
   EXPECT_EQ(job.batch.accumulate, 1);
   EXPECT_EQ(job.batch.order, data::Order::kShuffled);
   EXPECT_EQ(job.numerics.threads, 1);
-  EXPECT_EQ(JobOf("threads: 3").threads, 3);
+  EXPECT_EQ(JobOf("threads: 3").numerics.threads, 3);
   EXPECT_EQ(job.numerics.precision, train::Precision::kFloat32);
   EXPECT_EQ(job.spec.optimizer().sgd().weight_decay(), 0);
   EXPECT_TRUE(job.spec.optimizer().sgd().has_weight_decay()) << "what the ranks compare";
@@ -57,10 +57,10 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
 
 TEST(JobFromSpec, AveragesAndEvaluationAreThoseOfTheJob) {
   const train::Job plain = JobOf("export { path: '/d/out.safetensors' }");
-  EXPECT_FALSE(plain.averages.has_value());
+  EXPECT_FALSE(plain.evaluation.averages.has_value());
   EXPECT_EQ(plain.weights_export->from, train::ExportConfig::From::kLast);
-  EXPECT_EQ(plain.evaluation_reshard, train::EvaluationReshard::kAuto);
-  EXPECT_EQ(JobOf("ema {}").averages->decay, 0.999);
+  EXPECT_EQ(plain.evaluation.reshard, train::EvaluationReshard::kAuto);
+  EXPECT_EQ(JobOf("ema {}").evaluation.averages->decay, 0.999);
   const train::Job job = JobOf(R"(
     ema { decay: 0.5 every: 3 evaluate: true }
     evaluation { reshard: NEVER }
@@ -70,7 +70,7 @@ TEST(JobFromSpec, AveragesAndEvaluationAreThoseOfTheJob) {
   EXPECT_TRUE(job.evaluation.averages->evaluate);
   EXPECT_EQ(job.weights_export->from, train::ExportConfig::From::kAverages);
   EXPECT_EQ(job.evaluation.reshard, train::EvaluationReshard::kNever);
-  EXPECT_EQ(JobOf("evaluation { reshard: ALWAYS }").evaluation_reshard,
+  EXPECT_EQ(JobOf("evaluation { reshard: ALWAYS }").evaluation.reshard,
             train::EvaluationReshard::kAlways);
 }
 
@@ -158,7 +158,7 @@ TEST(JobFromSpec, WhatThisProgramDoesNotKnowIsRefusedByName) {
 }
 
 TEST(JobFromSpec, DataIsOfItsKind) {
-  const auto train = [](const std::string& data) { return *JobOf(data).train; };
+  const auto train = [](const std::string& data) { return *JobOf(data).data.train; };
   const auto rows = std::get<train::RowFiles>(train(""));
   EXPECT_THAT(rows.paths, ElementsAre("/d/train.safetensors"));
   EXPECT_FALSE(rows.per_rank);

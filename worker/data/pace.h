@@ -42,8 +42,8 @@ struct Pace {
   // of them may go beyond `to`. 0: nothing is missing. `to` must not be negative.
   int64_t StepsTo(Position from, Position to) const;
 
-  // The place of one of the samples that the steps after `position` take. They are counted from 0,
-  // without those that are dropped.
+  // The place of one of the samples that the steps after `position` take: number `sample`, from 0.
+  // What an epoch drops is not counted, nor what fills up its last batch.
   Position PlaceOf(Position position, int64_t sample) const;
 
   friend bool operator==(const Pace&, const Pace&) = default;

@@ -36,7 +36,7 @@ class Timeline {
   // What has been consumed after `step` steps, and where the step that follows them begins.
   Position After(int64_t step) const;
   Position BeginAfter(int64_t step) const;
-  // The same without the samples that were left out there.
+  // Where that step would begin if no command had left out samples between it and the step before.
   Position BeginBeforeSkips(int64_t step) const;
   // The smallest number of steps, `from` or more, after which everything before `to` is consumed or
   // dropped.

@@ -38,6 +38,21 @@ TEST(Timeline, AnyStepIsWhereTheStepsBeforeItLead) {
   }
 }
 
+TEST(Timeline, SamplesThatWereLeftOutMoveThePlaceAtTheirStep) {
+  const Pace pace{50, 4, Last::kDrop};
+  const Timeline timeline({{.step = 0, .position = {0, 0}, .pace = pace},
+                           {.step = 0, .position = {0, 8}, .pace = pace, .skipped = true},
+                           {.step = 3, .position = {1, 2}, .pace = pace, .skipped = true}});
+  EXPECT_EQ(timeline.After(0), (Position{0, 8}));
+  EXPECT_EQ(timeline.BeginBeforeSkips(0), (Position{0, 0}));
+  EXPECT_EQ(timeline.After(2), (Position{0, 16}));
+  EXPECT_EQ(timeline.BeginBeforeSkips(3), (Position{0, 20}));
+  EXPECT_EQ(timeline.After(3), (Position{1, 2}));
+  EXPECT_EQ(timeline.After(4), (Position{1, 6}));
+  EXPECT_EQ(timeline.Reaches(0, {1, 0}), 3);
+  EXPECT_EQ(timeline.Reaches(0, {2, 0}), 15);
+}
+
 TEST(Timeline, APlaceIsReachedAfterTheFirstStepThatLeavesNothingBeforeIt) {
   for (const Last last : {Last::kDrop, Last::kPad, Last::kUneven}) {
     const Timeline timeline = Three(last);

@@ -1,8 +1,8 @@
 // Where the parameters of a model lie, for code that reads or writes them outside of training
 // steps: in whole on every rank, or in slices over all ranks.
 //
-// Life cycle: a part of a Strategy (strategy.h), with its threading, devices and errors. Methods
-// are called between two steps, after Strategy::AwaitParameters.
+// Life cycle: a part of a Strategy (strategy.h), with its threading, devices and errors. Gather,
+// Release, BeginPass and EndPass are called between two steps, after Strategy::AwaitParameters.
 #ifndef MUSTER_WORKER_PARALLEL_PARAMETER_STORE_H_
 #define MUSTER_WORKER_PARALLEL_PARAMETER_STORE_H_
 
@@ -54,7 +54,7 @@ class ParameterStore {
 
   // Null if every rank has all parameters. Otherwise a parameter's tensor has memory only during
   // forwards of units that it belongs to, in a context of Strategy::MakeContext, and between Gather
-  // and Release. All methods that follow are collectives then.
+  // and Release. Then Gather, BeginPass and EndPass are collectives, and all ranks call Release.
   virtual const ParameterShards* shards() const = 0;
 
   // The parameters with these indices have their values until the next call of any method of the

@@ -68,7 +68,8 @@ struct Placements {
   std::optional<layout::Placement> holders;
 };
 
-// How a strategy shares the trainable parameters out, as long as it lives.
+// Which rank updates what of the trainable parameters. It does not change as long as the strategy
+// lives.
 struct Plan {
   // Whether each element of the trainable parameters is in the pieces of only one rank.
   bool sharded = false;
@@ -109,7 +110,7 @@ class Strategy {
   // `trained` is true. Pure.
   virtual Placements PlacementsFor(const std::vector<bool>& trained) const = 0;
 
-  // Where the parameters lie. It belongs to the strategy.
+  // Where the parameters lie. It lives as long as the strategy.
   virtual const ParameterStore& store() const = 0;
   virtual ParameterStore& store() = 0;
 

@@ -47,12 +47,14 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
                    ": from and from_scratch are for a job without processes; stop it first"));
 }
 
-// OK if all attached workers of the job speak this protocol or a newer one.
+// OK if all workers of the job speak this protocol or a newer one: also those whose streams are
+// broken. Those that have not attached yet are refused when they do.
 absl::Status CheckWorkersAreOf(const membership::Membership& membership, uint32_t protocol,
                                const jobs::Job& job) {
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
     const membership::Worker* worker = membership.FindWorker(job.id, rank);
-    if (worker == nullptr || !worker->attached() || worker->protocol >= protocol) continue;
+    const bool known = worker != nullptr && (worker->attached() || worker->protocol > 0);
+    if (!known || worker->protocol >= protocol) continue;
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
         absl::StrCat(

@@ -1,4 +1,4 @@
-// The logs of the commands of jobs.
+// How a command gets into the log of its job.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_COMMANDS_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_COMMANDS_H_
 

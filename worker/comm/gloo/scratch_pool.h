@@ -12,15 +12,18 @@
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "worker/memory/memory_scope.h"
 
 namespace muster::comm {
 
-// One thread at a time.
+// Thread-safe.
 class ScratchPool {
  public:
   // A piece of at least `bytes` bytes.
   at::Tensor Take(int64_t bytes) {
+    absl::MutexLock lock(&mutex_);
     const auto it = free_.lower_bound(bytes);
     if (it == free_.end()) {
       const memory::MemoryScope scope(memory::Purpose::kBuckets);
@@ -32,12 +35,14 @@ class ScratchPool {
   }
 
   void Give(at::Tensor tensor) {
+    absl::MutexLock lock(&mutex_);
     const int64_t bytes = tensor.numel();
     free_.emplace(bytes, std::move(tensor));
   }
 
  private:
-  std::multimap<int64_t, at::Tensor> free_;  // by size
+  absl::Mutex mutex_;
+  std::multimap<int64_t, at::Tensor> free_ ABSL_GUARDED_BY(mutex_);  // by size
 };
 
 }  // namespace muster::comm

@@ -54,6 +54,22 @@ at::Tensor PartOf(const at::Tensor& tensor, int64_t begin, int64_t elements) {
   return tensor.variable_data().view({-1}).narrow(0, begin, elements);
 }
 
+// Within a group of calls: sends to a peer and receives from it.
+void SendAndReceive(ncclComm_t comm, cudaStream_t stream, const char* from, int64_t sent, char* to,
+                    int64_t received, int peer, ncclResult_t* result) {
+  const auto note = [result](ncclResult_t one) {
+    if (one != ncclSuccess && one != ncclInProgress) *result = one;
+  };
+  if (sent > 0) note(ncclSend(from, sent, ncclInt8, peer, comm, stream));
+  if (received > 0) note(ncclRecv(to, received, ncclInt8, peer, comm, stream));
+}
+
+// By a tensor on the device: by a number of the host, CUDA multiplies by its reciprocal, which has
+// other bits.
+void Divide(at::Tensor sum, double divide_by) {
+  if (divide_by != 1.0) sum.div_(at::full({}, divide_by, sum.options()));
+}
+
 // An operation that the communicator's stream was given.
 struct Flight {
   std::string what;  // "all_gather 'layers.1' at step 3"
@@ -160,8 +176,8 @@ class NcclCommunicator : public Communicator {
         ncclResult_t result = ncclSuccess;
         int64_t from = 0, to = 0;
         for (int peer = 0; peer < world_size(); ++peer) {
-          Exchange(comm, Bytes(in) + from, in_sizes[peer] * element, Bytes(out) + to,
-                   out_sizes[peer] * element, peer, &result);
+          SendAndReceive(comm, raw_stream(), Bytes(in) + from, in_sizes[peer] * element,
+                         Bytes(out) + to, out_sizes[peer] * element, peer, &result);
           from += in_sizes[peer] * element;
           to += out_sizes[peer] * element;
         }
@@ -263,22 +279,6 @@ class NcclCommunicator : public Communicator {
     return std::make_unique<NcclWork>(this, std::move(spec), std::move(done));
   }
 
-  // Within a group of calls: sends to a peer and receives from it.
-  void Exchange(ncclComm_t comm, const char* from, int64_t sent, char* to, int64_t received,
-                int peer, ncclResult_t* result) const {
-    const auto note = [result](ncclResult_t one) {
-      if (one != ncclSuccess && one != ncclInProgress) *result = one;
-    };
-    if (sent > 0) note(ncclSend(from, sent, ncclInt8, peer, comm, raw_stream()));
-    if (received > 0) note(ncclRecv(to, received, ncclInt8, peer, comm, raw_stream()));
-  }
-
-  // By a tensor on the device: by a number of the host, CUDA multiplies by its reciprocal, which
-  // has other bits.
-  static void Divide(at::Tensor sum, double divide_by) {
-    if (divide_by != 1.0) sum.div_(at::full({}, divide_by, sum.options()));
-  }
-
   // sum = (rank-ordered sum of the ranks' part `rank()` of `in`) / divide_by. `sum` may be this
   // rank's own part.
   absl::Status ReduceInRankOrder(const at::Tensor& in, const std::vector<Slice>& parts,
@@ -290,8 +290,9 @@ class NcclCommunicator : public Communicator {
       ncclResult_t result = ncclSuccess;
       for (int peer = 0; peer < world_size(); ++peer) {
         if (peer == rank()) continue;
-        Exchange(comm, Bytes(in) + parts[peer].begin * element, parts[peer].size() * element,
-                 Bytes(others) + peer * own * element, own * element, peer, &result);
+        SendAndReceive(comm, raw_stream(), Bytes(in) + parts[peer].begin * element,
+                       parts[peer].size() * element, Bytes(others) + peer * own * element,
+                       own * element, peer, &result);
       }
       return result;
     }));
@@ -320,9 +321,9 @@ class NcclCommunicator : public Communicator {
       ncclResult_t result = ncclSuccess;
       for (int peer = 0; peer < world_size(); ++peer) {
         if (peer == rank()) continue;
-        Exchange(comm, Bytes(flat) + own.begin * element, own.size() * element,
-                 Bytes(flat) + parts[peer].begin * element, parts[peer].size() * element, peer,
-                 &result);
+        SendAndReceive(comm, raw_stream(), Bytes(flat) + own.begin * element, own.size() * element,
+                       Bytes(flat) + parts[peer].begin * element, parts[peer].size() * element,
+                       peer, &result);
       }
       return result;
     });

@@ -161,7 +161,8 @@ absl::Status Fsdp::FinishBackward(const BucketReduced& reduced) {
 void Fsdp::FinishUpdate() {
   // Also what an evaluation has gathered since FinishBackward: its values are old.
   calls_->FreeAll();
-  // Code that reads parameters between steps would free them again.
+  // Where parameters were gathered between steps (a hook that reads them), they will be again, and
+  // what is gathered now would be freed unused.
   if (!store_->TakeGathered()) calls_->GatherAhead();
 }
 

@@ -8,14 +8,14 @@
 // outputs require a gradient, the unit is gathered again right before its backward enters through
 // any of them, and freed as soon as the gradients of all its inputs that require one are complete.
 // This holds for frozen units, too. If no input requires a gradient, the unit is freed at the end
-// of backward. While a unit runs, the next one
-// is gathered: in forward the one that came after it in the forward before, in backward the one
-// that was called before it. The root's own parameters stay gathered from its forward to the end of
-// backward. After the update, the root and the first unit of the next forward are gathered, so that
-// they travel while the session works between two steps. Gradients are reduced into slices as in
-// sharded_ddp (sliced_gradients.h), with one group for each unit and type; frozen groups are never
-// reduced. When the backward of a unit's last call ends, its groups are reduced in their turn, even
-// if this rank has no gradient for some of their parameters.
+// of backward. While a unit runs, the next one is gathered: in forward the one that came after it
+// in the forward before, in backward the one that was called before it. The root's own parameters
+// stay gathered from its forward to the end of backward. After the update, the root and the first
+// unit of the next forward are gathered, so that they travel while the session works between two
+// steps. Gradients are reduced into slices as in sharded_ddp (sliced_gradients.h), with one group
+// for each unit and type; frozen groups are never reduced. When the backward of a unit's last call
+// ends, its groups are reduced in their turn, even if this rank has no gradient for some of their
+// parameters.
 //
 // All ranks must call the same units in the same order. Only calls of units may read parameters
 // (unit.h). The strategy takes over the model: after the strategy is destroyed, the parameters'

@@ -20,7 +20,7 @@ namespace muster::parallel {
 
 class ShardedParameters : public ParameterStore {
  public:
-  // flats: as KeptMemory::flats. `whole` and `calls` must outlive this object.
+  // plan: of the units. flats: as KeptMemory::flats. `whole` and `calls` must outlive this object.
   ShardedParameters(const std::vector<PlannedUnit>& plan, ParameterShards shards,
                     std::vector<at::Tensor> flats, WholeUnits* whole, UnitCalls* calls);
 

@@ -25,9 +25,9 @@ namespace muster::parallel {
 
 class UnitCalls : public BackwardObserver {
  public:
-  // units_of_groups: the unit of each group of `gradients`, an index in the plan. device: of the
-  // model. `whole` and `gradients` must outlive this object, and this object the contexts and the
-  // graphs of their forwards.
+  // plan: of the units. units_of_groups: the unit of each group of `gradients`, an index in the
+  // plan. device: of the model. `whole` and `gradients` must outlive this object, and this object
+  // the contexts and the graphs of their forwards.
   UnitCalls(const std::vector<PlannedUnit>& plan, const std::vector<size_t>& units_of_groups,
             const FsdpOptions& options, c10::DeviceType device, WholeUnits* whole,
             SlicedGradients* gradients);
@@ -39,7 +39,7 @@ class UnitCalls : public BackwardObserver {
   void FreeAll();
   // The same, except for the root and the unit that the next forward begins with.
   void FreeAfterPass();
-  // Starts to gather these two.
+  // Starts to gather the root and the unit that the next forward begins with.
   void GatherAhead();
 
  private:

@@ -58,8 +58,8 @@ class WholeUnits {
   // Number of units below the root that are whole.
   int below_root() const { return below_root_; }
 
-  // As ParameterStore::Gather and Release: `wanted` says for each unit whether its
-  // parameters are read. No unit is whole when it is called.
+  // As ParameterStore::Gather and Release: `wanted` says for each unit whether its parameters are
+  // read. No unit is whole when it is called.
   absl::Status GatherValues(const std::vector<bool>& wanted);
   void ReleaseValues();
 

@@ -3,9 +3,9 @@
 //
 // The first gradient that a parameter gets for an empty bucket is copied to the parameter's place
 // there (without -0.0: unused_mark.h), and grad() becomes a view of this place. Later micro-batches
-// add to it there. In a pass
-// that completes the buckets, the hook also counts the gradients, and buckets are handed over while
-// backward runs: strictly in their order, which is the same on every rank.
+// add to it there. In a pass that completes the buckets, the hook also counts the gradients, and
+// buckets are handed over while backward runs: strictly in their order, which is the same on every
+// rank.
 //
 // It owns the post-accumulate-gradient hook of every parameter (autograd has one per tensor) until
 // it is destroyed. Threading: one thread, the one that calls backward.

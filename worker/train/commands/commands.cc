@@ -276,20 +276,20 @@ absl::Status Commands::Refresh(const Command& command) {
 absl::Status Commands::SkipData(const Command& command) {
   const v1::SkipDataCommand& skip = command.skip_data();
   const auto skipped = parts_.data->Skip(static_cast<int64_t>(skip.samples()), skip.dry_run());
-  if (!skipped.ok()) {
-    Fail(command, skipped.status(), "NO_STEPS_LEFT");
-    return absl::OkStatus();
-  }
-  const v1::SkippedData& first = command.first_result().skipped_data();
-  const bool known = command.first_result().has_skipped_data();
-  if (known && parts_.reports->leader() && Describe(*skipped) != Describe(first)) {
+  const v1::OperationResult& first = command.first_result();
+  const std::string now = skipped.ok() ? Describe(*skipped) : "nothing";
+  if (first.has_skipped_data() && now != Describe(first.skipped_data())) {
     parts_.reports->Report(
         Notice{"OTHER_DATA_SKIPPED",
                absl::StrCat("operation ", NumberOf(command),
-                            " (skip-data) is repeated with another "
-                            "batch, or after other steps: it leaves out ",
-                            Describe(*skipped), ", and the first time ", Describe(first)),
+                            " (skip-data) is repeated with another batch, or after other steps: "
+                            "it leaves out ",
+                            now, ", and the first time ", Describe(first.skipped_data())),
                parts_.session_state->step});
+  }
+  if (!skipped.ok()) {
+    Fail(command, skipped.status(), "NO_STEPS_LEFT");
+    return absl::OkStatus();
   }
   v1::OperationResult result;
   *result.mutable_skipped_data() = *skipped;

@@ -29,7 +29,8 @@ namespace muster::train {
 // Threading: the session's thread. Everything but the constructor may be a collective.
 class Commands {
  public:
-  // All outlive it. Commands changes `session_state` and `schedule`.
+  // All outlive it. Commands changes `session_state` and `schedule` (of the commands), and through
+  // `data` the stages and `learning_rates`.
   struct Parts {
     const CommandSource* source;
     Caller* calls;

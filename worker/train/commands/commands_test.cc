@@ -340,6 +340,15 @@ TEST_F(CommandsTest, ARepeatThatLeavesOutOtherSamplesIsTold) {
                                     "epoch 0 to 15 of epoch 0"));
 }
 
+TEST_F(CommandsTest, ARepeatThatLeavesOutNothingIsTold) {
+  Command replay = SkipOf(101);
+  replay.set_replay(true);
+  replay.mutable_first_result()->mutable_skipped_data()->set_last(7);
+  EXPECT_TRUE(Apply({replay}));
+  EXPECT_THAT(ended_, ElementsAre("1 NO_STEPS_LEFT"));
+  EXPECT_THAT(notices_, ElementsAre(testing::HasSubstr("it leaves out nothing, and the first")));
+}
+
 TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
   OfAJobThat(/*trains=*/true, /*has_checkpoints=*/false);
   EXPECT_TRUE(

@@ -14,8 +14,8 @@ class DataSkipper {
   virtual ~DataSkipper() = default;
 
   // Leaves out the samples that the next steps would take, and says which. With `dry_run` it only
-  // says so. `samples`: of all ranks together, at least 1. FAILED_PRECONDITION, the same on all
-  // ranks: no step of the stage would be left.
+  // says so. `samples`: of all ranks together, as the sampler's cursor counts them; at least 1.
+  // FAILED_PRECONDITION, the same on all ranks: no step of the stage would be left.
   virtual absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run) = 0;
 };
 

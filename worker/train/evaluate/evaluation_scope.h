@@ -3,8 +3,8 @@
 // gathered once, if there is memory for it (`evaluation: {reshard}`, docs/ema.md,
 // docs/strategies.md). Between Begin and End:
 //
-//   ASSIGN_OR_RETURN(const auto scope, passes_.Begin(training_.get()));
-//   ... forwards in Training::context() or the session's own context ...
+//   ASSIGN_OR_RETURN(const auto scope, passes.Begin(live.training()));
+//   ... forwards in live.context() (save/live_state.h) ...
 //   RETURN_IF_ERROR(scope->End());
 //
 // Neither checkpoints nor files of weights are written while a scope is there, except by

@@ -49,7 +49,7 @@ class SessionEvaluation : public Evaluator {
  private:
   enum class Set { kValidate, kTest };
   enum class Interrupts { kNever, kByAnEnd };
-  // A pass, and reports what it gives.
+  // Runs a pass and reports its metrics.
   absl::StatusOr<std::optional<v1::Evaluation>> Pass(Set set, Interrupts interrupts);
 
   const Parts parts_;

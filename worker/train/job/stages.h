@@ -62,8 +62,8 @@ bool AnyFit(const std::vector<Stage>& stages);
 bool CountsInEpochs(const std::vector<Stage>& stages);
 
 // `timeline`: where the steps lie in data.train; used only where a stage counts in epochs. Its
-// newest span begins with the session, or earlier. A stage of E epochs that begins at a place of an
-// epoch is over at the same place E epochs later, and its passes over the data end at that place.
+// newest span begins with the next step, or earlier. A stage of E epochs that begins at a place of
+// an epoch is over at the same place E epochs later, and its passes over the data end there.
 // Samples that a command left out count as taken: also those that were left out at its begin.
 // `ended`: the fit stages that ended early, each with the steps done at its end
 // (ValidationRecord::ended); those after it begin there.

@@ -23,8 +23,8 @@ namespace muster::train {
 inline constexpr char kValidateStage[] = "validate";
 inline constexpr char kTestStage[] = "test";
 
-// Commands are held as the messages that the coordinator sends. A command without contents is done,
-// was cancelled, or is one of a newer coordinator: there is nothing to do.
+// Commands are held as the messages that the coordinator sends. commands::IsOver says of which
+// there is nothing to do.
 using v1::Command;
 
 // The job's numbered command log, as far as it has reached this rank. Thread-safe; never blocks.

@@ -17,7 +17,7 @@
 namespace muster::train {
 
 struct SessionState {
-  // ---- Changed by the session.
+  // ---- Changed by the session; `position` and `sampling` also by skip-data (skipping.h).
   const char* stage = "";
   int64_t step = 0;         // optimizer steps done
   data::Position position;  // of the sampler after these steps
@@ -31,7 +31,7 @@ struct SessionState {
   // this: await that first.
   manifest::ValidationRecord validations;
 
-  // No stage that trains is left, and what only training needs has been freed.
+  // No stage that trains is left, and what only training needs has been freed. Not in a checkpoint.
   bool training_over = false;
 
   // ---- Changed by commands.

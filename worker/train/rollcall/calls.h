@@ -1,5 +1,5 @@
-// The roll calls of a running session outside of its steps: those at a boundary, and those of work
-// that ends early where the job is to end.
+// The roll calls of a running session outside of its steps: at boundaries, and during long work,
+// which asks in them whether it has to end early.
 #ifndef MUSTER_WORKER_TRAIN_ROLLCALL_CALLS_H_
 #define MUSTER_WORKER_TRAIN_ROLLCALL_CALLS_H_
 
@@ -27,12 +27,12 @@ class Calls : public Caller {
   };
   explicit Calls(const Parts& parts) : parts_(parts) {}
 
-  // Also the error of a task of the background that has ended.
+  // If a task of the background has failed, this returns its error and makes no call.
   absl::StatusOr<RollCallPlan> CallNow() override;
   // Whether the job is to leave its nodes, or to stop.
   absl::StatusOr<bool> AskedToEnd();
-  // Whether a pass ends for that. A job without checkpoints that leaves its nodes begins anew: the
-  // pass may be all that is left.
+  // The same for a pass of evaluation, which goes on in a job without checkpoints that is to leave
+  // its nodes: such a job begins anew, and the pass may be all that is left.
   absl::StatusOr<bool> PassMustEnd();
 
  private:

@@ -43,11 +43,11 @@ class SessionRollCall {
     const SessionReports* reports;
     const models::Model* model;
     const TrainedParameters* trained;  // of the model
-    // Its plan is what the ranks compare of the layout. Null: every rank has the whole model, and
-    // nothing is trained.
+    // The ranks compare the layout of its strategy's plan. Null: every rank has the whole model,
+    // and nothing is trained.
     const Training* training = nullptr;
     data::Sampler* sampler = nullptr;  // the input of this rank; null: nothing is trained
-    int64_t samples = 0;               // of its data
+    int64_t samples = 0;               // in this rank's data
     UnevenInputs uneven_inputs = {};
     int64_t full_micro_batches = 1;
     double peak_flops = 0;  // LossReports'

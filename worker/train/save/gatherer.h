@@ -16,7 +16,7 @@ class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // The result, or why there is none: no error of the session.
+  // Called at most once, with the result, or with why there is none: no error of the session.
   using Told = std::function<void(const absl::StatusOr<OptimizerStateGathered>& gathered)>;
   using ToldOfModel = std::function<void(const absl::StatusOr<ModelConsolidated>& consolidated)>;
 

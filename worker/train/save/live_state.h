@@ -1,5 +1,5 @@
-// The model of a running session, and what trains it, as work between two steps uses them: as the
-// source of files, and for forwards.
+// The model of a running session, and what trains it, for work between two steps: what files are
+// written of, and what forwards without training run with.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_LIVE_STATE_H_
 #define MUSTER_WORKER_TRAIN_SAVE_LIVE_STATE_H_
 

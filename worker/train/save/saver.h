@@ -11,7 +11,8 @@
 
 namespace muster::train {
 
-// All methods are collectives, as Saving's (saving.h), which says what their errors are.
+// BestCheckpoint (session/best_checkpoint.h) implements it with Saving (saving.h), whose methods of
+// the same names have the same errors. All methods are collectives.
 class Saver {
  public:
   virtual ~Saver() = default;
@@ -19,6 +20,7 @@ class Saver {
   // The checkpoint, or why its files could not be written. Such an error is already reported, and
   // it is no error of the session.
   using Saved = absl::StatusOr<CheckpointWritten>;
+  // Called at most once, with the end of a save.
   using Told = std::function<void(const Saved& saved)>;
 
   // Training continues after it. `command` asked for it; 0: none did.

@@ -44,7 +44,8 @@ class Saving {
     const SessionState* session_state;
     const SessionReports* reports;
     StateSource* source;
-    // The session starts from this checkpoint; an empty path: from none.
+    // The session starts from this checkpoint of the job; an empty path: from none. Only the
+    // constructor reads it.
     Checkpoints::Restored restored = {};
   };
   explicit Saving(Parts parts);

@@ -63,7 +63,9 @@ class Source : public StateSource {
 // The only rank of a job: a model, its strategy, and a folder for checkpoints.
 class SavingTest : public testing::Test {
  protected:
-  // Runs `body`, which may save, on the folder; `recorded` are the checkpoints that count.
+  // Runs `body`, which may save, on the folder; `recorded` are the checkpoints that count. Only if
+  // there are any, saving goes on from the one that was restored: without them a checkpoint that
+  // lies there may be restored, too.
   void On(const std::vector<std::string>& recorded,
           const std::function<void(const Checkpoints::Restored& restored)>& body) {
     RunRanks(1, [&](int, comm::Communicator& control, comm::Communicator& data,
@@ -105,7 +107,7 @@ class SavingTest : public testing::Test {
                      .session_state = &session_state_,
                      .reports = &reports,
                      .source = &source,
-                     .restored = *restored});
+                     .restored = recorded.empty() ? Checkpoints::Restored() : *restored});
       saving_ = &saving;
       body(*restored);
     });

@@ -22,9 +22,9 @@ namespace muster::train {
 // The path that the command writes for others than the job; null if it writes none.
 const std::string* PathFor(const Command& command);
 
-// True for a command that must be carried out even if a checkpoint was written after it took
-// effect. The coordinator knows when such a command is done. Until then the command is still in
-// force, or its end was not reported.
+// True for the natures DONE_ONCE and CHANGES_NOTHING (command_rule.proto): the command must be
+// carried out even if a checkpoint was written after it took effect. Where the coordinator knows
+// that it is done, it sends a command that is over instead.
 bool IsDoneOnce(const Command& command);
 
 class CommandSchedule {
@@ -48,8 +48,7 @@ class CommandSchedule {
   // A command that takes effect now.
   struct Due {
     Command command;
-    // Of a cancel: its target was waiting and is cancelled. Otherwise there was nothing to
-    // cancel.
+    // Of a cancel: its target was waiting and is cancelled. False: there was nothing to cancel.
     bool cancels = false;
   };
   // Takes in the commands up to `newest` at the boundary after `step` steps. Every rank holds these

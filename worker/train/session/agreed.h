@@ -33,7 +33,7 @@ struct Agreed {
   // The ranks that share this rank's memory.
   uint64_t ranks_of_node = 1;
   std::unique_ptr<models::Model> model;
-  // The values of its parameters that have no memory until the model is sharded.
+  // The values of its parameters that have no memory until the model is sharded; Load empties it.
   models::DeferredValues deferred;
   std::optional<checkpoint::LoadedWeights> weights;  // absent: the job names no file
   std::unique_ptr<TrainedParameters> trained;

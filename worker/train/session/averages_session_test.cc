@@ -80,7 +80,7 @@ TEST_F(AveragesSessionTest, TrainingIsBitwiseTheSameWithAndWithoutThem) {
     job.numerics.loss_scale.growth_interval = 3;
     job.weights_export->from = ExportConfig::From::kLast;
     Job plain = job;
-    plain.averages.reset();
+    plain.evaluation.averages.reset();
     const auto without = Good(plain);
     const auto weights = WeightsIn(Out());
     for (const bool evaluate : {false, true}) {
@@ -139,7 +139,7 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
       Job evaluated = SmallJob();
       evaluated.strategy = strategy;
       evaluated.stages = {ValidateStage{}};
-      evaluated.train.reset();
+      evaluated.data.train.reset();
       evaluated.optimizer.reset();
       evaluated.spec.mutable_model()->set_weights(Out());
       const auto commands = std::exchange(commands_, {});
@@ -219,7 +219,7 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   const auto with = Good(job);
   const auto averages = WeightsIn(Out());
   Job plain = job;
-  plain.averages.reset();
+  plain.evaluation.averages.reset();
   plain.weights_export->from = ExportConfig::From::kLast;
   plain.checkpoint->directory = folder_ / "plain";
   const auto without = Good(plain);
@@ -229,7 +229,7 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   // Without an update of its own the averages are what the start has given.
   job_instance_ = "another";
   Job other = JobOf(Strategies()[2], /*every=*/100);
-  other.averages->evaluate = true;
+  other.evaluation.averages->evaluate = true;
   const auto started = [&](const Result& from, What what) {
     other.start = StartConfig{from.outside.checkpoints().at(0), what};
     // One step more than the other job has done.
@@ -249,7 +249,7 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   EXPECT_THAT(started(*with, What::kWeights)->outside.notice_reasons(),
               ElementsAre("AVERAGES_BEGIN_ANEW"));
   // A job without averages takes no notice of them.
-  other.averages.reset();
+  other.evaluation.averages.reset();
   other.weights_export->from = ExportConfig::From::kLast;
   EXPECT_THAT(started(*with, What::kEverything)->outside.notice_reasons(), IsEmpty());
   EXPECT_EQ(WeightsIn(Out()), next_step);

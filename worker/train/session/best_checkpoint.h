@@ -27,7 +27,8 @@ namespace muster::train {
 absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
                       const SessionReports& reports, SessionState* state);
 
-// Threading: the session's thread.
+// Saves as Saving does, and keeps up which checkpoint is the best one. Threading: the session's
+// thread, except for Heard.
 class BestCheckpoint : public Saver {
  public:
   // All outlive it. It changes the validations of `session_state`.
@@ -50,11 +51,12 @@ class BestCheckpoint : public Saver {
 
   // The checkpoint of this step is the best one: saves it, in the background.
   absl::Status SaveBest();
-  // Hears how such a save ended that somebody else made.
+  // Called with the end of a save of the best checkpoint, also of one that SaveBest did not begin.
+  // After an error the one before is the best one again.
   void Heard(const absl::Status& saved);
 
-  // If this step is the best one and its checkpoint could not be written, the one that is saved now
-  // is the best one, if it can be written.
+  // As Saving's. If the checkpoint of this step was to become the best one and could not be
+  // written, this save tries it again.
   absl::Status Save(int64_t command, Told told) override;
   absl::StatusOr<Saved> SaveLast() override;
 
@@ -62,7 +64,8 @@ class BestCheckpoint : public Saver {
   absl::StatusOr<std::string> Path() const;
 
  private:
-  // Before a checkpoint is saved. True if it is the best one, if it can be written.
+  // Called before each save. True: it tries again to write the best checkpoint, which is of this
+  // step.
   absl::StatusOr<bool> Again();
 
   const Parts parts_;

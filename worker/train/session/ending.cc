@@ -52,8 +52,8 @@ absl::Status Running::Export() {
   }
   RETURN_IF_ERROR(live_.AwaitParameters());
   RETURN_IF_ERROR(ExportWeights());
-  return calls_.between.CallNow()
-      .status();  // no rank ends before the weights have their final name
+  // No rank ends before the weights have their final name.
+  return calls_.between.CallNow().status();
 }
 
 absl::Status Running::ExportWeights() {

@@ -161,8 +161,7 @@ absl::Status Loader::CheckKnownEnds() const {
   const Division division{.size = data.dataset->size(),
                           .own_sizes = data.own_sizes,
                           .world_size = opened_.parts.control->world_size(),
-                          .batch = job.batch,
-                          .stop_at_first = job.batch.uneven_inputs.stop_at_first};
+                          .batch = job.batch};
   const auto single = FirstSingleSample(division, state.position);
   if (!single.has_value() || *single > TotalSteps(loaded_.stages) - state.step) {
     return absl::OkStatus();

@@ -31,13 +31,13 @@ struct Loaded {
   // Also in jobs that train nothing if the model is sharded; null: every rank has the whole model.
   std::unique_ptr<Training> training;
   std::unique_ptr<Checkpoints> checkpoints;  // null: the job has none
-  Checkpoints::Restored restored;            // one of them; an empty path: none
-  std::string started_from;                  // it, or another job's checkpoint; empty: none
+  Checkpoints::Restored restored;            // the one that was restored; an empty path: none
+  std::string started_from;                  // its path, or another job's checkpoint; empty: none
   // Where the weights of the checkpoint came from with which this session starts.
   std::string first_weights;
   // What made the tokens of the job's data, or of that checkpoint.
   tokenizer::Source tokenizer;
-  CommandSchedule::Position commands;  // those that are in the checkpoint
+  CommandSchedule::Position commands;  // of the checkpoint from which the session starts
   std::vector<PlannedStage> stages;
   optim::Schedule written_schedule;  // as in the job file: its end may be open
   GenerationRequests requests;

@@ -15,8 +15,8 @@
 
 namespace muster::train {
 
-// Fills `loaded`, which has what the ranks agreed on. Threading: one thread. All but the pure
-// methods are collectives.
+// Fills `loaded`, which has what the ranks agreed on. Threading: one thread. Load is a collective;
+// all ranks call the private methods in the same order.
 class Loader {
  public:
   explicit Loader(Loaded* loaded)
@@ -29,13 +29,13 @@ class Loader {
   absl::Status MakeSampler();
   absl::Status MakeTraining();
   // Ends the session on all ranks if the values that some rank has read of the weights file are
-  // wrong: with fsdp each rank reads other ones.
+  // wrong: with fsdp each rank reads the values of its own slices only.
   absl::Status CheckWeights() const;
   // INVALID_ARGUMENT: a stage needs a metric that the model does not give.
   absl::Status CheckMetrics() const;
   // Plans the stages in steps; where a stage counts in epochs, only the data tell their number.
-  // INVALID_ARGUMENT: the job does not fit this number. Not if the session continues from a
-  // checkpoint of its own.
+  // INVALID_ARGUMENT: the job is not valid with this number of steps. This is not checked if the
+  // session continues from a checkpoint of its own.
   absl::Status PlanSteps();
   absl::Status CheckKnownEnds() const;
 
@@ -46,8 +46,8 @@ class Loader {
   // it.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
   void Restore(const Checkpoints::Restored& restored);
-  // The same for the place in the data. `own`: how the session takes samples. `world_size`: of the
-  // checkpoint.
+  // A part of Restore: the place in the data. `own`: how the session takes samples. `world_size`:
+  // of the checkpoint.
   void GoOnWithData(const manifest::SamplingRecord& own, int64_t world_size);
   // Begins with another job's checkpoint, if the job names one.
   absl::Status StartFromOther();

@@ -6,7 +6,7 @@
 //   Agreed    agreed.h         job, model and data, which are the same on all ranks
 //   Loaded    loaded.h         strategy, optimizer and stages, with the state of a checkpoint
 //   Running   running.h        what goes through the stages
-//   Over      session_parts.h  SessionEnd
+// What Running returns at the end is a SessionEnd (session_parts.h), which owns none of them.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_OPENED_H_
 #define MUSTER_WORKER_TRAIN_SESSION_OPENED_H_
 
@@ -26,12 +26,12 @@
 
 namespace muster::train {
 
-// The communicators of a session, of which each collective is recorded.
+// The communicators of a session, wrapped so that each of their collectives is recorded.
 class RecordedRanks {
  public:
   explicit RecordedRanks(const SessionParts& parts);
 
-  // `parts` with these communicators.
+  // `parts` with these communicators in place of its own.
   SessionParts In(SessionParts parts) const;
   comm::FlightRecorder* flight() const { return flight_; }
 
@@ -57,7 +57,8 @@ struct Opened {
   bool in_shards() const { return std::holds_alternative<parallel::FsdpOptions>(job.strategy); }
 
   const Identity identity;
-  // Where its schedule ends, if the job leaves it open, is known once the stages are planned.
+  // Changed only where its schedule ends, if the job file leaves that open: when the stages are
+  // planned (Loader::PlanSteps), and by Skipping.
   Job job;
   const RecordedRanks ranks;
   Profile profile;

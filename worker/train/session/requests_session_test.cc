@@ -193,7 +193,7 @@ TEST_F(RequestsTest, TheyNeedNeitherTrainingNorItsEnd) {
     EXPECT_EQ(SampleOf(*over, 2).step, 3);
     Job evaluates = SmallJob();
     evaluates.strategy = strategy;
-    evaluates.train.reset();
+    evaluates.data.train.reset();
     evaluates.optimizer.reset();
     evaluates.stages = {ValidateStage{}};
     Ask({{0, StageOf(kTestStage)}, {0, kGreedy}});

@@ -68,7 +68,8 @@ absl::StatusOr<SessionEnd> Running::RunStages() {
   for (const PlannedStage& remaining :
        RemainingStages(loaded_->stages, state().step, opened().parts.stages_done)) {
     if (state().stopped) break;
-    // Where a stage ended early, those after it begin sooner than was planned.
+    // Where a stage ended early, or samples of it were left out, those after it begin sooner than
+    // was planned.
     const PlannedStage stage = loaded_->stages[remaining.index];
     RETURN_IF_ERROR(RunStage(stage));
   }

@@ -30,8 +30,8 @@
 
 namespace muster::train {
 
-// A stage may need pieces of other sizes than the one before, and malloc would take new pages for
-// them.
+// Returns freed memory to the system, and logs what is resident: a stage may need pieces of other
+// sizes than the one before, and malloc would take new pages for them. `when`: for the log.
 void ReturnFreedMemory(const std::string& when);
 
 // Threading: one thread.
@@ -49,8 +49,9 @@ class Running {
   absl::StatusOr<SessionEnd> RunStages();
   // From its begin, or from where the steps have come to, to its end.
   absl::Status RunStage(const PlannedStage& stage);
-  // Runs a stage that does not train: the roll call, commands, and its work, until `work` is done
-  // (true) or the session stops. Work that was interrupted is not done.
+  // Runs work that is not a step: a stage that does not train, or a pass that is left over. In turn
+  // the roll call, the commands that are due, and `work`, until `work` returns true (it is done) or
+  // the session stops. Work that was interrupted returns false, and is begun again.
   absl::Status RunToEnd(const std::function<absl::StatusOr<bool>()>& work);
   absl::Status Predict(int64_t stage, const PredictStage& predict);
   absl::Status Fit(FitUntil stage);
@@ -66,17 +67,17 @@ class Running {
   }
 
   // ---- What follows a step (boundary.cc). Collectives.
-  // Returns the plan of the next step, or nothing if there was nothing to do. The stage's end is
-  // this step if it ends early.
+  // Returns the plan of the next step, or nothing if there was nothing to do. If the stage ends
+  // early, `stage` has this step as its end.
   absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(FitUntil* stage, const RollCallPlan& next);
   DueRules RulesOf(const FitUntil& stage) const;
-  // The pass of a fit stage after this step. If it ends the stage, `stage` and the plan say so.
-  // True if the checkpoint of this step becomes the best one, if it can be written.
-  // None if the pass was interrupted.
+  // The pass of a fit stage after this step. If it ends the stage, this step becomes the end of
+  // `stage`, and the stages are planned anew. True: the checkpoint of this step becomes the best
+  // one, if it can be written. None: the pass was interrupted.
   absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
-  // Whether it is done.
+  // The work of ValidateDue: whether the pass is done.
   absl::StatusOr<bool> ValidateLeft();
 
   // ---- Ends (ending.cc). Collectives.
@@ -101,7 +102,7 @@ class Running {
   std::optional<Skipping> skipping_;            // likewise
   Commands commands_;
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
-  absl::Status final_save_;  // how the save at the end of training went
+  absl::Status final_save_;  // how the save after the last step of training ended
   // Last: a task that runs uses what is above.
   Background background_;
 };

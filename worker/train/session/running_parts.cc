@@ -152,14 +152,11 @@ std::optional<Skipping> SkippingOf(Loaded* loaded) {
   if (!loaded->trains()) return std::nullopt;
   Opened& opened = loaded->opened();
   const bool own_files = !loaded->agreed->data.train->own_sizes.empty();
-  const bool whole_steps = opened.job.batch.uneven_inputs.stop_at_first;
   return Skipping({.job = &opened.job,
                    .session_state = &opened.state,
                    .stages = &loaded->stages,
                    .sampler = loaded->sampler.get(),
-                   .together = whole_steps ? loaded->sampler->pace().global_batch
-                               : own_files ? opened.world_size()
-                                           : 1},
+                   .together = own_files ? opened.world_size() : 1},
                   loaded->written_schedule);
 }
 

@@ -26,7 +26,8 @@ namespace muster::train {
 
 LiveState LiveStateOf(Loaded* loaded);
 
-// The roll calls before each step, and those between two steps.
+// The roll calls of a session. `between` is for all code between two steps but changes of which
+// parameters are trained; it uses `each_step`.
 struct RollCalls {
   RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background);
 
@@ -44,7 +45,7 @@ struct Writers {
   std::optional<WeightsExport> weights_export;  // absent: the job exports no weights
 };
 
-// What computes without training.
+// What computes with the model without training it.
 struct Forwards {
   Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Background* background);
 
@@ -54,7 +55,7 @@ struct Forwards {
   Predictor predictor;
 };
 
-// Both absent: the job trains nothing.
+// Absent: the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
 std::optional<Skipping> SkippingOf(Loaded* loaded);
 

@@ -24,7 +24,7 @@ struct SessionParts {
   comm::Communicator* files;
   const CommandSource* commands;
   EventSink* events;
-  // The session starts from the first good one.
+  // The session starts from the first good one of `recorded`, or from what a user decided.
   CheckpointHistory checkpoints = {};
   // On rank 0. Null: exported weights get their final name at once.
   ExportGate* export_gate = nullptr;

@@ -311,7 +311,7 @@ TEST_F(StagesTest, WithoutFitAJobEvaluatesTheWeightsOfAnyCheckpoint) {
     const auto trained = Good(job);
     const v1::Evaluation expected = trained->outside.tests().at(4);
     Job test = SmallJob();
-    test.train.reset();
+    test.data.train.reset();
     test.optimizer.reset();
     test.stages = {TestStage{}, ValidateStage{}};
     test.start = StartConfig{trained->outside.checkpoints().at(0), StartConfig::What::kWeights};

@@ -203,6 +203,7 @@ Continuation Continue(const Past& past, const Present& present) {
   own.step = past.step;
   own.epoch = position.epoch;
   own.cursor = position.cursor;
+  own.skipped = known && before.skipped && before.step == past.step;
   sampling.push_back(own);
 
   const data::Timeline timeline = TimelineOf(sampling);

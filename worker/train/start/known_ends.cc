@@ -17,7 +17,7 @@ bool EndsWithOne(const Division& division, int64_t samples) {
   const int64_t all = division.world_size * division.batch.accumulate;
   const int64_t rest = samples % (all * per_rank);
   if (rest % per_rank != 1) return false;
-  return !division.stop_at_first || Steps(rest, per_rank) == all;
+  return !division.batch.uneven_inputs.stop_at_first || Steps(rest, per_rank) == all;
 }
 
 std::optional<int64_t> OfCommonData(const Division& division, const data::Position& position) {
@@ -47,7 +47,8 @@ std::optional<int64_t> OfOwnData(const Division& division, const data::Position&
       step = Steps(std::max<int64_t>(longest - place, 0), in_a_step) + Steps(size, in_a_step);
     }
     // Training ends where the shortest file does.
-    const bool done = !division.stop_at_first || Steps(size, per_rank) == Steps(shortest, per_rank);
+    const bool done = !division.batch.uneven_inputs.stop_at_first ||
+                      Steps(size, per_rank) == Steps(shortest, per_rank);
     if (step > 0 && done) first = std::min(first.value_or(step), step);
   }
   return first;

@@ -22,8 +22,6 @@ struct Division {
   std::vector<int64_t> own_sizes;  // of each rank's own file instead; empty: the set is common
   int64_t world_size = 1;
   BatchConfig batch;
-  // A step in which some rank has fewer micro-batches than others is not done.
-  bool stop_at_first = false;
 };
 
 // The first of the next steps, from 1, in which some rank has a micro-batch of one sample. Absent:

@@ -50,7 +50,7 @@ std::optional<int64_t> BySampler(const Division& division, data::Position positi
         single = single || samplers[rank].Samples(position, rank, m).size() == 1;
       }
     }
-    if (division.stop_at_first && fewer) {
+    if (division.batch.uneven_inputs.stop_at_first && fewer) {
       // A single rank, or all of them, may run out together.
       int64_t most = 0;
       int64_t least = division.batch.accumulate;
@@ -110,8 +110,9 @@ TEST(FirstSingleSample, IsNotDoneIfTrainingStopsThere) {
   Division division{.size = 5,
                     .own_sizes = {},
                     .world_size = 2,
-                    .batch = {.per_rank = 2, .last = data::Last::kUneven},
-                    .stop_at_first = true};
+                    .batch = {.per_rank = 2,
+                              .last = data::Last::kUneven,
+                              .uneven_inputs = {.stop_at_first = true}}};
   EXPECT_EQ(FirstSingleSample(division, {0, 0}), std::nullopt);  // the second rank has none
   division.size = 7;
   EXPECT_EQ(FirstSingleSample(division, {0, 0}), 2);  // the second rank has one

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/manifest/sampling_record.h"
 #include "worker/train/start/continuation.h"
+#include "worker/train/start/known_ends.h"
 
 namespace muster::train {
 namespace {
@@ -12,14 +13,39 @@ namespace {
 // A checkpoint cannot store a later epoch.
 constexpr int64_t kLastEpoch = int64_t{1} << 50;
 
+// What is left out: the first and the last place, and how many samples.
+struct Places {
+  data::Position first;
+  data::Position last;
+  int64_t samples = 0;
+};
+
+int64_t RoundUp(int64_t number, int64_t multiple) {
+  return (number + multiple - 1) / multiple * multiple;
+}
+
+Places PlacesOf(const data::Pace& pace, data::Position first, int64_t samples, int64_t together) {
+  if (pace.last != data::Last::kUneven) {
+    samples = RoundUp(samples, together);
+    return {first, pace.PlaceOf(first, samples - 1), samples};
+  }
+  // Whole steps, so that later steps have the samples that they would have had: no rank runs out
+  // of input earlier, and no micro-batch becomes smaller.
+  const int64_t batch = pace.global_batch;
+  const data::Position next = pace.Ahead(first, RoundUp(samples, batch) / batch);
+  const int64_t epochs = next.epoch - first.epoch;
+  return {
+      first, {next.epoch, next.cursor - 1}, epochs * pace.epoch_size + next.cursor - first.cursor};
+}
+
 }  // namespace
 
 absl::StatusOr<v1::SkippedData> Skipping::Skip(int64_t samples, bool dry_run) {
   SessionState& state = *parts_.session_state;
   const data::Pace& pace = parts_.sampler->pace();
-  samples = (samples + parts_.together - 1) / parts_.together * parts_.together;
-  const data::Position first = pace.Begin(state.position);
-  const data::Position last = pace.PlaceOf(first, samples - 1);
+  const Places skip = PlacesOf(pace, pace.Begin(state.position), samples, parts_.together);
+  const data::Position& first = skip.first;
+  const data::Position& last = skip.last;
   const data::Position next{last.epoch, last.cursor + 1};
 
   std::vector<manifest::SamplingRecord> sampling = state.sampling;
@@ -41,9 +67,14 @@ absl::StatusOr<v1::SkippedData> Skipping::Skip(int64_t samples, bool dry_run) {
                      "step ",
                      state.step, "; leave out fewer, or stop the job"));
   }
+  if (!state.validations.best.has_value()) {
+    const absl::Status best =
+        CheckBest(parts_.job->weights_export, stages, state.step, state.validation_due);
+    if (!best.ok()) return absl::FailedPreconditionError(best.message());
+  }
   v1::SkippedData skipped;
   skipped.set_step(state.step);
-  skipped.set_samples(samples);
+  skipped.set_samples(skip.samples);
   skipped.set_first_epoch(first.epoch);
   skipped.set_first(first.cursor);
   skipped.set_last_epoch(last.epoch);

@@ -16,18 +16,18 @@
 
 namespace muster::train {
 
-// Threading: the session's thread. All ranks make the same calls, and decide the same.
-// After a Skip, a stage by epochs may have another end: *stages says it.
+// Threading: the session's thread. All ranks make the same calls, and decide the same. After Skip
+// a stage by epochs may have another end in *stages.
 class Skipping : public DataSkipper {
  public:
-  // All outlive it.
+  // All outlive it. Skip changes those that are not const.
   struct Parts {
-    Job* job;                     // Skipping changes where its schedule ends, if only the data tell
-    SessionState* session_state;  // and its `position` and `sampling`
-    std::vector<PlannedStage>* stages;  // and these
+    Job* job;                           // where its schedule ends, if only the data tell
+    SessionState* session_state;        // `position` and `sampling`
+    std::vector<PlannedStage>* stages;  // the plan
     const data::Sampler* sampler;
-    // How many samples are left out at least: these, and a multiple of these. The ranks' own files
-    // stay at one place, and where uneven inputs end training, only whole steps are left out.
+    // A multiple of so many samples is left out, so that the ranks' own files stay at one place.
+    // Where the last steps of an epoch may be uneven, whole steps are left out.
     int64_t together = 1;
   };
   // `written`: the schedule as in the job file.

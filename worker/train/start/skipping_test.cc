@@ -121,6 +121,14 @@ TEST_F(SkippingTest, WhatBelongsTogetherIsLeftOutTogether) {
   EXPECT_EQ(Skip(5, /*together=*/4), "8: 0/12 to 0/19, then 0/20");
 }
 
+TEST_F(SkippingTest, WhereStepsMayBeUnevenWholeStepsAreLeftOut) {
+  Prepare({FitStage{.steps = 100}}, 5, data::Last::kUneven, 26);
+  EXPECT_EQ(Skip(1), "4: 0/20 to 0/23, then 0/24");
+  EXPECT_EQ(Skip(3), "2: 0/24 to 0/25, then 0/26");
+  EXPECT_EQ(Skip(8), "8: 1/0 to 1/7, then 1/8");
+  EXPECT_EQ(Skip(28), "26: 1/8 to 2/7, then 2/8");
+}
+
 TEST_F(SkippingTest, ASessionGoesOnFromACheckpointAfterIt) {
   Prepare({FitStage{.epochs = 2}});
   Skip(8);

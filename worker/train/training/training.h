@@ -68,8 +68,8 @@ class Training {
 
   // A collective after the last step: frees gradients, buckets, the optimizer's state, and the
   // averages unless the job still uses them, and makes a plan in which nothing is trained, for
-  // evaluation. `trained` wants no parameter. After it, of
-  // what follows only State may be called. After an error the object must not be used any more.
+  // evaluation. `trained` wants no parameter. After it, of what follows only State may be called.
+  // After an error the object must not be used any more.
   absl::Status Release(int64_t step);
 
   // What Refresh would do, and the bytes that each rank holds between steps in the old and the new
@@ -125,7 +125,8 @@ class Training {
   std::optional<Averages> averages_;
 };
 
-// The same of a model that may have no training (null); `world_size` ranks write the checkpoint.
+// Training::State; without training (null), the state of a model that every rank has whole.
+// `world_size`: of the ranks that write the checkpoint.
 checkpoint::State StateOf(const models::Model& model, const Training* training, int world_size);
 
 }  // namespace muster::train
