@@ -8,7 +8,7 @@ import sys
 from tests.bazel import runfile
 from third_party import bazel_progress
 
-UP = "\r\x1b[1A\x1b[K"
+UP = "\r"
 
 
 def test_progress_is_told_from_the_rest():
@@ -18,6 +18,7 @@ def test_progress_is_told_from_the_rest():
         (UP + "(04:00:00) Analyzing: 4 targets\n", None, None),
         ("    currently loading: x\n", None, None),
         (UP + UP + "(04:00:01) [1 / 2] Compiling x.cc; 0s\n", None, "Compiling x.cc; 0s"),
+        (UP + UP + "(04:00:02) \n", None, ...),
         (UP + "(04:00:02) ERROR: x.cc failed\n", "(04:00:02) ERROR: x.cc failed\n", ...),
         ("    5 | int main( {\n", "    5 | int main( {\n", ...),
         ("\n", "\n", ...),

@@ -17,7 +17,8 @@ import time
 EVERY_SECONDS = 30
 # What moves a terminal's cursor, clears lines and sets its title.
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1b\][^\x07]*\x07|\r")
-UP = re.compile(r"\x1b\[\d*A")
+# How a line begins before which bazel took its progress away.
+CLEARED = ("\r", "\x1b")
 TIME = re.compile(r"^\(\d\d:\d\d:\d\d\) ")
 STEPS = re.compile(r"^\[([\d,]+) / ([\d,]+)\] ?((\d+ / \d+ tests?[^;]*; )?.*)")
 BEFORE_STEPS = re.compile(r"^(Loading|Analyzing|Building|Checking cached actions)\b.*")
@@ -27,11 +28,12 @@ class Bar:
     """Tells bazel's own progress from the rest of what it says, line by line.
 
     Bazel draws its progress as the last lines of the terminal: the first has the numbers, each of
-    the others an action that runs. It takes them away (cursor up) before it says anything else."""
+    the others an action that runs. It takes them away before it says anything else."""
 
     def __init__(self):
         self._drawn = False
         self._tests = ""
+        self._said = ""
         # (steps done, steps that bazel knows, what it does); None before the first step.
         self.steps = None
 
@@ -45,13 +47,15 @@ class Bar:
             self.steps = done, known, found[3]
         elif BEFORE_STEPS.match(text):
             self._drawn = True
-        elif self._drawn and not UP.search(line):
+        elif self._drawn and not line.startswith(CLEARED):
             # An action that runs.
             if self.steps and text.strip():
                 self.steps = *self.steps[:2], self._tests + text.strip()
-        elif text.strip() or "\x1b" not in line:
+        elif text.strip() or not line.startswith(CLEARED):
+            # Bazel draws how the build ended twice.
+            again, self._said = text == self._said and not self._drawn and text.strip(), text
             self._drawn = False
-            return ESCAPES.sub("", line)
+            return None if again else ESCAPES.sub("", line)
         return None
 
 
@@ -130,7 +134,9 @@ def steps_of(started, command):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    return count_steps(asked.communicate()[0].splitlines(), targets)
+    lines = asked.communicate()[0].splitlines()
+    # One more, which writes the state of the workspace.
+    return count_steps(lines, targets) + 1 if lines else 0
 
 
 class Shown:
