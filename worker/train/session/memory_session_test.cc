@@ -2,11 +2,13 @@
 // counters.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <variant>
@@ -36,13 +38,27 @@ constexpr uint64_t kParameters = 2 + 12 * kLayers + 2;
 // Inputs and targets of 3 samples, int64.
 constexpr uint64_t kBatchBytes = 2 * 3 * kContext * 8;
 
+// Whether the thread of this folder of /proc is ending. A thread that was joined stays in /proc for
+// a moment.
+bool IsEnding(const std::filesystem::path& task) {
+  constexpr uint64_t kExiting = 4;  // PF_EXITING of the kernel
+  std::string line;
+  std::getline(std::ifstream(task / "stat"), line);
+  // Behind the name, which is in parentheses: the flags are the seventh field.
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  std::string skipped;
+  for (int i = 0; i < 6; ++i) fields >> skipped;
+  uint64_t flags = 0;
+  return !(fields >> flags) || (flags & kExiting) != 0;
+}
+
 // Open files and threads of this process.
 std::pair<int64_t, int64_t> FilesAndThreads() {
-  const auto count = [](const char* folder) {
-    const std::filesystem::directory_iterator entries(folder);
-    return std::distance(begin(entries), end(entries));
-  };
-  return {count("/proc/self/fd"), count("/proc/self/task")};
+  using Entries = std::filesystem::directory_iterator;
+  const Entries files("/proc/self/fd"), tasks("/proc/self/task");
+  return {std::distance(begin(files), end(files)),
+          std::count_if(begin(tasks), end(tasks),
+                        [](const auto& task) { return !IsEnding(task.path()); })};
 }
 
 // At the report of a test.
