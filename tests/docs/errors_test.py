@@ -7,7 +7,9 @@ from tests.layering import sources
 
 TABLE = "coordinator/service/reasons.cc"
 # Where an error of a call is made. What follows the code is its reason, as a text or a constant.
-MADE = re.compile(r"(?:Refuse|Stale|Precondition|too_late|Full|Lacks)\(\s*(?:absl::StatusCode::\w+,\s*)?")
+MADE = re.compile(
+    r"(?:Refuse|Stale|Precondition|too_late|Full|Lacks)\(\s*(?:absl::StatusCode::\w+,\s*)?"
+)
 REASON = re.compile(r'"([A-Z][A-Z_]+)"')
 # Reasons that are constants or come from elsewhere.
 OTHERS = {
