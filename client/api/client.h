@@ -90,30 +90,6 @@ class MusterClient : public Connection {
   // at_step is not used. `start` is for a job without processes.
   absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options = {},
                                        const StartOptions& start = {});
-  // The rules are added after the existing ones. `dry_run`: only reports what would change.
-  absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
-                                                const std::vector<v1::TrainableRule>& rules,
-                                                bool dry_run, const SteerOptions& options = {});
-  // at_step is not used.
-  absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
-                                        const SteerOptions& options = {});
-  absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
-                                               const SteerOptions& options = {});
-  absl::StatusOr<v1::Operation> GatherOptimizerState(const std::string& job_id,
-                                                     const v1::OptimizerStateFile& file,
-                                                     const SteerOptions& options = {});
-  absl::StatusOr<v1::Operation> Consolidate(const std::string& job_id,
-                                            const v1::ModelFolder& folder,
-                                            const SteerOptions& options = {});
-  absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
-                                                const SteerOptions& options = {});
-
-  // `stage`: "validate" or "test".
-  absl::StatusOr<v1::Operation> RunStage(const std::string& job_id, const std::string& stage,
-                                         const SteerOptions& options = {});
-  // `request`: its prompt and settings; the other fields are filled in.
-  absl::StatusOr<v1::Operation> Sample(const std::string& job_id, v1::SampleRequest request,
-                                       const SteerOptions& options = {});
 
   // `name` is "JOB/NUMBER".
   absl::StatusOr<v1::Operation> GetOperation(const std::string& name);
