@@ -381,8 +381,8 @@ struct Job : JobFields {
   std::set<std::string> cut_off;
   // Events up to this number are stored, or on their way to the store.
   uint64_t stored_events = 0;
-  // The newest command that a process of `generation` may know, and the newest one that a process
-  // of an earlier generation may know.
+  // The newest commands that processes may know: those of `generation`, and those of earlier
+  // generations.
   uint64_t told_commands = 0;
   uint64_t told_before = 0;
   // The last Warning(job) that was logged.

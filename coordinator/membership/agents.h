@@ -62,8 +62,7 @@ class Agents {
   struct Attached {
     // The stream that was replaced and must be closed; 0: none.
     PeerStreamId replaced = 0;
-    // It is another process than the one that had this name before: the workers of that process are
-    // dead.
+    // Another process had this name before, and the workers of the former process are dead.
     bool new_incarnation = false;
   };
   // A newer process takes over the name. The caller checks which incarnations were replaced before.

@@ -68,7 +68,7 @@ struct ObservedNode {
   uint64_t quarantined = 0;
 };
 
-// Of the QUEUED jobs for one kind of device: those that wait for their first start.
+// The QUEUED jobs for one kind of device that wait for their first start.
 struct Line {
   uint64_t jobs = 0;
   absl::Duration oldest_wait;

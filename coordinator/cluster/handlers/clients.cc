@@ -22,9 +22,17 @@ namespace {
 // The highest at_step: no job has this many steps.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
-// Whether lost processes may have carried out the command without a report. If so, a checkpoint of
-// theirs that is found later includes it, and only the processes that continue from that checkpoint
-// can report it.
+// A repeat of this request gets the number of this command.
+void RememberAnswer(Turn& turn, const CommandRequest& request, uint64_t number) {
+  turn.Remember({.request_id = request.request_id,
+                 .fingerprint = request.fingerprint,
+                 .job_id = request.job_id,
+                 .answer = absl::StrCat(number)});
+}
+
+// Whether lost processes may have carried out the command without a report. A checkpoint that they
+// wrote may then include the command. Only processes that continue from this checkpoint can report
+// the command.
 bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& command) {
   return job.generation > 0 && commands::ChangesState(command.kind) &&
          command.number <= std::max(job.told_before, job.told_commands);
@@ -47,8 +55,8 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
                    ": from and from_scratch are for a job without processes; stop it first"));
 }
 
-// OK if all workers of the job speak this protocol or a newer one: also those whose streams are
-// broken. Those that have not attached yet are refused when they do.
+// OK if each known worker of the job speaks this protocol or a newer one; a broken stream makes no
+// difference. A worker that has not attached yet is refused when it attaches.
 absl::Status CheckWorkersAreOf(const membership::Membership& membership, uint32_t protocol,
                                const jobs::Job& job) {
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
@@ -94,10 +102,7 @@ absl::StatusOr<uint64_t> ResumeHalted(Turn& turn, jobs::Job* job, const CommandR
   const uint64_t number = job->commands.commands().size();
   job->commands.Applied(number, job->step);
   job->commands.Finished(number, {.time = turn.now});
-  turn.Remember({.request_id = request.request_id,
-                 .fingerprint = request.fingerprint,
-                 .job_id = request.job_id,
-                 .answer = absl::StrCat(number)});
+  RememberAnswer(turn, request, number);
   ApplyListsChange(turn, job, {});
   return number;
 }
@@ -188,10 +193,7 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
     Append(turn, job, request.command);
     ++number;
   }
-  turn.Remember({.request_id = request.request_id,
-                 .fingerprint = request.fingerprint,
-                 .job_id = request.job_id,
-                 .answer = absl::StrCat(number)});
+  RememberAnswer(turn, request, number);
   ApplyJobChange(turn, job, ended);
   return number;
 }
@@ -229,10 +231,7 @@ absl::StatusOr<uint64_t> NextAttempt(Turn& turn, const CommandRequest& request) 
   // If the job was paused when it ended, this ends the pause.
   job->commands.Applied(number, job->step);
   job->commands.Finished(number, {.time = turn.now});
-  turn.Remember({.request_id = request.request_id,
-                 .fingerprint = request.fingerprint,
-                 .job_id = request.job_id,
-                 .answer = absl::StrCat(number)});
+  RememberAnswer(turn, request, number);
   ApplyListsChange(turn, job, {});
   return number;
 }
@@ -282,10 +281,7 @@ absl::StatusOr<uint64_t> Cancel(Turn& turn, const CommandRequest& request) {
     // No command is stored that would name him.
     turn.Say(absl::StrCat("operation '", name, "' was cancelled by ", request.command.requester));
   }
-  turn.Remember({.request_id = request.request_id,
-                 .fingerprint = request.fingerprint,
-                 .job_id = request.job_id,
-                 .answer = absl::StrCat(target)});
+  RememberAnswer(turn, request, target);
   ApplyJobChange(turn, job, {});
   return target;
 }

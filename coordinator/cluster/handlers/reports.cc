@@ -91,7 +91,7 @@ void CommandTookEffect(Turn& turn, jobs::Job* job, const CommandApplied& applied
 // Allows rank 0 of the current generation to rename its weights to their final path. This is
 // durable before rank 0 is told.
 void GrantExport(Turn& turn, jobs::Job* job, uint32_t rank, const std::string& path) {
-  // A process that is being replaced must not overwrite the export of the one that replaces it.
+  // A process that is being replaced must not overwrite the export of its successor.
   if (rank != 0 || !job->live() || job->ending()) return;
   job->alive()->export_granted = path;
   SendToRank(turn, *job, 0, ExportGranted{path});
