@@ -6,31 +6,9 @@ cd "$(dirname "$0")"
 third_party/install.sh
 
 mkdir -p out/bin out/quickstart
-echo "== building: [steps done / steps known so far] (7 minutes on 2 cores the first time, then" \
-  "seconds)"
-build=(bazel build --show_progress)
-targets=(//client/cli:muster //coordinator:musterd //worker/agent:muster-agent
-  //worker:muster-worker)
-if [[ -t 2 ]]; then
-  "${build[@]}" "${targets[@]}"
-else
-  # Bazel would write a line more and more rarely. This way it draws as on a terminal, and every
-  # 15 s a line says how far it is. (`sleep` would be left running.)
-  (while true; do
-    read -rt 15 <> <(:) || true
-    tail -c 2000 out/build.log | tr '\r' '\n' | grep -o '\[[0-9,]* / [0-9,]*\][^[:cntrl:]]*' |
-      tail -1 >&2 || true # nothing yet
-  done) > /dev/null &
-  reporter=$!
-  trap 'kill $reporter' EXIT
-  status=0
-  "${build[@]}" --curses=yes --color=no "${targets[@]}" > out/build.log 2>&1 || status=$?
-  kill $reporter
-  trap - EXIT
-  # 1: it does not compile, and bazel says again why. Others: it was interrupted, for example.
-  if ((status == 1)); then bazel build --noshow_progress "${targets[@]}"; fi
-  ((status == 0)) || exit "$status"
-fi
+echo "== building: [steps done / steps] (7 minutes on 2 cores the first time, then seconds)"
+python3 third_party/bazel_progress.py bazel build //client/cli:muster //coordinator:musterd \
+  //worker/agent:muster-agent //worker:muster-worker
 install -m 755 bazel-bin/client/cli/muster bazel-bin/coordinator/musterd \
   bazel-bin/worker/agent/muster-agent bazel-bin/worker/muster-worker out/bin
 export PATH="$PWD/out/bin:$PATH"

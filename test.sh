@@ -21,6 +21,14 @@ free_disk() {
   df --output=avail --block-size=1G "$1" | tail -1 | tr -d ' '
 }
 
+# Bazel, with lines that say how far it is. A signal ends the script, too.
+bazel_with_progress() {
+  local code=0
+  python3 third_party/bazel_progress.py bazel "$@" || code=$?
+  ((code < 128)) || exit "$code"
+  return "$code"
+}
+
 # Bazel for one sanitizer, asan or tsan. It has an output base of its own, so that the plain build
 # is still there afterwards. Where the disk is small, what it builds is not kept a second time, in
 # the cache.
@@ -28,7 +36,7 @@ sanitizer() {
   local name="$1" command="$2" cache=()
   shift 2
   (($(free_disk "$output_base") >= 20)) || cache=(--disk_cache=)
-  bazel --output_base="$output_base-$name" --max_idle_secs=60 "$command" \
+  bazel_with_progress --output_base="$output_base-$name" --max_idle_secs=60 "$command" \
     --config="$name" --experimental_convenience_symlinks=ignore "${cache[@]}" "$@"
 }
 
@@ -76,7 +84,8 @@ third_party/install.sh --packages || exit 1
 # pip keeps one core busy the first time; what needs no LibTorch compiles meanwhile.
 third_party/install.sh --tests &
 installing=$!
-bazel build --keep_going //client/... //coordinator:musterd //worker/agent/... || true # told below
+bazel_with_progress build --keep_going //client/... //coordinator:musterd //worker/agent/... ||
+  true # told below
 wait "$installing" || exit 1
 
 python="$HOME/.cache/muster/venv/bin/python"
@@ -99,7 +108,7 @@ count() {
 # Asked for here, because bazel answers no question while it tests.
 output_base="$(bazel info output_base)" || exit 1
 echo "== plain, $(free_disk "$output_base") GiB of disk are free" >&2
-bazel test --keep_going "${parallel[@]}" \
+bazel_with_progress test --keep_going "${parallel[@]}" \
   --build_event_json_file="$work/plain.json" "${options[@]}" "${plain[@]}" || status=1
 count plain
 for name in "${sanitizers[@]}"; do

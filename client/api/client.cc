@@ -82,20 +82,6 @@ absl::StatusOr<v1::Job> MusterClient::Retry(const std::string& job_id, const Ste
   return Steer(&v1::JobService::Stub::RetryJob, Of(job_id, std::move(request)), options);
 }
 
-absl::StatusOr<v1::Operation> MusterClient::Pause(const std::string& job_id,
-                                                  const SteerOptions& options) {
-  return Steer(&v1::JobService::Stub::PauseJob, Of<v1::PauseJobRequest>(job_id), options);
-}
-
-absl::StatusOr<v1::Operation> MusterClient::Resume(const std::string& job_id,
-                                                   const SteerOptions& options,
-                                                   const StartOptions& start) {
-  v1::ResumeJobRequest request;
-  request.set_from_scratch(start.from_scratch);
-  request.set_from(start.from);
-  return Steer(&v1::JobService::Stub::ResumeJob, Of(job_id, std::move(request)), options);
-}
-
 absl::StatusOr<v1::Operation> MusterClient::GetOperation(const std::string& name) {
   v1::GetOperationRequest request;
   request.set_name(name);

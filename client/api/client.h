@@ -37,14 +37,6 @@ struct RetrySettings {
   std::optional<uint64_t> from_step;
 };
 
-// From where a job without processes continues; if neither is set, from its newest checkpoint.
-struct StartOptions {
-  // From step 0, even if there are checkpoints.
-  bool from_scratch = false;
-  // From this checkpoint directory, absolute.
-  std::string from;
-};
-
 // Which jobs to list.
 struct ListOptions {
   // Those in one of these states; empty: all.
@@ -84,12 +76,6 @@ class MusterClient : public Connection {
                                 const RetrySettings& settings = {});
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options = {});
-
-  // Changes of a running job. These calls answer once the command is durable, with its operation.
-  absl::StatusOr<v1::Operation> Pause(const std::string& job_id, const SteerOptions& options = {});
-  // at_step is not used. `start` is for a job without processes.
-  absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options = {},
-                                       const StartOptions& start = {});
 
   // `name` is "JOB/NUMBER".
   absl::StatusOr<v1::Operation> GetOperation(const std::string& name);

@@ -98,26 +98,27 @@ ExitCode Steer(Console* console, const SteeringOptions& options, const Change& c
 
 namespace {
 
+template <typename Stub, typename Request>
 void AddPlain(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
-              const std::string& help, bool schedulable, const Change& change) {
+              const std::string& help,
+              client::Connection::Unary<Stub, Request, v1::Operation> rpc) {
   auto options = std::make_shared<SteeringOptions>();
   CLI::App* command = app->add_subcommand(name, help);
-  AddSteeringOptions(command, console, options.get(), schedulable);
-  command->callback([=] { *code = Steer(console, *options, change); });
+  AddSteeringOptions(command, console, options.get());
+  command->callback([=] { *code = Steer(console, *options, rpc, Request()); });
 }
 
 }  // namespace
 
 void AddPause(CLI::App* app, Console* console, ExitCode* code) {
   AddPlain(app, console, code, "pause", "Halt a running job at its next step; it keeps its slots",
-           true, [](auto& client, const auto& job, const auto& options) {
-             return client.Pause(job, options);
-           });
+           &v1::JobService::Stub::PauseJob);
 }
 
 void AddResume(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
-  auto start = std::make_shared<client::StartOptions>();
+  auto from_path = std::make_shared<std::string>();
+  auto from_scratch = std::make_shared<bool>(false);
   CLI::App* command =
       app->add_subcommand("resume",
                           "Continue a job that is paused, that was stopped, or that has failed. A "
@@ -125,31 +126,27 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
                           "them again");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
   CLI::Option* from = command->add_option(
-      "--from", start->from,
+      "--from", *from_path,
       "Continue from this checkpoint directory, which every node must see (a job that "
       "was stopped or has failed, or that halted with CHECKPOINTS_UNREADABLE)");
   command
       ->add_flag(
-          "--from-scratch", start->from_scratch,
+          "--from-scratch", *from_scratch,
           "Start again from step 0; the job's checkpoints are kept (a job that was stopped or has "
           "failed, or that halted with CHECKPOINTS_UNREADABLE)")
       ->excludes(from);
   command->callback([=] {
-    start->from = AbsolutePath(start->from);
-    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
-      return client.Resume(job, steer, *start);
-    });
+    v1::ResumeJobRequest request;
+    request.set_from(AbsolutePath(*from_path));
+    request.set_from_scratch(*from_scratch);
+    *code = Steer(console, *options, &v1::JobService::Stub::ResumeJob, request);
   });
 }
 
 void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
   AddPlain(app, console, code, "checkpoint",
-           "Write a checkpoint of a running job after its current step", true,
-           [](auto& client, const auto& job, const auto& options) {
-             v1::SaveCheckpointRequest request;
-             request.set_job_id(job);
-             return client.Steer(&v1::ControlService::Stub::SaveCheckpoint, request, options);
-           });
+           "Write a checkpoint of a running job after its current step",
+           &v1::ControlService::Stub::SaveCheckpoint);
 }
 
 namespace {

@@ -31,17 +31,16 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
 ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change,
                v1::Operation* last = nullptr);
 
-// The same for a call of ControlService.
-template <typename Request>
+// The same for a call with `request`, to which the job is added.
+template <typename Stub, typename Request>
 ExitCode Steer(Console* console, const SteeringOptions& options,
-               grpc::Status (v1::ControlService::Stub::*method)(grpc::ClientContext*,
-                                                                const Request&, v1::Operation*),
-               Request request, v1::Operation* last = nullptr) {
+               client::Connection::Unary<Stub, Request, v1::Operation> rpc, Request request,
+               v1::Operation* last = nullptr) {
   return Steer(
       console, options,
       [&](client::MusterClient& client, const std::string& job, const client::SteerOptions& steer) {
         request.set_job_id(job);
-        return client.Steer(method, request, steer);
+        return client.Steer(rpc, request, steer);
       },
       last);
 }

@@ -84,7 +84,7 @@ void Stopper::CoordinatorEnded() {
     absl::MutexLock lock(&mutex_);
     leave_ = nullptr;
     changed_.Await(mutex_, kLastMessages, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return job_over_ || client_ == nullptr;
+      return job_over_ || job_.client == nullptr;
     });
   }
   over_.Cancel();
@@ -93,8 +93,7 @@ void Stopper::CoordinatorEnded() {
 
 void Stopper::JobRuns(client::MusterClient* client, const std::string& job_id) {
   absl::MutexLock lock(&mutex_);
-  client_ = client;
-  job_id_ = job_id;
+  job_ = {client, job_id};
 }
 
 void Stopper::JobHasEnded() {
@@ -102,24 +101,22 @@ void Stopper::JobHasEnded() {
   // Any later answer of the coordinator is not needed.
   stop_call_.Cancel();
   absl::MutexLock lock(&mutex_);
-  client_ = nullptr;
+  job_.client = nullptr;
   job_over_ = true;
   changed_.Changed();
   mutex_.Await(absl::Condition(&idle));
 }
 
 void Stopper::Run() {
-  client::MusterClient* client = nullptr;
-  std::string job_id;
+  Job job;
   {
     const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return job_over_ || (stop_wanted_ && client_ != nullptr);
+      return job_over_ || (stop_wanted_ && job_.client != nullptr);
     };
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&due));
     if (job_over_) return;
-    client = client_;
-    job_id = job_id_;
+    job = job_;
     calling_ = true;
   }
   // Once it has accepted this, the coordinator itself ends a job that makes no progress for 30 s. A
@@ -128,18 +125,18 @@ void Stopper::Run() {
   const bool own = coordinator_ == Coordinator::kOwn;
   client::RetryOptions retry{.cancellation = &stop_call_};
   if (own) retry.retry_for = kOwnRetry;
-  absl::Status accepted = client->Stop(job_id, {.retry = retry}).status();
+  absl::Status accepted = job.client->Stop(job.id, {.retry = retry}).status();
   const auto job_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return job_over_; };
   while (own && !absl::IsUnavailable(accepted)) {
     {
       absl::MutexLock lock(&mutex_);
       calling_ = false;
       if (changed_.Await(mutex_, kAskAgain, job_over)) return;
-      calling_ = client_ != nullptr;
+      calling_ = job_.client != nullptr;
       if (!calling_) return;
     }
     // A coordinator that cannot write its store any more does not see the job's end.
-    accepted = client->Stop(job_id, {.retry = retry}).status();
+    accepted = job.client->Stop(job.id, {.retry = retry}).status();
   }
   {
     absl::MutexLock lock(&mutex_);

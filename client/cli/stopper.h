@@ -52,6 +52,12 @@ class Stopper {
   void JobHasEnded();
 
  private:
+  struct Job {
+    // Null: no job runs.
+    client::MusterClient* client = nullptr;
+    std::string id;
+  };
+
   void Signalled(int signal);
   void Run();
   // Calls leave_, unless it was called.
@@ -66,12 +72,11 @@ class Stopper {
 
   mutable absl::Mutex mutex_;
   SteadyCondition changed_;  // job_over_
-  client::MusterClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::string job_id_ ABSL_GUARDED_BY(mutex_);
+  Job job_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> leave_ ABSL_GUARDED_BY(mutex_);
   bool stop_wanted_ ABSL_GUARDED_BY(mutex_) = false;
   bool leave_wanted_ ABSL_GUARDED_BY(mutex_) = false;
-  bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // client_ is being used
+  bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // job_.client is being used
   bool job_over_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Declared after the members that they use.

@@ -53,7 +53,7 @@ std::function<absl::Time()> SteadyClock() {
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
                                                                 store::Store* store) {
   auto self = std::unique_ptr<Coordinator>(new Coordinator());
-  self->secrets_ = options.secrets;
+  self->peers_.secrets = options.secrets;
   EngineOptions engine;
   engine.cluster.timing = options.timing;
   engine.cluster.end_timeouts = options.end_timeouts;
@@ -72,9 +72,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
     raw->LookAfterStreams(now);
   };
   engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
-    raw->trouble_ = trouble;
     raw->SayHealth();
-    if (trouble.has_value()) raw->sessions_.EndUnanswered(RefusalOf(*trouble));
+    if (trouble.has_value()) raw->peers_.streams.EndUnanswered(RefusalOf(*trouble));
   };
   self->health_.Woke(SteadyNow());
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
@@ -92,22 +91,24 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
                                           raw->Settled(numbers);
                                         }));
   self->engine_->Aside([raw = self.get()](cluster::Cluster&, absl::Time) {
-    raw->delivers_ = true;
-    for (const store::DeliveryRow& message : raw->undelivered_) raw->webhooks_->Add(message);
-    raw->undelivered_.clear();
+    for (const store::DeliveryRow& message : *raw->undelivered_) raw->webhooks_->Add(message);
+    raw->undelivered_.reset();
   });
   const Authorizer& authorize = options.server.authorize;
-  self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_,
-                                                    &self->steps_, options.timing, authorize);
-  self->control_service_ = std::make_unique<ControlService>(self->engine_.get(), authorize);
-  self->operation_service_ = std::make_unique<OperationService>(
-      self->engine_.get(), &self->jobs_, &self->sessions_, &self->transfers_, authorize);
-  self->agent_service_ =
-      std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_,
-                                     &self->transfers_, &self->secrets_, authorize);
-  self->worker_service_ = std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_,
-                                                          &self->ids_, &self->secrets_, authorize);
-  self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get(), store, authorize);
+  Engine* const made = self->engine_.get();
+  Peers& peers = self->peers_;
+  Following& following = self->following_;
+  Services& services = self->services_;
+  services.job = std::make_unique<JobService>(made, &following.jobs, &following.logs,
+                                              &following.steps, options.timing, authorize);
+  services.control = std::make_unique<ControlService>(made, authorize);
+  services.operation = std::make_unique<OperationService>(made, &following.jobs, &peers.streams,
+                                                          &self->transfers_, authorize);
+  services.agent = std::make_unique<AgentService>(made, &peers.streams, &peers.ids,
+                                                  &self->transfers_, &peers.secrets, authorize);
+  services.worker =
+      std::make_unique<WorkerService>(made, &peers.streams, &peers.ids, &peers.secrets, authorize);
+  services.cluster = std::make_unique<ClusterService>(made, store, authorize);
   ServerOptions server = options.server;
   server.keepalive = KeepAlive::Within(options.timing.lease);
   server.authorize = [authorize](const Caller& caller, const std::string& method) {
@@ -115,9 +116,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   };
   ASSIGN_OR_RETURN(
       self->server_,
-      Server::Start(server, {self->job_service_.get(), self->control_service_.get(),
-                             self->operation_service_.get(), self->cluster_service_.get(),
-                             self->agent_service_.get(), self->worker_service_.get()}));
+      Server::Start(server, {services.job.get(), services.control.get(), services.operation.get(),
+                             services.cluster.get(), services.agent.get(), services.worker.get()}));
   self->engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) { cluster.Handle(cluster::Judge{true}, now); },
       nullptr);
@@ -129,26 +129,27 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
 }
 
 void Coordinator::LookAfterStreams(absl::Time now) {
-  sessions_.EndSilent(now);
-  if (now < permits_seen_ + kPermitInterval) return;
-  permits_seen_ = now;
-  sessions_.EndRefused();
-  for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndRefused();
+  peers_.streams.EndSilent(now);
+  if (now < peers_.permits_seen + kPermitInterval) return;
+  peers_.permits_seen = now;
+  peers_.streams.EndRefused();
+  for (Followers* followers : following_.all()) followers->EndRefused();
 }
 
 void Coordinator::SayHealth() {
   if (!listens_) return;
+  const std::optional<StoreTrouble>& trouble = engine_->trouble();
   // Only the services for clients: agents and workers are served even while the store is in
   // trouble.
   for (const char* service : {"muster.v1.JobService", "muster.v1.ControlService",
                               "muster.v1.OperationService", "muster.v1.ClusterService"}) {
-    server_->SetServing(service, !trouble_.has_value());
+    server_->SetServing(service, !trouble.has_value());
   }
   if (!failed_) {
-    health_.SetReady(trouble_.has_value() ? absl::UnavailableError(absl::StrCat(
-                                                "the store cannot be written: ", trouble_->message,
-                                                "; running jobs continue"))
-                                          : absl::OkStatus());
+    health_.SetReady(trouble.has_value() ? absl::UnavailableError(absl::StrCat(
+                                               "the store cannot be written: ", trouble->message,
+                                               "; running jobs continue"))
+                                         : absl::OkStatus());
   }
 }
 
@@ -204,8 +205,8 @@ Coordinator::~Coordinator() {
     // This runs after everything that was posted before, or at once if the store is in trouble.
     engine_->Read([this](const absl::Status&) {
       const absl::Status why = Stopping();
-      for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndAll(why);
-      sessions_.EndAll(why);
+      for (Followers* followers : following_.all()) followers->EndAll(why);
+      peers_.streams.EndAll(why);
       transfers_.EndAll(why);
     });
     server_->Shutdown(kShutdownGrace);
@@ -216,7 +217,7 @@ Coordinator::~Coordinator() {
 void Coordinator::Drain(const std::string& node) {
   // While the store cannot be written, the rest waits.
   engine_->Aside([node, this](const cluster::Cluster& cluster, absl::Time) {
-    SendNotices(*engine_, sessions_, cluster, node, cluster::kMusterdStops);
+    SendNotices(*engine_, peers_.streams, cluster, node, cluster::kMusterdStops);
   });
   engine_->Post(
       [=, this](cluster::Cluster& cluster, absl::Time now) {
@@ -225,17 +226,12 @@ void Coordinator::Drain(const std::string& node) {
         cluster.Handle(cluster::LeaveNode{node}, now);
       },
       [this](const absl::Status& committed) {
-        if (!committed.ok()) return SayDrained();
+        if (!committed.ok()) return drained_.Say();
         CheckDrained();
       });
 }
 
-bool Coordinator::AwaitDrained(absl::Duration timeout) {
-  absl::MutexLock lock(&drained_mutex_);
-  return drained_changed_.Await(
-      drained_mutex_, timeout,
-      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(drained_mutex_) { return drained_; });
-}
+bool Coordinator::AwaitDrained(absl::Duration timeout) { return drained_.Await(timeout); }
 
 uint64_t Coordinator::DrainActivity() {
   uint64_t activity = 0;
@@ -256,45 +252,53 @@ void Coordinator::InterruptDrained() {
 }
 
 void Coordinator::CheckDrained() {
-  if (!draining_.empty() && engine_->cluster().overview().RanksOn(draining_).empty()) SayDrained();
+  if (draining_.empty()) return;
+  if (engine_->cluster().overview().RanksOn(draining_).empty()) drained_.Say();
 }
 
-void Coordinator::SayDrained() {
-  absl::MutexLock lock(&drained_mutex_);
+void Coordinator::Drained::Say() {
+  absl::MutexLock lock(&mutex_);
   drained_ = true;
-  drained_changed_.Changed();
+  changed_.Changed();
+}
+
+bool Coordinator::Drained::Await(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  return changed_.Await(mutex_, timeout,
+                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return drained_; });
 }
 
 void Coordinator::CarryOut(const cluster::Effect& effect) {
-  std::visit(Overloaded{
-                 [this](const cluster::SendToAgent& send) { Send(send.session, send.order); },
-                 [this](const cluster::SendToWorker& send) { Send(send.session, send.order); },
-                 [this](const cluster::CloseStream& close) {
-                   if (PeerStream* stream = sessions_.Find(close.session)) stream->End(close.why);
-                 },
-                 [this](const cluster::JobChanged& changed) { TellChange(changed.job); },
-                 [this](const cluster::JobDeleted& deleted) { TellDeletion(deleted.job); },
-                 [this](const cluster::StepsChanged& changed) { steps_.Poke(changed.job); },
-                 [this](const cluster::LogsChanged& changed) { logs_.Poke(changed.job); },
-                 [](const cluster::Say& say) { spdlog::info("{}", say.text); },
-                 [this](const cluster::Deliver& deliver) { Deliver(deliver.message); },
-                 [this](const cluster::Withdraw& withdraw) {
-                   if (delivers_) webhooks_->Withdraw(withdraw.receiver, withdraw.number);
-                 },
-             },
-             effect);
+  std::visit(
+      Overloaded{
+          [this](const cluster::SendToAgent& send) { Send(send.session, send.order); },
+          [this](const cluster::SendToWorker& send) { Send(send.session, send.order); },
+          [this](const cluster::CloseStream& close) {
+            if (PeerStream* stream = peers_.streams.Find(close.session)) stream->End(close.why);
+          },
+          [this](const cluster::JobChanged& changed) { TellChange(changed.job); },
+          [this](const cluster::JobDeleted& deleted) { TellDeletion(deleted.job); },
+          [this](const cluster::StepsChanged& changed) { following_.steps.Poke(changed.job); },
+          [this](const cluster::LogsChanged& changed) { following_.logs.Poke(changed.job); },
+          [](const cluster::Say& say) { spdlog::info("{}", say.text); },
+          [this](const cluster::Deliver& deliver) { Deliver(deliver.message); },
+          [this](const cluster::Withdraw& withdraw) {
+            if (!undelivered_.has_value()) webhooks_->Withdraw(withdraw.receiver, withdraw.number);
+          },
+      },
+      effect);
 }
 
 template <typename Order>
 void Coordinator::Send(cluster::PeerStreamId id, const Order& order) {
-  if (PeerStream* stream = sessions_.Find(id)) stream->Send(order);
+  if (PeerStream* stream = peers_.streams.Find(id)) stream->Send(order);
 }
 
 void Coordinator::Deliver(const store::DeliveryRow& message) {
-  if (delivers_) {
-    webhooks_->Add(message);
+  if (undelivered_.has_value()) {
+    undelivered_->push_back(message);
   } else {
-    undelivered_.push_back(message);
+    webhooks_->Add(message);
   }
 }
 
@@ -310,18 +314,18 @@ void Coordinator::Settled(const std::vector<uint64_t>& numbers) {
 }
 
 void Coordinator::TellChange(const std::string& job) {
-  jobs_.Poke(job);
+  following_.jobs.Poke(job);
   CheckDrained();
   const jobs::Job* found = engine_->cluster().Find(job);
   if (census_.has_value() && found != nullptr) census_->Saw(*found);
   // The streams that follow the job's logs and steps end with the job.
   if (found == nullptr || !found->terminal()) return;
-  logs_.Poke(job);
-  steps_.Poke(job);
+  following_.logs.Poke(job);
+  following_.steps.Poke(job);
 }
 
 void Coordinator::TellDeletion(const std::string& job) {
-  for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->JobDeleted(job);
+  for (Followers* followers : following_.all()) followers->JobDeleted(job);
   if (census_.has_value()) census_->Deleted(job);
 }
 

@@ -2,6 +2,7 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 #define MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -83,6 +84,42 @@ class Coordinator {
   const std::vector<Address>& addresses() const { return server_->addresses(); }
 
  private:
+  // All agents and workers.
+  struct Peers {
+    Secrets secrets;
+    PeerStreams streams;
+    PeerStreamIds ids;
+    // When the callers of all streams were last seen to be allowed to use them.
+    absl::Time permits_seen = absl::InfinitePast();
+  };
+  // The streams of clients that follow jobs.
+  struct Following {
+    Followers jobs;
+    Followers logs;
+    Followers steps;
+
+    std::array<Followers*, 3> all() { return {&jobs, &logs, &steps}; }
+  };
+  // Whether no process is left on the drained node. Thread-safe.
+  class Drained {
+   public:
+    void Say();
+    bool Await(absl::Duration timeout);
+
+   private:
+    absl::Mutex mutex_;
+    SteadyCondition changed_;
+    bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  };
+  struct Services {
+    std::unique_ptr<JobService> job;
+    std::unique_ptr<ControlService> control;
+    std::unique_ptr<OperationService> operation;
+    std::unique_ptr<ClusterService> cluster;
+    std::unique_ptr<AgentService> agent;
+    std::unique_ptr<WorkerService> worker;
+  };
+
   Coordinator() = default;
 
   void CarryOut(const cluster::Effect& effect);
@@ -98,47 +135,29 @@ class Coordinator {
   // Ends the streams that must not stay open.
   void LookAfterStreams(absl::Time now);
   void CheckDrained();
-  void SayDrained();
   void SayHealth();
   void CountAllJobs(const cluster::Cluster& cluster);
 
   // ---- Of the engine's thread.
-  Secrets secrets_;
-  PeerStreams sessions_;
-  Followers jobs_;
-  Followers logs_;
-  Followers steps_;
+  Peers peers_;
+  Following following_;
   std::string draining_;
-  // When the callers of all streams were last seen to be allowed to use them.
-  absl::Time permits_seen_ = absl::InfinitePast();
-  // Absent: the store works.
-  std::optional<StoreTrouble> trouble_;
-  // Its data are damaged.
+  // The store's data are damaged.
   bool failed_ = false;
   // Absent: nobody asks for it.
   std::optional<Census> census_;
   // Whether server_ is set and listens.
   bool listens_ = false;
-  // Whether webhooks_ is set, and the messages that came before.
-  bool delivers_ = false;
-  std::vector<store::DeliveryRow> undelivered_;
+  // The messages that came before webhooks_ was set; absent: it is set.
+  std::optional<std::vector<store::DeliveryRow>> undelivered_ = std::vector<store::DeliveryRow>();
 
-  absl::Mutex drained_mutex_;
-  SteadyCondition drained_changed_;
-  bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
-
+  Drained drained_;
   Health health_;
-  PeerStreamIds ids_;
   Transfers transfers_;
   // It gives engine_ what it has done, and is stopped before it.
   std::unique_ptr<webhook::Senders> webhooks_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<JobService> job_service_;
-  std::unique_ptr<ControlService> control_service_;
-  std::unique_ptr<OperationService> operation_service_;
-  std::unique_ptr<ClusterService> cluster_service_;
-  std::unique_ptr<AgentService> agent_service_;
-  std::unique_ptr<WorkerService> worker_service_;
+  Services services_;
   std::unique_ptr<Server> server_;
 };
 

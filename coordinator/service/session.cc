@@ -45,6 +45,33 @@ grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
   return bytes;
 }
 
+bool PeerOutbox::Add(grpc::ByteBuffer bytes) {
+  bytes_ += bytes.Length();
+  if (bytes_ > kLimits.outbox_bytes) return false;
+  waiting_.push_back(std::move(bytes));
+  return true;
+}
+
+grpc::ByteBuffer* PeerOutbox::Next() {
+  if (waiting_.empty()) return nullptr;
+  writing_ = std::move(waiting_.front());
+  waiting_.pop_front();
+  bytes_ -= writing_.Length();
+  return &writing_;
+}
+
+void PeerOutbox::Clear() {
+  waiting_.clear();
+  bytes_ = 0;
+}
+
+absl::Status TooManyMessages(About limit) {
+  return Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
+                "more messages wait for the coordinator's store than it keeps; attach again and "
+                "repeat what was not acknowledged",
+                std::move(limit));
+}
+
 bool PeerStreams::Reserve(size_t bytes) {
   if (bytes_in_line_.fetch_add(bytes) + bytes <= most_bytes_) return true;
   bytes_in_line_ -= bytes;

@@ -17,6 +17,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -89,6 +90,25 @@ class PeerStreams {
   absl::Status ended_;
 };
 
+// The messages for one peer, in their order.
+class PeerOutbox {
+ public:
+  // False: more than kLimits.outbox_bytes would wait, and this message is left out.
+  bool Add(grpc::ByteBuffer bytes);
+  // The next message to be written, which lives until the next call; null: none waits.
+  grpc::ByteBuffer* Next();
+  void Clear();
+
+ private:
+  std::deque<grpc::ByteBuffer> waiting_;
+  size_t bytes_ = 0;
+  grpc::ByteBuffer writing_;
+};
+
+// UNAVAILABLE TOO_MANY_MESSAGES. The peer still has all its messages and repeats them on its next
+// stream.
+absl::Status TooManyMessages(About limit);
+
 // One stream of a peer, which sends In and receives Out.
 template <typename In, typename Out>
 class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
@@ -114,13 +134,12 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   void End(const absl::Status& why) override {
-    if (ended_) return;
-    ended_ = true;
-    sessions_->Remove(id_);
+    if (ended_.has_value()) return;
     // Orders that were given before are sent first: an acknowledgement must not be lost because the
     // end of the stream follows it.
-    end_status_ = why;
-    if (!writing_) this->Finish(ToWire(why));
+    ended_ = why;
+    sessions_->Remove(id_);
+    if (!writing_) this->Finish(ToWire(*ended_));
   }
 
   bool Heard() const override { return heard_; }
@@ -171,16 +190,13 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   virtual void LinesLeftOut(uint64_t, const In&, cluster::Cluster&, absl::Time) {}
 
   void Put(const Out& message) {
-    if (ended_) return;
-    grpc::ByteBuffer bytes = ToBytes(message);
-    outbox_bytes_ += bytes.Length();
-    if (outbox_bytes_ > kLimits.outbox_bytes) {
+    if (ended_.has_value()) return;
+    if (!outbox_.Add(ToBytes(message))) {
       return End(Refuse(absl::StatusCode::kResourceExhausted, "STREAM_NOT_READ",
                         "the peer does not read its stream", LimitOf(kLimits.outbox_bytes)));
     }
     // Which means that it was accepted.
     if (!std::exchange(answered_, true)) sessions_->Answered(id_);
-    outbox_.push_back(std::move(bytes));
     WriteNext();
   }
   cluster::PeerStreamId id() const { return id_; }
@@ -196,14 +212,15 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void Beat(std::shared_ptr<In> message) {
     // Without a Hello there is no lease. A heartbeat that is left out is followed by another.
     if (!accepted_) return;
-    if (beats_in_line_.fetch_add(1) >= kLimits.heartbeats_in_line) {
-      --beats_in_line_;
+    if (line_.beats.fetch_add(1) >= kLimits.heartbeats_in_line) {
+      --line_.beats;
       return;
     }
     engine_->Aside(
         [self = self_, message = std::move(message)](cluster::Cluster& cluster, absl::Time came) {
-          --self->beats_in_line_;
-          if (!self->ended_ && self->refused_.ok()) self->TakeBeat(*message, cluster, came);
+          --self->line_.beats;
+          if (!self->ended_.has_value() && self->refused_.ok())
+            self->TakeBeat(*message, cluster, came);
         });
   }
 
@@ -211,33 +228,33 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void Queue(std::shared_ptr<In> message) {
     if (reading_ended_) return;
     const int most = accepted_ ? kLimits.messages_in_line : kLimits.first_messages_in_line;
-    const int backlog = backlog_.fetch_add(1) + 1;
-    if (backlog > most) return EndReading(TooMany(LimitOf(most)));
+    const int backlog = line_.messages.fetch_add(1) + 1;
+    if (backlog > most) return EndReading(TooManyMessages(LimitOf(most)));
     const size_t bytes = message->SpaceUsedLong() + kTaskBytes;
-    const size_t all = bytes_in_line_.fetch_add(bytes) + bytes;
+    const size_t all = line_.bytes.fetch_add(bytes) + bytes;
     const uint64_t lines = LogLinesOf(*message);
     const bool logs_full =
         backlog > kLimits.log_messages_in_line || all > kLimits.log_bytes_in_line;
     if (lines > 0 && (logs_full || !sessions_->Reserve(bytes))) {
-      left_out_ += lines;
-      --backlog_;
-      bytes_in_line_ -= bytes;
+      line_.left_out += lines;
+      --line_.messages;
+      line_.bytes -= bytes;
       return;
     }
     if (lines == 0) {
       // One message alone may always wait: the peer would only repeat it.
       if (backlog > 1 && all > kLimits.bytes_in_line) {
-        return EndReading(TooMany(LimitOf(kLimits.bytes_in_line)));
+        return EndReading(TooManyMessages(LimitOf(kLimits.bytes_in_line)));
       }
       if (!sessions_->Reserve(bytes)) {
-        return EndReading(TooMany(LimitOf(kLimits.all_bytes_in_line)));
+        return EndReading(TooManyMessages(LimitOf(kLimits.all_bytes_in_line)));
       }
     }
-    const uint64_t left_out = lines > 0 ? std::exchange(left_out_, 0) : 0;
+    const uint64_t left_out = lines > 0 ? std::exchange(line_.left_out, 0) : 0;
     engine_->Post(
         [self = self_, message = std::move(message), left_out](cluster::Cluster& cluster,
                                                                absl::Time now) {
-          if (self->ended_ || !self->refused_.ok()) return;
+          if (self->ended_.has_value() || !self->refused_.ok()) return;
           if (left_out > 0) self->LinesLeftOut(left_out, *message, cluster, now);
           self->refused_ = self->Take(*message, cluster, now);
           if (self->refused_.ok()) self->accepted_ = true;
@@ -245,17 +262,9 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
         [self = self_, bytes](const absl::Status& committed) { self->Taken(committed, bytes); });
   }
 
-  // The peer still has all these messages and repeats them on its next stream.
-  static absl::Status TooMany(About limit) {
-    return Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
-                  "more messages wait for the coordinator's store than it keeps; attach again and "
-                  "repeat what was not acknowledged",
-                  std::move(limit));
-  }
-
   void Taken(const absl::Status& committed, size_t bytes) {
-    --backlog_;
-    bytes_in_line_ -= bytes;
+    --line_.messages;
+    line_.bytes -= bytes;
     sessions_->Release(bytes);
     if (!committed.ok()) return End(committed);
     if (!refused_.ok()) return End(refused_);
@@ -268,23 +277,32 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   void WriteNext() {
-    if (writing_ || outbox_.empty()) return;
+    if (writing_) return;
+    const grpc::ByteBuffer* next = outbox_.Next();
+    if (next == nullptr) return;
     writing_ = true;
-    outgoing_ = std::move(outbox_.front());
-    outbox_.pop_front();
-    outbox_bytes_ -= outgoing_.Length();
-    this->StartWrite(&outgoing_);
+    this->StartWrite(next);
   }
 
   void Written(bool ok) {
     writing_ = false;
-    if (!ok) {
-      outbox_.clear();
-      outbox_bytes_ = 0;
-    }
+    if (!ok) outbox_.Clear();
     WriteNext();
-    if (!writing_ && ended_) this->Finish(ToWire(end_status_));
+    if (!writing_ && ended_.has_value()) this->Finish(ToWire(*ended_));
   }
+
+  // About what the engine needs for a message besides the message.
+  static constexpr size_t kTaskBytes = 256;
+  // The messages that the engine has not applied yet.
+  struct Line {
+    std::atomic<int> messages = 0;
+    // The memory that they take.
+    std::atomic<size_t> bytes = 0;
+    // Heartbeats, which are not counted as messages.
+    std::atomic<int> beats = 0;
+    // The log lines that were dropped since the last message that had any. Of gRPC.
+    uint64_t left_out = 0;
+  };
 
   Engine* const engine_;
   PeerStreams* const sessions_;
@@ -296,29 +314,19 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // ---- Of gRPC, which reads one message at a time.
   grpc::ByteBuffer incoming_;
   bool reading_ended_ = false;
-  uint64_t left_out_ = 0;
 
-  // About what the engine needs for a message besides the message.
-  static constexpr size_t kTaskBytes = 256;
-
-  // The messages that the engine has not applied yet: their number, and the memory that they take.
-  std::atomic<int> backlog_ = 0;
-  std::atomic<size_t> bytes_in_line_ = 0;
-  // The heartbeats that it has not applied yet.
-  std::atomic<int> beats_in_line_ = 0;
+  Line line_;
   std::atomic<bool> heard_ = false;
   // The Hello was accepted.
   std::atomic<bool> accepted_ = false;
 
   // ---- Of the engine's thread.
   absl::Status refused_;
-  std::deque<grpc::ByteBuffer> outbox_;
-  size_t outbox_bytes_ = 0;
-  grpc::ByteBuffer outgoing_;
+  PeerOutbox outbox_;
   bool answered_ = false;
   bool writing_ = false;
-  bool ended_ = false;
-  absl::Status end_status_;
+  // With what the stream ends; absent: it goes on.
+  std::optional<absl::Status> ended_;
 };
 
 }  // namespace muster::service

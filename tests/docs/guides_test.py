@@ -19,6 +19,7 @@ PROGRAMS = {
 }
 # What a page may name or read beside PROGRAMS.
 FILES = ["README.md", "CONTRIBUTING.md", "docs", "examples", "deploy", "plugin", "quickstart.sh"]
+FILES += ["third_party/bazel_progress.py"]
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -86,6 +87,7 @@ def reader(tmp_path):
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name)
         elif (ROOT / name).is_file():
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     return guide.Reader(folder, {name: runfile(path) for name, path in PROGRAMS.items()})
 
@@ -153,7 +155,7 @@ def test_quickstart_works(reader):
     """All of it but installing and building, which have been done, and fewer steps."""
     stand_ins = reader.folder / "third_party/install.sh", reader.home / "bin/bazel"
     for stand_in in stand_ins:
-        stand_in.parent.mkdir()
+        stand_in.parent.mkdir(exist_ok=True)
         stand_in.write_text("#!/bin/sh\n")
         stand_in.chmod(0o755)
     for name, path in PROGRAMS.items():

@@ -49,6 +49,19 @@ class EventLog::Writer {
     int64_t step = 0;
     bool continued = false;
   };
+  // The files of earlier sessions, and what they have around `start_`.
+  struct Earlier {
+    std::vector<std::string> files;
+    Numbers numbers;
+  };
+  struct Trouble {
+    // Nothing can be written at present; whether records are dropped because of that.
+    bool troubled = false;
+    bool dropping = false;
+    // The newest record when something last went wrong: all is well once this one is written.
+    uint64_t well_with = 0;
+    absl::Time retry_at = absl::InfinitePast();
+  };
   enum class Phase { kRunning, kClosing, kEnded };
 
   // Waits for something to do, and returns true; false: the thread ends.
@@ -76,9 +89,7 @@ class EventLog::Writer {
   std::string newest_path_;  // of the newest file of this session; empty: there is none yet
   // The step of the next file's START: this session has written nothing of it, nor of later ones.
   int64_t start_ = 0;
-  // The files of earlier sessions, and what they have around `start_`.
-  std::vector<std::string> earlier_;
-  Numbers numbers_;
+  Earlier earlier_;
 
   absl::Mutex mutex_;
   // Signalled after each change for which a thread may wait.
@@ -87,11 +98,7 @@ class EventLog::Writer {
   std::optional<Begun> begun_ ABSL_GUARDED_BY(mutex_);
   // All records up to this one are to be durable.
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool troubled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool dropping_ ABSL_GUARDED_BY(mutex_) = false;
-  // The newest record when something last went wrong: all is well once this one is written.
-  uint64_t well_with_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Time retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  Trouble trouble_ ABSL_GUARDED_BY(mutex_);
   // Since when the thread has been in Work.
   absl::Time busy_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool calling_ ABSL_GUARDED_BY(mutex_) = false;
@@ -112,10 +119,10 @@ void EventLog::Writer::Add(const Event& event) {
     absl::MutexLock lock(&mutex_);
     dropped = queue_.Add(event.step(), std::move(record));
     stuck = SteadyNow() - busy_since_;
-    if (stuck <= options_.slow || troubled_) stuck = absl::ZeroDuration();
-    if (stuck > absl::ZeroDuration()) troubled_ = true;
-    if (stuck > absl::ZeroDuration() || dropped.has_value()) well_with_ = queue_.newest();
-    if (dropped.has_value() && std::exchange(dropping_, true)) dropped.reset();
+    if (stuck <= options_.slow || trouble_.troubled) stuck = absl::ZeroDuration();
+    if (stuck > absl::ZeroDuration()) trouble_.troubled = true;
+    if (stuck > absl::ZeroDuration() || dropped.has_value()) trouble_.well_with = queue_.newest();
+    if (dropped.has_value() && std::exchange(trouble_.dropping, true)) dropped.reset();
     changed_.Changed();
   }
   if (dropped.has_value() && options_.on_dropped) options_.on_dropped(dropped->first);
@@ -133,16 +140,16 @@ bool EventLog::Writer::Sync(absl::Duration timeout) {
   wanted_ = std::max(wanted_, newest);
   changed_.Changed();
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return queue_.settled() >= newest || troubled_ || phase_ == Phase::kEnded;
+    return queue_.settled() >= newest || trouble_.troubled || phase_ == Phase::kEnded;
   };
   changed_.Await(mutex_, timeout, settled);
-  return queue_.settled() >= newest && !troubled_;
+  return queue_.settled() >= newest && !trouble_.troubled;
 }
 
 std::optional<Steps> EventLog::Writer::Finish(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   wanted_ = queue_.newest();
-  retry_at_ = absl::InfinitePast();
+  trouble_.retry_at = absl::InfinitePast();
   changed_.Changed();
   changed_.Await(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return queue_.settled() >= wanted_ || phase_ == Phase::kEnded;
@@ -188,11 +195,11 @@ bool EventLog::Writer::AwaitWork() {
   absl::MutexLock lock(&mutex_);
   busy_since_ = absl::InfiniteFuture();
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return phase_ == Phase::kClosing || (HasWork() && SteadyNow() >= retry_at_);
+    return phase_ == Phase::kClosing || (HasWork() && SteadyNow() >= trouble_.retry_at);
   };
   while (!ready()) {
     // Until then nothing but the owner's end matters; after it, any change does.
-    const absl::Duration wait = retry_at_ - SteadyNow();
+    const absl::Duration wait = trouble_.retry_at - SteadyNow();
     changed_.Await(mutex_, wait > absl::ZeroDuration() ? wait : absl::InfiniteDuration(), ready);
   }
   busy_since_ = SteadyNow();
@@ -209,7 +216,8 @@ absl::Status EventLog::Writer::Work() {
   {
     absl::MutexLock lock(&mutex_);
     const bool asked = wanted_ > queue_.settled() && queue_.written() >= wanted_;
-    if (!asked && (!troubled_ || queue_.written() < well_with_)) return absl::OkStatus();
+    if (!asked && (!trouble_.troubled || queue_.written() < trouble_.well_with))
+      return absl::OkStatus();
   }
   return SyncFile();
 }
@@ -248,20 +256,20 @@ absl::Status EventLog::Writer::Open(const Queue::Batch& batch) {
   ASSIGN_OR_RETURN(file_, EventFile::Create(path, contents, *options_.disk));
   newest_path_ = path;
   if (!first || !begun.continued || begun.step == 0) return absl::OkStatus();
-  if (numbers_.newest != begun.step && options_.on_gap) {
-    Call([&] { options_.on_gap(numbers_.newest, begun.step); });
+  if (earlier_.numbers.newest != begun.step && options_.on_gap) {
+    Call([&] { options_.on_gap(earlier_.numbers.newest, begun.step); });
   }
   return absl::OkStatus();
 }
 
 std::string EventLog::Writer::TakeBack(const std::vector<std::string>& earlier, double wall_time) {
   // On a full disk, each attempt to begin a file comes here.
-  if (std::exchange(earlier_, earlier) != earlier) {
-    numbers_ = NumbersAround(folder_.path(), earlier, start_ - 1);
+  if (std::exchange(earlier_.files, earlier) != earlier) {
+    earlier_.numbers = NumbersAround(folder_.path(), earlier, start_ - 1);
   }
-  if (numbers_.tags_after.empty()) return "";
+  if (earlier_.numbers.tags_after.empty()) return "";
   Event event = EventAt(start_, wall_time);
-  for (const std::string& tag : numbers_.tags_after) AddNoNumber(tag, &event);
+  for (const std::string& tag : earlier_.numbers.tags_after) AddNoNumber(tag, &event);
   return RecordOf(event);
 }
 
@@ -280,9 +288,9 @@ void EventLog::Writer::Failed(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     unsynced = queue_.FileFailed();
-    well_with_ = queue_.newest();
-    retry_at_ = SteadyNow() + options_.retry;
-    first = !std::exchange(troubled_, true);
+    trouble_.well_with = queue_.newest();
+    trouble_.retry_at = SteadyNow() + options_.retry;
+    first = !std::exchange(trouble_.troubled, true);
     changed_.Changed();
   }
   if (first && options_.on_trouble) {
@@ -294,10 +302,10 @@ void EventLog::Writer::Succeeded() {
   std::optional<Steps> lost;
   {
     absl::MutexLock lock(&mutex_);
-    if (queue_.written() < well_with_) return;
-    dropping_ = false;
+    if (queue_.written() < trouble_.well_with) return;
+    trouble_.dropping = false;
     lost = queue_.TakeLost();
-    if (!std::exchange(troubled_, false) && !lost.has_value()) return;
+    if (!std::exchange(trouble_.troubled, false) && !lost.has_value()) return;
   }
   if (!options_.on_recovered) return;
   Call([&] { options_.on_recovered(lost); });
