@@ -105,9 +105,12 @@ absl::StatusOr<v1::Job> FollowOrAsk(Console* console, client::MusterClient* clie
     console->err << "job " << job_id
                  << (from_scratch ? " starts again from step 0" : " tries its checkpoints again")
                  << std::endl;
+    v1::ResumeJobRequest request;
+    request.set_job_id(job_id);
+    request.set_from_scratch(from_scratch);
     RETURN_IF_ERROR(client
-                        ->Resume(job_id, {.requested_by = Requester(console)},
-                                 {.from_scratch = from_scratch})
+                        ->Steer(&v1::JobService::Stub::ResumeJob, std::move(request),
+                                {.requested_by = Requester(console)})
                         .status());
   }
 }
