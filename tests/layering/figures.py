@@ -2,8 +2,9 @@
 `python -m tests.layering.figures [FOLDER]` (FOLDER: a checkout; left out: this one).
 
 Only files in git count. Production: C++, Python, protos, scripts and the page outside tests/ and
-bench/, without tests and their fixtures. Classes are read with tree-sitter: a function is a member
-function, also one of a template; a field is a member that is not static."""
+bench/, without tests, what only tests use (`testonly` in a BUILD file) and their data. Classes are
+read with tree-sitter: a function is a member function, also one of a template; a field is a member
+that is not static."""
 
 import argparse
 import collections
@@ -15,7 +16,7 @@ import tree_sitter
 import tree_sitter_cpp
 
 CODE = {".cc", ".h", ".hh", ".py", ".proto", ".sh", ".bzl", ".js", ".css", ".html", ".sql"}
-TESTS = re.compile(r"^(tests|bench)/|_test\.|(^|/)(fake_|test_)|fixture|conftest|/world\.")
+TESTS = re.compile(r"^(tests|bench)/|_test\.|(^|/)(fake_|test_|testdata/)|fixture|conftest|/world\.")
 # One thing of each kind that people add, and how code names it.
 KINDS = {
     "command (set-lr)": r"set.?lr|SetLr|SetLearningRate",
@@ -27,6 +28,8 @@ KINDS = {
     "data format (idx)": r"\bidx\b|Idx[A-Z]|idx_dataset",
     "fault test (full disk)": r"full_disk|FullDisk",
 }
+TARGET = re.compile(r"^\w+\(\n.*?^\)", re.MULTILINE | re.DOTALL)
+SOURCES = re.compile(r"(?:srcs|hdrs) = \[(.*?)\]", re.DOTALL)
 DUPLICATE_LINES = 8
 # Macros that tree-sitter would take for a function's parameters.
 ANNOTATIONS = re.compile(r"\bABSL_[A-Z_]+(\([^()]*\))?")
@@ -41,6 +44,16 @@ def kind_of(name):
     if suffix not in CODE:
         return None
     return "tests" if TESTS.search(name) else "production"
+
+
+def only_for_tests(texts):
+    """The files of targets that are `testonly`."""
+    for build, text in texts.items():
+        if pathlib.PurePath(build).name == "BUILD":
+            for target in TARGET.findall(text):
+                if "testonly" in target:
+                    for file in re.findall(r'"(.+?)"', "".join(SOURCES.findall(target))):
+                        yield str(pathlib.PurePath(build).parent / file)
 
 
 def lists_of_classes(node):
@@ -73,9 +86,10 @@ def size_of(node):
 
 
 def classes(texts):
+    """(functions, fields, name, file) of each class."""
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cpp.language()))
     for name, text in texts.items():
-        if not name.endswith((".h", ".cc")) or kind_of(name) != "production":
+        if not name.endswith((".h", ".cc")):
             continue
         text = ANNOTATIONS.sub("", text)
         for node in lists_of_classes(parser.parse(text.encode()).root_node):
@@ -84,10 +98,10 @@ def classes(texts):
 
 
 def duplicates(texts):
-    """Lines of production C++ that stand, in the same order, in another place too."""
+    """Lines of C++ that stand, in the same order, in another place too."""
     places = collections.defaultdict(list)
     for name, text in texts.items():
-        if not name.endswith((".h", ".cc")) or kind_of(name) != "production":
+        if not name.endswith((".h", ".cc")):
             continue
         lines = [
             (number, line.strip())
@@ -116,9 +130,12 @@ def main():
     for name in filter(None, listed):
         if kind_of(name) is not None and (root / name).is_file():
             texts[name] = (root / name).read_text(errors="replace")
+    kinds = {name: kind_of(name) for name in texts}
+    kinds.update((name, "tests") for name in only_for_tests(texts) if name in texts)
+    production = {name: text for name, text in texts.items() if kinds[name] == "production"}
 
     print("== The ten classes with most functions: functions, fields, class, file")
-    found = list(classes(texts))
+    found = list(classes(production))
     for functions, fields, title, name in sorted(found, reverse=True)[:10]:
         print(f"{functions:6} {fields:6}  {title}  {name}")
     large = sum(functions > 25 or fields > 15 for functions, fields, _, _ in found)
@@ -135,13 +152,13 @@ def main():
     for name, text in texts.items():
         folder = name.partition("/")[0] if "/" in name else "."
         for key in (folder, "all"):
-            lines[key][kind_of(name)] += text.count("\n")
+            lines[key][kinds[name]] += text.count("\n")
     for folder in sorted(lines, key=lambda key: (key == "all", key)):
         row = (lines[folder][kind] for kind in ("production", "tests", "BUILD", "docs"))
         print("".join(f"{number:9}" for number in row), f" {folder}")
 
     print(f"\n== Lines of production C++ in copies of {DUPLICATE_LINES} lines and more")
-    print(f"{duplicates(texts):6}")
+    print(f"{duplicates(production):6}")
 
     print("\n== Production files that name one of each kind")
     for kind, pattern in KINDS.items():
@@ -149,7 +166,7 @@ def main():
         files = [
             name
             for name, text in texts.items()
-            if kind_of(name) in ("production", "tests") and expression.search(text)
+            if kinds[name] in ("production", "tests") and expression.search(text)
         ]
         print(f"{len(files):6}  {kind}")
 
