@@ -46,7 +46,7 @@ struct AgentOptions {
   absl::Duration keep_downloads = absl::Hours(1);
   // Where the plug-ins lie that workers may load.
   PluginFolders plugins;
-  // Environment variables that workers get in addition (worker_environment.h).
+  // Environment variables that workers get in addition (IsForWorkers).
   std::vector<std::string> pass_environment;
   // Offered for jobs on GPUs. Their indices replace core.gpus.
   std::vector<Gpu> gpus;

@@ -16,7 +16,7 @@
 #include "worker/agent/agent.h"
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/fake_coordinator.h"
-#include "worker/agent/quarantine_file.h"
+#include "worker/agent/hanging_processes.h"
 #include "worker/agent/scripted_worker.h"
 
 namespace muster::agent {

@@ -1,14 +1,20 @@
 #include "worker/agent/coordinator_link.h"
 
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/client_callback.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "proto/muster/v1/agent_service.grpc.pb.h"
+#include "worker/agent/wire.h"
 
 namespace muster::agent {
 namespace {
@@ -18,6 +24,109 @@ namespace {
 constexpr int kAttemptsPerLease = 10;
 
 }  // namespace
+
+void Outbox::Push(v1::AgentMessage message) { waiting_.push_back({.message = std::move(message)}); }
+
+void Outbox::PushAfterLogs(const WorkerId& worker, v1::AgentMessage message) {
+  waiting_.push_back({.message = std::move(message), .after_logs_of = worker});
+}
+
+void Outbox::PushHeartbeat(v1::AgentMessage heartbeat) {
+  // It comes first, because the lease depends on it. For a coordinator that reads slowly one
+  // heartbeat is enough.
+  if (!waiting_.empty() && waiting_.front().message.has_heartbeat()) waiting_.pop_front();
+  waiting_.push_front({.message = std::move(heartbeat)});
+}
+
+std::optional<v1::AgentMessage> Outbox::Take(bool welcomed) {
+  if (waiting_.empty() || waiting_.front().after_logs_of.has_value()) {
+    if (!welcomed) return std::nullopt;
+    auto batch = waiting_.empty() ? logs_.Take() : logs_.TakeFrom(*waiting_.front().after_logs_of);
+    if (batch.has_value()) return ToMessage(*std::move(batch));
+  }
+  if (waiting_.empty()) return std::nullopt;
+  v1::AgentMessage message = std::move(waiting_.front().message);
+  waiting_.pop_front();
+  return message;
+}
+
+// One AgentService.Attach stream: from its opening to its end. A new attempt is a new object.
+class CoordinatorLink::Stream
+    : private grpc::ClientBidiReactor<v1::AgentMessage, v1::AgentDirective> {
+ public:
+  // Called on gRPC's threads. Directives come one at a time; on_closed is the last call.
+  struct Events {
+    std::function<void(v1::AgentDirective)> on_directive;
+    // The message was written; the next one may be.
+    std::function<void()> on_written;
+    std::function<void(absl::Status)> on_closed;
+  };
+
+  static std::unique_ptr<Stream> Open(const std::shared_ptr<grpc::Channel>& channel,
+                                      Events events) {
+    auto stream = std::unique_ptr<Stream>(new Stream(channel, std::move(events)));
+    stream->stub_->async()->Attach(&stream->context_, stream.get());
+    // Other threads than the reactor's write: because of the hold, OnDone is not called before the
+    // stream has ended.
+    stream->AddHold();
+    stream->StartRead(&stream->incoming_);
+    stream->StartCall();
+    return stream;
+  }
+  // Cancels what is open and returns after on_closed.
+  ~Stream() override {
+    context_.TryCancel();
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&done_));
+  }
+
+  // Call it only after on_written of the message before. After the end of the stream the message is
+  // dropped.
+  void Write(v1::AgentMessage message) {
+    absl::MutexLock lock(&mutex_);
+    if (ended_) return;
+    outgoing_ = std::move(message);
+    StartWrite(&outgoing_);
+  }
+
+ private:
+  Stream(const std::shared_ptr<grpc::Channel>& channel, Events events)
+      : stub_(v1::AgentService::NewStub(channel)), events_(std::move(events)) {}
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      events_.on_directive(std::move(incoming_));
+      incoming_.Clear();
+      StartRead(&incoming_);
+      return;
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      ended_ = true;
+    }
+    RemoveHold();
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) events_.on_written();
+  }
+  void OnDone(const grpc::Status& status) override {
+    events_.on_closed(FromGrpc(status));
+    // The lock is held to the end, because the destructor may run as soon as it is released.
+    absl::MutexLock lock(&mutex_);
+    done_ = true;
+  }
+
+  const std::unique_ptr<v1::AgentService::Stub> stub_;
+  const Events events_;
+  grpc::ClientContext context_;
+  v1::AgentDirective incoming_;
+  v1::AgentMessage outgoing_;
+
+  absl::Mutex mutex_;
+  // The stream can no longer be written to.
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+};
 
 CoordinatorLink::CoordinatorLink(LinkOptions options, LogQueue* logs, Mailbox* mailbox,
                                  Events events)
@@ -33,6 +142,8 @@ CoordinatorLink::CoordinatorLink(LinkOptions options, LogQueue* logs, Mailbox* m
         mailbox_.Post([this, begun] { events_.on_nobody_listens(begun); });
       }) {}
 
+CoordinatorLink::~CoordinatorLink() = default;
+
 void CoordinatorLink::Connect() {
   connect_at_ = absl::InfiniteFuture();
   // The Hello must come first, and it says everything that matters. Effects that the core decided
@@ -44,7 +155,7 @@ void CoordinatorLink::Connect() {
       if (attempt == attempt_) task();
     });
   };
-  CoordinatorStream::Events events;
+  Stream::Events events;
   events.on_directive = [this, post](v1::AgentDirective directive) {
     post([this, directive = std::move(directive)] { events_.on_directive(directive); });
   };
@@ -53,7 +164,7 @@ void CoordinatorLink::Connect() {
     post([this, status] { OnClosed(status); });
   };
   opened_ = SteadyNow();
-  stream_ = CoordinatorStream::Open(channel_, std::move(events));
+  stream_ = Stream::Open(channel_, std::move(events));
 }
 
 void CoordinatorLink::BeWelcome() {
@@ -92,6 +203,8 @@ void CoordinatorLink::PlanNext(const absl::Status& why, absl::Duration lease) {
   connect_at_ = SteadyNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
   retry_ = std::min(2 * retry_, options_.last_retry);
 }
+
+void CoordinatorLink::Close() { stream_.reset(); }
 
 void CoordinatorLink::NewChannel(absl::Duration lease) {
   channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(lease), options_.credentials);

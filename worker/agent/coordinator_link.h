@@ -7,8 +7,10 @@
 #include <grpcpp/security/credentials.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -16,12 +18,45 @@
 #include "absl/time/time.h"
 #include "common/rpc/knock.h"
 #include "proto/muster/v1/agent_service.pb.h"
-#include "worker/agent/coordinator_stream.h"
+#include "worker/agent/core/worker_record.h"
 #include "worker/agent/log_queue.h"
 #include "worker/agent/mailbox.h"
-#include "worker/agent/outbox.h"
 
 namespace muster::agent {
+
+// The messages that wait to be sent, and their order: a heartbeat comes before everything else, a
+// worker's log lines come before its exit, and other log lines are sent when nothing else waits.
+//
+// Not thread-safe. The queue of log lines is thread-safe: lines may be added to it at any time.
+class Outbox {
+ public:
+  // `logs` outlives this object.
+  explicit Outbox(LogQueue* logs) : logs_(*logs) {}
+
+  void Push(v1::AgentMessage message);
+  // The message waits until all lines that this worker has written are taken.
+  void PushAfterLogs(const WorkerId& worker, v1::AgentMessage message);
+  // Replaces a heartbeat that still waits.
+  void PushHeartbeat(v1::AgentMessage heartbeat);
+
+  // The next message to send; nullopt: nothing waits that may be sent now. `welcomed`: the
+  // coordinator has accepted the stream. Before that, log lines and what comes after them wait,
+  // because the lines would be lost if it refused the stream.
+  std::optional<v1::AgentMessage> Take(bool welcomed);
+
+  // Drops all messages, but not the log lines.
+  void Clear() { waiting_.clear(); }
+
+ private:
+  struct Outgoing {
+    v1::AgentMessage message;
+    // The log lines of this worker are sent first.
+    std::optional<WorkerId> after_logs_of;
+  };
+
+  LogQueue& logs_;
+  std::deque<Outgoing> waiting_;
+};
 
 struct LinkOptions {
   std::string coordinator;
@@ -45,6 +80,7 @@ class CoordinatorLink {
 
   // `logs` and `mailbox` outlive this object.
   CoordinatorLink(LinkOptions options, LogQueue* logs, Mailbox* mailbox, Events events);
+  ~CoordinatorLink();
 
   // When to call Connect; infinite while there is a stream.
   absl::Time connect_at() const { return connect_at_; }
@@ -59,13 +95,15 @@ class CoordinatorLink {
   // The stream has ended because of `why`: decides when the next one is opened.
   void PlanNext(const absl::Status& why, absl::Duration lease);
   // Ends the stream without an event.
-  void Close() { stream_.reset(); }
+  void Close();
 
   Outbox& outbox() { return outbox_; }
   // Writes the next message if the stream can take one.
   void Pump();
 
  private:
+  class Stream;
+
   void OnClosed(const absl::Status& status);
   void NewChannel(absl::Duration lease);
 
@@ -75,7 +113,7 @@ class CoordinatorLink {
   Outbox outbox_;
   std::minstd_rand jitter_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<CoordinatorStream> stream_;
+  std::unique_ptr<Stream> stream_;
   // The number of the newest stream: what still comes from an older one is ignored.
   uint64_t attempt_ = 0;
   bool writing_ = false;

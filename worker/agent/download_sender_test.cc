@@ -1,4 +1,4 @@
-#include "worker/agent/download_sender.h"
+#include "worker/agent/downloads_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 #include "common/rpc/rpc.h"
 #include "common/steady/test_bound.h"
 #include "proto/muster/v1/agent_service.grpc.pb.h"
-#include "worker/agent/downloads_folder.h"
 
 namespace muster::agent {
 namespace {

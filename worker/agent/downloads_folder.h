@@ -1,17 +1,23 @@
 // The folder in which rank 0 of a job writes a file that a client fetches (common/downloads). Files
 // in it are removed when the client has them, when nobody has fetched them for a while, and, while
-// they have no name yet, when the worker that wrote them has ended.
+// they have no name yet, when the worker that wrote them has ended. DownloadSender sends them.
 #ifndef MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
 #define MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
 
+#include <grpcpp/channel.h>
+
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/muster/v1/agent_service.pb.h"
 #include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
@@ -60,6 +66,34 @@ class DownloadsFolder {
   const std::string node_;
   std::string path_;
   const absl::Duration keep_;
+};
+
+// Sends the files of DownloadsFolder to clients (AgentService.SendFile), each on a thread and a
+// connection of its own: the agent's heartbeats do not wait for it. A thread reads the next piece
+// when the piece before has left.
+//
+// Threading: one thread.
+class DownloadSender {
+ public:
+  // Makes a channel to the coordinator.
+  using Connect = std::function<std::shared_ptr<grpc::Channel>()>;
+
+  // `folder` outlives it. `connect` is called from several threads.
+  DownloadSender(Connect connect, const DownloadsFolder* folder);
+  // Breaks off what is being sent.
+  ~DownloadSender();
+  DownloadSender(const DownloadSender&) = delete;
+  DownloadSender& operator=(const DownloadSender&) = delete;
+
+  // Returns at once. An error is told to the client: DOWNLOAD_GONE, or what the disk says.
+  void Send(const v1::SendDownload& request);
+
+ private:
+  struct Sending;
+
+  const Connect connect_;
+  const DownloadsFolder* const folder_;
+  std::list<std::unique_ptr<Sending>> sendings_;
 };
 
 }  // namespace muster::agent

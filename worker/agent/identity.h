@@ -1,8 +1,10 @@
-// The id of an agent, which stays the same when the agent is started again. The agent keeps it on
-// its disk, in a directory that one agent uses at a time.
+// An agent's state directory, which one agent uses at a time, and the id that the agent keeps
+// there. The id stays the same when the agent is started again.
 #ifndef MUSTER_WORKER_AGENT_IDENTITY_H_
 #define MUSTER_WORKER_AGENT_IDENTITY_H_
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -10,6 +12,19 @@
 #include "common/process/fd.h"
 
 namespace muster::agent {
+
+// The directory in which an agent keeps what outlives its process, if --state does not name one.
+//
+// agent-NODE-HOST-PORT (of the coordinator), so that agents of several clusters may share a
+// machine. It is in $STATE_DIRECTORY, which systemd sets for a unit with StateDirectory=, else in
+// $XDG_STATE_HOME/muster, else in $HOME/.local/state/muster, else in /var/lib/muster. A variable
+// that is empty counts as missing.
+//
+// `has_id` says whether an agent has left its id in a directory. An agent that has its id in its
+// user's directory keeps using that directory, and so its id, if $STATE_DIRECTORY is set later.
+std::string DefaultStateDirectory(const std::string& node, const std::string& coordinator,
+                                  const std::map<std::string, std::string>& environment,
+                                  const std::function<bool(const std::string& directory)>& has_id);
 
 class Identity {
  public:

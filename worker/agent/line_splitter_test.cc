@@ -1,4 +1,4 @@
-#include "worker/agent/line_splitter.h"
+#include "worker/agent/log_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -27,9 +27,7 @@
 #include "worker/agent/agent.h"
 #include "worker/agent/gpus.h"
 #include "worker/agent/identity.h"
-#include "worker/agent/state_directory.h"
-#include "worker/agent/worker_devices.h"
-#include "worker/agent/worker_environment.h"
+#include "worker/agent/worker_command.h"
 
 namespace {
 

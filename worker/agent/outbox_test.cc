@@ -1,4 +1,4 @@
-#include "worker/agent/outbox.h"
+#include "worker/agent/coordinator_link.h"
 
 #include <gtest/gtest.h>
 

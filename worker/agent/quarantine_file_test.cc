@@ -1,4 +1,4 @@
-#include "worker/agent/quarantine_file.h"
+#include "worker/agent/hanging_processes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

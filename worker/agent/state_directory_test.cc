@@ -1,4 +1,4 @@
-#include "worker/agent/state_directory.h"
+#include "worker/agent/identity.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// How an agent starts muster-worker.
+// How an agent starts muster-worker, and asks it what it can compute on.
 #ifndef MUSTER_WORKER_AGENT_WORKER_COMMAND_H_
 #define MUSTER_WORKER_AGENT_WORKER_COMMAND_H_
 
@@ -8,10 +8,21 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/process/process.h"
 #include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
+
+// Which of the agent's environment variables its workers get: those that a worker, LibTorch and the
+// CUDA libraries read. Others can hold secrets of the agent's user (tokens, passwords) that code in
+// a job could read.
+//
+// `more`: names in addition (--pass-env); "A_*" stands for all that begin with "A_". Pure.
+bool IsForWorkers(const std::string& name, const std::vector<std::string>& more);
+
+// INVALID_ARGUMENT: one of them is no name of a variable.
+absl::Status CheckVariableNames(const std::vector<std::string>& more);
 
 // NOT_FOUND, PERMISSION_DENIED: there is no program at `path` that can be run.
 absl::Status CheckWorkerBinary(const std::string& path);
@@ -37,6 +48,11 @@ struct WorkerCommand {
 // The options for a child of this process that is killed when this process ends, and whose output
 // this process reads.
 process::SpawnOptions ToSpawnOptions(WorkerCommand command);
+
+// OK: this muster-worker is built for GPUs. Otherwise the error says why none of its ranks can use
+// one: FAILED_PRECONDITION: it is built for the CPU only; another code: it does not tell. Runs
+// `PATH --devices`, which prints "cpu" or "cpu cuda", for at most `bound`.
+absl::Status CheckTakesGpus(const std::string& worker, absl::Duration bound = absl::Minutes(1));
 
 }  // namespace muster::agent
 

@@ -1,4 +1,4 @@
-#include "worker/agent/worker_devices.h"
+#include "worker/agent/worker_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

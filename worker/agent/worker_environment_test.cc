@@ -1,4 +1,4 @@
-#include "worker/agent/worker_environment.h"
+#include "worker/agent/worker_command.h"
 
 #include <gtest/gtest.h>
 

@@ -18,7 +18,6 @@
 #include "worker/agent/hanging_processes.h"
 #include "worker/agent/log_queue.h"
 #include "worker/agent/mailbox.h"
-#include "worker/agent/worker_process.h"
 
 namespace muster::agent {
 
@@ -30,6 +29,7 @@ class WorkerProcesses {
 
   // `options` and `mailbox` outlive this object. `on_exit` is called in a task of the mailbox.
   WorkerProcesses(const AgentOptions* options, Mailbox* mailbox, OnExit on_exit);
+  ~WorkerProcesses();
 
   // Returns the process's id. `environment`: variables in addition to those that every worker of
   // this agent gets.
@@ -48,6 +48,8 @@ class WorkerProcesses {
   HangingProcesses& hanging() { return hanging_; }
 
  private:
+  class Running;
+
   // The UUID of a slot's GPU; empty for a slot of the CPU.
   std::string GpuOf(uint32_t slot) const;
 
@@ -60,7 +62,7 @@ class WorkerProcesses {
   std::atomic<bool> lines_announced_ = false;
   // It outlives the workers, which are killed when its thread ends.
   process::Spawner spawner_;
-  std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers_;
+  std::map<WorkerId, std::unique_ptr<Running>> workers_;
 };
 
 }  // namespace muster::agent

@@ -2,13 +2,15 @@
 // effects (events.h, effects.h).
 //
 // Its parts know the coordinator's stream and the lease (attachment.h), the workers that run
-// (processes.h) and those that have ended (ended_workers.h). The core itself decides what is
-// started, when the node is drained, and when the agent ends.
+// and those that have ended (processes.h). The core itself decides what is started, when the node
+// is drained, and when the agent ends.
 #ifndef MUSTER_WORKER_AGENT_CORE_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_CORE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,14 +18,51 @@
 #include "absl/time/time.h"
 #include "common/lease/lease.h"
 #include "worker/agent/core/attachment.h"
-#include "worker/agent/core/drain.h"
 #include "worker/agent/core/effects.h"
-#include "worker/agent/core/ended_workers.h"
 #include "worker/agent/core/events.h"
 #include "worker/agent/core/processes.h"
 #include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
+
+// The drain of a node: how long its workers may take to save and to end. While they make progress,
+// they get more time. Pure: time is an argument.
+struct Drain {
+  std::string reason;
+  // The cause of the exits of workers that end because of this drain.
+  Cause cause = Cause::kUnknown;
+  // The deadline of DrainRequested; with another deadline the time begins anew.
+  absl::Duration deadline;
+  // The end of the time that the workers get even without progress.
+  absl::Time until;
+  // The newest known values; 0: none yet.
+  uint64_t bytes = 0;
+  uint64_t activity = 0;
+  // Because the workers make progress, they are not ended before this time.
+  absl::Time moves_until = absl::InfinitePast();
+  // The time is over, and the workers were told to end.
+  bool over = false;
+
+  // When the workers are told to end.
+  absl::Time End() const { return std::max(until, moves_until); }
+
+  // All workers together have written `total` bytes so far. If that is progress, they are not ended
+  // before `delayed_until`.
+  void SawWrites(uint64_t total, absl::Time delayed_until) {
+    // The first total only says where the count begins. The bytes of a worker that has ended are no
+    // longer in the total.
+    if (bytes > 0 && total > bytes) moves_until = std::max(moves_until, delayed_until);
+    bytes = total;
+  }
+
+  // The coordinator reported HeartbeatAcked::workers_activity. If that is progress, the workers are
+  // not ended before `delayed_until`.
+  void SawActivity(uint64_t reported, absl::Time delayed_until) {
+    if (reported == 0) return;
+    if (activity != 0 && activity != reported) moves_until = std::max(moves_until, delayed_until);
+    activity = reported;
+  }
+};
 
 enum class AfterLease {
   // Kill the workers and keep trying to attach.
