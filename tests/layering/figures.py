@@ -16,7 +16,9 @@ import tree_sitter
 import tree_sitter_cpp
 
 CODE = {".cc", ".h", ".hh", ".py", ".proto", ".sh", ".bzl", ".js", ".css", ".html", ".sql"}
-TESTS = re.compile(r"^(tests|bench)/|_test\.|(^|/)(fake_|test_|testdata/)|fixture|conftest|/world\.")
+TESTS = re.compile(
+    r"^(tests|bench)/|_test\.|(^|/)(fake_|test_|testdata/)|fixture|conftest|/world\."
+)
 # One thing of each kind that people add, and how code names it.
 KINDS = {
     "command (set-lr)": r"set.?lr|SetLr|SetLearningRate",
