@@ -1,5 +1,7 @@
 #include "worker/launcher/libtorch.h"
 
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
+#include "common/secret/worker_variable.h"
 
 namespace muster::launcher {
 namespace {
@@ -35,6 +38,19 @@ std::string WhatToDo(const Search& search) {
   return absl::StrCat("install it with `pip install 'torch==", search.version,
                       ".*'`, or set LIBTORCH to a folder that has lib/libtorch_cpu.so of this "
                       "version (docs/install.md)");
+}
+
+constexpr char kAsk[] =
+    "exec 2>/dev/null; exec python3 -c \"import importlib.util as u; "
+    "print(u.find_spec('torch').submodule_search_locations[0])\"";
+
+std::string FirstLineOf(const std::string& command) {
+  char line[4096] = {};
+  FILE* output = popen(command.c_str(), "r");
+  if (output == nullptr) return "";
+  const bool any = fgets(line, sizeof(line), output) != nullptr;
+  pclose(output);
+  return any ? std::string(line, strcspn(line, "\n")) : "";
 }
 
 }  // namespace
@@ -78,6 +94,10 @@ absl::StatusOr<LibTorch> FindLibTorch(const Search& search) {
   return absl::NotFoundError(absl::StrCat("there is no LibTorch in ", absl::StrJoin(asked, ", "),
                                           "; this muster-worker needs LibTorch ", search.version,
                                           ": ", WhatToDo(search)));
+}
+
+std::string TorchOfPython() {
+  return FirstLineOf(absl::StrCat("unset ", secret::kWorkerVariable, "; ", kAsk));
 }
 
 }  // namespace muster::launcher

@@ -36,6 +36,10 @@ struct Search {
 // another version. The message names the places and says what to do.
 absl::StatusOr<LibTorch> FindLibTorch(const Search& search);
 
+// The folder of the package torch of the `python3` on PATH; empty if there is none. Python does not
+// get the worker's secret.
+std::string TorchOfPython();
+
 }  // namespace muster::launcher
 
 #endif  // MUSTER_WORKER_LAUNCHER_LIBTORCH_H_

@@ -13,7 +13,6 @@
 #include "common/status/status.h"
 #include "worker/launcher/library_path.h"
 #include "worker/launcher/libtorch.h"
-#include "worker/launcher/python.h"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "proto/muster/v1/metrics.pb.h"
 #include "worker/tensorboard/event.pb.h"
 
 namespace muster::tensorboard {
@@ -25,6 +26,13 @@ void AddText(const std::string& tag, const std::string& text, Event* event);
 
 // The event as a record of a file.
 std::string RecordOf(const Event& event);
+
+// The numbers of a step, or of a pass of validation or of a test, with their tags
+// (docs/tensorboard.md).
+//
+// `metrics`: as a session reports them. Samples and tokens per second are computed as the
+// coordinator computes them.
+Event ScalarsOf(const v1::StepMetrics& metrics, double wall_time);
 
 }  // namespace muster::tensorboard
 

@@ -11,6 +11,9 @@
 
 namespace muster::tensorboard {
 
+// CRC-32C (Castagnoli), as RFC 3720 defines it in B.4.
+uint32_t Crc32c(std::string_view bytes);
+
 // Its CRC-32C, rotated and shifted, so that a checksum of bytes that contain checksums is no
 // special number.
 uint32_t MaskedCrc32c(std::string_view bytes);
