@@ -1,6 +1,7 @@
 #include "worker/launcher/libtorch.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -53,6 +54,9 @@ std::string FirstLineOf(const std::string& command) {
   return any ? std::string(line, strcspn(line, "\n")) : "";
 }
 
+constexpr char kPath[] = "LD_LIBRARY_PATH";
+constexpr char kBefore[] = "MUSTER_LD_LIBRARY_PATH_BEFORE";
+
 }  // namespace
 
 absl::StatusOr<LibTorch> FindLibTorch(const Search& search) {
@@ -98,6 +102,24 @@ absl::StatusOr<LibTorch> FindLibTorch(const Search& search) {
 
 std::string TorchOfPython() {
   return FirstLineOf(absl::StrCat("unset ", secret::kWorkerVariable, "; ", kAsk));
+}
+
+void PutFirst(const std::string& folder) {
+  const char* value = std::getenv(kPath);
+  const std::string before = value != nullptr ? value : "";
+  setenv(kBefore, before.c_str(), 1);
+  setenv(kPath, (before.empty() ? folder : folder + ":" + before).c_str(), 1);
+}
+
+void Restore() {
+  const char* value = std::getenv(kBefore);
+  if (value == nullptr) return;
+  if (*value == '\0') {
+    unsetenv(kPath);
+  } else {
+    setenv(kPath, value, 1);
+  }
+  unsetenv(kBefore);
 }
 
 }  // namespace muster::launcher

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "common/status/status.h"
-#include "worker/launcher/library_path.h"
 #include "worker/launcher/libtorch.h"
 
 namespace {
