@@ -31,7 +31,7 @@
 #include "worker/agents_signals.h"
 #include "worker/control/model_communicator.h"
 #include "worker/control/run_worker.h"
-#include "worker/launcher/library_path.h"
+#include "worker/launcher/libtorch.h"
 #include "worker/memory/counting_allocator.h"
 
 namespace {

@@ -17,7 +17,6 @@
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/fake_coordinator.h"
 #include "worker/agent/hanging_processes.h"
-#include "worker/agent/scripted_worker.h"
 
 namespace muster::agent {
 namespace {

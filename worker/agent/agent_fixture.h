@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/fake_coordinator.h"
-#include "worker/agent/scripted_worker.h"
 
 namespace muster::agent {
 

@@ -15,7 +15,6 @@
 #include "common/steady/test_bound.h"
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/fake_coordinator.h"
-#include "worker/agent/scripted_worker.h"
 
 namespace muster::agent {
 namespace {

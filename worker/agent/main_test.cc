@@ -17,7 +17,6 @@
 #include "common/rpc/address.h"
 #include "common/steady/test_bound.h"
 #include "worker/agent/fake_coordinator.h"
-#include "worker/agent/scripted_worker.h"
 
 namespace muster::agent {
 namespace {

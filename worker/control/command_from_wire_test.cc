@@ -1,4 +1,4 @@
-#include "worker/control/command_from_wire.h"
+#include "worker/control/received.h"
 
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>

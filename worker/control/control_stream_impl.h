@@ -1,6 +1,6 @@
-// The stream's state. Its functions are in three files: control_stream.cc (construction,
-// destruction, and the calls of its owner), control_stream_reader.cc (connections and received
-// messages), control_stream_writer.cc (sent messages).
+// The stream's state. Its functions are in two files: control_stream.cc (construction, destruction,
+// the calls of its owner, and sent messages), control_stream_reader.cc (connections and received
+// messages).
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_IMPL_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_IMPL_H_
 
@@ -25,7 +25,6 @@
 #include "worker/control/lease_keeper.h"
 #include "worker/control/received.h"
 #include "worker/control/report_spool.h"
-#include "worker/control/spooled_outbox.h"
 
 namespace muster::control {
 

@@ -1,4 +1,4 @@
-#include "worker/control/memory_report.h"
+#include "worker/control/session_heartbeat.h"
 
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>

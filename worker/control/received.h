@@ -1,4 +1,4 @@
-// What the coordinator has sent to this worker over all its streams. Pure; the stream guards it.
+// What the coordinator has sent to this worker over all its streams. Pure.
 #ifndef MUSTER_WORKER_CONTROL_RECEIVED_H_
 #define MUSTER_WORKER_CONTROL_RECEIVED_H_
 
@@ -10,6 +10,7 @@
 
 namespace muster::control {
 
+// The stream guards it.
 struct Received {
   // It says what to run, and never changes.
   std::optional<v1::WorkerWelcome> first_welcome;
@@ -27,6 +28,16 @@ struct Received {
     return first_welcome.has_value() && commands.size() >= first_welcome->newest_command();
   }
 };
+
+// Where this job's files for clients lie (common/downloads).
+struct Downloads {
+  std::string folder;  // empty: there is none
+  std::string job_id;
+};
+
+// The command as this node carries it out: as it was sent, except that a file for a client gets its
+// path on this node, an empty one if there is no folder for it.
+v1::Command CommandFromWire(v1::Command command, const Downloads& downloads = {});
 
 }  // namespace muster::control
 

@@ -1,17 +1,121 @@
-// This worker's reports on its agent's disk while the coordinator cannot be reached
-// (common/spool/spool.h). Not thread-safe.
+// The worker's reports until they are durable: in memory, and on its agent's disk while the
+// coordinator cannot be reached (common/spool/spool.h).
 #ifndef MUSTER_WORKER_CONTROL_REPORT_SPOOL_H_
 #define MUSTER_WORKER_CONTROL_REPORT_SPOOL_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "proto/muster/v1/agent_service.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
 
 namespace muster::control {
+
+// The worker's reports that the coordinator has not made durable yet: numbered from 1, sent in
+// order, kept until acknowledged, sent again after a reconnect. Pure; the stream guards it.
+class Outbox {
+ public:
+  // Numbers the report and keeps it.
+  void Add(v1::WorkerReport report);
+
+  // The next report to send on this connection; none if all were sent.
+  std::optional<v1::WorkerReport> Next();
+
+  // The coordinator holds everything up to `sequence`.
+  void Acknowledge(uint64_t sequence);
+
+  // There is a new connection, on which the coordinator said that it holds everything up to
+  // `acknowledged`: the later reports are sent again.
+  void Rewind(uint64_t acknowledged);
+
+  // The kept reports after `sequence`, serialized, in order.
+  std::vector<std::string> After(uint64_t sequence) const;
+  // Empties every second of the kept reports of a step's metrics; the empty reports stay because of
+  // their numbers. False: there is nothing to drop.
+  bool Thin();
+  // Roughly the size of the kept reports, in bytes.
+  size_t bytes() const { return bytes_; }
+  // The newest number given to a report.
+  uint64_t last() const { return last_; }
+  // The coordinator holds all reports up to this number.
+  uint64_t acknowledged() const { return last_ - kept_.size(); }
+
+  bool HasNext() const { return next_ <= last_; }
+  bool empty() const { return kept_.empty(); }
+
+ private:
+  std::deque<v1::WorkerReport> kept_;  // (acknowledged, last_]
+  size_t bytes_ = 0;
+  uint64_t last_ = 0;  // newest number given
+  uint64_t next_ = 1;  // next to be sent
+};
+
+// What the writer does with the spool now.
+struct SpoolWork {
+  enum class Kind { kNothing, kRemove, kWrite };
+  Kind kind = Kind::kNothing;
+  // kNothing: when to ask again.
+  absl::Time again = absl::InfiniteFuture();
+
+  // kWrite: the reports to add, serialized, the newest of which is `last`; may be empty.
+  std::vector<std::string> reports;
+  uint64_t last = 0;
+  // They take the place of the spool's contents.
+  bool replace = false;
+  // Sync the spool, too.
+  bool sync = false;
+  // The write before this one succeeded, or there was none.
+  bool was_well = true;
+};
+
+// The outbox together with the knowledge of which reports are on the agent's disk; decides when
+// reports are written there. Pure; the stream guards it, and its writer does the work.
+class SpooledOutbox : public Outbox {
+ public:
+  // A caller waits until all reports so far are settled.
+  void Settle();
+  // This process is about to end: reports are synced to the disk from now on.
+  void Flush() { flushing_ = true; }
+  // The stream broke at `now`.
+  void BeAway(absl::Time now) { away_since_ = now; }
+
+  // All reports up to `sequence` are acknowledged or in the spool.
+  bool IsSettled(uint64_t sequence) const {
+    return acknowledged() >= sequence || spooled_ >= sequence;
+  }
+  // The last attempt could not write the reports up to `sequence`.
+  bool CannotSettle(uint64_t sequence) const { return unspooled_ >= sequence; }
+  // All reports are acknowledged or synced to the disk.
+  bool IsDurable() const { return empty() || flushed_ >= last(); }
+
+  // Reports are written if the coordinator has been away for `timeout`, a caller waits for them, or
+  // this process is about to end; they are removed once they are acknowledged. `through` and
+  // `limit`: those of the ReportSpool.
+  SpoolWork NextWork(absl::Time now, bool attached, absl::Duration timeout, uint64_t through,
+                     size_t limit);
+  // A write has ended at `now`.
+  void Written(const SpoolWork& work, bool ok, absl::Time now);
+
+ private:
+  bool flushing_ = false;
+  absl::Time away_since_ = absl::InfinitePast();
+  // When the last write began.
+  absl::Time spooled_at_ = absl::InfinitePast();
+  // The last write failed: the next attempt is not before this time. Infinite past: it succeeded.
+  absl::Time retry_at_ = absl::InfinitePast();
+  // A caller waits for all reports up to this one.
+  uint64_t settle_ = 0;
+  // All reports up to these are in the spool; are synced; could not be written at the last attempt.
+  uint64_t spooled_ = 0;
+  uint64_t flushed_ = 0;
+  uint64_t unspooled_ = 0;
+};
 
 struct ReportSpoolOptions {
   // The path of the file; empty: there is no file, and no report is kept.
@@ -20,6 +124,7 @@ struct ReportSpoolOptions {
   size_t limit = 64 << 20;
 };
 
+// The file of reports. Not thread-safe.
 class ReportSpool {
  public:
   ReportSpool(const ReportSpoolOptions& options, const v1::WorkerIdentity& worker);

@@ -20,19 +20,18 @@
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/remover.h"
-#include "worker/control/command_from_wire.h"
 #include "worker/control/control_stream.h"
 #include "worker/control/job_from_spec.h"
 #include "worker/control/meet_ranks.h"
-#include "worker/control/memory_report.h"
 #include "worker/control/own_checkpoints.h"
 #include "worker/control/reach.h"
+#include "worker/control/received.h"
 #include "worker/control/report_from_event.h"
 #include "worker/control/session_heartbeat.h"
 #include "worker/control/worker_end.h"
+#include "worker/memory/available.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/memory/device_memory.h"
-#include "worker/memory/resident.h"
 #include "worker/tensorboard/folder.h"
 #include "worker/tensorboard/sink.h"
 #include "worker/train/save/checkpoints.h"
@@ -41,32 +40,11 @@
 namespace muster::control {
 namespace {
 
-// The commands and events of a session, over the stream.
-class StreamCommands : public train::CommandSource {
- public:
-  StreamCommands(const ControlStream* stream, Downloads downloads)
-      : stream_(stream), downloads_(std::move(downloads)) {}
-  int64_t Newest() const override { return static_cast<int64_t>(stream_->NewestCommand()); }
-  train::Command Get(int64_t number) const override {
-    return CommandFromWire(stream_->GetCommand(number), downloads_);
-  }
-  bool Preempted() const override { return stream_->Preempted(); }
-
- private:
-  const ControlStream* const stream_;
-  const Downloads downloads_;
-};
-
-class StreamLease : public train::LeaseHolder {
- public:
-  explicit StreamLease(const ControlStream* stream) : stream_(stream) {}
-  absl::Status StillMine() const override { return stream_->StillMine(); }
-
- private:
-  const ControlStream* const stream_;
-};
-
-class StreamEvents : public train::EventSink {
+// The coordinator as a session sees it, over the stream.
+class StreamCoordinator : public train::CommandSource,
+                          public train::EventSink,
+                          public train::LeaseHolder,
+                          public train::ExportGate {
  public:
   struct Listeners {
     // The session has started: it knows the checkpoint from which it continues.
@@ -74,8 +52,20 @@ class StreamEvents : public train::EventSink {
     // This rank has reported a checkpoint.
     std::function<void(const train::CheckpointWritten& written)> on_checkpoint;
   };
-  StreamEvents(ControlStream* stream, int64_t generation, Listeners listeners)
-      : stream_(stream), generation_(generation), listeners_(std::move(listeners)) {}
+  StreamCoordinator(ControlStream* stream, int64_t generation, Downloads downloads,
+                    Listeners listeners)
+      : stream_(stream),
+        generation_(generation),
+        downloads_(std::move(downloads)),
+        listeners_(std::move(listeners)) {}
+
+  int64_t Newest() const override { return static_cast<int64_t>(stream_->NewestCommand()); }
+  train::Command Get(int64_t number) const override {
+    return CommandFromWire(stream_->GetCommand(number), downloads_);
+  }
+  bool Preempted() const override { return stream_->Preempted(); }
+
+  absl::Status StillMine() const override { return stream_->StillMine(); }
 
   void Report(const train::Event& event) override {
     stream_->Report(ReportFromEvent(event, generation_, stream_->welcome().node()));
@@ -97,16 +87,6 @@ class StreamEvents : public train::EventSink {
   // The newest step that Progress named; session thread only.
   int64_t step() const { return step_; }
 
- private:
-  ControlStream* const stream_;
-  const int64_t generation_;
-  const Listeners listeners_;
-  int64_t step_ = 0;
-};
-
-class StreamExportGate : public train::ExportGate {
- public:
-  explicit StreamExportGate(ControlStream* stream) : stream_(stream) {}
   bool WaitForGrant(const std::string& path, absl::Duration timeout) override {
     return stream_->WaitForExportGranted(path, timeout);
   }
@@ -119,6 +99,10 @@ class StreamExportGate : public train::ExportGate {
 
  private:
   ControlStream* const stream_;
+  const int64_t generation_;
+  const Downloads downloads_;
+  const Listeners listeners_;
+  int64_t step_ = 0;
 };
 
 WorkerEnd FailedToMeet(const absl::Status& error, bool hosting) {
@@ -154,26 +138,25 @@ absl::Status PrepareTensorboard(const std::string& directory, const train::Ident
 WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
                 const Communicators& communicators, checkpoint::Remover& remover,
                 SessionHeartbeat& heartbeat, const std::string& downloads) {
-  const StreamCommands commands(&stream, {.folder = downloads, .job_id = identity.job});
   OwnCheckpoints own(stream.welcome().spec().checkpoint().keep());
-  StreamEvents events(&stream, identity.generation,
-                      {.on_started =
-                           [&] {
-                             if (identity.rank != 0 || !job.checkpoint.has_value()) return;
-                             remover.Begin(train::CheckpointFolder(identity, *job.checkpoint),
-                                           train::EpochOf(identity));
-                           },
-                       .on_checkpoint =
-                           [&](const train::CheckpointWritten& written) {
-                             // One of an earlier generation is left to the coordinator.
-                             if (written.generation != identity.generation) return;
-                             using Kind = OwnCheckpoints::Kind;
-                             const auto surplus = own.Written(
-                                 written.path.substr(written.path.rfind('/') + 1),
-                                 written.best ? Kind::kBest : Kind::kPlain, stream.Away());
-                             if (!surplus.empty()) remover.Remove(surplus);
-                           }});
-  const StreamLease lease(&stream);
+  StreamCoordinator coordinator(
+      &stream, identity.generation, {.folder = downloads, .job_id = identity.job},
+      {.on_started =
+           [&] {
+             if (identity.rank != 0 || !job.checkpoint.has_value()) return;
+             remover.Begin(train::CheckpointFolder(identity, *job.checkpoint),
+                           train::EpochOf(identity));
+           },
+       .on_checkpoint =
+           [&](const train::CheckpointWritten& written) {
+             // One of an earlier generation is left to the coordinator.
+             if (written.generation != identity.generation) return;
+             using Kind = OwnCheckpoints::Kind;
+             const auto surplus =
+                 own.Written(written.path.substr(written.path.rfind('/') + 1),
+                             written.best ? Kind::kBest : Kind::kPlain, stream.Away());
+             if (!surplus.empty()) remover.Remove(surplus);
+           }});
   std::optional<tensorboard::Sink> tensorboard;
   if (const std::string& directory = job.spec.metrics().tensorboard();
       identity.rank == 0 && !directory.empty()) {
@@ -194,9 +177,9 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
             .ranks = stream.welcome().spec().world_size(),
             .node = stream.welcome().node(),
             .start = job.start.has_value() ? job.start->checkpoint : std::string(),
-            .commands = &commands,
-            .lease = &lease},
-        &events);
+            .commands = &coordinator,
+            .lease = &coordinator},
+        &coordinator);
   }
   train::SessionParts parts{.control = communicators.control.get(),
                             .gradients = communicators.gradients.get(),
@@ -204,15 +187,14 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
                                               ? communicators.parameters.get()
                                               : communicators.gradients.get(),
                             .files = communicators.files.get(),
-                            .commands = &commands,
-                            .events = &events,
+                            .commands = &coordinator,
+                            .events = &coordinator,
                             .checkpoints = {}};
   if (tensorboard.has_value()) parts.events = &*tensorboard;
   parts.flight = heartbeat.flight();
   parts.writing = heartbeat.writing();
-  parts.lease = &lease;
-  StreamExportGate export_gate(&stream);
-  parts.export_gate = &export_gate;
+  parts.lease = &coordinator;
+  parts.export_gate = &coordinator;
   for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
     parts.checkpoints.recorded.push_back(checkpoint.path());
   }
@@ -238,7 +220,7 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
     return {.end = *end};
   }
   const auto phase = session.ok() ? train::Phase::kRun : train::Phase::kCreate;
-  WorkerEnd failed{.end = {.step = events.step()},
+  WorkerEnd failed{.end = {.step = coordinator.step()},
                    .error = end.status(),
                    .kind = train::Classify(end.status(), phase)};
   // The session must still exist here: its destructor would wait for operations in which the other

@@ -6,13 +6,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 
 #include "absl/time/time.h"
 #include "common/activity/activity.h"
+#include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker_service.pb.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/flight/flight_recorder.h"
+#include "worker/memory/counters.h"
 
 namespace muster::control {
 
@@ -44,6 +47,12 @@ class SessionHeartbeat {
   std::atomic<std::chrono::steady_clock::time_point> told_{std::chrono::steady_clock::time_point()};
   std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
 };
+
+// The memory of this process, as a heartbeat reports it (docs/memory.md).
+//
+// usage: of the job's device. reserved_bytes: of a GPU; 0 on the CPU.
+v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes,
+                            uint64_t reserved_bytes = 0);
 
 }  // namespace muster::control
 

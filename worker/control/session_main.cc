@@ -20,8 +20,8 @@
 #include "common/jobfile/jobfile.h"
 #include "common/status/status.h"
 #include "worker/comm/local/local_group.h"
-#include "worker/control/command_from_wire.h"
 #include "worker/control/job_from_spec.h"
+#include "worker/control/received.h"
 #include "worker/train/session/session.h"
 
 namespace muster {

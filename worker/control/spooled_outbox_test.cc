@@ -1,4 +1,4 @@
-#include "worker/control/spooled_outbox.h"
+#include "worker/control/report_spool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 #include "worker/data/idx_dataset.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -8,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/activity/activity.h"
 #include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
 #include "worker/data/elements.h"
-#include "worker/data/gzip.h"
 #include "worker/data/idx.h"
 #include "worker/data/row_dataset.h"
 
@@ -29,6 +31,75 @@ absl::Status TooShort(const std::string& path, size_t found) {
   return absl::DataLossError(
       absl::StrCat(path, ": IDX: truncated: expected a header, found ", found, " bytes"));
 }
+
+// Unpacks a gzip file in memory (RFC 1952). If it has several members, their contents follow one
+// another, as with gzip itself. Threading: one thread.
+class Gunzip {
+ public:
+  // The packed bytes must outlive the object; `path` is for errors only.
+  Gunzip(const uint8_t* data, size_t size, const std::string& path)
+      : path_(path), rest_(data), rest_size_(size) {
+    ready_ = inflateInit2(&stream_, kGzipOnly) == Z_OK;
+  }
+  ~Gunzip() {
+    if (ready_) inflateEnd(&stream_);
+  }
+  // zlib's state points at the stream.
+  Gunzip(const Gunzip&) = delete;
+  Gunzip& operator=(const Gunzip&) = delete;
+
+  // Unpacks up to `count` bytes; fewer only at the end. DATA_LOSS: not gzip, damaged (its checksum
+  // too), or cut off.
+  absl::StatusOr<size_t> Read(uint8_t* out, size_t count) {
+    if (!ready_) return absl::ResourceExhaustedError("zlib: out of memory");
+    size_t unpacked = 0;
+    while (unpacked < count && !done_) {
+      if (stream_.avail_in == 0) {
+        if (rest_size_ == 0) return Broken("it ends within its data");
+        const size_t more = std::min(rest_size_, kMostAtOnce);
+        stream_.next_in = const_cast<Bytef*>(rest_);
+        stream_.avail_in = static_cast<uInt>(more);
+        rest_ += more;
+        rest_size_ -= more;
+      }
+      const size_t room = std::min(count - unpacked, activity::kBlockBytes);
+      stream_.next_out = out + unpacked;
+      stream_.avail_out = static_cast<uInt>(room);
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      unpacked += room - stream_.avail_out;
+      activity::Moved();
+      if (result == Z_STREAM_END) {
+        done_ = stream_.avail_in == 0 && rest_size_ == 0;
+        if (!done_) inflateReset(&stream_);
+      } else if (result == Z_MEM_ERROR) {
+        return absl::ResourceExhaustedError(absl::StrCat(path_, ": zlib: out of memory"));
+      } else if (result != Z_OK && result != Z_BUF_ERROR) {
+        return Broken(stream_.msg != nullptr ? stream_.msg : "its data cannot be unpacked");
+      }
+    }
+    return unpacked;
+  }
+
+  // The largest unpacked size of this many packed bytes (deflate compresses at most 1032 to 1).
+  static uint64_t MostUnpacked(size_t packed) { return uint64_t{1032} * packed; }
+
+ private:
+  // zlib counts in unsigned int.
+  static constexpr size_t kMostAtOnce = size_t{1} << 30;
+  // inflateInit2: the largest window, gzip only.
+  static constexpr int kGzipOnly = 15 + 16;
+
+  absl::Status Broken(const std::string& what) const {
+    return absl::DataLossError(absl::StrCat(path_, ": not a whole gzip file: ", what));
+  }
+
+  const std::string& path_;
+  z_stream stream_ = {};
+  bool ready_ = false;
+  const uint8_t* rest_;  // not given to zlib yet
+  size_t rest_size_;
+  bool done_ = false;
+};
 
 using File = std::shared_ptr<const files::MappedFile>;
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "common/random/splitmix.h"
-#include "worker/data/epoch_state.h"
+#include "worker/data/permutation.h"
 
 namespace muster::data {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "common/activity/activity.h"
 #include "common/random/splitmix.h"
-#include "worker/data/epoch_state.h"
 
 namespace muster::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/launcher/library_path.h"
+#include "worker/launcher/libtorch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,8 @@
 #include "worker/launcher/libtorch.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -8,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
+#include "common/secret/worker_variable.h"
 
 namespace muster::launcher {
 namespace {
@@ -36,6 +40,22 @@ std::string WhatToDo(const Search& search) {
                       ".*'`, or set LIBTORCH to a folder that has lib/libtorch_cpu.so of this "
                       "version (docs/install.md)");
 }
+
+constexpr char kAsk[] =
+    "exec 2>/dev/null; exec python3 -c \"import importlib.util as u; "
+    "print(u.find_spec('torch').submodule_search_locations[0])\"";
+
+std::string FirstLineOf(const std::string& command) {
+  char line[4096] = {};
+  FILE* output = popen(command.c_str(), "r");
+  if (output == nullptr) return "";
+  const bool any = fgets(line, sizeof(line), output) != nullptr;
+  pclose(output);
+  return any ? std::string(line, strcspn(line, "\n")) : "";
+}
+
+constexpr char kPath[] = "LD_LIBRARY_PATH";
+constexpr char kBefore[] = "MUSTER_LD_LIBRARY_PATH_BEFORE";
 
 }  // namespace
 
@@ -78,6 +98,28 @@ absl::StatusOr<LibTorch> FindLibTorch(const Search& search) {
   return absl::NotFoundError(absl::StrCat("there is no LibTorch in ", absl::StrJoin(asked, ", "),
                                           "; this muster-worker needs LibTorch ", search.version,
                                           ": ", WhatToDo(search)));
+}
+
+std::string TorchOfPython() {
+  return FirstLineOf(absl::StrCat("unset ", secret::kWorkerVariable, "; ", kAsk));
+}
+
+void PutFirst(const std::string& folder) {
+  const char* value = std::getenv(kPath);
+  const std::string before = value != nullptr ? value : "";
+  setenv(kBefore, before.c_str(), 1);
+  setenv(kPath, (before.empty() ? folder : folder + ":" + before).c_str(), 1);
+}
+
+void Restore() {
+  const char* value = std::getenv(kBefore);
+  if (value == nullptr) return;
+  if (*value == '\0') {
+    unsetenv(kPath);
+  } else {
+    setenv(kPath, value, 1);
+  }
+  unsetenv(kBefore);
 }
 
 }  // namespace muster::launcher

@@ -1,6 +1,8 @@
 // Where an installed worker finds LibTorch, and whether it is the one that it was built against. A
 // program works only with the minor version of LibTorch that it was built against, because
-// LibTorch's C++ interface changes between them.
+// LibTorch's C++ interface changes between them. The loader looks for the worker's libraries first
+// in the LibTorch that was found and checked, whatever LD_LIBRARY_PATH said before. Programs that
+// the worker starts see what it said before.
 #ifndef MUSTER_WORKER_LAUNCHER_LIBTORCH_H_
 #define MUSTER_WORKER_LAUNCHER_LIBTORCH_H_
 
@@ -35,6 +37,19 @@ struct Search {
 // NOT_FOUND: none of these places has a LibTorch. FAILED_PRECONDITION: those that were found have
 // another version. The message names the places and says what to do.
 absl::StatusOr<LibTorch> FindLibTorch(const Search& search);
+
+// The folder of the package torch of the `python3` on PATH; empty if there is none. Python does not
+// get the worker's secret.
+std::string TorchOfPython();
+
+// For the program that this process becomes: puts a folder before the others in LD_LIBRARY_PATH,
+// and keeps the variable's former value in another one. A program's own RUNPATH comes after it.
+// Threading: changes the environment, so no other thread may run.
+void PutFirst(const std::string& folder);
+
+// In that program, at its beginning: LD_LIBRARY_PATH is again what it was. The loader has read it.
+// Threading: as above.
+void Restore();
 
 }  // namespace muster::launcher
 

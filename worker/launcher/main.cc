@@ -11,9 +11,7 @@
 #include <string>
 
 #include "common/status/status.h"
-#include "worker/launcher/library_path.h"
 #include "worker/launcher/libtorch.h"
-#include "worker/launcher/python.h"
 
 namespace {
 

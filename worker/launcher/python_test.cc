@@ -1,4 +1,4 @@
-#include "worker/launcher/python.h"
+#include "worker/launcher/libtorch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/memory/resident.h"
+#include "worker/memory/available.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

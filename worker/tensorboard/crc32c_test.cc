@@ -1,4 +1,4 @@
-#include "worker/tensorboard/crc32c.h"
+#include "worker/tensorboard/event.h"
 
 #include <gtest/gtest.h>
 

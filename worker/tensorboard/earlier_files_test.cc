@@ -1,4 +1,4 @@
-#include "worker/tensorboard/earlier_files.h"
+#include "worker/tensorboard/folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,32 @@
-// The events of an event file, as TensorBoard reads them (docs/tensorboard.md). Pure.
+// The records and events of an event file, as TensorBoard reads them (docs/tensorboard.md). Pure.
 #ifndef MUSTER_WORKER_TENSORBOARD_EVENT_H_
 #define MUSTER_WORKER_TENSORBOARD_EVENT_H_
 
 #include <cstdint>
+#include <istream>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "proto/muster/v1/metrics.pb.h"
 #include "worker/tensorboard/event.pb.h"
 
 namespace muster::tensorboard {
+
+// CRC-32C (Castagnoli), as RFC 3720 defines it in B.4.
+uint32_t Crc32c(std::string_view bytes);
+
+// Its CRC-32C, rotated and shifted, so that a checksum of bytes that contain checksums is no
+// special number.
+uint32_t MaskedCrc32c(std::string_view bytes);
+
+// The record of an event file (TFRecord) with this data: length, checksum of the length, data,
+// checksum of the data; little endian.
+std::string Record(std::string_view data);
+
+// The data of the record at which `file` stands, and `file` behind it. Nothing: the file ends, or
+// what follows is no complete and correct record; a reader cannot go on behind it.
+std::optional<std::string> ReadRecord(std::istream& file);
 
 // The first event of a file. `wall_time`, also below: seconds since 1970.
 Event VersionEvent(double wall_time);
@@ -25,6 +44,13 @@ void AddText(const std::string& tag, const std::string& text, Event* event);
 
 // The event as a record of a file.
 std::string RecordOf(const Event& event);
+
+// The numbers of a step, or of a pass of validation or of a test, with their tags
+// (docs/tensorboard.md).
+//
+// `metrics`: as a session reports them. Samples and tokens per second are computed as the
+// coordinator computes them.
+Event ScalarsOf(const v1::StepMetrics& metrics, double wall_time);
 
 }  // namespace muster::tensorboard
 

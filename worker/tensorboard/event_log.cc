@@ -12,9 +12,7 @@
 #include "common/status/status.h"
 #include "common/steady/condition.h"
 #include "common/steady/now.h"
-#include "worker/tensorboard/earlier_files.h"
 #include "worker/tensorboard/event.h"
-#include "worker/tensorboard/event_file.h"
 #include "worker/tensorboard/folder.h"
 
 namespace muster::tensorboard {

@@ -23,7 +23,6 @@
 #include "worker/tensorboard/event.h"
 #include "worker/tensorboard/event.pb.h"
 #include "worker/tensorboard/queue.h"
-#include "worker/tensorboard/record.h"
 
 namespace muster::tensorboard {
 namespace {

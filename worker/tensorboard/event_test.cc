@@ -4,8 +4,6 @@
 
 #include <sstream>
 
-#include "worker/tensorboard/record.h"
-
 namespace muster::tensorboard {
 namespace {
 

@@ -4,18 +4,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <system_error>
 
+#include "absl/memory/memory.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/exports/folder.h"
-#include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
+#include "worker/tensorboard/event.h"
+#include "worker/tensorboard/event.pb.h"
 
 namespace muster::tensorboard {
 namespace {
+
+namespace fs = std::filesystem;
 
 bool StaysSo(int error) {
   return error == EACCES || error == EPERM || error == EROFS || error == ENAMETOOLONG ||
@@ -36,6 +45,26 @@ std::optional<Place::Id> IdOf(const std::string& directory) {
   return Place::Id(info.st_dev, info.st_ino);
 }
 
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+// A longer number is none of FileName, and one more than it might not be a number.
+constexpr size_t kDigits = 10;
+
+// The number in a name that FileName has made.
+std::optional<int64_t> NumberOf(const std::string& name) {
+  if (name.compare(0, kPrefix.size(), kPrefix) != 0) return std::nullopt;
+  const size_t end = name.find('.', kPrefix.size());
+  if (end == std::string::npos || end - kPrefix.size() > kDigits) return std::nullopt;
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(name.substr(kPrefix.size(), end - kPrefix.size()), &number)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+// TensorBoard reads every file whose name contains "tfevents". A leftover is replaced.
+constexpr char kTemporary[] = ".muster-events.tmp";
+
 }  // namespace
 
 std::string FolderOf(const std::string& directory, const std::string& job) {
@@ -46,7 +75,7 @@ absl::Status Prepare(const std::string& directory, const std::string& job) {
   const std::string path = FolderOf(directory, job);
   RETURN_IF_ERROR(exports::CheckFolder(path));
   std::error_code error;
-  std::filesystem::create_directories(path, error);
+  fs::create_directories(path, error);
   if (error) return Problem(error.value(), path);
   if (access(path.c_str(), W_OK | X_OK) != 0) return Problem(errno, path);
   return absl::OkStatus();
@@ -54,7 +83,7 @@ absl::Status Prepare(const std::string& directory, const std::string& job) {
 
 absl::StatusOr<Place> PlaceOf(const std::string& directory) {
   std::error_code error;
-  const std::string path = std::filesystem::canonical(directory, error).string();
+  const std::string path = fs::canonical(directory, error).string();
   if (error) return files::ErrnoStatus(error.value(), "find", directory);
   Place place;
   place.parent_path = files::ParentDirectory(path);
@@ -86,6 +115,108 @@ absl::Status Folder::Ensure(const std::string& newest) {
   RETURN_IF_ERROR(files::CreateDirectories(path_));
   ASSIGN_OR_RETURN(seen_, PlaceOf(directory_));
   return absl::OkStatus();
+}
+
+std::string FileName(int64_t number, const std::string& writer) {
+  return absl::StrFormat("%s%010d.%s", kPrefix, number, writer);
+}
+
+absl::StatusOr<std::vector<std::string>> EventFiles(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (NumberOf(name).has_value()) names.push_back(std::move(name));
+  }
+  if (error && error.value() != ENOENT) return files::ErrnoStatus(error.value(), "list", folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+int64_t LargestNumber(const std::vector<std::string>& names) {
+  int64_t largest = 0;
+  // The last name need not have it: other programs write numbers without zeros before them.
+  for (const std::string& name : names) largest = std::max(largest, NumberOf(name).value_or(0));
+  return largest;
+}
+
+Numbers NumbersAround(const std::string& folder, const std::vector<std::string>& names,
+                      int64_t step) {
+  Numbers found;
+  bool taken_back = false;  // what earlier files have of later steps
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (taken_back && (found.newest.has_value() || step < 0)) break;
+    const bool counts = !taken_back;
+    std::optional<int64_t> newest;
+    std::ifstream file(fs::path(folder) / *name, std::ios::binary);
+    Event event;
+    while (const auto data = ReadRecord(file)) {
+      if (!event.ParseFromString(*data)) break;
+      if (event.session_log().status() == SessionLog::START && event.step() <= step + 1) {
+        taken_back = true;
+      }
+      for (const Summary::Value& value : event.summary().value()) {
+        if (value.value_case() != Summary::Value::kSimpleValue) continue;
+        if (event.step() <= step) {
+          newest = std::max(newest.value_or(0), event.step());
+        } else if (counts) {
+          found.tags_after.insert(value.tag());
+        }
+      }
+    }
+    if (!found.newest.has_value()) found.newest = newest;
+  }
+  return found;
+}
+
+absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& path,
+                                                             const std::string& contents,
+                                                             files::Disk& disk) {
+  const std::string temporary = files::JoinPath(files::ParentDirectory(path), kTemporary);
+  unlink(temporary.c_str());
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return files::ErrnoStatus(errno, "create", temporary);
+  auto file = absl::WrapUnique(new EventFile(path, fd, disk));
+  absl::Status status = disk.Write(fd, contents.data(), contents.size(), temporary);
+  file->size_ = contents.size();
+  if (status.ok()) status = disk.Sync(fd, temporary);
+  if (status.ok()) status = files::RenameDurably(temporary, path, disk);
+  if (status.ok()) return file;
+  unlink(temporary.c_str());
+  return status;
+}
+
+EventFile::EventFile(std::string path, int fd, files::Disk& disk)
+    : path_(std::move(path)), fd_(fd), disk_(disk) {}
+
+EventFile::~EventFile() { close(fd_); }
+
+absl::Status EventFile::CheckThere() const {
+  struct stat named = {}, open = {};
+  if (stat(path_.c_str(), &named) != 0) return files::ErrnoStatus(errno, "find", path_);
+  if (fstat(fd_, &open) != 0) return files::ErrnoStatus(errno, "stat", path_);
+  if (named.st_ino == open.st_ino && named.st_dev == open.st_dev) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(path_, " is another file now than the one that is open"));
+}
+
+absl::Status EventFile::Append(const std::string& bytes) {
+  RETURN_IF_ERROR(CheckThere());
+  const absl::Status status = disk_.Write(fd_, bytes.data(), bytes.size(), path_);
+  if (status.ok()) {
+    size_ += bytes.size();
+  } else {
+    // Otherwise a reader would have twice what the next file repeats without an earlier START. The
+    // error of the write is told, whether or not there is one here.
+    const int ignored = ftruncate(fd_, static_cast<off_t>(size_));
+    static_cast<void>(ignored);
+  }
+  return status;
+}
+
+absl::Status EventFile::Sync() {
+  RETURN_IF_ERROR(CheckThere());
+  return disk_.Sync(fd_, path_);
 }
 
 }  // namespace muster::tensorboard

@@ -19,8 +19,8 @@
 #include "common/files/disk.h"
 #include "common/files/temp_dir.h"
 #include "common/steady/test_bound.h"
+#include "worker/tensorboard/event.h"
 #include "worker/tensorboard/event.pb.h"
-#include "worker/tensorboard/record.h"
 #include "worker/train/reports/outside.h"
 
 namespace muster::tensorboard {
