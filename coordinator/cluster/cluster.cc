@@ -1,108 +1,75 @@
 #include "coordinator/cluster/cluster.h"
 
-#include <utility>
-#include <variant>
+#include <optional>
 
-#include "coordinator/cluster/handlers/agents.h"
-#include "coordinator/cluster/handlers/daemon.h"
-#include "coordinator/cluster/handlers/node_orders.h"
-#include "coordinator/cluster/handlers/reports.h"
-#include "coordinator/cluster/handlers/stored.h"
-#include "coordinator/cluster/handlers/workers.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/handlers/consequences.h"
+#include "coordinator/jobs/conclusion.h"
+#include "coordinator/jobs/life.h"
 
 namespace muster::cluster {
 
 Cluster::Cluster(const Options& options, const store::Image& image, absl::Time now)
-    : parts_(options, image, now) {
-  Turn turn = At(now);
-  Load(turn, image);
-}
-
-absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::Submit(turn, submission);
-}
-
-absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::Time now,
-                                          const CommandCheck& check) {
-  Turn turn = At(now);
-  return cluster::Command(turn, request, check);
-}
-
-absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::NextAttempt(turn, request);
-}
-
-absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::Cancel(turn, request);
-}
-
-absl::StatusOr<std::string> Cluster::Delete(const DeleteRequest& request, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::Delete(turn, request);
-}
-
-absl::Status Cluster::Handle(const NodeOrder& order, absl::Time now) {
-  Turn turn = At(now);
-  return std::visit([&](const auto& one) { return cluster::Handle(turn, one); }, order);
-}
-
-absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::AttachAgent(turn, session, hello);
-}
-
-bool Cluster::AgentHeard(PeerStreamId session, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::AgentHeard(turn, session);
-}
-
-void Cluster::Handle(PeerStreamId session, const AgentWord& word, absl::Time now) {
-  Turn turn = At(now);
-  std::visit([&](const auto& one) { cluster::Handle(turn, session, one); }, word);
-}
-
-absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::AttachWorker(turn, session, hello);
-}
-
-bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::WorkerBeat(turn, session, heartbeat);
-}
-
-absl::Status Cluster::WorkerReported(PeerStreamId session, const Report& report, absl::Time now) {
-  Turn turn = At(now);
-  return cluster::WorkerReported(turn, session, report);
-}
-
-void Cluster::Detached(PeerStreamId session, absl::Time now) {
-  Turn turn = At(now);
-  cluster::Detached(turn, session);
-}
-
-void Cluster::Settled(const std::vector<uint64_t>& numbers) {
-  for (const uint64_t number : numbers) parts_.outbox.Settle(number);
-}
-
-void Cluster::Handle(const DaemonEvent& event, absl::Time now) {
-  Turn turn = At(now);
-  std::visit([&](const auto& one) { cluster::Handle(turn, one); }, event);
-}
-
-store::Batch Cluster::TakeBatch() {
-  // Any time would do: the changes do not depend on it.
-  Turn turn = At(parts_.clock.last_tick);
-  TakeChanges(turn);
-  if (parts_.options.planted_fault == PlantedFault::kLatePersist) {
-    std::swap(outcome_.batch, late_batch_);
+    : turn_(options, image, now) {
+  Turn& turn = At(now);
+  for (const store::NodeRow& row : image.nodes) {
+    turn.restored.HadNode(row.node);
+    turn.membership.agents().Expect(
+        {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
+        turn.now);
   }
-  return std::exchange(outcome_.batch, {});
+  for (const jobs::Job& stored : image.jobs) {
+    jobs::Job& job = *turn.jobs.Load(stored);
+    JobNotes& notes = turn.jobs.NotesOf(stored.id);
+    turn.outbox.Know(stored);
+    jobs::OnLoaded(&job, turn.options.end_timeouts, turn.now);
+    if (!job.live()) notes.judged = job.generation;
+    notes.said = job.state();
+    turn.restored.HadJob(job.id, job.live() ? std::optional(job.commands.newest()) : std::nullopt);
+    if (!job.live()) continue;
+    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+      const jobs::Rank& r = job.ranks[rank];
+      if (r.exited) continue;
+      turn.membership.ExpectWorker(job.Worker(rank), r.node, r.session_started, turn.now,
+                                   ProgressLimitsOf(turn.options, job));
+      if (job.ending() || jobs::Exits(job, rank)) turn.membership.Release(job.id, rank);
+      if (turn.membership.agents().Find(r.node) == nullptr) {
+        turn.membership.agents().Expect(
+            {.node = r.node, .incarnation = r.agent_incarnation, .host = r.host}, turn.now);
+      }
+    }
+  }
 }
 
-std::vector<Effect> Cluster::TakeEffects() { return std::exchange(outcome_.effects, {}); }
+// Takes the changes of jobs, nodes and messages for webhooks into the batch, and what follows from
+// them into the effects. Handlers have put all other rows into the batch themselves.
+store::Batch Cluster::TakeBatch() {
+  Turn& turn = turn_;
+  Jobs::Changes jobs = turn.jobs.TakeChanges();
+  turn.batch.jobs = std::move(jobs.rows);
+  for (store::EventRow& row : jobs.events) {
+    turn.Say(absl::StrCat("job '", row.job_id, "': ", row.event.message));
+    turn.batch.events.push_back(std::move(row));
+  }
+  for (std::string& id : jobs.changed) turn.effects.push_back(JobChanged{std::move(id)});
+  Nodes::Changes nodes = turn.nodes.TakeChanges(
+      turn.options.limits.node_marks,
+      [&](const std::string& node) { return turn.membership.agents().Find(node) != nullptr; });
+  turn.batch.node_marks = std::move(nodes.marks);
+  turn.batch.removed_node_marks = std::move(nodes.removed);
+  webhook::Outbox::Changes outbox = turn.outbox.TakeChanges();
+  turn.batch.deliveries = std::move(outbox.added);
+  turn.batch.removed_deliveries = std::move(outbox.removed);
+  for (store::DeliveryRow& message : outbox.send)
+    turn.effects.push_back(Deliver{std::move(message)});
+  for (const auto& [receiver, number] : outbox.withdrawn) {
+    turn.effects.push_back(Withdraw{receiver, number});
+  }
+  for (std::string& text : outbox.say) turn.Say(std::move(text));
+  if (turn.options.planted_fault == PlantedFault::kLatePersist) {
+    std::swap(turn.batch, late_batch_);
+  }
+  return std::exchange(turn.batch, {});
+}
 
 }  // namespace muster::cluster

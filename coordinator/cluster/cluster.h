@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,11 +25,10 @@
 #include "absl/time/time.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
-#include "coordinator/cluster/handlers/clients.h"
+#include "coordinator/cluster/handlers/handlers.h"
 #include "coordinator/cluster/handlers/overview.h"
 #include "coordinator/cluster/handlers/turn.h"
 #include "coordinator/cluster/options.h"
-#include "coordinator/cluster/parts/parts.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/store/store.h"
@@ -49,7 +50,9 @@ class Cluster {
   //
   // Returns the job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED
   // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS, JOBS_TOO_LARGE; Submission::refusal.
-  absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
+  absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now) {
+    return cluster::Submit(At(now), submission);
+  }
   // Adds a command to the job's log and returns its number. A stop without at_step is also recorded
   // in the job itself (stop_requested). A RESUME of a job that has ended is NextAttempt. `check`
   // returns any further reason to refuse the command; may be null. Neither a repeat nor NextAttempt
@@ -57,28 +60,37 @@ class Cluster {
   // JOB_ALREADY_PAUSED, JOB_NOT_PAUSED, WORKER_TOO_OLD; INVALID_ARGUMENT AT_STEP_INVALID,
   // START_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS,
   // COMMANDS_TOO_LARGE; the error of `check`.
-  using Check = CommandCheck;
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
-                                   const Check& check = nullptr);
+                                   const CommandCheck& check = nullptr) {
+    return cluster::Command(At(now), request, check);
+  }
   // Continues a job that has ended FAILED or CANCELLED, with the same id, as its next attempt. Adds
   // a command `resume`, which is done at once, to the job's log and returns its number. Errors:
   // NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED);
   // INVALID_ARGUMENT START_INVALID; RESOURCE_EXHAUSTED as of Command, and TOO_MANY_OPEN_JOBS;
   // request.refusal.
-  absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now);
+  absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now) {
+    return cluster::NextAttempt(At(now), request);
+  }
   // Adds a CANCEL command, whose target has not taken effect. If no process can hold the target,
   // the target is cancelled at once. Returns the target's number. Errors: also NOT_FOUND
   // OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
-  absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
+  absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now) {
+    return cluster::Cancel(At(now), request);
+  }
   // Removes a job that has ended, and everything that is stored of it. The result is the answer for
   // the caller: that of the request, or of the first call if this is a repeat. Errors: NOT_FOUND
   // JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED.
-  absl::StatusOr<std::string> Delete(const DeleteRequest& request, absl::Time now);
+  absl::StatusOr<std::string> Delete(const DeleteRequest& request, absl::Time now) {
+    return cluster::Delete(At(now), request);
+  }
 
   // ---- Nodes. Kept over restarts; a repeat (same request id) changes nothing.
   // Errors: NOT_FOUND NODE_NOT_FOUND; of a drain INVALID_ARGUMENT DEADLINE_INVALID; of ForgetNode
   // FAILED_PRECONDITION NODE_ATTACHED.
-  absl::Status Handle(const NodeOrder& order, absl::Time now);
+  absl::Status Handle(const NodeOrder& order, absl::Time now) {
+    return std::visit([&](const auto& one) { return cluster::Handle(At(now), one); }, order);
+  }
 
   // ---- Agents. After an error the caller ends the stream with it.
   // A new process of the same agent replaces the former one at once. So does any new process if the
@@ -86,41 +98,60 @@ class Cluster {
   //
   // What an agent says counts only for processes that may be on its node; the rest is ignored, and
   // logged once for each stream. It is acknowledged nevertheless.
-  absl::Status AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now);
+  absl::Status AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now) {
+    return cluster::AttachAgent(At(now), session, hello);
+  }
   // A heartbeat. True if it renewed the lease; then the caller acknowledges it.
-  bool AgentHeard(PeerStreamId session, absl::Time now);
-  void Handle(PeerStreamId session, const AgentWord& word, absl::Time now);
+  bool AgentHeard(PeerStreamId session, absl::Time now) {
+    return cluster::AgentHeard(At(now), session);
+  }
+  void Handle(PeerStreamId session, const AgentWord& word, absl::Time now) {
+    std::visit([&](const auto& one) { cluster::Handle(At(now), session, one); }, word);
+  }
 
   // ---- Workers. After an error the caller ends the stream with it.
-  absl::Status AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now);
+  absl::Status AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now) {
+    return cluster::AttachWorker(At(now), session, hello);
+  }
   // True if it renewed the lease; then the caller acknowledges it.
-  bool WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now);
+  bool WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now) {
+    return cluster::WorkerBeat(At(now), session, heartbeat);
+  }
   // A gap before its sequence shows that the database was restored: the generation ends.
-  absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now);
+  absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now) {
+    return cluster::WorkerReported(At(now), session, report);
+  }
 
   // ---- Streams that end, webhooks, and musterd itself.
   // An agent's or a worker's stream broke. Unknown streams are ignored.
-  void Detached(PeerStreamId session, absl::Time now);
+  void Detached(PeerStreamId session, absl::Time now) { cluster::Detached(At(now), session); }
   // Receivers of webhooks have accepted these messages (Deliver), or they were given up.
-  void Settled(const std::vector<uint64_t>& numbers);
-  void Handle(const DaemonEvent& event, absl::Time now);
+  void Settled(const std::vector<uint64_t>& numbers) {
+    for (const uint64_t number : numbers) turn_.outbox.Settle(number);
+  }
+  void Handle(const DaemonEvent& event, absl::Time now) {
+    std::visit([&](const auto& one) { cluster::Handle(At(now), one); }, event);
+  }
 
   // ---- What came of it.
   store::Batch TakeBatch();
-  std::vector<Effect> TakeEffects();
+  std::vector<Effect> TakeEffects() { return std::exchange(turn_.effects, {}); }
 
   // ---- Looking. Null when not known.
-  const jobs::Job* Find(const std::string& job_id) const { return parts_.jobs.Find(job_id); }
+  const jobs::Job* Find(const std::string& job_id) const { return turn_.jobs.Find(job_id); }
   // By number.
-  const std::map<uint64_t, std::string>& submitted() const { return parts_.jobs.submitted(); }
-  const membership::Membership& membership() const { return parts_.membership; }
-  Overview overview() const { return Overview(&parts_); }
+  const std::map<uint64_t, std::string>& submitted() const { return turn_.jobs.submitted(); }
+  const membership::Membership& membership() const { return turn_.membership; }
+  Overview overview() const { return Overview(&turn_); }
 
  private:
-  Turn At(absl::Time now) { return {&parts_, &outcome_, now}; }
+  Turn& At(absl::Time now) {
+    turn_.now = now;
+    return turn_;
+  }
 
-  Parts parts_;
-  Outcome outcome_;
+  // The whole state, and the event that is handled.
+  Turn turn_;
   // Of PlantedFault::kLatePersist.
   store::Batch late_batch_;
 };

@@ -91,7 +91,7 @@ TEST(Deletion, ADeletionTakesWhatWaitsToBeStoredAlong) {
   ASSERT_EQ(image->jobs.size(), 1);
   EXPECT_EQ(image->jobs[0].number, 2);
   EXPECT_EQ(image->jobs[0].step, 0);
-  EXPECT_TRUE(world.store().ReadSteps("job", 0, 10)->empty());
+  EXPECT_TRUE(world.store().ReadMetrics(store::MetricsOf::kSteps, "job", 0, 10)->empty());
   EXPECT_TRUE(world.store().ReadLogs("job", 0, {}, 10)->empty());
 }
 

@@ -17,8 +17,8 @@
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/settings.h"
-#include "coordinator/membership/file_writing.h"
-#include "coordinator/membership/gpu.h"
+#include "coordinator/membership/agents.h"
+#include "coordinator/membership/membership.h"
 #include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
 

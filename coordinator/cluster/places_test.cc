@@ -85,7 +85,7 @@ TEST_F(PlacesTest, ReportsOfAnotherNodesRankAreAcknowledgedAndDoNotCount) {
   };
   tell(2);
   EXPECT_EQ(world_.job("job").step, 0);
-  EXPECT_TRUE(world_.store().ReadSteps("job", 0, 100)->empty());
+  EXPECT_TRUE(world_.store().ReadMetrics(store::MetricsOf::kSteps, "job", 0, 100)->empty());
   EXPECT_EQ((world_.Orders<SendToAgent, AckSpool>().size()), 1);
   tell(1);
   EXPECT_EQ(world_.job("job").step, 5);
@@ -111,7 +111,7 @@ TEST_F(PlacesTest, LateLinesOfAnEarlierGenerationComeFromANodeThatHadTheJob) {
                           world_.now());
   Log(1, former, "late");
   EXPECT_EQ(Lines(), std::vector<std::string>{"late"});
-  EXPECT_TRUE(world_.store().ReadSteps("job", 0, 100)->empty());
+  EXPECT_TRUE(world_.store().ReadMetrics(store::MetricsOf::kSteps, "job", 0, 100)->empty());
 }
 
 // Their nodes are not stored.

@@ -86,7 +86,7 @@ TEST_F(SpoolTest, BehindAGapOnlyWhatWasMeasuredIsTakenAndTheJobGoesOnWithAnother
   EXPECT_EQ(world_.job("job").ranks[0].acked_report, 1);
   EXPECT_EQ(Acks().size(), 1);
   world_.Commit();
-  const auto steps = world_.store().ReadSteps("job", 0, 100);
+  const auto steps = world_.store().ReadMetrics(store::MetricsOf::kSteps, "job", 0, 100);
   ASSERT_TRUE(steps.ok());
   ASSERT_EQ(steps->size(), 1);
   EXPECT_EQ(steps->front().step, 8);
@@ -115,7 +115,7 @@ TEST_F(SpoolTest, WhatACutOffRank0MeasuredIsTakenUpToWhereTheNextGenerationBegan
                           world_.now());
   world_.Commit();
   std::vector<std::pair<uint64_t, uint64_t>> rows;
-  const auto steps = world_.store().ReadSteps("job", 0, 100);
+  const auto steps = world_.store().ReadMetrics(store::MetricsOf::kSteps, "job", 0, 100);
   ASSERT_TRUE(steps.ok());
   for (const store::MetricsRow& row : *steps) rows.emplace_back(row.step, row.generation);
   EXPECT_EQ(rows, (std::vector<std::pair<uint64_t, uint64_t>>{{1, 1}, {2, 1}, {3, 2}}));

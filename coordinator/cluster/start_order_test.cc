@@ -166,6 +166,16 @@ TEST(Cluster, ANodeIsAwaitedForALeaseFromTheTimeAtWhichTheCoordinatorListens) {
   EXPECT_EQ(world.job("big").state(), jobs::State::kStarting);
 }
 
+TEST(Cluster, AJobThatWaitsIsToldAtOnceThatANodeLeaves) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("big", 2);
+  world.cluster().Handle(LeaveNode{"a"}, world.now());
+  world.Commit();
+  EXPECT_EQ(world.job("big").state_reason,
+            "needs 2 slots; node 'a' is being stopped (musterd is being stopped)");
+}
+
 TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());

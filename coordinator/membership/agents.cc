@@ -84,18 +84,11 @@ const Agent* Agents::Find(const std::string& node) const {
   return found == agents_.end() ? nullptr : &found->second;
 }
 
-void Agents::GrantFreshGrace(absl::Time now) {
+void Agents::Grant(Grace whom, absl::Time now) {
+  if (whom == Grace::kWithoutStream) detached_had_grace_ = now;
   for (auto& [node, agent] : agents_) {
+    if (whom == Grace::kWithoutStream && agent.attached()) continue;
     if (agent.lease_end != absl::InfiniteFuture()) agent.lease_end = now + timing_.Grant();
-  }
-}
-
-void Agents::GrantGraceToDetached(absl::Time now) {
-  detached_had_grace_ = now;
-  for (auto& [node, agent] : agents_) {
-    if (!agent.attached() && agent.lease_end != absl::InfiniteFuture()) {
-      agent.lease_end = now + timing_.Grant();
-    }
   }
 }
 

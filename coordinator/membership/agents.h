@@ -12,13 +12,22 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "coordinator/membership/gpu.h"
 #include "coordinator/membership/timing.h"
 
 namespace muster::membership {
 
 // One control stream; unique within a coordinator process. 0: none.
 using PeerStreamId = uint64_t;
+
+// A GPU that an agent found on its host.
+struct Gpu {
+  uint32_t index = 0;  // on its host
+  std::string uuid;
+  std::string name;
+  uint64_t memory_bytes = 0;
+
+  bool operator==(const Gpu&) const = default;
+};
 
 struct Agent {
   std::string node;
@@ -55,6 +64,9 @@ absl::Time LeaseEndOfDetached(const Holder& holder, absl::Time grace, absl::Dura
   return std::max(holder.lease_end, grace + grant);
 }
 
+// Who gets a new lease.
+enum class Grace { kAll, kWithoutStream };
+
 class Agents {
  public:
   explicit Agents(const Timing& timing) : timing_(timing) {}
@@ -79,8 +91,7 @@ class Agents {
 
   std::vector<LostAgent> Expire(absl::Time now);
   // As in Membership.
-  void GrantFreshGrace(absl::Time now);
-  void GrantGraceToDetached(absl::Time now);
+  void Grant(Grace whom, absl::Time now);
 
   // Null: there is no such agent.
   const Agent* Find(const std::string& node) const;
@@ -92,7 +103,7 @@ class Agents {
   void Heard(Agent* agent, absl::Time now) const;
 
   const Timing timing_;
-  // The last GrantGraceToDetached.
+  // The last Grant to those without a stream.
   absl::Time detached_had_grace_ = absl::InfinitePast();
   std::map<std::string, Agent> agents_;
 };

@@ -216,23 +216,14 @@ void Membership::GiveUp(Worker* worker) {
   worker->session = 0;  // the caller that expires it closes the stream
 }
 
-void Membership::GrantFreshGrace(absl::Time now) {
-  agents_.GrantFreshGrace(now);
+void Membership::Grant(Grace whom, absl::Time now) {
+  if (whom == Grace::kWithoutStream) detached_had_grace_ = now;
+  agents_.Grant(whom, now);
   for (auto& [key, worker] : workers_) {
+    // The reports of workers with a stream waited for the store.
+    worker.progressed = now;
+    if (whom == Grace::kWithoutStream && worker.attached()) continue;
     if (worker.lease_end != absl::InfiniteFuture()) worker.lease_end = now + timing_.Grant();
-    worker.progressed = now;
-  }
-}
-
-void Membership::GrantGraceToDetached(absl::Time now) {
-  detached_had_grace_ = now;
-  agents_.GrantGraceToDetached(now);
-  for (auto& [key, worker] : workers_) {
-    if (!worker.attached() && worker.lease_end != absl::InfiniteFuture()) {
-      worker.lease_end = now + timing_.Grant();
-    }
-    // Its reports waited for the store.
-    worker.progressed = now;
   }
 }
 

@@ -23,12 +23,20 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/membership/agents.h"
-#include "coordinator/membership/file_writing.h"
 #include "coordinator/membership/timing.h"
 #include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
 
 namespace muster::membership {
+
+// How far a rank has come with its part of a file that it writes.
+struct FileWriting {
+  uint64_t command = 0;  // asked for it; 0: none
+  uint64_t total_bytes = 0;
+  uint64_t written_bytes = 0;
+
+  bool operator==(const FileWriting&) const = default;
+};
 
 struct Worker {
   WorkerId id;
@@ -122,13 +130,11 @@ class Membership {
   // Call LoseNode first for the agents that Agents::Expire has just returned: their workers may be
   // gone already.
   Expired ExpireWorkers(absl::Time now);
-  // Starts every lease and watchdog again, because the coordinator itself did not run for a while.
-  void GrantFreshGrace(absl::Time now);
-  // Starts the leases of agents and workers without a stream again, because they may have tried to
-  // attach without success. Starts all watchdogs again. The messages of those with a stream have
-  // arrived all the time. If it turns out later that such a stream had already ended, that lease
-  // starts again, too.
-  void GrantGraceToDetached(absl::Time now);
+  // Starts all watchdogs again, and the leases of all, because the coordinator itself did not run
+  // for a while; or those of agents and workers without a stream, because they may have tried to
+  // attach without success. The messages of those with a stream have arrived all the time. If it
+  // turns out later that such a stream had already ended, that lease starts again, too.
+  void Grant(Grace whom, absl::Time now);
 
   // Null: there is no such worker.
   const Worker* FindWorker(const std::string& job, uint32_t rank) const;
@@ -147,7 +153,7 @@ class Membership {
   void ExpireHung(absl::Time now, Expired* expired);
 
   const Timing timing_;
-  // The last GrantGraceToDetached.
+  // The last Grant to those without a stream.
   absl::Time detached_had_grace_ = absl::InfinitePast();
   Agents agents_;
   std::map<std::pair<std::string, uint32_t>, Worker> workers_;

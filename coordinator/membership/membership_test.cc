@@ -324,7 +324,7 @@ TEST(Workers, OfALostNodeStayExpectedWhereTheirJobContinues) {
     const auto expired = members.ExpireWorkers(At(t));
     EXPECT_TRUE(expired.workers.empty()) << t;
     EXPECT_TRUE(expired.gone.empty()) << t;
-    members.GrantFreshGrace(At(t));
+    members.Grant(Grace::kAll, At(t));
   }
   members.agents().Attach(AgentOf("lost", "a"), 2, At(100001));
   EXPECT_TRUE(members.AttachWorker(Id(0), 3, At(100001)).ok());
@@ -343,7 +343,7 @@ TEST(Grace, AfterAPauseOfTheCoordinatorAllLeasesStartAgain) {
   members.agents().Attach(AgentOf("n", "a"), 1, At(0));
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.ExpectWorker(Id(1), "n", false, At(0));
-  members.GrantFreshGrace(At(500));
+  members.Grant(Grace::kAll, At(500));
   EXPECT_TRUE(members.agents().Expire(At(510)).empty());
   EXPECT_TRUE(members.ExpireWorkers(At(510)).workers.empty());
   EXPECT_EQ(members.agents().Expire(At(511)).size(), 1);
@@ -357,7 +357,7 @@ TEST(Grace, AStreamThatBrokeWhileAttachingWasRefusedGivesAWholeLeaseWheneverItIs
   members.agents().Attach(AgentOf("told before", "a"), 2, At(0));
   members.agents().Attach(AgentOf("silent", "a"), 3, At(0));
   EXPECT_TRUE(members.agents().Detached("told before", 2));
-  members.GrantGraceToDetached(At(10));
+  members.Grant(Grace::kWithoutStream, At(10));
   EXPECT_TRUE(members.agents().Detached("n", 1));
   const auto silent = members.agents().Expire(At(11));
   ASSERT_EQ(silent.size(), 1) << "it has a stream, and could have been heard";

@@ -123,7 +123,7 @@ void ControlService::Stores(const char* name, const Rules<Request>& rules) {
         }
         v1::Command contents;
         rules.contents(*request, &contents);
-        cluster::Cluster::Check check;
+        cluster::CommandCheck check;
         if (rules.check_job != nullptr) {
           check = [rules, request = *request](const jobs::Job& job) {
             return rules.check_job(request, job);

@@ -29,9 +29,12 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
   Kind kinds[] = {{{}, &position->step, StepToWire},
                   {{}, &position->validation, ValidationToWire},
                   {{}, &position->test, TestToWire}};
-  ASSIGN_OR_RETURN(kinds[0].rows, store->ReadSteps(job_id, position->step, limit));
-  ASSIGN_OR_RETURN(kinds[1].rows, store->ReadValidations(job_id, position->validation, limit));
-  ASSIGN_OR_RETURN(kinds[2].rows, store->ReadTests(job_id, position->test, limit));
+  ASSIGN_OR_RETURN(kinds[0].rows,
+                   store->ReadMetrics(store::MetricsOf::kSteps, job_id, position->step, limit));
+  ASSIGN_OR_RETURN(kinds[1].rows, store->ReadMetrics(store::MetricsOf::kValidations, job_id,
+                                                     position->validation, limit));
+  ASSIGN_OR_RETURN(kinds[2].rows,
+                   store->ReadMetrics(store::MetricsOf::kTests, job_id, position->test, limit));
   // A full page may be followed by more rows of its kind, which come before the rows of the other
   // pages that have later steps.
   uint64_t horizon = std::numeric_limits<uint64_t>::max();

@@ -4,8 +4,7 @@
 //   struct RanksTable {
 //     static constexpr char kName[] = "ranks";
 //     using Row = std::tuple<std::string, uint32_t, jobs::Rank>;
-//     template <typename Visitor, typename Job, typename Number, typename Rank>
-//     static void Columns(Visitor& column, Job& job_id, Number& number, Rank& rank) {
+//     static void Columns(auto& column, auto& job_id, auto& number, auto& rank) {
 //       column("job_id", job_id);
 //       ...
 //     }
@@ -23,8 +22,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -164,8 +161,6 @@ class ColumnReader {
   Statement& statement_;
 };
 
-// ---- Rows of a table.
-
 template <typename Table>
 std::vector<std::string> ColumnNamesOf() {
   ColumnNames names;
@@ -173,51 +168,6 @@ std::vector<std::string> ColumnNamesOf() {
   std::apply([&names](auto&... values) { Table::Columns(names, values...); }, row);
   return names.names();
 }
-
-// Writes a row, and replaces the one that has the same key.
-template <typename Table, typename... Values>
-absl::Status Put(sqlite3* db, StatementCache* cache, const Values&... values) {
-  static const auto* const kSql = new std::string([] {
-    const std::vector<std::string> names = ColumnNamesOf<Table>();
-    return absl::StrCat("REPLACE INTO ", Table::kName, " (", absl::StrJoin(names, ","),
-                        ") VALUES (",
-                        absl::StrJoin(std::vector<std::string>(names.size(), "?"), ","), ")");
-  }());
-  Statement statement(db, cache, *kSql);
-  ColumnWriter writer(&statement);
-  Table::Columns(writer, values...);
-  return statement.Run();
-}
-
-// Reads rows, one after the other. `which`: what follows the table's name in the SQL text;
-// `values`: the values for its question marks.
-template <typename Table>
-class Rows {
- public:
-  template <typename... Values>
-  Rows(sqlite3* db, StatementCache* cache, const std::string& which, const Values&... values)
-      : statement_(db, cache,
-                   absl::StrCat("SELECT ", absl::StrJoin(ColumnNamesOf<Table>(), ","), " FROM ",
-                                Table::kName, " ", which)) {
-    (statement_.Bind(values), ...);
-  }
-
-  // False at the end or on an error, which status() tells apart.
-  bool Next() {
-    if (!statement_.Next()) return false;
-    row_ = {};
-    ColumnReader reader(&statement_);
-    std::apply([&reader](auto&... values) { Table::Columns(reader, values...); }, row_);
-    return true;
-  }
-  // The newest one. It may be moved from.
-  typename Table::Row& row() { return row_; }
-  absl::Status status() const { return statement_.status(); }
-
- private:
-  Statement statement_;
-  typename Table::Row row_;
-};
 
 }  // namespace muster::store
 

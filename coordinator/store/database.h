@@ -6,9 +6,14 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "coordinator/store/columns.h"
 #include "coordinator/store/statement.h"
@@ -46,14 +51,35 @@ class Database {
     return number;
   }
 
-  // ---- Rows of a table of tables.h, as in columns.h.
+  // ---- Rows of a table of tables.h.
+  // Writes a row, and replaces the one that has the same key.
   template <typename Table, typename... Values>
   absl::Status Put(const Values&... values) {
-    return store::Put<Table>(db_, &statements_, values...);
+    static const auto* const kSql = new std::string([] {
+      const std::vector<std::string> names = ColumnNamesOf<Table>();
+      const std::vector<std::string> marks(names.size(), "?");
+      return absl::StrCat("REPLACE INTO ", Table::kName, " (", absl::StrJoin(names, ","),
+                          ") VALUES (", absl::StrJoin(marks, ","), ")");
+    }());
+    Statement statement = Prepare(*kSql);
+    ColumnWriter writer(&statement);
+    Table::Columns(writer, values...);
+    return statement.Run();
   }
-  template <typename Table, typename... Values>
-  Rows<Table> Select(const std::string& which, const Values&... values) {
-    return Rows<Table>(db_, &statements_, which, values...);
+  // Calls `take` with the values of each row. `which`: what follows the table's name in the SQL
+  // text.
+  template <typename Table, typename Take, typename... Values>
+  absl::Status Each(const std::string& which, const Take& take, const Values&... values) {
+    Statement statement = Prepare(absl::StrCat(
+        "SELECT ", absl::StrJoin(ColumnNamesOf<Table>(), ","), " FROM ", Table::kName, " ", which));
+    (statement.Bind(values), ...);
+    while (statement.Next()) {
+      typename Table::Row row;
+      ColumnReader reader(&statement);
+      std::apply([&reader](auto&... columns) { Table::Columns(reader, columns...); }, row);
+      std::apply(take, std::move(row));
+    }
+    return statement.status();
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
+#include "coordinator/store/database.h"
 #include "coordinator/store/migration.h"
 #include "coordinator/store/statement.h"
 
@@ -22,28 +23,14 @@ constexpr char kRestore[] =
     "put a backup in its place (docs/store.md, Backup and restore), or remove it or name another "
     "--state directory to begin a new store";
 
-// Closes the file, also after an error.
-class Connection {
- public:
-  ~Connection() { sqlite3_close(db_); }
-  sqlite3** opened() { return &db_; }
-  sqlite3* db() { return db_; }
-
- private:
-  sqlite3* db_ = nullptr;
-};
-
 absl::Status MakeTables(const std::string& path) {
   // A file that is not complete is thrown away, so nothing in it need be durable before its end.
   constexpr char kQuick[] = "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF";
-  Connection connection;
-  if (sqlite3_open_v2(path.c_str(), connection.opened(),
-                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr) != SQLITE_OK) {
-    return SqliteError(connection.db(), "open");
-  }
-  RETURN_IF_ERROR(Execute(connection.db(), kQuick));
-  RETURN_IF_ERROR(Execute(connection.db(), absl::StrCat("PRAGMA application_id=", kApplicationId)));
-  return Migrate(connection.db());
+  Database db;
+  RETURN_IF_ERROR(db.Open(path));
+  RETURN_IF_ERROR(Execute(db.get(), kQuick));
+  RETURN_IF_ERROR(Execute(db.get(), absl::StrCat("PRAGMA application_id=", kApplicationId)));
+  return Migrate(&db);
 }
 
 absl::Status MakeDurable(const std::string& path, files::Disk& disk) {
@@ -56,20 +43,6 @@ absl::Status MakeDurable(const std::string& path, files::Disk& disk) {
   if (made.ok()) made = disk.Sync(fd, path);
   close(fd);
   return made;
-}
-
-absl::StatusOr<int64_t> Number(sqlite3* db, const char* sql) {
-  StatementCache cache;
-  int64_t number = 0;
-  absl::Status status;
-  {
-    Statement statement(db, &cache, sql);
-    if (statement.Next()) number = statement.Int();
-    status = statement.status();
-  }
-  for (const auto& [text, statement] : cache) sqlite3_finalize(statement);
-  RETURN_IF_ERROR(status);
-  return number;
 }
 
 }  // namespace
@@ -108,13 +81,12 @@ absl::Status MakeDatabase(const std::string& path) {
   return made;
 }
 
-absl::Status CheckIsOwn(sqlite3* db) {
-  ASSIGN_OR_RETURN(const int64_t application, Number(db, "PRAGMA application_id"));
+absl::Status CheckIsOwn(Database* db) {
+  ASSIGN_OR_RETURN(const uint64_t application, db->Number("PRAGMA application_id"));
   // The tables that the store has had since its first version.
-  ASSIGN_OR_RETURN(const int64_t tables,
-                   Number(db,
-                          "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN "
-                          "('jobs', 'ranks', 'checkpoints', 'commands', 'requests', 'nodes')"));
+  ASSIGN_OR_RETURN(const uint64_t tables,
+                   db->Number("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN "
+                              "('jobs', 'ranks', 'checkpoints', 'commands', 'requests', 'nodes')"));
   if ((application == 0 || application == kApplicationId) && tables == 6) return absl::OkStatus();
   std::string found = "a SQLite database without musterd's tables";
   if (application != 0 && application != kApplicationId) {

@@ -2,18 +2,17 @@
 #ifndef MUSTER_COORDINATOR_STORE_DATABASE_FILE_H_
 #define MUSTER_COORDINATOR_STORE_DATABASE_FILE_H_
 
-#include <sqlite3.h>
-
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/store/database.h"
 
 namespace muster::store {
 
 // `PRAGMA application_id` of each new file. Those of older musterds have 0.
-inline constexpr int64_t kApplicationId = 0x4d555354;  // "MUST"
+inline constexpr uint64_t kApplicationId = 0x4d555354;  // "MUST"
 
 // Whether there is a file to be opened. False: nothing is there, not even its log, so a new store
 // may be made. FAILED_PRECONDITION: it is empty, only its log is there, or it is no regular file;
@@ -27,7 +26,7 @@ absl::Status MakeDatabase(const std::string& path);
 
 // FAILED_PRECONDITION: another program's file, or one without the tables of the store. Changes
 // nothing. Other errors: those of SqliteError (statement.h).
-absl::Status CheckIsOwn(sqlite3* db);
+absl::Status CheckIsOwn(Database* db);
 
 }  // namespace muster::store
 

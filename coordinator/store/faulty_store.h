@@ -55,18 +55,9 @@ class FaultyStore : public Store {
   bool OpenedShortOfRoom() const override { return store_->OpenedShortOfRoom(); }
   absl::StatusOr<std::string> Backup() override { return store_->Backup(); }
   absl::StatusOr<Image> Load() override { return store_->Load(); }
-  absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
-                                                    size_t limit) override {
-    return store_->ReadSteps(job_id, from_step, limit);
-  }
-  absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
-                                                          uint64_t from_step,
-                                                          size_t limit) override {
-    return store_->ReadValidations(job_id, from_step, limit);
-  }
-  absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id, uint64_t from_step,
-                                                    size_t limit) override {
-    return store_->ReadTests(job_id, from_step, limit);
+  absl::StatusOr<std::vector<MetricsRow>> ReadMetrics(MetricsOf of, const std::string& job_id,
+                                                      uint64_t from_step, size_t limit) override {
+    return store_->ReadMetrics(of, job_id, from_step, limit);
   }
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank,

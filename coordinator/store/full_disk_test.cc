@@ -194,7 +194,7 @@ TEST(SqliteBackup, IsOneConsistentStateThatCanBeOpened) {
   ASSERT_TRUE(image.ok()) << image.status();
   ASSERT_EQ(image->jobs.size(), 1);
   ExpectSame(image->jobs[0], FullJob("a", 1));
-  EXPECT_EQ((*restored)->ReadSteps("a", 0, 10)->size(), 1);
+  EXPECT_EQ((*restored)->ReadMetrics(MetricsOf::kSteps, "a", 0, 10)->size(), 1);
 }
 
 TEST(SqliteBackup, TheFileOfAKilledMusterdIsRemoved) {

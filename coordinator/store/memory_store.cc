@@ -59,9 +59,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const std::string& id : batch.removed_jobs) {
     jobs_.erase(id);
     logs_.erase(id);
-    steps_.erase(id);
-    validations_.erase(id);
-    tests_.erase(id);
+    for (auto& [of, jobs] : metrics_) jobs.erase(id);
   }
   for (const std::string& id : batch.removed_requests) requests_.erase(id);
   last_number_ = std::max(last_number_, batch.last_number);
@@ -92,9 +90,9 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const RequestRow& row : batch.requests) requests_[row.request_id] = row;
   for (const uint64_t number : batch.removed_deliveries) deliveries_.erase(number);
   for (const DeliveryRow& row : batch.deliveries) deliveries_[row.number] = row;
-  for (const MetricsRow& row : batch.steps) WriteStep(row);
-  for (const MetricsRow& row : batch.validations) WritePass(row, &validations_[row.job_id]);
-  for (const MetricsRow& row : batch.tests) WritePass(row, &tests_[row.job_id]);
+  for (const MetricsRow& row : batch.steps) Write(MetricsOf::kSteps, row);
+  for (const MetricsRow& row : batch.validations) Write(MetricsOf::kValidations, row);
+  for (const MetricsRow& row : batch.tests) Write(MetricsOf::kTests, row);
   for (const LogRow& row : batch.logs) {
     auto& lines = logs_[row.job_id];
     lines[row.sequence] = row;
@@ -108,51 +106,34 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   return absl::OkStatus();
 }
 
-void MemoryStore::WriteStep(const MetricsRow& row) {
-  auto& steps = steps_[row.job_id];
-  std::erase_if(steps, [&](const auto& kept) {
-    return kept.first > row.step && kept.second.generation < row.generation;
-  });
-  for (Passes* passes : {&validations_[row.job_id], &tests_[row.job_id]}) {
-    std::erase_if(*passes, [&](const auto& kept) {
-      return kept.first >= row.step && kept.second.row.generation < row.generation;
-    });
-  }
-  if (IsLate(row.job_id, row.step, row.generation)) return;
-  steps[row.step] = row;
-  const uint64_t newest = steps.rbegin()->first;
-  std::erase_if(steps, [&](const auto& kept) {
-    return !metrics::Keeps(kept.first, newest, options_.kept_metrics);
-  });
-}
-
-bool MemoryStore::IsLate(const std::string& job_id, uint64_t step, uint64_t generation) const {
-  const auto job = steps_.find(job_id);
-  if (job == steps_.end()) return false;
-  return std::any_of(job->second.begin(), job->second.upper_bound(step),
-                     [&](const auto& kept) { return kept.second.generation > generation; });
-}
-
-void MemoryStore::WritePass(const MetricsRow& row, Passes* passes) {
-  const auto next = passes->lower_bound(row.step);
-  const uint64_t number = next == passes->begin() ? 1 : std::prev(next)->second.number + 1;
-  if (IsLate(row.job_id, row.step, row.generation)) return;
-  (*passes)[row.step] = {number, row};
+void MemoryStore::Write(MetricsOf of, const MetricsRow& row) {
+  if (of == MetricsOf::kSteps) DropLater(row);
+  if (IsLate(row)) return;
+  auto& rows = metrics_[of][row.job_id];
+  const auto next = rows.lower_bound(row.step);
+  uint64_t number = next == rows.begin() ? 1 : std::prev(next)->second.number + 1;
+  if (of == MetricsOf::kSteps) number = row.step;
+  rows[row.step] = {number, row};
   uint64_t newest = 0;
-  for (const auto& [step, pass] : *passes) newest = std::max(newest, pass.number);
-  std::erase_if(*passes, [&](const auto& kept) {
+  for (const auto& [step, kept] : rows) newest = std::max(newest, kept.number);
+  std::erase_if(rows, [&](const auto& kept) {
     return !metrics::Keeps(kept.second.number, newest, options_.kept_metrics);
   });
 }
 
-std::vector<MetricsRow> MemoryStore::RowsOf(const Passes& passes, uint64_t from_step,
-                                            size_t limit) {
-  std::vector<MetricsRow> rows;
-  for (auto pass = passes.lower_bound(from_step); pass != passes.end() && rows.size() < limit;
-       ++pass) {
-    rows.push_back(pass->second.row);
+void MemoryStore::DropLater(const MetricsRow& step) {
+  for (auto& [of, jobs] : metrics_) {
+    const uint64_t first = of == MetricsOf::kSteps ? step.step + 1 : step.step;
+    std::erase_if(jobs[step.job_id], [&](const auto& kept) {
+      return kept.first >= first && kept.second.row.generation < step.generation;
+    });
   }
-  return rows;
+}
+
+bool MemoryStore::IsLate(const MetricsRow& row) {
+  const auto& steps = metrics_[MetricsOf::kSteps][row.job_id];
+  return std::any_of(steps.begin(), steps.upper_bound(row.step),
+                     [&](const auto& kept) { return kept.second.row.generation > row.generation; });
 }
 
 absl::StatusOr<Image> MemoryStore::Load() {
@@ -168,25 +149,15 @@ absl::StatusOr<Image> MemoryStore::Load() {
   return image;
 }
 
-absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadSteps(const std::string& job_id,
-                                                               uint64_t from_step, size_t limit) {
-  std::vector<MetricsRow> rows;
-  const auto& steps = steps_[job_id];
-  for (auto row = steps.lower_bound(from_step); row != steps.end() && rows.size() < limit; ++row) {
-    rows.push_back(row->second);
+absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadMetrics(MetricsOf of,
+                                                                 const std::string& job_id,
+                                                                 uint64_t from_step, size_t limit) {
+  std::vector<MetricsRow> found;
+  const auto& rows = metrics_[of][job_id];
+  for (auto row = rows.lower_bound(from_step); row != rows.end() && found.size() < limit; ++row) {
+    found.push_back(row->second.row);
   }
-  return rows;
-}
-
-absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadValidations(const std::string& job_id,
-                                                                     uint64_t from_step,
-                                                                     size_t limit) {
-  return RowsOf(validations_[job_id], from_step, limit);
-}
-
-absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadTests(const std::string& job_id,
-                                                               uint64_t from_step, size_t limit) {
-  return RowsOf(tests_[job_id], from_step, limit);
+  return found;
 }
 
 absl::StatusOr<std::vector<LogRow>> MemoryStore::ReadLogs(const std::string& job_id,

@@ -20,27 +20,22 @@ class MemoryStore : public Store {
     return absl::UnimplementedError("a store in memory has no copies");
   }
   absl::StatusOr<Image> Load() override;
-  absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
-                                                    size_t limit) override;
-  absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
-                                                          uint64_t from_step,
-                                                          size_t limit) override;
-  absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id, uint64_t from_step,
-                                                    size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadMetrics(MetricsOf of, const std::string& job_id,
+                                                      uint64_t from_step, size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
  private:
-  void WriteStep(const MetricsRow& row);
-  struct Pass {
+  // The number of a step is the step; passes are numbered from 1.
+  struct Metrics {
     uint64_t number = 0;
     MetricsRow row;
   };
-  using Passes = std::map<uint64_t, Pass>;  // by step
-  void WritePass(const MetricsRow& row, Passes* passes);
-  static std::vector<MetricsRow> RowsOf(const Passes& passes, uint64_t from_step, size_t limit);
+  void Write(MetricsOf of, const MetricsRow& row);
+  // The step may be computed again: the rows of newer steps and their passes are removed.
+  void DropLater(const MetricsRow& step);
   // A newer generation has computed this step or one before it.
-  bool IsLate(const std::string& job_id, uint64_t step, uint64_t generation) const;
+  bool IsLate(const MetricsRow& row);
 
   // A job's fields, and the rows of its lists.
   struct StoredJob {
@@ -64,11 +59,8 @@ class MemoryStore : public Store {
   std::map<std::string, RequestRow> requests_;
   std::map<uint64_t, DeliveryRow> deliveries_;
   uint64_t last_number_ = 0;
-  // By job, then by step.
-  std::map<std::string, std::map<uint64_t, MetricsRow>> steps_;
-  // By job.
-  std::map<std::string, Passes> validations_;
-  std::map<std::string, Passes> tests_;
+  // Then by job and by step.
+  std::map<MetricsOf, std::map<std::string, std::map<uint64_t, Metrics>>> metrics_;
   std::map<std::string, std::map<uint64_t, LogRow>> logs_;
 };
 

@@ -29,9 +29,11 @@ TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestRowOfAStepCounts) {
       store().Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(9, 9, "b")}}).ok());
   ASSERT_TRUE(store().Commit({.steps = {clipped}}).ok());
   kind->Reopen();
-  EXPECT_EQ(*store().ReadSteps("a", 2, 10), (std::vector<MetricsRow>{Step(2, 2), clipped}));
-  EXPECT_EQ(*store().ReadSteps("a", 0, 1), (std::vector<MetricsRow>{Step(1, 1)}));
-  EXPECT_TRUE(store().ReadSteps("a", 4, 10)->empty());
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kSteps, "a", 2, 10),
+            (std::vector<MetricsRow>{Step(2, 2), clipped}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kSteps, "a", 0, 1),
+            (std::vector<MetricsRow>{Step(1, 1)}));
+  EXPECT_TRUE(store().ReadMetrics(MetricsOf::kSteps, "a", 4, 10)->empty());
 }
 
 TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestRowOfAStepCounts) {
@@ -42,9 +44,11 @@ TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestRowOfAStepCounts) {
                   .ok());
   ASSERT_TRUE(store().Commit({.validations = {full}}).ok());
   kind->Reopen();
-  EXPECT_EQ(*store().ReadValidations("a", 5, 10), (std::vector<MetricsRow>{Pass(10, 2), full}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 1), (std::vector<MetricsRow>{Pass(0, 3)}));
-  EXPECT_TRUE(store().ReadValidations("a", 21, 10)->empty());
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kValidations, "a", 5, 10),
+            (std::vector<MetricsRow>{Pass(10, 2), full}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kValidations, "a", 0, 1),
+            (std::vector<MetricsRow>{Pass(0, 3)}));
+  EXPECT_TRUE(store().ReadMetrics(MetricsOf::kValidations, "a", 21, 10)->empty());
 }
 
 TEST_P(StoreTest, AStepThatIsComputedAgainRemovesLaterRows) {
@@ -56,15 +60,19 @@ TEST_P(StoreTest, AStepThatIsComputedAgainRemovesLaterRows) {
   // A generation that continues from step 2 after a restart.
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 30))}}).ok());
-  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
-  EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 10)), (std::vector<uint64_t>{2}));
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)),
+            (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10)),
+            (std::vector<uint64_t>{2}));
   // And one that continues from step 1, without a restart of the coordinator.
   ASSERT_TRUE(store().Commit({.steps = {Of(3, Step(2, 20))}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10),
             (std::vector<MetricsRow>{Step(1, 1), Of(3, Step(2, 20))}));
-  EXPECT_TRUE(store().ReadValidations("a", 0, 10)->empty());
-  EXPECT_EQ(StepsOf(store().ReadSteps("b", 0, 10)), (std::vector<uint64_t>{9}));
-  EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
+  EXPECT_TRUE(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10)->empty());
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "b", 0, 10)),
+            (std::vector<uint64_t>{9}));
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kValidations, "b", 0, 10)),
+            (std::vector<uint64_t>{9}));
 }
 
 TEST_P(StoreTest, TestsHaveRowsBesideThoseOfValidationPasses) {
@@ -74,12 +82,16 @@ TEST_P(StoreTest, TestsHaveRowsBesideThoseOfValidationPasses) {
                            .tests = {Pass(2, 20), Pass(3, 30)}})
                   .ok());
   kind->Reopen();
-  EXPECT_EQ(*store().ReadTests("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 20), Pass(3, 30)}));
-  EXPECT_EQ(*store().ReadTests("a", 3, 10), (std::vector<MetricsRow>{Pass(3, 30)}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 2)}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kTests, "a", 0, 10),
+            (std::vector<MetricsRow>{Pass(2, 20), Pass(3, 30)}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kTests, "a", 3, 10),
+            (std::vector<MetricsRow>{Pass(3, 30)}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10),
+            (std::vector<MetricsRow>{Pass(2, 2)}));
   // A generation that continues from step 2.
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 31))}}).ok());
-  EXPECT_EQ(*store().ReadTests("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 20)}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kTests, "a", 0, 10),
+            (std::vector<MetricsRow>{Pass(2, 20)}));
 }
 
 // From an agent's disk: its spool may contain reports that were sent before.
@@ -90,9 +102,10 @@ TEST_P(StoreTest, AStepThatIsReportedTwiceRemovesNothingOfItsOwnGeneration) {
           .ok());
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Step(1, 1), Step(2, 2)}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10),
             (std::vector<MetricsRow>{Step(1, 1), Step(2, 2), Step(3, 3)}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 2)}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10),
+            (std::vector<MetricsRow>{Pass(2, 2)}));
 }
 
 TEST_P(StoreTest, LateReportsOfAnOlderGenerationRemoveNothingOfANewerOne) {
@@ -105,13 +118,14 @@ TEST_P(StoreTest, LateReportsOfAnOlderGenerationRemoveNothingOfANewerOne) {
   ASSERT_TRUE(store().Commit({.steps = {Step(2, 2)}, .validations = {Pass(2, 2)}}).ok());
   ASSERT_TRUE(store().Commit({.steps = {Step(3, 3)}, .validations = {Pass(4, 4)}}).ok());
   EXPECT_EQ(
-      *store().ReadSteps("a", 0, 10),
+      *store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10),
       (std::vector<MetricsRow>{Step(1, 1), Step(2, 2), Of(2, Step(3, 30)), Of(2, Step(4, 40))}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 10),
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10),
             (std::vector<MetricsRow>{Pass(2, 2), Of(2, Pass(4, 40))}));
   // The next step of generation 2 removes nothing either.
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(5, 50))}}).ok());
-  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)),
+            (std::vector<uint64_t>{1, 2, 3, 4, 5}));
 }
 
 TEST_P(StoreTest, LateReportsBeyondTheNewestStepAreIgnored) {
@@ -121,11 +135,13 @@ TEST_P(StoreTest, LateReportsBeyondTheNewestStepAreIgnored) {
   ASSERT_TRUE(store().Commit(late).ok());
   kind->Reopen();
   ASSERT_TRUE(store().Commit(late).ok());
-  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
-  EXPECT_TRUE(store().ReadValidations("a", 0, 10)->empty());
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)),
+            (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_TRUE(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10)->empty());
   // A row that fills a gap does not make the later ones valid.
   ASSERT_TRUE(store().Commit({.steps = {Step(2, 2), Step(6, 6)}}).ok());
-  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)),
+            (std::vector<uint64_t>{1, 2, 3}));
 }
 
 TEST_P(StoreTest, OldStepsAreThinned) {
@@ -139,12 +155,12 @@ TEST_P(StoreTest, OldStepsAreThinned) {
     ASSERT_TRUE(store().Commit({.steps = {Step(step, 0.5 * step)}}).ok());
     if (step % 300 == 0) kind->Reopen();
   }
-  const auto rows = store().ReadSteps("a", 0, 2 * kSteps);
+  const auto rows = store().ReadMetrics(MetricsOf::kSteps, "a", 0, 2 * kSteps);
   EXPECT_EQ(StepsOf(rows), expected);
   EXPECT_LE(rows->size(), kKept);
   // Each row is that of one step, not an average.
   for (const MetricsRow& row : *rows) EXPECT_EQ(row, Step(row.step, 0.5 * row.step));
-  EXPECT_EQ(store().ReadSteps("b", 0, 10)->size(), 1);
+  EXPECT_EQ(store().ReadMetrics(MetricsOf::kSteps, "b", 0, 10)->size(), 1);
 }
 
 TEST_P(StoreTest, AStepThatIsComputedAgainIsThinnedLikeTheFirstOne) {
@@ -154,7 +170,7 @@ TEST_P(StoreTest, AStepThatIsComputedAgainIsThinnedLikeTheFirstOne) {
   // Continues from step 100, whose row was thinned out long ago.
   for (uint64_t step = 101; step <= 450; ++step) second.steps.push_back(Of(2, Step(step, 2)));
   ASSERT_TRUE(store().Commit(second).ok());
-  const auto rows = store().ReadSteps("a", 0, 1000);
+  const auto rows = store().ReadMetrics(MetricsOf::kSteps, "a", 0, 1000);
   EXPECT_LE(rows->size(), kKept);
   EXPECT_EQ(rows->back(), Of(2, Step(450, 2)));
   for (const MetricsRow& row : *rows) {
@@ -173,7 +189,7 @@ TEST_P(StoreTest, OldPassesAreThinnedByTheirNumberNotByTheirStep) {
     ASSERT_TRUE(store().Commit({.validations = {Pass(7 * pass, 1)}}).ok());
     if (pass % 70 == 0) kind->Reopen();
   }
-  EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 2 * kPasses)), expected);
+  EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 2 * kPasses)), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StoreTest, EveryKind(), NameOfKind);

@@ -43,16 +43,12 @@ absl::Status MetricsTables::WriteTest(const MetricsRow& row) {
 }
 
 void MetricsTables::Forget(const std::string& job_id) {
-  steps_.newest.erase(job_id);
-  validations_.newest.erase(job_id);
-  tests_.newest.erase(job_id);
+  for (Numbering* rows : {&steps_, &validations_, &tests_}) rows->newest.erase(job_id);
   newest_generations_.erase(job_id);
 }
 
 void MetricsTables::ForgetAll() {
-  steps_.newest.clear();
-  validations_.newest.clear();
-  tests_.newest.clear();
+  for (Numbering* rows : {&steps_, &validations_, &tests_}) rows->newest.clear();
   newest_generations_.clear();
 }
 

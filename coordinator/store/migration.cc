@@ -9,26 +9,9 @@
 #include "coordinator/store/statement.h"
 
 namespace muster::store {
-namespace {
 
-absl::StatusOr<int> VersionOf(sqlite3* db) {
-  StatementCache cache;
-  int version = 0;
-  absl::Status status;
-  {
-    Statement statement(db, &cache, "PRAGMA user_version");
-    if (statement.Next()) version = static_cast<int>(statement.Int());
-    status = statement.status();
-  }
-  for (const auto& [sql, statement] : cache) sqlite3_finalize(statement);
-  RETURN_IF_ERROR(status);
-  return version;
-}
-
-}  // namespace
-
-absl::Status CheckVersion(sqlite3* db) {
-  ASSIGN_OR_RETURN(const int version, VersionOf(db));
+absl::Status CheckVersion(Database* db) {
+  ASSIGN_OR_RETURN(const uint64_t version, db->Number("PRAGMA user_version"));
   if (version > kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the file is of schema version ", version,
                                                       ", this musterd knows up to ", kSchemaVersion,
@@ -45,8 +28,8 @@ absl::Status CheckVersion(sqlite3* db) {
   return absl::OkStatus();
 }
 
-absl::Status Migrate(sqlite3* db) {
-  ASSIGN_OR_RETURN(int version, VersionOf(db));
+absl::Status Migrate(Database* db) {
+  ASSIGN_OR_RETURN(uint64_t version, db->Number("PRAGMA user_version"));
   if (version == kSchemaVersion) return absl::OkStatus();
   std::string sql;
   if (version == 0) {
@@ -57,10 +40,10 @@ absl::Status Migrate(sqlite3* db) {
   const std::string all =
       absl::StrCat("BEGIN IMMEDIATE;", sql, "PRAGMA user_version=", kSchemaVersion, ";COMMIT;");
   // The text of the migrations would hide the cause of the error.
-  if (sqlite3_exec(db, all.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) {
+  if (sqlite3_exec(db->get(), all.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) {
     return absl::OkStatus();
   }
-  return SqliteError(db, absl::StrCat("migration to schema version ", kSchemaVersion));
+  return SqliteError(db->get(), absl::StrCat("migration to schema version ", kSchemaVersion));
 }
 
 }  // namespace muster::store

@@ -136,9 +136,9 @@ TEST(Migration, EveryFieldOfAFileOfVersion19IsKeptAndTheFileCanBeWritten) {
   ASSERT_TRUE(store.ok()) << store.status();
   const Image next = *(*store)->Load();
   for (size_t i = 0; i < image.jobs.size(); ++i) ExpectSame(next.jobs[i], image.jobs[i]);
-  EXPECT_EQ((*store)->ReadSteps("long", 0, 1000)->back(), step);
+  EXPECT_EQ((*store)->ReadMetrics(MetricsOf::kSteps, "long", 0, 1000)->back(), step);
   // It is the sixth of its job.
-  EXPECT_EQ((*store)->ReadValidations("steered", 0, 1000)->size(), 6);
+  EXPECT_EQ((*store)->ReadMetrics(MetricsOf::kValidations, "steered", 0, 1000)->size(), 6);
   store->reset();
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -11,7 +12,9 @@
 #include <map>
 #include <string>
 #include <system_error>
+#include <tuple>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/private_directory.h"
@@ -19,9 +22,67 @@
 #include "coordinator/jobs/events.h"
 #include "coordinator/store/database_file.h"
 #include "coordinator/store/migration.h"
+#include "coordinator/store/statement.h"
 #include "coordinator/store/tables.h"
 
 namespace muster::store {
+namespace {
+
+// Writes the changes of one list of a job. `key`: the column of the list's keys. A row of the table
+// includes its key, or has it as a value of its own between the job's id and the rest.
+template <typename Table, typename Key, typename Row>
+absl::Status WriteList(Database* db, const std::string& id, const char* key,
+                       const RowChanges<Key, Row>& changes) {
+  for (const Key& removed : changes.removed) {
+    RETURN_IF_ERROR(
+        db->Run(absl::StrCat("DELETE FROM ", Table::kName, " WHERE job_id = ? AND ", key, " = ?"),
+                id, removed));
+  }
+  for (const auto& [number, row] : changes.put) {
+    if constexpr (std::tuple_size_v<typename Table::Row> == 3) {
+      RETURN_IF_ERROR(db->Put<Table>(id, number, row));
+    } else {
+      RETURN_IF_ERROR(db->Put<Table>(id, row));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Copies the database while it is in use.
+absl::Status Copy(const std::string& database, const std::string& path) {
+  // Only its owner may read it, from the start.
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
+  close(fd);
+  // A separate connection reads one state of the database; in write-ahead mode no other connection
+  // waits for it.
+  sqlite3* from = nullptr;
+  sqlite3* to = nullptr;
+  const auto close_both = absl::MakeCleanup([&] {
+    sqlite3_close(from);
+    sqlite3_close(to);
+  });
+  if (sqlite3_open_v2(database.c_str(), &from, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX,
+                      nullptr) != SQLITE_OK) {
+    return SqliteError(from, absl::StrCat("open ", database));
+  }
+  sqlite3_busy_timeout(from, 5000);
+  if (sqlite3_open_v2(path.c_str(), &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr) !=
+      SQLITE_OK) {
+    return SqliteError(to, absl::StrCat("open ", path));
+  }
+  sqlite3_backup* backup = sqlite3_backup_init(to, "main", from, "main");
+  if (backup == nullptr) return SqliteError(to, absl::StrCat("copy to ", path));
+  // In one step: otherwise a commit during the copy would make SQLite restart it from the
+  // beginning.
+  sqlite3_backup_step(backup, -1);
+  if (sqlite3_backup_finish(backup) != SQLITE_OK) {
+    return SqliteError(to, absl::StrCat("copy to ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory,
                                                                const StoreOptions& options) {
@@ -79,11 +140,11 @@ absl::Status SqliteStore::OpenFile() {
   ASSIGN_OR_RETURN(const bool there, LooksLikeStore(path_));
   if (!there) RETURN_IF_ERROR(MakeDatabase(path_));
   RETURN_IF_ERROR(db_.Open(path_));
-  RETURN_IF_ERROR(CheckIsOwn(db_.get()));
-  RETURN_IF_ERROR(CheckVersion(db_.get()));
+  RETURN_IF_ERROR(CheckIsOwn(&db_));
+  RETURN_IF_ERROR(CheckVersion(&db_));
   RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA journal_mode=WAL"));
   RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA synchronous=FULL"));
-  return Migrate(db_.get());
+  return Migrate(&db_);
 }
 
 absl::Status SqliteStore::Commit(const Batch& batch) {
@@ -95,6 +156,17 @@ absl::Status SqliteStore::Commit(const Batch& batch) {
     metrics_.ForgetAll();
   }
   return Annotate(status, path_);
+}
+
+absl::StatusOr<std::string> SqliteStore::Backup() {
+  static std::atomic<int> made = 0;
+  // Beside the database, which has the right file system and permissions. Open() removes the copy
+  // of a killed musterd.
+  const std::string path = absl::StrCat(path_, ".backup-", getpid(), "-", ++made);
+  const absl::Status copied = Copy(path_, path);
+  if (copied.ok()) return path;
+  unlink(path.c_str());
+  return copied;
 }
 
 bool SqliteStore::RestoreReserve() { return ballast_.Restore().ok() || HasRoomWithin(); }
@@ -124,6 +196,23 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
   }
   if (batch.last_number == 0) return absl::OkStatus();
   return db_.Run("REPLACE INTO counters VALUES ('last_number', ?)", batch.last_number);
+}
+
+absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
+  const std::string& id = row.job_id;
+  if (row.identity.has_value()) RETURN_IF_ERROR(db_.Put<JobsTable>(*row.identity));
+  if (row.life.has_value()) RETURN_IF_ERROR(db_.Put<JobLifeTable>(id, *row.life));
+  if (row.progress.has_value()) RETURN_IF_ERROR(db_.Put<JobProgressTable>(id, *row.progress));
+  RETURN_IF_ERROR(WriteList<RanksTable>(&db_, id, "rank", row.ranks));
+  RETURN_IF_ERROR(WriteList<CheckpointsTable>(&db_, id, "path", row.checkpoints));
+  RETURN_IF_ERROR(WriteList<AttemptsTable>(&db_, id, "attempt", row.attempts));
+  RETURN_IF_ERROR(WriteList<SettingChangesTable>(&db_, id, "position", row.setting_changes));
+  RETURN_IF_ERROR(WriteList<FailuresTable>(&db_, id, "position", row.failures));
+  RETURN_IF_ERROR(WriteList<CommandsTable>(&db_, id, "number", row.commands));
+  if (row.trainability.has_value()) {
+    RETURN_IF_ERROR(db_.Put<TrainabilityTable>(id, *row.trainability));
+  }
+  return WriteList<TrainabilityChangesTable>(&db_, id, "version", row.trainability_changes);
 }
 
 absl::Status SqliteStore::Write(const Batch& batch) {

@@ -35,13 +35,8 @@ class SqliteStore : public Store {
   bool OpenedShortOfRoom() const override { return opened_short_of_room_; }
   absl::StatusOr<std::string> Backup() override;
   absl::StatusOr<Image> Load() override;
-  absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
-                                                    size_t limit) override;
-  absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
-                                                          uint64_t from_step,
-                                                          size_t limit) override;
-  absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id, uint64_t from_step,
-                                                    size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadMetrics(MetricsOf of, const std::string& job_id,
+                                                      uint64_t from_step, size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
@@ -58,10 +53,7 @@ class SqliteStore : public Store {
   absl::Status Remove(const Batch& batch);
   absl::Status Write(const Batch& batch);
   absl::Status WriteJob(const Batch::JobRow& row);
-  absl::Status RemoveRows(const Batch::JobRow& row);
-  template <typename Table>
-  absl::StatusOr<std::vector<MetricsRow>> ReadMetrics(const std::string& job_id, uint64_t from_step,
-                                                      size_t limit);
+  absl::Status LoadInto(Image* image);
   absl::Status LoadJobs(std::map<std::string, jobs::Job>* jobs);
   absl::Status LoadLists(std::map<std::string, jobs::Job>* jobs);
 

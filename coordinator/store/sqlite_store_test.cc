@@ -46,12 +46,12 @@ TEST(SqliteStore, ASmallerLimitAppliesFromTheNextStepOn) {
       batch.validations.push_back(Pass(step, 1));
     }
     ASSERT_TRUE((*store)->Commit(batch).ok());
-    EXPECT_EQ((*store)->ReadSteps("a", 0, 1000)->size(), 400);
+    EXPECT_EQ((*store)->ReadMetrics(MetricsOf::kSteps, "a", 0, 1000)->size(), 400);
   }
   auto store = SqliteStore::Open(dir.path(), {.kept_metrics = kKept});
   ASSERT_TRUE((*store)->Commit({.steps = {Step(401, 1)}, .validations = {Pass(401, 1)}}).ok());
-  EXPECT_LE((*store)->ReadSteps("a", 0, 1000)->size(), kKept);
-  EXPECT_LE((*store)->ReadValidations("a", 0, 1000)->size(), kKept);
+  EXPECT_LE((*store)->ReadMetrics(MetricsOf::kSteps, "a", 0, 1000)->size(), kKept);
+  EXPECT_LE((*store)->ReadMetrics(MetricsOf::kValidations, "a", 0, 1000)->size(), kKept);
 }
 
 TEST(SqliteStore, AFileThatIsNoDatabaseIsNamed) {

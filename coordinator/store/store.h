@@ -227,6 +227,9 @@ struct StoreOptions {
 // Log lines kept per job; older ones are deleted.
 inline constexpr uint64_t kKeptLogLines = 10000;
 
+// What a row of metrics is of.
+enum class MetricsOf { kSteps, kValidations, kTests };
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -250,13 +253,9 @@ class Store {
   // DATA_LOSS: the stored data cannot be read.
   virtual absl::StatusOr<Image> Load() = 0;
   // In step order, from `from_step`, at most `limit`.
-  virtual absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id,
-                                                            uint64_t from_step, size_t limit) = 0;
-  virtual absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
-                                                                  uint64_t from_step,
-                                                                  size_t limit) = 0;
-  virtual absl::StatusOr<std::vector<MetricsRow>> ReadTests(const std::string& job_id,
-                                                            uint64_t from_step, size_t limit) = 0;
+  virtual absl::StatusOr<std::vector<MetricsRow>> ReadMetrics(MetricsOf of,
+                                                              const std::string& job_id,
+                                                              uint64_t from_step, size_t limit) = 0;
   // Lines after `after_sequence`, in order, at most `limit`; if `rank` is given, only its lines.
   virtual absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id,
                                                        uint64_t after_sequence,

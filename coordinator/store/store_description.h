@@ -187,9 +187,9 @@ inline void DescribeLists(const jobs::Job& job, Lines* lines) {
 inline void DescribeMetrics(Store& store, const std::string& id, Lines* lines) {
   Lines& line = *lines;
   const std::pair<const char*, std::vector<MetricsRow>> tables[] = {
-      {"steps", *store.ReadSteps(id, 0, 1000)},
-      {"validations", *store.ReadValidations(id, 0, 1000)},
-      {"tests", *store.ReadTests(id, 0, 1000)}};
+      {"steps", *store.ReadMetrics(MetricsOf::kSteps, id, 0, 1000)},
+      {"validations", *store.ReadMetrics(MetricsOf::kValidations, id, 0, 1000)},
+      {"tests", *store.ReadMetrics(MetricsOf::kTests, id, 0, 1000)}};
   for (const auto& [table, rows] : tables) {
     for (const MetricsRow& row : rows) {
       line.Row(table, id, row.step);

@@ -15,7 +15,7 @@ TEST_P(StoreTest, StartsEmpty) {
   EXPECT_TRUE(image.jobs.empty());
   EXPECT_TRUE(image.nodes.empty());
   EXPECT_TRUE(image.requests.empty());
-  EXPECT_TRUE(store().ReadSteps("a", 0, 10)->empty());
+  EXPECT_TRUE(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)->empty());
   EXPECT_TRUE(store().ReadLogs("a", 0, {}, 10)->empty());
 }
 
@@ -159,11 +159,11 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
   ExpectSame(image.jobs[0], kept);
   EXPECT_EQ(image.requests.size(), 2);
   EXPECT_EQ(image.last_number, 2);
-  EXPECT_TRUE(store().ReadSteps("b", 0, 10)->empty());
-  EXPECT_TRUE(store().ReadValidations("b", 0, 10)->empty());
+  EXPECT_TRUE(store().ReadMetrics(MetricsOf::kSteps, "b", 0, 10)->empty());
+  EXPECT_TRUE(store().ReadMetrics(MetricsOf::kValidations, "b", 0, 10)->empty());
   EXPECT_TRUE(store().ReadLogs("b", 0, {}, 10)->empty());
-  EXPECT_EQ(store().ReadSteps("a", 0, 10)->size(), 2);
-  EXPECT_EQ(store().ReadValidations("a", 0, 10)->size(), 1);
+  EXPECT_EQ(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)->size(), 2);
+  EXPECT_EQ(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10)->size(), 1);
   EXPECT_EQ(store().ReadLogs("a", 0, {}, 10)->size(), 1);
 }
 
@@ -185,7 +185,8 @@ TEST_P(StoreTest, AJobThatIsRemovedAndSubmittedAgainIsTheNewOne) {
   const Image image = Load();
   ASSERT_EQ(image.jobs.size(), 1);
   ExpectSame(image.jobs[0], next);
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<MetricsRow>{Step(1, 7)}));
+  EXPECT_EQ(*store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10),
+            (std::vector<MetricsRow>{Step(1, 7)}));
   EXPECT_EQ(store().ReadLogs("a", 0, {}, 10)->size(), 1);
 }
 

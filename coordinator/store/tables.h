@@ -18,8 +18,7 @@ namespace muster::store {
 struct JobsTable {
   static constexpr char kName[] = "jobs";
   using Row = std::tuple<jobs::JobIdentity>;
-  template <typename Visitor, typename Job>
-  static void Columns(Visitor& column, Job& job) {
+  static void Columns(auto& column, auto& job) {
     column("id", job.id);
     column("number", job.number);
     column("spec", Blob{job.spec});
@@ -43,8 +42,7 @@ struct JobsTable {
 struct JobLifeTable {
   static constexpr char kName[] = "job_life";
   using Row = std::tuple<std::string, jobs::LifeRow>;
-  template <typename Visitor, typename Id, typename Life>
-  static void Columns(Visitor& column, Id& job_id, Life& life) {
+  static void Columns(auto& column, auto& job_id, auto& life) {
     column("job_id", job_id);
     column("state", life.state);
     column("state_reason", life.state_reason);
@@ -93,8 +91,7 @@ struct JobLifeTable {
 struct JobProgressTable {
   static constexpr char kName[] = "job_progress";
   using Row = std::tuple<std::string, jobs::JobProgress>;
-  template <typename Visitor, typename Id, typename Progress>
-  static void Columns(Visitor& column, Id& job_id, Progress& progress) {
+  static void Columns(auto& column, auto& job_id, auto& progress) {
     column("job_id", job_id);
     column("stage", progress.stage);
     column("step", progress.step);
@@ -114,8 +111,7 @@ struct JobProgressTable {
 struct RanksTable {
   static constexpr char kName[] = "ranks";
   using Row = std::tuple<std::string, uint32_t, jobs::Rank>;
-  template <typename Visitor, typename Id, typename Number, typename Rank>
-  static void Columns(Visitor& column, Id& job_id, Number& number, Rank& rank) {
+  static void Columns(auto& column, auto& job_id, auto& number, auto& rank) {
     column("job_id", job_id);
     column("rank", number);
     column("node", rank.node);
@@ -137,8 +133,7 @@ struct RanksTable {
 struct CheckpointsTable {
   static constexpr char kName[] = "checkpoints";
   using Row = std::tuple<std::string, CheckpointRow>;
-  template <typename Visitor, typename Id, typename Checkpoint>
-  static void Columns(Visitor& column, Id& job_id, Checkpoint& row) {
+  static void Columns(auto& column, auto& job_id, auto& row) {
     column("job_id", job_id);
     column("path", row.checkpoint.path);
     column("step", row.checkpoint.step);
@@ -158,8 +153,7 @@ struct CheckpointsTable {
 struct FailuresTable {
   static constexpr char kName[] = "failures";
   using Row = std::tuple<std::string, uint64_t, jobs::FailureNote>;
-  template <typename Visitor, typename Id, typename Position, typename Note>
-  static void Columns(Visitor& column, Id& job_id, Position& position, Note& note) {
+  static void Columns(auto& column, auto& job_id, auto& position, auto& note) {
     column("job_id", job_id);
     column("position", position);
     column("generation", note.generation);
@@ -178,8 +172,7 @@ struct FailuresTable {
 struct AttemptsTable {
   static constexpr char kName[] = "attempts";
   using Row = std::tuple<std::string, jobs::AttemptEnd>;
-  template <typename Visitor, typename Id, typename End>
-  static void Columns(Visitor& column, Id& job_id, End& end) {
+  static void Columns(auto& column, auto& job_id, auto& end) {
     column("job_id", job_id);
     column("attempt", end.attempt);
     column("state", end.state);
@@ -193,8 +186,7 @@ struct AttemptsTable {
 struct SettingChangesTable {
   static constexpr char kName[] = "setting_changes";
   using Row = std::tuple<std::string, uint64_t, jobs::SettingChange>;
-  template <typename Visitor, typename Id, typename Position, typename Change>
-  static void Columns(Visitor& column, Id& job_id, Position& position, Change& change) {
+  static void Columns(auto& column, auto& job_id, auto& position, auto& change) {
     column("job_id", job_id);
     column("position", position);
     column("attempt", change.attempt);
@@ -210,8 +202,7 @@ struct SettingChangesTable {
 struct CommandsTable {
   static constexpr char kName[] = "commands";
   using Row = std::tuple<std::string, commands::Command>;
-  template <typename Visitor, typename Id, typename Command>
-  static void Columns(Visitor& column, Id& job_id, Command& command) {
+  static void Columns(auto& column, auto& job_id, auto& command) {
     column("job_id", job_id);
     column("number", command.number);
     column("kind", command.kind);
@@ -235,8 +226,7 @@ struct CommandsTable {
 struct TrainabilityTable {
   static constexpr char kName[] = "trainability";
   using Row = std::tuple<std::string, jobs::Trainability>;
-  template <typename Visitor, typename Id, typename Trainability>
-  static void Columns(Visitor& column, Id& job_id, Trainability& trainability) {
+  static void Columns(auto& column, auto& job_id, auto& trainability) {
     column("job_id", job_id);
     column("version", trainability.version);
     column("in_force", Blob{trainability.in_force});
@@ -247,8 +237,7 @@ struct TrainabilityTable {
 struct TrainabilityChangesTable {
   static constexpr char kName[] = "trainability_changes";
   using Row = std::tuple<std::string, jobs::TrainabilityChange>;
-  template <typename Visitor, typename Id, typename Change>
-  static void Columns(Visitor& column, Id& job_id, Change& change) {
+  static void Columns(auto& column, auto& job_id, auto& change) {
     column("job_id", job_id);
     column("version", change.version);
     column("generation", change.generation);
@@ -261,8 +250,7 @@ struct TrainabilityChangesTable {
 struct EventsTable {
   static constexpr char kName[] = "events";
   using Row = std::tuple<EventRow>;
-  template <typename Visitor, typename Event>
-  static void Columns(Visitor& column, Event& row) {
+  static void Columns(auto& column, auto& row) {
     column("job_id", row.job_id);
     column("number", row.event.number);
     column("time", row.event.time);
@@ -276,8 +264,7 @@ struct EventsTable {
 struct DeliveriesTable {
   static constexpr char kName[] = "deliveries";
   using Row = std::tuple<DeliveryRow>;
-  template <typename Visitor, typename Delivery>
-  static void Columns(Visitor& column, Delivery& row) {
+  static void Columns(auto& column, auto& row) {
     column("number", row.number);
     column("receiver", row.receiver);
     column("id", row.id);
@@ -290,8 +277,7 @@ struct DeliveriesTable {
 struct LogsTable {
   static constexpr char kName[] = "logs";
   using Row = std::tuple<LogRow>;
-  template <typename Visitor, typename Line>
-  static void Columns(Visitor& column, Line& line) {
+  static void Columns(auto& column, auto& line) {
     column("job_id", line.job_id);
     column("sequence", line.sequence);
     column("generation", line.generation);
@@ -303,8 +289,7 @@ struct LogsTable {
 struct StepsTable {
   static constexpr char kName[] = "steps";
   using Row = std::tuple<MetricsRow>;
-  template <typename Visitor, typename Metrics>
-  static void Columns(Visitor& column, Metrics& row) {
+  static void Columns(auto& column, auto& row) {
     column("job_id", row.job_id);
     column("step", row.step);
     column("generation", row.generation);
@@ -316,8 +301,7 @@ struct ValidationsTable {
   static constexpr char kName[] = "validations";
   // Includes the number of the validation pass within its job.
   using Row = std::tuple<MetricsRow, uint64_t>;
-  template <typename Visitor, typename Metrics, typename Pass>
-  static void Columns(Visitor& column, Metrics& row, Pass& pass) {
+  static void Columns(auto& column, auto& row, auto& pass) {
     StepsTable::Columns(column, row);
     column("pass", pass);
   }
@@ -332,8 +316,7 @@ struct TestsTable : ValidationsTable {
 struct NodesTable {
   static constexpr char kName[] = "nodes";
   using Row = std::tuple<NodeRow>;
-  template <typename Visitor, typename Node>
-  static void Columns(Visitor& column, Node& row) {
+  static void Columns(auto& column, auto& row) {
     column("node", row.node);
     column("incarnation", row.incarnation);
     column("host", row.host);
@@ -344,8 +327,7 @@ struct NodesTable {
 struct NodeMarksTable {
   static constexpr char kName[] = "node_marks";
   using Row = std::tuple<NodeMarkRow>;
-  template <typename Visitor, typename Mark>
-  static void Columns(Visitor& column, Mark& row) {
+  static void Columns(auto& column, auto& row) {
     column("node", row.node);
     column("cordoned", row.cordoned);
     column("drained", row.drained);
@@ -362,8 +344,7 @@ struct NodeMarksTable {
 struct RequestsTable {
   static constexpr char kName[] = "requests";
   using Row = std::tuple<RequestRow>;
-  template <typename Visitor, typename Request>
-  static void Columns(Visitor& column, Request& row) {
+  static void Columns(auto& column, auto& row) {
     column("request_id", row.request_id);
     column("fingerprint", row.fingerprint);
     column("job_id", row.job_id);

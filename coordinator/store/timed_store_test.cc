@@ -25,11 +25,11 @@ TEST(TimedStoreTest, EachAccessIsToldAlsoIfItFails) {
   batch.steps.push_back({.job_id = "a", .step = 1, .generation = 1, .metrics = "x"});
   ASSERT_TRUE(store.Commit(batch).ok());
   EXPECT_THAT(told, testing::ElementsAre(Access::kCommit));
-  const auto steps = store.ReadSteps("a", 1, 10);
+  const auto steps = store.ReadMetrics(MetricsOf::kSteps, "a", 1, 10);
   ASSERT_TRUE(steps.ok());
   EXPECT_THAT(*steps, testing::ElementsAre(batch.steps[0]));
-  EXPECT_TRUE(store.ReadValidations("a", 1, 10).ok());
-  EXPECT_TRUE(store.ReadTests("a", 1, 10).ok());
+  EXPECT_TRUE(store.ReadMetrics(MetricsOf::kValidations, "a", 1, 10).ok());
+  EXPECT_TRUE(store.ReadMetrics(MetricsOf::kTests, "a", 1, 10).ok());
   EXPECT_TRUE(store.ReadLogs("a", 0, std::nullopt, 10).ok());
   EXPECT_THAT(told, testing::ElementsAre(Access::kCommit, Access::kRead, Access::kRead,
                                          Access::kRead, Access::kRead));

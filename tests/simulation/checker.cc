@@ -223,7 +223,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   }
   // Generations overlap: steps may be reported by either, or by none.
   if (fences_only_) return;
-  const auto rows = store.ReadSteps(job.id, 0, 100000);
+  const auto rows = store.ReadMetrics(store::MetricsOf::kSteps, job.id, 0, 100000);
   uint64_t next = 1;
   const std::set<uint64_t>& lost = lost_steps_[job.id];
   for (const store::MetricsRow& row : *rows) {

@@ -1,5 +1,3 @@
-#include "coordinator/cluster/handlers/agents.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -9,10 +7,10 @@
 #include "common/status/status.h"
 #include "common/version/protocol.h"
 #include "coordinator/cluster/handlers/consequences.h"
-#include "coordinator/cluster/handlers/cut_off.h"
+#include "coordinator/cluster/handlers/handlers.h"
 #include "coordinator/cluster/handlers/later_state.h"
+#include "coordinator/cluster/handlers/node_loss.h"
 #include "coordinator/cluster/handlers/orders.h"
-#include "coordinator/cluster/handlers/preemption.h"
 #include "coordinator/cluster/parts/line.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"

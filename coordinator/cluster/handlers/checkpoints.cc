@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
-#include "coordinator/cluster/handlers/judgement.h"
+#include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"

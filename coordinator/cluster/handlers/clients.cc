@@ -1,15 +1,12 @@
-#include "coordinator/cluster/handlers/clients.h"
-
 #include <algorithm>
-#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/commands/command_rule.h"
 #include "common/status/status.h"
-#include "coordinator/cluster/handlers/commands.h"
 #include "coordinator/cluster/handlers/consequences.h"
+#include "coordinator/cluster/handlers/handlers.h"
+#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/cluster/handlers/room.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"
@@ -38,8 +35,9 @@ bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& comman
          command.number <= std::max(job.told_before, job.told_commands);
 }
 
-// Checks the request's choice of where the job should start.
+// Checks the request's choice of where the job should start, if there is one.
 absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
+  if (!request.from_scratch && request.from.empty()) return absl::OkStatus();
   const auto invalid = [](const std::string& why) {
     return Refuse(absl::StatusCode::kInvalidArgument, "START_INVALID", why);
   };
@@ -93,13 +91,8 @@ absl::StatusOr<jobs::Job*> OpenJob(Jobs& jobs, const std::string& job_id) {
   return job;
 }
 
-// What a person decides for a job that halted by itself.
-absl::StatusOr<uint64_t> ResumeHalted(Turn& turn, jobs::Job* job, const CommandRequest& request) {
-  jobs::DecideStart(job, request.from_scratch, request.from);
-  jobs::Resume(job);
-  // The job has no process that could carry the command out: it is done at once.
-  Append(turn, job, request.command);
-  const uint64_t number = job->commands.commands().size();
+// The job has no process that could carry this command of its log out: it is done at once.
+uint64_t DoneAtOnce(Turn& turn, jobs::Job* job, const CommandRequest& request, uint64_t number) {
   job->commands.Applied(number, job->step);
   job->commands.Finished(number, {.time = turn.now});
   RememberAnswer(turn, request, number);
@@ -169,10 +162,12 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
   RETURN_IF_ERROR(
       CheckWorkersAreOf(turn.membership, commands::RuleOf(kind).since_protocol(), *job));
   const bool paused = job->commands.WillBePaused() || job->halted();
-  if (request.from_scratch || !request.from.empty()) {
-    RETURN_IF_ERROR(CheckStart(*job, request));
+  RETURN_IF_ERROR(CheckStart(*job, request));
+  if (kind == v1::Operation::RESUME && job->halted()) {
+    jobs::DecideStart(job, request.from_scratch, request.from);
+    jobs::Resume(job);
+    return DoneAtOnce(turn, job, request, Append(turn, job, request.command));
   }
-  if (kind == v1::Operation::RESUME && job->halted()) return ResumeHalted(turn, job, request);
   if (kind == v1::Operation::PAUSE && paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
                   absl::StrCat("job '", job->id, "' is paused already, or will be; `muster resume ",
@@ -188,11 +183,8 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
   jobs::Ended ended;
   const bool repeats_stop = stops_now && job->stop_requested();
   if (stops_now) ended = jobs::OnStop(job, turn.options.end_timeouts, turn.now);
-  uint64_t number = job->commands.newest();
-  if (!repeats_stop) {
-    Append(turn, job, request.command);
-    ++number;
-  }
+  const uint64_t number =
+      repeats_stop ? job->commands.newest() : Append(turn, job, request.command);
   RememberAnswer(turn, request, number);
   ApplyJobChange(turn, job, ended);
   return number;
@@ -218,22 +210,14 @@ absl::StatusOr<uint64_t> NextAttempt(Turn& turn, const CommandRequest& request) 
   RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
   RETURN_IF_ERROR(CheckRoomFor(turn.options.limits, *job, request.command));
   RETURN_IF_ERROR(CheckOpenJobs(turn.jobs, turn.options.limits));
-  if (request.from_scratch || !request.from.empty()) {
-    RETURN_IF_ERROR(CheckStart(*job, request));
-    jobs::DecideStart(job, request.from_scratch, request.from);
-  }
+  RETURN_IF_ERROR(CheckStart(*job, request));
+  jobs::DecideStart(job, request.from_scratch, request.from);
   jobs::OnNextAttempt(job, turn.now);
-  commands::Command command = request.command;
-  command.create_time = turn.now;
-  const uint64_t number = job->commands.Append(std::move(command));
+  const uint64_t number = Append(turn, job, request.command);
   job->told_commands = job->told_before = number;
   turn.jobs.ChangeSettings(job, request.settings, request.command.requester, number, turn.now);
   // If the job was paused when it ended, this ends the pause.
-  job->commands.Applied(number, job->step);
-  job->commands.Finished(number, {.time = turn.now});
-  RememberAnswer(turn, request, number);
-  ApplyListsChange(turn, job, {});
-  return number;
+  return DoneAtOnce(turn, job, request, number);
 }
 
 absl::StatusOr<uint64_t> Cancel(Turn& turn, const CommandRequest& request) {

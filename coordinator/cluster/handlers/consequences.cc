@@ -7,10 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "coordinator/cluster/handlers/judgement.h"
 #include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/cluster/parts/line.h"
 #include "coordinator/jobs/conclusion.h"
+#include "coordinator/jobs/events.h"
+#include "coordinator/jobs/failure.h"
+#include "coordinator/jobs/node_health.h"
 #include "coordinator/jobs/placement.h"
 #include "coordinator/jobs/start_failures.h"
 #include "coordinator/membership/membership.h"
@@ -56,6 +58,44 @@ void Start(Turn& turn, jobs::Job* job, const std::vector<jobs::Slot>& placed) {
   turn.Say(Sentence(*job));
 }
 
+// Records what the end of the newest generation shows about its nodes, once per generation.
+void JudgeNodes(Turn& turn, jobs::Job* job) {
+  uint64_t& judged = turn.jobs.NotesOf(job->id).judged;
+  if (judged == job->generation) return;
+  judged = job->generation;
+  if (job->state() == jobs::State::kSucceeded) return NodesWork(turn, *job);
+  const auto failure = jobs::RootCause(job->failures);
+  if (!failure.has_value() || failure->root.generation != job->generation) return;
+  const jobs::FailureNote& root = failure->root;
+  if (root.permanent && root.kind != jobs::FailureKind::kNodeFault) return;
+  // If the agent process on which it failed is gone, there is no node to leave out.
+  const jobs::Rank& rank = job->ranks[root.rank];
+  const membership::Agent* agent = turn.membership.agents().Find(root.node);
+  if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
+  jobs::NodeHealth::Fault fault{
+      .job = job->id,
+      .reason = absl::StrCat("job '", job->id, "' generation ", job->generation, " rank ",
+                             root.rank, ": ", root.reason)};
+  if (root.kind == jobs::FailureKind::kNodeFault) {
+    fault.kind = rank.attached ? jobs::NodeHealth::Fault::Kind::kSaidByWorker
+                               : jobs::NodeHealth::Fault::Kind::kPrograms;
+  }
+  if (!turn.nodes.Failed(root.node, std::move(fault), turn.now)) {
+    // The node is not left out, but the same job has failed there several times: the node may still
+    // be the cause.
+    if (turn.nodes.health().FailuresOf(job->id, root.node, turn.now) == jobs::NodeHealth::kFaults) {
+      jobs::AddEvent(job, turn.now, "NODE_DOUBTED",
+                     absl::StrCat("node '", root.node, "' is used only if no other node has room: ",
+                                  turn.nodes.health().Doubts(root.node, turn.now)));
+    }
+    return;
+  }
+  const std::string said =
+      absl::StrCat("node '", root.node, "' ", turn.nodes.WhyClosed(root.node, turn.now));
+  jobs::AddEvent(job, turn.now, "NODE_LEFT_OUT", said);
+  turn.Say(said);
+}
+
 // The jobs on one kind of device.
 void Schedule(Turn& turn, jobs::Device device) {
   for (const jobs::Decision& decision : turn.line().Decide(device)) {
@@ -83,6 +123,10 @@ membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::
 void Changed(Turn& turn, jobs::Job* job) {
   turn.outbox.Observe(*job, turn.now);
   turn.jobs.Changed(job);
+}
+
+void NodesWork(Turn& turn, const jobs::Job& job) {
+  for (const jobs::Rank& rank : job.ranks) turn.nodes.Works(rank.node);
 }
 
 void ApplyJobChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended) {

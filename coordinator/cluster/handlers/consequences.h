@@ -13,6 +13,8 @@ namespace muster::cluster {
 
 // A change that watchers and webhooks see. Handlers call this, not Jobs::Changed.
 void Changed(Turn& turn, jobs::Job* job);
+// The job made progress: its nodes are in order.
+void NodesWork(Turn& turn, const jobs::Job& job);
 // Carries out what follows from a change of the job's state: tells the processes of `ended` to end,
 // forgets those that are gone, judges the nodes, ends the commands of a job that has ended, logs
 // the state, and starts the jobs that fit now.

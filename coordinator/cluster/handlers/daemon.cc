@@ -1,14 +1,11 @@
-#include "coordinator/cluster/handlers/daemon.h"
-
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/cluster/handlers/commands.h"
 #include "coordinator/cluster/handlers/consequences.h"
-#include "coordinator/cluster/handlers/cut_off.h"
+#include "coordinator/cluster/handlers/handlers.h"
+#include "coordinator/cluster/handlers/node_loss.h"
 #include "coordinator/cluster/handlers/orders.h"
-#include "coordinator/cluster/handlers/preemption.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/membership.h"
@@ -22,8 +19,8 @@ commands::Command StopForTimeLimit() {
   return {.kind = v1::Operation::STOP, .requested_by = "time_limit"};
 }
 
-void GrantFreshGrace(Turn& turn) {
-  turn.membership.GrantFreshGrace(turn.now);
+void Grant(Turn& turn, membership::Grace whom) {
+  turn.membership.Grant(whom, turn.now);
   turn.restored.Await(turn.now + turn.options.timing.Grant());
 }
 
@@ -49,14 +46,13 @@ void LookAtStop(Turn& turn, jobs::Job* job) {
 void Handle(Turn& turn, const WasAway& away) {
   turn.Say(absl::StrCat("the coordinator itself stood still for ", absl::FormatDuration(away.gap),
                         ": everybody gets a new lease"));
-  GrantFreshGrace(turn);
+  Grant(turn, membership::Grace::kAll);
 }
 
 void Handle(Turn& turn, const StoreWasAway& away) {
   turn.Say(absl::StrCat("the store could not be written for ", absl::FormatDuration(away.gap),
                         ": everybody without a stream gets a new lease"));
-  turn.membership.GrantGraceToDetached(turn.now);
-  turn.restored.Await(turn.now + turn.options.timing.Grant());
+  Grant(turn, membership::Grace::kWithoutStream);
 }
 
 void Handle(Turn& turn, const TimePassed&) {
@@ -111,19 +107,21 @@ void Handle(Turn& turn, const TimePassed&) {
 
 void Handle(Turn& turn, const Judge& judge) {
   turn.clock.judging = judge.judging;
-  if (judge.judging) GrantFreshGrace(turn);
+  if (judge.judging) Grant(turn, membership::Grace::kAll);
 }
 
 void Handle(Turn& turn, const LeaveNode& leave) {
   turn.nodes.StopAgent(leave.node, kMusterdStops);
   PreemptNode(turn, leave.node, kMusterdStops);
+  Schedule(turn);
 }
 
 void Handle(Turn& turn, const InterruptNode& interrupt) {
   const std::string& node = interrupt.node;
-  EachJobOn(turn, node, [&](jobs::Job* job) {
-    return jobs::OnInterrupted(job, absl::StrCat("node '", node, "' is being stopped"), turn.now);
-  });
+  const std::string why = absl::StrCat("node '", node, "' is being stopped");
+  for (jobs::Job* job : turn.jobs.LiveOn(node)) {
+    ApplyListsChange(turn, job, jobs::OnInterrupted(job, why, turn.now));
+  }
 }
 
 }  // namespace muster::cluster

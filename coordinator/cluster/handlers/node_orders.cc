@@ -1,14 +1,12 @@
-#include "coordinator/cluster/handlers/node_orders.h"
-
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "coordinator/cluster/handlers/consequences.h"
-#include "coordinator/cluster/handlers/cut_off.h"
+#include "coordinator/cluster/handlers/handlers.h"
+#include "coordinator/cluster/handlers/node_loss.h"
 #include "coordinator/cluster/handlers/orders.h"
-#include "coordinator/cluster/handlers/preemption.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/refusal.h"
@@ -32,8 +30,10 @@ absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
       {{"field", "deadline"}, {"limit", absl::FormatDuration(kLongestDrain)}});
 }
 
-// True if this request is not a repeat; then it is remembered.
-absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request) {
+// True if this request is not a repeat; then it is remembered. `refusal`: why it is refused unless
+// it is a repeat.
+absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request,
+                                const absl::Status& refusal = absl::OkStatus()) {
   ASSIGN_OR_RETURN(const store::RequestRow* repeat,
                    turn.requests.Repeat(request.request_id, request.fingerprint));
   if (repeat != nullptr) return false;
@@ -44,6 +44,7 @@ absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request) {
                                "'; `muster nodes` lists those whose agent is known"),
                   {{"node", request.node}});
   }
+  RETURN_IF_ERROR(refusal);
   // The request is kept as long as the requests of a deleted job.
   turn.Remember({.request_id = request.request_id,
                  .fingerprint = request.fingerprint,
@@ -89,30 +90,18 @@ absl::Status Handle(Turn& turn, const UncordonNode& order) {
 
 absl::Status Handle(Turn& turn, const ForgetNode& order) {
   const NodeRequest& request = order.request;
-  const auto repeat = turn.requests.Repeat(request.request_id, request.fingerprint);
-  if (!repeat.ok()) return repeat.status();
-  if (*repeat != nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
   const std::string& node = request.node;
   const membership::Agent* agent = turn.membership.agents().Find(node);
-  if (agent == nullptr && !turn.nodes.Knows(node)) {
-    return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                  absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"),
-                  {{"node", node}});
-  }
+  absl::Status attached;
   if (agent != nullptr && agent->attached()) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
-                  absl::StrCat("the agent of node '", node,
-                               "' is attached; to remove the node, stop the agent"),
-                  {{"node", node}});
+    attached = Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
+                      absl::StrCat("the agent of node '", node,
+                                   "' is attached; to remove the node, stop the agent"),
+                      {{"node", node}});
   }
-  // The request is kept as long as the requests of a deleted job.
-  turn.Remember({.request_id = request.request_id,
-                 .fingerprint = request.fingerprint,
-                 .deleted_time = turn.now});
-  const std::string by =
-      request.requested_by.empty() ? "" : absl::StrCat(" by ", request.requested_by);
-  const std::string said = absl::StrCat("node '", node, "' is forgotten", by);
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request, attached));
+  if (!acts) return absl::OkStatus();
+  const std::string said = absl::StrCat("node '", node, "' is forgotten", By(request.requested_by));
   turn.Say(said);
   turn.restored.ProcessesEnded(node);
   EndSessionsOf(turn, node, said, [](const std::string&) { return false; });

@@ -24,6 +24,20 @@ StartWorker StartOf(const jobs::Job& job, uint32_t rank) {
   return {job.Worker(rank), job.ranks[rank].slot, job.plan.continue_when_cut_off, job.plan.threads};
 }
 
+uint64_t Append(Turn& turn, jobs::Job* job, commands::Command command) {
+  command.create_time = turn.now;
+  const uint64_t number = job->commands.Append(std::move(command));
+  const commands::Delivery delivery = job->commands.DeliveryOf(number);
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const membership::Worker* worker = turn.membership.FindWorker(job->id, rank);
+    if (worker == nullptr || !worker->attached()) continue;
+    job->told_commands = number;
+    SendToRank(turn, *job, rank, delivery);
+  }
+  turn.jobs.ListsChanged(*job);
+  return number;
+}
+
 void Close(Turn& turn, PeerStreamId session, const absl::Status& why) {
   if (session == 0) return;
   turn.streams.Remove(session);

@@ -1,5 +1,4 @@
-// Orders to agents and workers, and the ends of their streams. What operators order is in
-// node_orders.h.
+// Orders to agents and workers, and the ends of their streams.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_ORDERS_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_ORDERS_H_
 
@@ -9,6 +8,7 @@
 #include "absl/status/status.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/handlers/turn.h"
+#include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 
 namespace muster::cluster {
@@ -20,6 +20,8 @@ void SendToNode(Turn& turn, const std::string& node, AgentOrder order);
 // The process of this rank should end, with SIGTERM first.
 StopWorker StopOf(const Turn& turn, const jobs::Job& job, uint32_t rank);
 StartWorker StartOf(const jobs::Job& job, uint32_t rank);
+// Adds a command to the job's log, and tells it to the workers. Returns its number.
+uint64_t Append(Turn& turn, jobs::Job* job, commands::Command command);
 // 0: there is no stream.
 void Close(Turn& turn, PeerStreamId session, const absl::Status& why);
 

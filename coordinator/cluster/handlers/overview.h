@@ -44,8 +44,6 @@ class Overview {
   // ---- Slots.
   // As of the last tick.
   jobs::Slots OfferedSlots(jobs::Device device) const { return line().Slots(device); }
-  // A warning if a job of this size would not fit even if all offered slots were free: "needs 4
-  // GPUs; 2 are offered". Otherwise empty.
   std::string TooBigFor(uint32_t world_size, jobs::Device device) const {
     return line().TooBigFor(world_size, device);
   }
@@ -56,9 +54,7 @@ class Overview {
   const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
 
  private:
-  Line line() const {
-    return {parts_.membership, parts_.nodes, parts_.restored, parts_.jobs, parts_.clock.last_tick};
-  }
+  Line line() const { return {parts_, parts_.clock.last_tick}; }
 
   const Parts& parts_;
 };

@@ -1,5 +1,3 @@
-#include "coordinator/cluster/handlers/reports.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,10 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
-#include "coordinator/cluster/handlers/agents.h"
 #include "coordinator/cluster/handlers/checkpoints.h"
 #include "coordinator/cluster/handlers/consequences.h"
-#include "coordinator/cluster/handlers/judgement.h"
+#include "coordinator/cluster/handlers/handlers.h"
 #include "coordinator/cluster/handlers/later_state.h"
 #include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/checkpoints.h"

@@ -1,5 +1,5 @@
-// What a handler works with while it handles one event: the parts of the state, the time of the
-// event, and what comes of it.
+// What handlers work with: the parts of the state, the time of the event that they handle, and what
+// comes of it.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_TURN_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_TURN_H_
 
@@ -18,26 +18,8 @@
 
 namespace muster::cluster {
 
-// The rows to store, and what the caller must do once they are stored.
-struct Outcome {
-  store::Batch batch;
-  std::vector<Effect> effects;
-};
-
-struct Turn {
-  Turn(Parts* parts, Outcome* outcome, absl::Time time)
-      : options(parts->options),
-        membership(parts->membership),
-        requests(parts->requests),
-        nodes(parts->nodes),
-        restored(parts->restored),
-        streams(parts->streams),
-        jobs(parts->jobs),
-        outbox(parts->outbox),
-        clock(parts->clock),
-        now(time),
-        batch(outcome->batch),
-        effects(outcome->effects) {}
+struct Turn : Parts {
+  using Parts::Parts;
 
   // For the daemon's own log.
   void Say(std::string text) { effects.push_back(cluster::Say{std::move(text)}); }
@@ -48,20 +30,12 @@ struct Turn {
     std::move(rows.begin(), rows.end(), std::back_inserter(batch.requests));
   }
   // Who starts next.
-  Line line() const { return {membership, nodes, restored, jobs, now}; }
+  Line line() const { return {*this, now}; }
 
-  const Options& options;
-  membership::Membership& membership;
-  Requests& requests;
-  Nodes& nodes;
-  Restored& restored;
-  Streams& streams;
-  Jobs& jobs;
-  webhook::Outbox& outbox;
-  Clock& clock;
-  const absl::Time now;
-  store::Batch& batch;
-  std::vector<Effect>& effects;
+  absl::Time now;
+  // The rows to store, and what the caller must do once they are stored.
+  store::Batch batch;
+  std::vector<Effect> effects;
 };
 
 }  // namespace muster::cluster

@@ -1,5 +1,3 @@
-#include "coordinator/cluster/handlers/workers.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +5,7 @@
 #include "common/version/protocol.h"
 #include "coordinator/cluster/handlers/checkpoints.h"
 #include "coordinator/cluster/handlers/consequences.h"
+#include "coordinator/cluster/handlers/handlers.h"
 #include "coordinator/cluster/handlers/later_state.h"
 #include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/checkpoints.h"

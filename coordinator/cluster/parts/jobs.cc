@@ -144,7 +144,7 @@ void Jobs::Changed(jobs::Job* job) {
     if (job->version > job->version_ceiling) RaiseCeiling(job);
     open_[job->number] = job->id;
   }
-  MustBeStored(*job);
+  dirty_[job->id].shows_more = false;
 }
 
 bool Jobs::ShowsMore(jobs::Job* job) {
@@ -153,7 +153,7 @@ bool Jobs::ShowsMore(jobs::Job* job) {
     return true;
   }
   RaiseCeiling(job);
-  MustBeStored(*job);
+  dirty_[job->id].shows_more = true;
   return false;
 }
 
@@ -161,6 +161,7 @@ Jobs::Changes Jobs::TakeChanges() {
   Changes changes;
   for (const auto& [id, what] : std::exchange(dirty_, {})) {
     auto& [job, rows, notes] = entries_.at(id);
+    if (what.shows_more) ++job.version;
     store::Batch::JobRow row =
         what.lists ? rows.TakeChanges(&job) : rows.TakeRanks(job, what.ranks);
     if (!row.empty()) changes.rows.push_back(std::move(row));

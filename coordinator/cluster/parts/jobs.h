@@ -87,7 +87,8 @@ class Jobs {
   // A field of the job that watchers do not see, such as the number of its newest log line.
   void MustBeStored(const jobs::Job& job) { dirty_[job.id]; }
   // Something that watchers see and that is not stored. True: watchers may be told at once. False:
-  // the job has used all versions up to its ceiling, and a higher ceiling is stored first.
+  // the job has used all versions up to its ceiling, and a higher ceiling is stored first. Then
+  // TakeChanges gives it the next version.
   bool ShowsMore(jobs::Job* job);
 
   struct Changes {
@@ -108,6 +109,8 @@ class Jobs {
   struct Dirty {
     bool lists = false;
     std::set<uint32_t> ranks;
+    // The job gets its next version, below the ceiling that is stored with it.
+    bool shows_more = false;
   };
 
   std::map<std::string, Entry> entries_;

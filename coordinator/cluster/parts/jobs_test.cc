@@ -56,7 +56,9 @@ TEST(Jobs, VersionsAreShownUpToTheStoredCeiling) {
   while (job->version < ceiling) ASSERT_TRUE(jobs.ShowsMore(job));
   EXPECT_FALSE(jobs.ShowsMore(job));
   EXPECT_GT(job->version_ceiling, ceiling);
+  EXPECT_EQ(job->version, ceiling) << "a higher one is not stored yet";
   EXPECT_THAT(jobs.TakeChanges().rows, SizeIs(1)) << "the higher ceiling";
+  EXPECT_EQ(job->version, ceiling + 1) << "watchers see the change";
 }
 
 TEST(Jobs, NothingIsLeftOfARemovedOne) {

@@ -39,7 +39,7 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
       jobs::PlaceInLine(std::move(waiting), Slots(device), Running(device), now_);
   // Before not_before a job keeps its place in the line and these slots, but does not start.
   std::erase_if(decisions, [this](const jobs::Decision& decision) {
-    return decision.placed.has_value() && jobs_.Find(decision.id)->not_before() > now_;
+    return decision.placed.has_value() && parts_.jobs.Find(decision.id)->not_before() > now_;
   });
   const std::string closed = ClosedNodes();
   for (jobs::Decision& decision : decisions) {
@@ -50,7 +50,7 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
           absl::StrCat(decision.reason, "; ", closed),
           {{"; no agent is attached", ""}, {"; no attached agent offers any", ""}});
     }
-    if (jobs_.Find(decision.id)->state() == jobs::State::kRecovering) {
+    if (parts_.jobs.Find(decision.id)->state() == jobs::State::kRecovering) {
       decision.reason = absl::StrCat("to start again: ", decision.reason);
     }
   }
@@ -59,9 +59,9 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
 
 std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
   std::vector<jobs::Waiting> line;
-  for (const jobs::Job* job : jobs_.Open()) {
+  for (const jobs::Job* job : parts_.jobs.Open()) {
     if (job->plan.device != device || !job->waiting()) continue;
-    if (restored_.MayStillRun(job->id, now_)) continue;
+    if (parts_.restored.MayStillRun(job->id, now_)) continue;
     // Other jobs do not wait for a job that waits after faults of nodes.
     if (job->not_before() > now_ && jobs::EndOf(*job) == jobs::End::kNodeFault) continue;
     line.push_back({.id = job->id,
@@ -69,7 +69,7 @@ std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
                     .priority = job->plan.priority,
                     .started = job->generation > 0,
                     .world_size = job->plan.world_size,
-                    .avoid = nodes_.health().Suspects(job->id, now_),
+                    .avoid = parts_.nodes.health().Suspects(job->id, now_),
                     .time_limit = jobs::TimeLeft(*job, now_)});
   }
   return line;
@@ -77,7 +77,7 @@ std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
 
 std::vector<jobs::Running> Line::Running(jobs::Device device) const {
   std::vector<jobs::Running> running;
-  for (const jobs::Job* job : jobs_.Open()) {
+  for (const jobs::Job* job : parts_.jobs.Open()) {
     if (!job->live() || job->plan.device != device) continue;
     // Slots on nodes that accept no work are not counted: they will not be offered when the job
     // ends.
@@ -85,7 +85,7 @@ std::vector<jobs::Running> Line::Running(jobs::Device device) const {
     for (const jobs::Rank& rank : job->ranks) {
       if (rank.exited || !Offers(rank.node)) continue;
       ++entry.slots;
-      entry.protocol = membership_.agents().Find(rank.node)->protocol;
+      entry.protocol = parts_.membership.agents().Find(rank.node)->protocol;
     }
     running.push_back(entry);
   }
@@ -94,13 +94,13 @@ std::vector<jobs::Running> Line::Running(jobs::Device device) const {
 
 jobs::Slots Line::Slots(jobs::Device device) const {
   jobs::Slots slots(device);
-  for (const auto& [node, agent] : membership_.agents().all()) {
+  for (const auto& [node, agent] : parts_.membership.agents().all()) {
     if (Offers(node)) slots.Offer(node, SlotsOf(agent, device), agent.protocol);
   }
-  for (const auto& [node, hanging] : nodes_.quarantined()) {
+  for (const auto& [node, hanging] : parts_.nodes.quarantined()) {
     for (const uint32_t slot : hanging) slots.Use({node, slot});
   }
-  for (const jobs::Job* job : jobs_.Open()) {
+  for (const jobs::Job* job : parts_.jobs.Open()) {
     if (!job->live()) continue;
     for (const jobs::Rank& rank : job->ranks) {
       if (!rank.exited) slots.Use({rank.node, rank.slot});
@@ -124,16 +124,16 @@ std::string Line::TooBigFor(uint32_t world_size, jobs::Device device) const {
 }
 
 bool Line::MayStartElsewhere(const jobs::Job& job) const {
-  const std::set<std::string> cannot = nodes_.health().CannotStart(job.id, now_);
+  const std::set<std::string> cannot = parts_.nodes.health().CannotStart(job.id, now_);
   // A node whose agent attaches again in a moment counts.
   return job.plan.world_size <= MostOffered(job.plan.device, [&](const std::string& node) {
-           return nodes_.WhyClosed(node, now_).empty() && !cannot.contains(node);
+           return parts_.nodes.WhyClosed(node, now_).empty() && !cannot.contains(node);
          });
 }
 
 bool Line::Offers(const std::string& node) const {
-  const membership::Agent* agent = membership_.agents().Find(node);
-  return agent != nullptr && agent->attached() && nodes_.WhyClosed(node, now_).empty();
+  const membership::Agent* agent = parts_.membership.agents().Find(node);
+  return agent != nullptr && agent->attached() && parts_.nodes.WhyClosed(node, now_).empty();
 }
 
 uint32_t Line::MostOffered(jobs::Device device,
@@ -141,7 +141,7 @@ uint32_t Line::MostOffered(jobs::Device device,
   // All ranks of a job run on nodes of the same protocol.
   std::map<uint32_t, uint32_t> of_protocol;
   uint32_t most = 0;
-  for (const auto& [node, agent] : membership_.agents().all()) {
+  for (const auto& [node, agent] : parts_.membership.agents().all()) {
     if (!counts(node)) continue;
     most = std::max(
         most, of_protocol[agent.protocol] += static_cast<uint32_t>(SlotsOf(agent, device).size()));
@@ -153,8 +153,8 @@ std::string Line::ClosedNodes() const {
   constexpr int kShown = 3;
   std::string text;
   int count = 0;
-  for (const auto& [node, agent] : membership_.agents().all()) {
-    const std::string why = agent.attached() ? nodes_.WhyClosed(node, now_) : "";
+  for (const auto& [node, agent] : parts_.membership.agents().all()) {
+    const std::string why = agent.attached() ? parts_.nodes.WhyClosed(node, now_) : "";
     if (why.empty() || ++count > kShown) continue;
     absl::StrAppend(&text, count == 1 ? "" : "; ", "node '", node, "' ", why);
   }

@@ -1,5 +1,5 @@
 // Who starts next: the slots that nodes offer, and the jobs that wait for them. A Line owns nothing
-// and is no part of the state (parts.h): it is made where it is needed. Pure.
+// and is no part of the state: it is made where it is needed. Pure.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
 
@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "coordinator/cluster/parts/jobs.h"
-#include "coordinator/cluster/parts/nodes.h"
-#include "coordinator/cluster/parts/restored.h"
+#include "coordinator/cluster/parts/parts.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/placement.h"
 #include "coordinator/membership/membership.h"
@@ -23,10 +21,8 @@ bool HasSlot(const membership::Agent& agent, uint32_t slot);
 
 class Line {
  public:
-  // All must outlive the object.
-  Line(const membership::Membership& membership, const Nodes& nodes, const Restored& restored,
-       const Jobs& jobs, absl::Time now)
-      : membership_(membership), nodes_(nodes), restored_(restored), jobs_(jobs), now_(now) {}
+  // `parts` must outlive the object.
+  Line(const Parts& parts, absl::Time now) : parts_(parts), now_(now) {}
 
   // For each job that waits for slots of this device, in the order of the line: the slots with
   // which it starts now, or why it waits. Jobs that wait for a time, and not for slots, are left
@@ -52,10 +48,7 @@ class Line {
   // All attached nodes that are closed, for people; empty: there are none.
   std::string ClosedNodes() const;
 
-  const membership::Membership& membership_;
-  const Nodes& nodes_;
-  const Restored& restored_;
-  const Jobs& jobs_;
+  const Parts& parts_;
   const absl::Time now_;
 };
 

@@ -1,7 +1,7 @@
-// Silent nodes: those that count as lost, and those whose return is awaited
-// (`when_cut_off: continue`).
-#ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_CUT_OFF_H_
-#define MUSTER_COORDINATOR_CLUSTER_HANDLERS_CUT_OFF_H_
+// Nodes that jobs leave, and silent nodes: those that count as lost, and those whose return is
+// awaited (`when_cut_off: continue`).
+#ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_NODE_LOSS_H_
+#define MUSTER_COORDINATOR_CLUSTER_HANDLERS_NODE_LOSS_H_
 
 #include <functional>
 #include <string>
@@ -11,6 +11,8 @@
 
 namespace muster::cluster {
 
+// The jobs there save a checkpoint at their next step, end, and continue on other nodes.
+void PreemptNode(Turn& turn, const std::string& node, const std::string& reason);
 // The node was silent for too long. Its processes end by themselves, except those of jobs with
 // `when_cut_off: continue`.
 void NodeLost(Turn& turn, const membership::Agent& agent);
@@ -22,4 +24,4 @@ void EndSessionsOf(Turn& turn, const std::string& node, const std::string& why,
 
 }  // namespace muster::cluster
 
-#endif  // MUSTER_COORDINATOR_CLUSTER_HANDLERS_CUT_OFF_H_
+#endif  // MUSTER_COORDINATOR_CLUSTER_HANDLERS_NODE_LOSS_H_
