@@ -4,6 +4,7 @@
 
 #include "coordinator/jobs/job.h"
 #include "coordinator/web/device.h"
+#include "proto/muster/v1/job.pb.h"
 
 namespace muster::web {
 namespace {
@@ -12,10 +13,12 @@ void AddJobs(const service::Observation& seen, Exposition* out) {
   Metric jobs = out->Gauge("muster_jobs",
                            "Number of jobs by state, including those that have ended and were not "
                            "deleted.");
-  for (int state = static_cast<int>(jobs::State::kQueued);
-       state <= static_cast<int>(jobs::State::kPaused); ++state) {
+  const auto* states = v1::Job::State_descriptor();
+  for (int i = 0; i < states->value_count(); ++i) {
+    const int state = states->value(i)->number();
+    if (state == v1::Job::STATE_UNSPECIFIED) continue;
     const auto found = seen.jobs_by_state.find(static_cast<jobs::State>(state));
-    jobs.Set({{"state", jobs::Name(static_cast<jobs::State>(state))}},
+    jobs.Set({{"state", states->value(i)->name()}},
              found == seen.jobs_by_state.end() ? 0.0 : static_cast<double>(found->second));
   }
   Metric waiting = out->Gauge("muster_queue_jobs",
