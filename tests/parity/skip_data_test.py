@@ -33,13 +33,13 @@ def job(folder, **batch):
     }
 
 
-def places(batch, last):
+def places(size, batch, last, together=1):
     """The first place, and the epoch, of each step of the job."""
     epoch, cursor, done = 0, 0, 0
     while True:
-        left = SKIPS.get(done, 0)
+        left = -(-SKIPS.get(done, 0) // together) * together
         while True:
-            rest = SIZE - cursor
+            rest = size - cursor
             rest = rest // batch * batch if last == "drop" else rest
             if rest == 0:
                 epoch, cursor = epoch + 1, 0
@@ -50,24 +50,43 @@ def places(batch, last):
         if epoch == EPOCHS:
             return
         yield epoch, cursor
-        cursor, done = min(cursor + batch, SIZE), done + 1
+        cursor, done = min(cursor + batch, size), done + 1
 
 
-def expected(spec, last):
-    """The parameters after each step."""
-    batch = spec["world_size"] * spec["batch"]["per_rank"]
-    rows = load_file(spec["data"]["train"]["safetensors"]["path"])
+def expected(spec, steps):
+    """The parameters after each step, of which `steps` has the inputs and labels."""
     model = reference.build(spec)
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     found = []
-    for epoch, cursor in places(batch, last):
-        order = sampler.order_of("shuffled", spec["seed"], epoch, SIZE)
-        taken = [order[(cursor + i) % SIZE] for i in range(batch)]
+    for inputs, labels in steps:
         optimizer.zero_grad()
-        F.cross_entropy(model(rows["inputs"][taken]), rows["labels"][taken]).backward()
+        F.cross_entropy(model(inputs), labels).backward()
         optimizer.step()
         found.append({name: p.detach().clone() for name, p in model.named_parameters()})
     return found
+
+
+def rows_of_one_file(spec):
+    batch = spec["batch"]
+    size = spec["world_size"] * batch["per_rank"] * batch.get("accumulate", 1)
+    rows = load_file(spec["data"]["train"]["safetensors"]["path"])
+    for epoch, cursor in places(SIZE, size, batch["last"]):
+        order = sampler.order_of("shuffled", spec["seed"], epoch, SIZE)
+        taken = [order[(cursor + i) % SIZE] for i in range(size)]
+        yield rows["inputs"][taken], rows["labels"][taken]
+
+
+def rows_of_own_files(spec):
+    files = [load_file(path) for path in spec["data"]["train"]["per_rank"]]
+    ranks, each = len(files), spec["batch"]["per_rank"]
+    size = min(len(rows["labels"]) for rows in files)
+    for epoch, cursor in places(ranks * size, ranks * each, "drop", together=ranks):
+        parts = []
+        for rank, rows in enumerate(files):
+            order = sampler.order_of("shuffled", spec["seed"], epoch, len(rows["labels"]), rank)
+            taken = order[cursor // ranks : cursor // ranks + each]
+            parts.append((rows["inputs"][taken], rows["labels"][taken]))
+        yield tuple(torch.cat(part) for part in zip(*parts))
 
 
 def commands(replay=False):
@@ -77,17 +96,32 @@ def commands(replay=False):
     ]
 
 
-@pytest.mark.parametrize("last", ["drop", "pad"])
-def test_the_steps_after_it_take_the_samples_that_follow(tmp_path, last):
-    spec = job(tmp_path, last=last)
+def check_steps(spec, folder, rows):
     del spec["schedule"]
-    folders = sessions.run(spec, tmp_path / "run", commands=commands())
-    steps = expected(spec, last)
+    folders = sessions.run(spec, folder, commands=commands())
+    steps = expected(spec, rows)
     assert max(folders) == len(steps), "what was left out counts as consumed"
-    for step, folder in folders.items():
-        found = checkpoints.parameters(folder)
+    for step, written in folders.items():
+        found = checkpoints.parameters(written)
         for name, value in steps[step - 1].items():
             assert torch.allclose(found[name], value, rtol=0, atol=TOLERANCE), (step, name)
+
+
+@pytest.mark.parametrize(
+    "batch", [{"last": "drop"}, {"last": "pad"}, {"last": "pad", "per_rank": 1, "accumulate": 3}]
+)
+def test_the_steps_after_it_take_the_samples_that_follow(tmp_path, batch):
+    spec = job(tmp_path, **batch)
+    check_steps(spec, tmp_path / "run", rows_of_one_file(spec))
+
+
+def test_as_many_samples_of_each_file_are_left_out_if_ranks_have_their_own(tmp_path):
+    spec = job(tmp_path)
+    paths = [str(tmp_path / f"own-{rank}.safetensors") for rank in range(2)]
+    for path, size in zip(paths, (17, 15)):
+        workloads.mlp_rows(path, (4, 5), CLASSES, size, seed=size)
+    spec["data"]["train"] = {"safetensors": {}, "per_rank": paths}
+    check_steps(spec, tmp_path / "run", rows_of_own_files(spec))
 
 
 @pytest.mark.parametrize("start", [1, 2, 3, 5])
