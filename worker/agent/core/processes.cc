@@ -116,11 +116,6 @@ bool Processes::HoldLease() const {
 void Processes::AddTo(SendHello* hello) const {
   for (const auto& [worker, process] : running_) {
     if (process.pid != 0) hello->running.push_back({worker, process.pid});
-  }
-}
-
-void Processes::AddQuarantinedTo(SendHello* hello) const {
-  for (const auto& [worker, process] : running_) {
     if (process.quarantined) {
       hello->quarantined.push_back({process.slot, {worker, process.pid}, true});
     }

@@ -63,7 +63,6 @@ class Processes {
   // A worker runs that was not killed.
   bool HoldLease() const;
   void AddTo(SendHello* hello) const;
-  void AddQuarantinedTo(SendHello* hello) const;
   // When KillOverdue has something to do; infinite if it has not.
   absl::Time NextDeadline() const;
 
