@@ -8,7 +8,6 @@
 
 #include "absl/time/time.h"
 #include "common/lease/lease.h"
-#include "worker/agent/core/effects.h"
 #include "worker/agent/core/events.h"
 
 namespace muster::agent {

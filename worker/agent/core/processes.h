@@ -12,7 +12,6 @@
 
 #include "absl/time/time.h"
 #include "worker/agent/core/attachment.h"
-#include "worker/agent/core/effects.h"
 #include "worker/agent/core/events.h"
 #include "worker/agent/core/worker_record.h"
 
