@@ -1,5 +1,5 @@
-// Finds NaN, infinities, and tokens beyond a vocabulary; written so that the compiler vectorises the
-// scans.
+// Finds NaN, infinities, and tokens beyond a vocabulary; written so that the compiler vectorises
+// the scans.
 #ifndef MUSTER_WORKER_DATA_SCANS_H_
 #define MUSTER_WORKER_DATA_SCANS_H_
 
