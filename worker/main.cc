@@ -106,14 +106,13 @@ int main(int argc, char** argv) {
     explicit_bzero(hex, strlen(hex));
     unsetenv(muster::secret::kWorkerVariable);
   }
-  options.tls = muster::TlsFilesOf([](const std::string& name) -> std::string {
+  const auto get_environment = [](const std::string& name) -> std::string {
     const char* value = getenv(name.c_str());
     return value != nullptr ? value : "";
-  });
-  if (const char* path = getenv(muster::kSpoolVariable); path != nullptr) options.spool.path = path;
-  if (const char* path = getenv(muster::kDownloadsVariable); path != nullptr) {
-    options.downloads = path;
-  }
+  };
+  options.tls = muster::TlsFilesOf(get_environment);
+  options.spool.path = get_environment(muster::kSpoolVariable);
+  options.downloads = get_environment(muster::kDownloadsVariable);
   if (const char* limit = getenv(muster::kSpoolLimitVariable); limit != nullptr) {
     (void)absl::SimpleAtoi(limit, &options.spool.limit);
   }

@@ -54,11 +54,6 @@ bool IsFinal(const absl::Status& status) {
          ErrorReason(status) == kNodeNotAllowed;
 }
 
-Ending ToEnding(const process::Exit& exit) {
-  if (exit.signal != 0) return ExitSignal{exit.signal};
-  return ExitCode{exit.code};
-}
-
 }  // namespace
 
 // All members belong to the loop's thread if their comment does not say otherwise.
@@ -251,8 +246,9 @@ class Agent::Loop {
 
   void OnExit(const WorkerId& worker, const process::Exit& exit, const std::string& log_tail) {
     downloads_.folder.RemoveUnfinished(worker);
+    const bool killed = exit.signal != 0;
     Handle(Ended{.worker = worker,
-                 .ending = ToEnding(exit),
+                 .ending = killed ? Ending(ExitSignal{exit.signal}) : ExitCode{exit.code},
                  .log_tail = log_tail,
                  .spooled = spools_.folder.Has(worker)});
   }

@@ -229,25 +229,17 @@ int main(int argc, char** argv) {
 
   const auto drain_after = muster::ParseDurationFlag("--drain-timeout", drain_timeout,
                                                      absl::ZeroDuration(), absl::Hours(24));
-  if (!drain_after.ok()) {
-    spdlog::error("{}", muster::Message(drain_after.status()));
-    return kUsageError;
-  }
-  options.core.drain_timeout = *drain_after;
   const auto keep = muster::ParseDurationFlag("--keep-downloads", keep_downloads,
                                               absl::ZeroDuration(), absl::Hours(24 * 365));
-  if (!keep.ok()) {
-    spdlog::error("{}", muster::Message(keep.status()));
-    return kUsageError;
-  }
-  options.keep_downloads = *keep;
   const auto plugins = muster::ResolvePluginFolders(plugin_folders, own_plugins);
   const absl::Status names = muster::agent::CheckVariableNames(options.pass_environment);
-  for (const absl::Status& wrong : {plugins.status(), names}) {
+  for (const absl::Status& wrong : {drain_after.status(), keep.status(), plugins.status(), names}) {
     if (wrong.ok()) continue;
     spdlog::error("{}", muster::Message(wrong));
     return kUsageError;
   }
+  options.core.drain_timeout = *drain_after;
+  options.keep_downloads = *keep;
   options.plugins = *plugins;
   if (!no_gpus) options.gpus = GpusToOffer(options.worker);
   if (options.core.slots == 0 && options.gpus.empty()) {

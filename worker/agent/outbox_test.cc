@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "proto/muster/v1/agent_service.pb.h"
-#include "worker/agent/core/effects.h"
+#include "worker/agent/core/events.h"
+#include "worker/agent/core/worker_record.h"
 #include "worker/agent/log_queue.h"
 #include "worker/agent/wire.h"
-#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 namespace {

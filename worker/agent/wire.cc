@@ -8,12 +8,6 @@
 namespace muster::agent {
 namespace {
 
-v1::AgentDraining ToWire(const SendDraining& draining) {
-  v1::AgentDraining wire;
-  wire.set_reason(draining.reason);
-  return wire;
-}
-
 v1::SlotQuarantine ToWire(const SendQuarantine& quarantine) {
   v1::SlotQuarantine wire;
   wire.set_slot(quarantine.slot);
@@ -75,7 +69,7 @@ v1::AgentMessage ToMessage(const SendHeartbeat& heartbeat) {
 
 v1::AgentMessage ToMessage(const SendDraining& draining) {
   v1::AgentMessage message;
-  *message.mutable_draining() = ToWire(draining);
+  message.mutable_draining()->set_reason(draining.reason);
   return message;
 }
 
@@ -121,7 +115,7 @@ v1::AgentMessage ToMessage(const SendHello& hello) {
     if (entry->log_tail().size() > room) entry->clear_log_tail();
     room -= entry->log_tail().size();
   }
-  if (hello.draining.has_value()) *wire->mutable_draining() = ToWire(*hello.draining);
+  if (hello.draining.has_value()) wire->mutable_draining()->set_reason(hello.draining->reason);
   for (const SendQuarantine& quarantine : hello.quarantined) {
     *wire->add_quarantined() = ToWire(quarantine);
   }

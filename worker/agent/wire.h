@@ -6,11 +6,10 @@
 #include <optional>
 
 #include "proto/muster/v1/agent_service.pb.h"
-#include "worker/agent/core/effects.h"
 #include "worker/agent/core/events.h"
+#include "worker/agent/core/worker_record.h"
 #include "worker/agent/gpus.h"
 #include "worker/agent/log_queue.h"
-#include "worker/agent/core/worker_record.h"
 
 namespace muster::agent {
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/process/process.h"
 #include "worker/agent/agent.h"
-#include "worker/agent/core/effects.h"
+#include "worker/agent/core/events.h"
 #include "worker/agent/core/worker_record.h"
 #include "worker/agent/hanging_processes.h"
 #include "worker/agent/log_queue.h"

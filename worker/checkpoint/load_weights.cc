@@ -20,7 +20,7 @@
 #include "common/safetensors/safetensors.h"
 #include "common/safetensors/tensor_set.h"
 #include "common/status/status.h"
-#include "worker/data/not_finite.h"
+#include "worker/data/scans.h"
 
 namespace muster::checkpoint {
 namespace {

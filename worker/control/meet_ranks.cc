@@ -114,11 +114,8 @@ absl::StatusOr<std::unique_ptr<Door>> ReachRanks(ControlStream& stream, int64_t 
 absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int64_t rank,
                                            absl::Duration timeout, std::function<bool()> watched,
                                            std::unique_ptr<comm::RendezvousStore> store) {
-  Communicators result{.store = std::move(store),
-                       .control = nullptr,
-                       .gradients = nullptr,
-                       .parameters = nullptr,
-                       .files = nullptr};
+  Communicators result;
+  result.store = std::move(store);
   comm::GlooOptions options{.rank = static_cast<int>(rank),
                             .world_size = static_cast<int>(welcome.spec().world_size()),
                             .name = "control",

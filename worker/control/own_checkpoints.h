@@ -5,6 +5,7 @@
 #ifndef MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 #define MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <string>
@@ -17,11 +18,26 @@ class OwnCheckpoints {
   explicit OwnCheckpoints(size_t keep) : keep_(keep) {}
 
   // This generation has written a checkpoint of this name; kBest: it is the best one from now on.
-  // Returns the checkpoints to remove: if
-  // the coordinator cannot be reached, those beyond the number that is kept; otherwise none,
-  // because the coordinator names them.
+  // Returns the checkpoints to remove: if the coordinator cannot be reached, those beyond the
+  // number that is kept; otherwise none, because the coordinator names them.
   enum class Kind { kPlain, kBest };
-  std::vector<std::string> Written(const std::string& name, Kind kind, bool away);
+  std::vector<std::string> Written(const std::string& name, Kind kind, bool away) {
+    std::vector<std::string> surplus;
+    if (kind == Kind::kBest && name != best_) {
+      const bool among_newest = std::find(names_.begin(), names_.end(), best_) != names_.end();
+      if (!best_.empty() && !among_newest) surplus.push_back(best_);
+      best_ = name;
+    }
+    // Another save of the same step returns the outcome of the first one.
+    std::erase(names_, name);
+    names_.push_back(name);
+    while (names_.size() > keep_) {
+      if (names_.front() != best_) surplus.push_back(names_.front());
+      names_.pop_front();
+    }
+    if (!away) surplus.clear();
+    return surplus;
+  }
 
  private:
   const size_t keep_;

@@ -1,5 +1,6 @@
 #include "worker/control/session_heartbeat.h"
 
+#include <iterator>
 #include <utility>
 
 #include "common/utf8/utf8.h"
@@ -12,25 +13,14 @@ void Set(const memory::Use& use, v1::MemoryUse* out) {
   out->set_peak_bytes(use.peak_bytes);
 }
 
-v1::MemoryUse* Field(memory::Purpose purpose, v1::RankMemory* report) {
-  switch (purpose) {
-    case memory::Purpose::kParameters:
-      return report->mutable_parameters();
-    case memory::Purpose::kGradients:
-      return report->mutable_gradients();
-    case memory::Purpose::kMoments:
-      return report->mutable_moments();
-    case memory::Purpose::kBuckets:
-      return report->mutable_buckets();
-    case memory::Purpose::kActivations:
-      return report->mutable_activations();
-    case memory::Purpose::kGathered:
-      return report->mutable_gathered();
-    case memory::Purpose::kOther:
-      break;
-  }
-  return report->mutable_other();
-}
+// In the order of memory::Purpose.
+constexpr v1::MemoryUse* (v1::RankMemory::*kFields[])() = {
+    &v1::RankMemory::mutable_other,       &v1::RankMemory::mutable_parameters,
+    &v1::RankMemory::mutable_gradients,   &v1::RankMemory::mutable_moments,
+    &v1::RankMemory::mutable_buckets,     &v1::RankMemory::mutable_activations,
+    &v1::RankMemory::mutable_gathered,
+};
+static_assert(std::size(kFields) == memory::kPurposes);
 
 }  // namespace
 
@@ -67,9 +57,8 @@ v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes,
                             uint64_t reserved_bytes) {
   v1::RankMemory report;
   Set(usage.total, report.mutable_total());
-  for (int i = 0; i < memory::kPurposes; ++i) {
-    const auto purpose = static_cast<memory::Purpose>(i);
-    Set(usage.of(purpose), Field(purpose, &report));
+  for (size_t i = 0; i < std::size(kFields); ++i) {
+    Set(usage.by_purpose[i], (report.*kFields[i])());
   }
   report.set_resident_bytes(resident_bytes);
   report.set_reserved_bytes(reserved_bytes);

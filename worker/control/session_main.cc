@@ -8,10 +8,14 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -70,14 +74,15 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
   return commands;
 }
 
-absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
-                     comm::Communicator* control, comm::Communicator* gradients,
-                     comm::Communicator* parameters, comm::Communicator* files) {
+// Those for control, gradients, parameters and files.
+using Groups = std::array<std::unique_ptr<comm::Communicator>, 4>;
+
+absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank, const Groups& groups) {
   NoCoordinator coordinator(&inputs.commands);
-  const train::SessionParts parts{control,
-                                  gradients,
-                                  parameters,
-                                  files,
+  const train::SessionParts parts{groups[0].get(),
+                                  groups[1].get(),
+                                  groups[2].get(),
+                                  groups[3].get(),
                                   &coordinator,
                                   &coordinator,
                                   {.recorded = inputs.checkpoints}};
@@ -88,21 +93,18 @@ absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
 
 // Returns the first of the ranks' errors that is not the consequence of another one.
 absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) {
-  auto control = comm::LocalGroup::Create(world_size);
-  auto gradients = comm::LocalGroup::Create(world_size);
-  auto parameters = comm::LocalGroup::Create(world_size);
-  auto files = comm::LocalGroup::Create(world_size);
+  std::vector<Groups> of_ranks(world_size);
+  for (size_t i = 0; i < std::tuple_size_v<Groups>; ++i) {
+    auto group = comm::LocalGroup::Create(world_size);
+    for (int rank = 0; rank < world_size; ++rank) of_ranks[rank][i] = std::move(group[rank]);
+  }
   std::vector<absl::Status> ends(world_size);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.emplace_back([&, rank] {
       // These are destroyed at the rank's end, so that the other ranks do not wait for it.
-      const auto own_control = std::move(control[rank]);
-      const auto own_gradients = std::move(gradients[rank]);
-      const auto own_parameters = std::move(parameters[rank]);
-      const auto own_files = std::move(files[rank]);
-      ends[rank] = RunRank(job, inputs, rank, own_control.get(), own_gradients.get(),
-                           own_parameters.get(), own_files.get());
+      const Groups own = std::move(of_ranks[rank]);
+      ends[rank] = RunRank(job, inputs, rank, own);
     });
   }
   for (std::thread& rank : ranks) rank.join();

@@ -3,12 +3,23 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "c10/util/Half.h"
 
 namespace muster::data {
 namespace {
+
+// In the order of the enumeration.
+constexpr struct {
+  const char* name;
+  int64_t size;
+} kTypes[] = {
+    {"bool", 1},  {"uint8", 1}, {"int8", 1},    {"uint16", 2},   {"int16", 2},   {"uint32", 4},
+    {"int32", 4}, {"int64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8},
+};
+static_assert(std::size(kTypes) == static_cast<size_t>(ElementType::kFloat64) + 1);
 
 template <typename T>
 T Load(const uint8_t* at) {
@@ -65,57 +76,9 @@ void CopyNumbers(const Elements& array, int64_t row, float* out, Convert convert
 
 }  // namespace
 
-int64_t ElementSize(ElementType type) {
-  switch (type) {
-    case ElementType::kBool:
-    case ElementType::kUint8:
-    case ElementType::kInt8:
-      return 1;
-    case ElementType::kUint16:
-    case ElementType::kInt16:
-    case ElementType::kFloat16:
-    case ElementType::kBFloat16:
-      return 2;
-    case ElementType::kUint32:
-    case ElementType::kInt32:
-    case ElementType::kFloat32:
-      return 4;
-    case ElementType::kInt64:
-    case ElementType::kFloat64:
-      return 8;
-  }
-  return 0;
-}
+int64_t ElementSize(ElementType type) { return kTypes[static_cast<size_t>(type)].size; }
 
-const char* Name(ElementType type) {
-  switch (type) {
-    case ElementType::kBool:
-      return "bool";
-    case ElementType::kUint8:
-      return "uint8";
-    case ElementType::kInt8:
-      return "int8";
-    case ElementType::kUint16:
-      return "uint16";
-    case ElementType::kInt16:
-      return "int16";
-    case ElementType::kUint32:
-      return "uint32";
-    case ElementType::kInt32:
-      return "int32";
-    case ElementType::kInt64:
-      return "int64";
-    case ElementType::kFloat16:
-      return "float16";
-    case ElementType::kBFloat16:
-      return "bfloat16";
-    case ElementType::kFloat32:
-      return "float32";
-    case ElementType::kFloat64:
-      return "float64";
-  }
-  return "?";
-}
+const char* Name(ElementType type) { return kTypes[static_cast<size_t>(type)].name; }
 
 bool IsFloat(ElementType type) {
   return type == ElementType::kFloat16 || type == ElementType::kBFloat16 ||

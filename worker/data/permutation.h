@@ -4,9 +4,12 @@
 #define MUSTER_WORKER_DATA_PERMUTATION_H_
 
 #include <cstdint>
+#include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "common/activity/activity.h"
 #include "common/random/splitmix.h"
 
 namespace muster::data {
@@ -22,8 +25,19 @@ constexpr uint64_t EpochState(uint64_t seed, int64_t epoch, std::optional<int64_
 // A permutation of [0, n): Fisher-Yates from the end, with random numbers of splitmix64 of (seed,
 // epoch), and also of the rank if it orders a rank's own file. Calls activity::Moved(), because it
 // takes minutes for 10^9 numbers.
-std::vector<int64_t> Permutation(uint64_t seed, int64_t epoch, int64_t n,
-                                 std::optional<int64_t> rank = std::nullopt);
+inline std::vector<int64_t> Permutation(uint64_t seed, int64_t epoch, int64_t n,
+                                        std::optional<int64_t> rank = std::nullopt) {
+  // Swaps between two calls of activity::Moved().
+  constexpr int64_t kBlock = int64_t{1} << 20;
+  std::vector<int64_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  random::Splitmix numbers(EpochState(seed, epoch, rank));
+  for (int64_t i = n - 1; i > 0; --i) {
+    if (i % kBlock == 0) activity::Moved();
+    std::swap(order[i], order[static_cast<int64_t>(numbers.Below(i + 1))]);
+  }
+  return order;
+}
 
 }  // namespace muster::data
 

@@ -12,8 +12,8 @@
 #include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/data/file_offsets.h"
-#include "worker/data/not_finite.h"
 #include "worker/data/notes.h"
+#include "worker/data/scans.h"
 
 namespace muster::data {
 namespace {

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "common/activity/activity.h"
-#include "worker/data/max_token.h"
-#include "worker/data/not_finite.h"
+#include "worker/data/scans.h"
 
 namespace muster::data {
 namespace {

@@ -16,8 +16,8 @@
 #include "common/status/status.h"
 #include "common/tokenizer/sidecar.h"
 #include "worker/data/file_offsets.h"
-#include "worker/data/max_token.h"
 #include "worker/data/notes.h"
+#include "worker/data/scans.h"
 
 namespace muster::data {
 namespace {

@@ -1,11 +1,9 @@
 #include "worker/memory/available.h"
 
-#include <malloc.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <string>
 
 namespace muster::memory {
 namespace {
@@ -54,16 +52,5 @@ uint64_t AvailableBytes(const std::string& proc, const std::string& cgroups) {
   }
   return available;
 }
-
-uint64_t ResidentBytes() {
-  // In pages: the address space, then what is resident of it.
-  std::ifstream statm("/proc/self/statm");
-  uint64_t space = 0;
-  uint64_t resident = 0;
-  if (!(statm >> space >> resident)) return 0;
-  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-void ReturnFreedMemory() { malloc_trim(0); }
 
 }  // namespace muster::memory

@@ -1,4 +1,4 @@
-// How much memory this process has, as the kernel sees it, and can still take.
+// How much memory this process can still take.
 #ifndef MUSTER_WORKER_MEMORY_AVAILABLE_H_
 #define MUSTER_WORKER_MEMORY_AVAILABLE_H_
 
@@ -12,15 +12,6 @@ namespace muster::memory {
 // kernel says nothing. `proc` and `cgroups`: other folders in tests.
 uint64_t AvailableBytes(const std::string& proc = "/proc",
                         const std::string& cgroups = "/sys/fs/cgroup");
-
-// Pages of this process that are in memory, whichever code allocated them: also libraries, stacks,
-// mapped files, and what malloc keeps of freed memory. 0 if the kernel gives no number.
-uint64_t ResidentBytes();
-
-// Gives the kernel the whole pages that malloc keeps of freed memory. What is allocated later pays
-// for them with page faults, so this is for the end of a phase whose memory the next one may not
-// need. Threading: any thread; other threads that allocate wait meanwhile.
-void ReturnFreedMemory();
 
 }  // namespace muster::memory
 

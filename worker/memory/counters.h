@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_MEMORY_COUNTERS_H_
 #define MUSTER_WORKER_MEMORY_COUNTERS_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -43,11 +44,18 @@ class Counters {
     of(purpose).Remove(bytes);
   }
 
-  Usage Read() const;
+  Usage Read() const {
+    Usage usage{.total = total_.Read(), .by_purpose = {}};
+    for (size_t i = 0; i < by_purpose_.size(); ++i) usage.by_purpose[i] = by_purpose_[i].Read();
+    return usage;
+  }
 
   // Every peak is what is in use now. A peak that another thread makes during the call may be
   // missed.
-  void ResetPeaks();
+  void ResetPeaks() {
+    total_.ResetPeak();
+    for (Counter& counter : by_purpose_) counter.ResetPeak();
+  }
 
  private:
   // Each purpose has a separate cache line, so that threads that count for different purposes do
@@ -61,8 +69,16 @@ class Counters {
              !peak.compare_exchange_weak(known, reached, std::memory_order_relaxed)) {
       }
     }
-    void ResetPeak();
-    Use Read() const;
+    void ResetPeak() {
+      peak.store(in_use.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      // What came between the two.
+      Raise(in_use.load(std::memory_order_relaxed));
+    }
+    Use Read() const {
+      const uint64_t bytes = in_use.load(std::memory_order_relaxed);
+      // A thread that adds has not raised the peak yet.
+      return {bytes, std::max(bytes, peak.load(std::memory_order_relaxed))};
+    }
 
     std::atomic<uint64_t> in_use{0};
     std::atomic<uint64_t> peak{0};

@@ -1,4 +1,4 @@
-#include "worker/memory/available.h"
+#include "worker/memory/resident.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

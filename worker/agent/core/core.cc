@@ -85,7 +85,6 @@ void Core::On(const Opened& opened, absl::Time now, Effects& effects) {
   SendHello hello;
   processes_.AddTo(&hello);
   ended_.AddTo(&hello);
-  processes_.AddQuarantinedTo(&hello);
   if (shutdown_) hello.draining = SendDraining{drain_->reason, options_.drain_timeout};
   effects.push_back(std::move(hello));
 }

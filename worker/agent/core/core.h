@@ -1,5 +1,5 @@
 // The agent's decisions, without threads, processes, clock or network: (state, event, now) ->
-// effects (events.h, effects.h).
+// effects (events.h).
 //
 // Its parts know the coordinator's stream and the lease (attachment.h), the workers that run
 // and those that have ended (processes.h). The core itself decides what is started, when the node
@@ -18,7 +18,6 @@
 #include "absl/time/time.h"
 #include "common/lease/lease.h"
 #include "worker/agent/core/attachment.h"
-#include "worker/agent/core/effects.h"
 #include "worker/agent/core/events.h"
 #include "worker/agent/core/processes.h"
 #include "worker/agent/core/worker_record.h"

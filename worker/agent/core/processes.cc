@@ -10,8 +10,7 @@ namespace muster::agent {
 void Processes::Start(const StartRequested& request, Effects& effects) {
   running_.emplace(request.worker, Process{.continue_when_cut_off = request.continue_when_cut_off,
                                            .slot = request.slot});
-  effects.push_back(Launch{request.worker, request.slot, request.continue_when_cut_off,
-                           request.threads, request.secret});
+  effects.push_back(request);
 }
 
 void Processes::On(const Launched& launched, const Attachment& attachment, Effects& effects) {
@@ -116,11 +115,6 @@ bool Processes::HoldLease() const {
 void Processes::AddTo(SendHello* hello) const {
   for (const auto& [worker, process] : running_) {
     if (process.pid != 0) hello->running.push_back({worker, process.pid});
-  }
-}
-
-void Processes::AddQuarantinedTo(SendHello* hello) const {
-  for (const auto& [worker, process] : running_) {
     if (process.quarantined) {
       hello->quarantined.push_back({process.slot, {worker, process.pid}, true});
     }

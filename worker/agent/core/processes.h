@@ -12,7 +12,6 @@
 
 #include "absl/time/time.h"
 #include "worker/agent/core/attachment.h"
-#include "worker/agent/core/effects.h"
 #include "worker/agent/core/events.h"
 #include "worker/agent/core/worker_record.h"
 
@@ -63,7 +62,6 @@ class Processes {
   // A worker runs that was not killed.
   bool HoldLease() const;
   void AddTo(SendHello* hello) const;
-  void AddQuarantinedTo(SendHello* hello) const;
   // When KillOverdue has something to do; infinite if it has not.
   absl::Time NextDeadline() const;
 

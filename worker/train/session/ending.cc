@@ -5,7 +5,7 @@
 
 #include "common/status/status.h"
 #include "worker/checkpoint/state.h"
-#include "worker/memory/available.h"
+#include "worker/memory/resident.h"
 #include "worker/train/session/running.h"
 
 namespace muster::train {

@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
-#include "worker/data/not_finite.h"
+#include "worker/data/scans.h"
 #include "worker/device/host_values.h"
 #include "worker/device/memory.h"
 

@@ -1,6 +1,7 @@
-// Finds tokens beyond a vocabulary; written so that the compiler vectorises the scan.
-#ifndef MUSTER_WORKER_DATA_MAX_TOKEN_H_
-#define MUSTER_WORKER_DATA_MAX_TOKEN_H_
+// Finds NaN, infinities, and tokens beyond a vocabulary; written so that the compiler vectorises
+// the scans.
+#ifndef MUSTER_WORKER_DATA_SCANS_H_
+#define MUSTER_WORKER_DATA_SCANS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -8,10 +9,13 @@
 
 namespace muster::data {
 
+// The index of the first number that is not finite, if any.
+std::optional<size_t> FirstNotFinite(const float* numbers, size_t count);
+
 // The index of the first token that is not below `vocab_size`, if any.
 std::optional<size_t> FirstBeyond(const uint16_t* tokens, size_t count, int64_t vocab_size);
 std::optional<size_t> FirstBeyond(const uint32_t* tokens, size_t count, int64_t vocab_size);
 
 }  // namespace muster::data
 
-#endif  // MUSTER_WORKER_DATA_MAX_TOKEN_H_
+#endif  // MUSTER_WORKER_DATA_SCANS_H_

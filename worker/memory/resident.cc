@@ -1,0 +1,21 @@
+#include "worker/memory/resident.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace muster::memory {
+
+uint64_t ResidentBytes() {
+  // In pages: the address space, then what is resident of it.
+  std::ifstream statm("/proc/self/statm");
+  uint64_t space = 0;
+  uint64_t resident = 0;
+  if (!(statm >> space >> resident)) return 0;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+void ReturnFreedMemory() { malloc_trim(0); }
+
+}  // namespace muster::memory
