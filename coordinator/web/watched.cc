@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "common/version/version.h"
-#include "coordinator/service/health.h"
 #include "coordinator/service/observation.h"
 #include "coordinator/web/cluster_metrics.h"
 #include "coordinator/web/exposition.h"
