@@ -29,7 +29,7 @@
 #include "coordinator/service/session.h"
 #include "coordinator/service/transfers.h"
 #include "coordinator/store/store.h"
-#include "coordinator/webhook/senders.h"
+#include "coordinator/webhook/sender.h"
 #include "coordinator/webhook/settings.h"
 
 namespace muster::service {
