@@ -2,10 +2,10 @@
 // - A caller who may not make the call is refused (common/rpc/access.h), before anything is parsed.
 // - A request of more than Limits::request_bytes is refused before it is parsed: RESOURCE_EXHAUSTED
 //   REQUEST_TOO_LARGE. A message may take 25 times the memory of its bytes.
-// - One that would become too many objects: RESOURCE_EXHAUSTED TOO_MANY_PARTS (parts.h).
+// - One that would become too many objects: RESOURCE_EXHAUSTED TOO_MANY_PARTS (CheckParts).
 // - One that is no message of its type: INVALID_ARGUMENT REQUEST_UNREADABLE.
 // - One with a field beyond its limits: CheckRequest.
-// - A call of a client whose version is too far from this program's: client_version.h.
+// - A call of a client whose version is too far from this program's: CheckClientVersion.
 //
 // gRPC knows methods by their handlers; a service that derives from Admitting replaces those of its
 // generated base by handlers that get bytes. Streams of agents and workers are not concerned
@@ -30,10 +30,15 @@
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
 #include "common/version/version.h"
-#include "coordinator/service/client_version.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
+
+// Whether a client is served: its version is at most one minor version apart from `own`, that of
+// this program, "0.2.0" (docs/upgrade.md). The command line and the Python package say their
+// version in gRPC's header user-agent, which begins with "muster/0.2.0". Other programs do not, and
+// are served. FAILED_PRECONDITION CLIENT_TOO_OLD or CLIENT_TOO_NEW. Pure.
+absl::Status CheckClientVersion(const std::string& user_agent, const std::string& own);
 
 // Fills the message, or says why the request is refused. Pure.
 absl::Status Admit(const grpc::ByteBuffer& bytes, google::protobuf::Message* request);
@@ -76,6 +81,9 @@ class RefusedStream final : public grpc::ServerWriteReactor<Response> {
 template <typename Base>
 class Admitting : public Base {
  protected:
+  using Context = grpc::CallbackServerContext;
+  using Reactor = grpc::ServerUnaryReactor;
+
   // `authorize`: who may make which call.
   explicit Admitting(Authorizer authorize) : authorize_(std::move(authorize)) {}
   const Authorizer& authorize() const { return authorize_; }

@@ -1,4 +1,4 @@
-#include "coordinator/service/census.h"
+#include "coordinator/service/observation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service/client_version.h"
+#include "coordinator/service/admission.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>

@@ -1,15 +1,23 @@
-#include "coordinator/service/cluster_service.h"
+#include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "common/rpc/proto_time.h"
 #include "common/slots/gpu_slot.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/admission.h"
 #include "coordinator/service/request.h"
+#include "coordinator/service/services.h"
 #include "coordinator/service/states.h"
 #include "coordinator/service/wire.h"
+#include "coordinator/store/store.h"
+#include "proto/muster/v1/cluster_service.grpc.pb.h"
 
 namespace muster::service {
 namespace {
@@ -81,87 +89,158 @@ std::optional<absl::Duration> DeadlineOf(const v1::DrainNodeRequest& request) {
   return FromProto(request.deadline());
 }
 
-template <typename Order, typename Request>
-grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext* context,
-                                     const std::string& call, const Request* request,
-                                     v1::Node* response) {
-  auto* reactor = context->DefaultReactor();
-  const cluster::NodeRequest asked{.node = request->node(),
-                                   .request_id = request->request_id(),
-                                   .fingerprint = FingerprintOf(call, *request),
-                                   .requested_by = LabelOf(context, request->requested_by()),
-                                   .deadline = DeadlineOf(*request)};
-  const auto result = std::make_shared<absl::Status>();
-  const About about{{"node", asked.node}};
-  engine->Request([=](cluster::Cluster& cluster,
-                      absl::Time now) { *result = cluster.Handle(Order{asked}, now); },
-                  [=](const absl::Status& committed) {
-                    if (!committed.ok()) return reactor->Finish(service::ToWire(committed));
-                    if (!result->ok())
-                      return reactor->Finish(service::ToWire(With(*result, about)));
-                    Describe(engine->cluster(), asked.node, response);
-                    reactor->Finish(grpc::Status::OK);
-                  });
-  return reactor;
+constexpr size_t kChunkBytes = 1 << 20;
+
+absl::Status Failed(const absl::Status& why) {
+  return Refuse(why.code(), "BACKUP_FAILED", std::string(why.message()));
 }
+
+// A copy of the store, made on a thread of its own while the store is in use, sent in pieces, and
+// removed. The store and `running`, whether a backup runs, outlive the server.
+class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
+ public:
+  BackupStream(store::Store* store, std::atomic<bool>* running)
+      : store_(store), running_(running) {}
+
+  void Begin() {
+    if (running_->exchange(true)) {
+      holds_ = false;
+      Finish(service::ToWire(Refuse(absl::StatusCode::kResourceExhausted, "BACKUP_RUNNING",
+                                    "another backup is being made; try again when it is done",
+                                    LimitOf(1))));
+      return;
+    }
+    // The copy may take long, and gRPC's threads must not wait for a disk. gRPC keeps this object
+    // until Finish.
+    std::thread([this] { Copy(); }).detach();
+  }
+
+  void OnWriteDone(bool ok) override { ok ? SendNext() : Finish(service::ToWire(ClientGone())); }
+  void OnDone() override {
+    if (holds_) running_->store(false);
+    delete this;
+  }
+
+ private:
+  void Copy() {
+    const absl::StatusOr<std::string> path = store_->Backup();
+    if (!path.ok()) return Finish(service::ToWire(Failed(path.status())));
+    file_.open(*path, std::ios::binary);
+    // The open file does not need its name any more. Without a name it is removed even if the
+    // process ends now.
+    unlink(path->c_str());
+    SendNext();
+  }
+
+  void SendNext() {
+    std::string& data = *chunk_.mutable_data();
+    data.resize(kChunkBytes);
+    file_.read(data.data(), static_cast<std::streamsize>(data.size()));
+    data.resize(static_cast<size_t>(file_.gcount()));
+    if (file_.bad() || (data.empty() && !file_.eof())) {
+      return Finish(
+          service::ToWire(Failed(absl::UnavailableError("the copy of the store cannot be read"))));
+    }
+    if (data.empty()) return Finish(grpc::Status::OK);
+    StartWrite(&chunk_);
+  }
+
+  store::Store* const store_;
+  std::atomic<bool>* const running_;
+  bool holds_ = true;
+  std::ifstream file_;
+  v1::BackupChunk chunk_;
+};
+
+class ClusterService final : public Admitting<v1::ClusterService::CallbackService> {
+ public:
+  explicit ClusterService(const ServiceParts& parts)
+      : Admitting(parts.authorize), engine_(parts.engine), store_(parts.store) {
+    Admits("ListNodes", &ClusterService::ListNodes);
+    Admits("DrainNode", &ClusterService::DrainNode);
+    Admits("CordonNode", &ClusterService::CordonNode);
+    Admits("UncordonNode", &ClusterService::UncordonNode);
+    Admits("ForgetNode", &ClusterService::ForgetNode);
+    Admits("Backup", &ClusterService::Backup);
+  }
+
+ private:
+  Reactor* ForgetNode(Context* context, const v1::ForgetNodeRequest* request,
+                      v1::ForgetNodeResponse*) override {
+    return ChangeNode<cluster::ForgetNode>(context, "forget_node", *request, nullptr);
+  }
+
+  Reactor* DrainNode(Context* context, const v1::DrainNodeRequest* request,
+                     v1::Node* response) override {
+    return ChangeNode<cluster::DrainNode>(context, "drain_node", *request, response);
+  }
+
+  Reactor* CordonNode(Context* context, const v1::CordonNodeRequest* request,
+                      v1::Node* response) override {
+    return ChangeNode<cluster::CordonNode>(context, "cordon_node", *request, response);
+  }
+
+  Reactor* UncordonNode(Context* context, const v1::UncordonNodeRequest* request,
+                        v1::Node* response) override {
+    return ChangeNode<cluster::UncordonNode>(context, "uncordon_node", *request, response);
+  }
+
+  Reactor* ListNodes(Context* context, const v1::ListNodesRequest*,
+                     v1::ListNodesResponse* response) override {
+    auto* reactor = context->DefaultReactor();
+    // This is answered even while the store is in trouble: the answer says so.
+    engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
+      const Offered offered = OfferedBy(cluster);
+      for (const auto& [name, agent] : cluster.membership().agents().all()) {
+        *response->add_nodes() = ToWire(cluster, agent, offered);
+      }
+      if (const auto& trouble = engine_->trouble(); trouble.has_value()) {
+        response->mutable_store_trouble()->set_message(trouble->message);
+        Set(response->mutable_store_trouble()->mutable_since(), trouble->since);
+      }
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<v1::BackupChunk>* Backup(Context* context,
+                                                    const v1::BackupRequest*) override {
+    spdlog::info("a backup of the store was asked for by {}", RequesterOf(context));
+    auto* stream = new BackupStream(store_, &backup_running_);
+    stream->Begin();
+    return stream;
+  }
+
+  // `response`: the node as it is then; null: only the end of the change is told.
+  template <typename Order, typename Request>
+  Reactor* ChangeNode(Context* context, const std::string& call, const Request& request,
+                      v1::Node* response) {
+    const cluster::NodeRequest asked{.node = request.node(),
+                                     .request_id = request.request_id(),
+                                     .fingerprint = FingerprintOf(call, request),
+                                     .requested_by = LabelOf(context, request.requested_by()),
+                                     .deadline = DeadlineOf(request)};
+    return ChangeAndAnswer(
+        engine_, context, "",
+        [=](cluster::Cluster& cluster, absl::Time now) {
+          return With(cluster.Handle(Order{asked}, now), {{"node", asked.node}});
+        },
+        [=, this] {
+          if (response != nullptr) Describe(engine_->cluster(), asked.node, response);
+          return absl::OkStatus();
+        });
+  }
+
+  Engine* const engine_;
+  store::Store* const store_;
+  // Only one backup runs at a time: RESOURCE_EXHAUSTED BACKUP_RUNNING.
+  std::atomic<bool> backup_running_ = false;
+};
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext* context,
-                                                     const v1::ForgetNodeRequest* request,
-                                                     v1::ForgetNodeResponse*) {
-  auto* reactor = context->DefaultReactor();
-  const cluster::NodeRequest asked{.node = request->node(),
-                                   .request_id = request->request_id(),
-                                   .fingerprint = FingerprintOf("forget_node", *request),
-                                   .requested_by = LabelOf(context, request->requested_by())};
-  const auto result = std::make_shared<absl::Status>();
-  engine_->Request(
-      [=](cluster::Cluster& cluster, absl::Time now) {
-        *result = cluster.Handle(cluster::ForgetNode{asked}, now);
-      },
-      [=](const absl::Status& committed) {
-        const absl::Status refused = With(*result, {{"node", asked.node}});
-        reactor->Finish(service::ToWire(committed.ok() ? refused : committed));
-      });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* ClusterService::DrainNode(grpc::CallbackServerContext* context,
-                                                    const v1::DrainNodeRequest* request,
-                                                    v1::Node* response) {
-  return ChangeNode<cluster::DrainNode>(engine_, context, "drain_node", request, response);
-}
-
-grpc::ServerUnaryReactor* ClusterService::CordonNode(grpc::CallbackServerContext* context,
-                                                     const v1::CordonNodeRequest* request,
-                                                     v1::Node* response) {
-  return ChangeNode<cluster::CordonNode>(engine_, context, "cordon_node", request, response);
-}
-
-grpc::ServerUnaryReactor* ClusterService::UncordonNode(grpc::CallbackServerContext* context,
-                                                       const v1::UncordonNodeRequest* request,
-                                                       v1::Node* response) {
-  return ChangeNode<cluster::UncordonNode>(engine_, context, "uncordon_node", request, response);
-}
-
-grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext* context,
-                                                    const v1::ListNodesRequest*,
-                                                    v1::ListNodesResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  // This is answered even while the store is in trouble: the answer says so.
-  engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
-    const Offered offered = OfferedBy(cluster);
-    for (const auto& [name, agent] : cluster.membership().agents().all()) {
-      *response->add_nodes() = ToWire(cluster, agent, offered);
-    }
-    if (const auto& trouble = engine_->trouble(); trouble.has_value()) {
-      response->mutable_store_trouble()->set_message(trouble->message);
-      Set(response->mutable_store_trouble()->mutable_since(), trouble->since);
-    }
-    reactor->Finish(grpc::Status::OK);
-  });
-  return reactor;
+std::unique_ptr<grpc::Service> NewClusterService(const ServiceParts& parts) {
+  return std::make_unique<ClusterService>(parts);
 }
 
 }  // namespace muster::service

@@ -1,17 +1,22 @@
-#include "coordinator/service/control_service.h"
-
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
+#include "coordinator/jobs/job.h"
 #include "coordinator/membership/refusal.h"
-#include "coordinator/service/needs.h"
+#include "coordinator/service/admission.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/sample_command.h"
+#include "coordinator/service/services.h"
 #include "coordinator/service/wire.h"
+#include "proto/muster/v1/control_service.grpc.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
 
 namespace muster::service {
 namespace {
@@ -106,135 +111,142 @@ absl::Status CheckData(const jobs::Job& job, const std::string& stage) {
       absl::StrCat("job '", job.id, "' has no such data: its job file has no `data.", stage, "`"));
 }
 
+// How a request becomes a command. `contents` makes the command, without number and step. `check`
+// finds what is wrong with the request whatever its job is, `check_job` what its job lacks beyond
+// the needs of the command's rule; null: nothing.
+template <typename Request>
+struct Rules {
+  void (*contents)(const Request& request, v1::Command* command);
+  absl::Status (*check)(const Request& request) = nullptr;
+  absl::Status (*check_job)(const Request& request, const jobs::Job& job) = nullptr;
+};
+
+class ControlService final : public Admitting<v1::ControlService::CallbackService> {
+ public:
+  explicit ControlService(const ServiceParts& parts)
+      : Admitting(parts.authorize), engine_(parts.engine) {
+    Admits("GetTrainability", &ControlService::GetTrainability);
+    Admits("Sample", &ControlService::Sample);
+    Stores<v1::SetTrainabilityRequest>(
+        "SetTrainability",
+        {.contents =
+             [](const v1::SetTrainabilityRequest& request, v1::Command* command) {
+               *command->mutable_set_trainability()->mutable_rules() = request.rules();
+               command->mutable_set_trainability()->set_dry_run(request.dry_run());
+             },
+         .check = [](const auto& request) { return CheckRules(request.rules()); },
+         .check_job = [](const auto& request,
+                         const jobs::Job& job) { return CheckParameters(request.rules(), job); }});
+    Stores<v1::RefreshRequest>("Refresh", {.contents = [](const auto&, v1::Command* command) {
+                                 command->mutable_refresh();
+                               }});
+    Stores<v1::SaveCheckpointRequest>("SaveCheckpoint",
+                                      {.contents = [](const auto&, v1::Command* command) {
+                                        command->mutable_save_checkpoint();
+                                      }});
+    Stores<v1::GatherOptimizerStateRequest>(
+        "GatherOptimizerState",
+        {.contents =
+             [](const auto& request, v1::Command* command) {
+               *command->mutable_gather_optimizer_state()->mutable_file() = request.file();
+             },
+         .check = [](const auto& request) { return CheckFile(request.file()); }});
+    Stores<v1::ConsolidateRequest>(
+        "Consolidate",
+        {.contents =
+             [](const auto& request, v1::Command* command) {
+               *command->mutable_consolidate()->mutable_folder() = request.folder();
+             },
+         .check = [](const auto& request) { return CheckFolder(request.folder()); }});
+    Stores<v1::SetLearningRateRequest>(
+        "SetLearningRate",
+        {.contents =
+             [](const auto& request, v1::Command* command) {
+               command->mutable_set_learning_rate()->set_learning_rate(request.learning_rate());
+             },
+         .check = [](const auto& request) { return CheckRate(request.learning_rate()); }});
+    Stores<v1::SkipDataRequest>(
+        "SkipData", {.contents =
+                         [](const auto& request, v1::Command* command) {
+                           command->mutable_skip_data()->set_samples(request.samples());
+                           command->mutable_skip_data()->set_dry_run(request.dry_run());
+                         },
+                     .check = [](const auto& request) { return CheckSamples(request.samples()); }});
+    Stores<v1::RunStageRequest>(
+        "RunStage",
+        {.contents =
+             [](const auto& request, v1::Command* command) {
+               command->mutable_run_stage()->set_stage(request.stage());
+             },
+         .check = [](const auto& request) { return CheckStage(request.stage()); },
+         .check_job = [](const auto& request,
+                         const jobs::Job& job) { return CheckData(job, request.stage()); }});
+  }
+
+ private:
+  // The call of this name stores a command, and answers with its operation.
+  template <typename Request>
+  void Stores(const char* name, const Rules<Request>& rules) {
+    Admits<Request, v1::Operation>(name, [this, rules](Context* context, const Request* request,
+                                                       v1::Operation* response) {
+      const absl::Status bad = rules.check == nullptr ? absl::OkStatus() : rules.check(*request);
+      if (!bad.ok()) return EndCall(context, bad, request->job_id());
+      v1::Command contents;
+      rules.contents(*request, &contents);
+      cluster::CommandCheck check;
+      if (rules.check_job != nullptr) {
+        check = [rules, request = *request](const jobs::Job& job) {
+          return rules.check_job(request, job);
+        };
+      }
+      return PostCommand(engine_, context, CommandOf(context, *request, contents), response, check);
+    });
+  }
+
+  Reactor* GetTrainability(Context* context, const v1::GetTrainabilityRequest* request,
+                           v1::GetTrainabilityResponse* response) override {
+    return ReadAndAnswer(engine_, context, request->job_id(), [=, this]() -> absl::Status {
+      const jobs::Job* job = engine_->cluster().Find(request->job_id());
+      if (job == nullptr) return NoSuchJob(request->job_id());
+      const auto parameters = ParametersOf(*job);
+      if (!parameters.has_value()) {
+        return Refuse(absl::StatusCode::kFailedPrecondition, "NO_MODEL",
+                      absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
+                                   ", and no worker has made its model yet"));
+      }
+      *response->mutable_trainability() = *TrainabilityOf(*job, SIZE_MAX);
+      for (size_t i = 0; i < parameters->parameters().size(); ++i) {
+        const auto& parameter = parameters->parameters()[i];
+        v1::ParameterStatus* status = response->add_parameters();
+        status->set_name(parameter.name);
+        status->set_elements(parameter.elements);
+        status->set_trained(parameters->mask()[i]);
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  Reactor* Sample(Context* context, const v1::SampleRequest* request,
+                  v1::Operation* response) override {
+    v1::Command kind;
+    kind.mutable_sample();
+    return PostCommandFor(
+        engine_, context, CommandOf(context, *request, kind), response,
+        [request = *request](const jobs::Job& job) -> absl::StatusOr<v1::Command> {
+          v1::Command contents;
+          ASSIGN_OR_RETURN(*contents.mutable_sample(),
+                           SampleCommandOf(request, SpecOf(job).model(), job.id));
+          return contents;
+        });
+  }
+
+  Engine* const engine_;
+};
+
 }  // namespace
 
-template <typename Request>
-void ControlService::Stores(const char* name, const Rules<Request>& rules) {
-  Admits<Request, v1::Operation>(
-      name,
-      [this, rules](grpc::CallbackServerContext* context, const Request* request,
-                    v1::Operation* response) -> grpc::ServerUnaryReactor* {
-        auto* reactor = context->DefaultReactor();
-        if (rules.check != nullptr) {
-          if (const absl::Status bad = rules.check(*request); !bad.ok()) {
-            reactor->Finish(ToWire(bad, request->job_id()));
-            return reactor;
-          }
-        }
-        v1::Command contents;
-        rules.contents(*request, &contents);
-        cluster::CommandCheck check;
-        if (rules.check_job != nullptr) {
-          check = [rules, request = *request](const jobs::Job& job) {
-            return rules.check_job(request, job);
-          };
-        }
-        return PostCommand(engine_, CommandOf(context, *request, contents), response, reactor,
-                           check);
-      });
-}
-
-ControlService::ControlService(Engine* engine, Authorizer authorize)
-    : Admitting(std::move(authorize)), engine_(engine) {
-  Admits("GetTrainability", &ControlService::GetTrainability);
-  Admits("Sample", &ControlService::Sample);
-  Stores<v1::SetTrainabilityRequest>(
-      "SetTrainability",
-      {.contents =
-           [](const v1::SetTrainabilityRequest& request, v1::Command* command) {
-             *command->mutable_set_trainability()->mutable_rules() = request.rules();
-             command->mutable_set_trainability()->set_dry_run(request.dry_run());
-           },
-       .check = [](const auto& request) { return CheckRules(request.rules()); },
-       .check_job = [](const auto& request,
-                       const jobs::Job& job) { return CheckParameters(request.rules(), job); }});
-  Stores<v1::RefreshRequest>("Refresh", {.contents = [](const auto&, v1::Command* command) {
-                               command->mutable_refresh();
-                             }});
-  Stores<v1::SaveCheckpointRequest>(
-      "SaveCheckpoint",
-      {.contents = [](const auto&, v1::Command* command) { command->mutable_save_checkpoint(); }});
-  Stores<v1::GatherOptimizerStateRequest>(
-      "GatherOptimizerState",
-      {.contents =
-           [](const auto& request, v1::Command* command) {
-             *command->mutable_gather_optimizer_state()->mutable_file() = request.file();
-           },
-       .check = [](const auto& request) { return CheckFile(request.file()); }});
-  Stores<v1::ConsolidateRequest>(
-      "Consolidate", {.contents =
-                          [](const auto& request, v1::Command* command) {
-                            *command->mutable_consolidate()->mutable_folder() = request.folder();
-                          },
-                      .check = [](const auto& request) { return CheckFolder(request.folder()); }});
-  Stores<v1::SetLearningRateRequest>(
-      "SetLearningRate",
-      {.contents =
-           [](const auto& request, v1::Command* command) {
-             command->mutable_set_learning_rate()->set_learning_rate(request.learning_rate());
-           },
-       .check = [](const auto& request) { return CheckRate(request.learning_rate()); }});
-  Stores<v1::SkipDataRequest>(
-      "SkipData", {.contents =
-                       [](const auto& request, v1::Command* command) {
-                         command->mutable_skip_data()->set_samples(request.samples());
-                         command->mutable_skip_data()->set_dry_run(request.dry_run());
-                       },
-                   .check = [](const auto& request) { return CheckSamples(request.samples()); }});
-  Stores<v1::RunStageRequest>(
-      "RunStage",
-      {.contents =
-           [](const auto& request, v1::Command* command) {
-             command->mutable_run_stage()->set_stage(request.stage());
-           },
-       .check = [](const auto& request) { return CheckStage(request.stage()); },
-       .check_job = [](const auto& request,
-                       const jobs::Job& job) { return CheckData(job, request.stage()); }});
-}
-
-grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerContext* context,
-                                                          const v1::GetTrainabilityRequest* request,
-                                                          v1::GetTrainabilityResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  engine_->Read([=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const jobs::Job* job = engine_->cluster().Find(request->job_id());
-    if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));
-    const auto parameters = ParametersOf(*job);
-    if (!parameters.has_value()) {
-      return reactor->Finish(
-          ToWire(Refuse(absl::StatusCode::kFailedPrecondition, "NO_MODEL",
-                        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state()),
-                                     ", and no worker has made its model yet")),
-                 job->id));
-    }
-    *response->mutable_trainability() = *TrainabilityOf(*job, SIZE_MAX);
-    for (size_t i = 0; i < parameters->parameters().size(); ++i) {
-      const auto& parameter = parameters->parameters()[i];
-      v1::ParameterStatus* status = response->add_parameters();
-      status->set_name(parameter.name);
-      status->set_elements(parameter.elements);
-      status->set_trained(parameters->mask()[i]);
-    }
-    reactor->Finish(grpc::Status::OK);
-  });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* ControlService::Sample(grpc::CallbackServerContext* context,
-                                                 const v1::SampleRequest* request,
-                                                 v1::Operation* response) {
-  v1::Command kind;
-  kind.mutable_sample();
-  return PostCommandFor(
-      engine_, CommandOf(context, *request, kind), response, context->DefaultReactor(),
-      [request = *request](const jobs::Job& job) -> absl::StatusOr<v1::Command> {
-        ASSIGN_OR_RETURN(v1::SampleCommand sample,
-                         SampleCommandOf(request, SpecOf(job).model(), job.id));
-        v1::Command contents;
-        *contents.mutable_sample() = std::move(sample);
-        return contents;
-      });
+std::unique_ptr<grpc::Service> NewControlService(const ServiceParts& parts) {
+  return std::make_unique<ControlService>(parts);
 }
 
 }  // namespace muster::service

@@ -3,14 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <optional>
 #include <utility>
 #include <variant>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/ids/ids.h"
 #include "common/overloaded/overloaded.h"
@@ -18,18 +14,9 @@
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
 #include "common/status/status.h"
-#include "common/steady/condition.h"
 #include "common/steady/now.h"
 #include "coordinator/limits/limits.h"
-#include "coordinator/service/cluster_service.h"
-#include "coordinator/service/control_service.h"
-#include "coordinator/service/engine.h"
-#include "coordinator/service/follow.h"
-#include "coordinator/service/job_service.h"
-#include "coordinator/service/operation_service.h"
-#include "coordinator/service/peer_services.h"
-#include "coordinator/service/send_notices.h"
-#include "coordinator/service/transfers.h"
+#include "coordinator/service/services.h"
 
 namespace muster::service {
 namespace {
@@ -95,29 +82,28 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
     raw->undelivered_.reset();
   });
   const Authorizer& authorize = options.server.authorize;
-  Engine* const made = self->engine_.get();
-  Peers& peers = self->peers_;
   Following& following = self->following_;
-  Services& services = self->services_;
-  services.job = std::make_unique<JobService>(made, &following.jobs, &following.logs,
-                                              &following.steps, options.timing, authorize);
-  services.control = std::make_unique<ControlService>(made, authorize);
-  services.operation = std::make_unique<OperationService>(made, &following.jobs, &peers.streams,
-                                                          &self->transfers_, authorize);
-  services.agent = std::make_unique<AgentService>(made, &peers.streams, &peers.ids,
-                                                  &self->transfers_, &peers.secrets, authorize);
-  services.worker =
-      std::make_unique<WorkerService>(made, &peers.streams, &peers.ids, &peers.secrets, authorize);
-  services.cluster = std::make_unique<ClusterService>(made, store, authorize);
+  const ServiceParts parts{.engine = self->engine_.get(),
+                           .store = store,
+                           .jobs = &following.jobs,
+                           .logs = &following.logs,
+                           .steps = &following.steps,
+                           .peers = &self->peers_.streams,
+                           .transfers = &self->transfers_,
+                           .secrets = &self->peers_.secrets,
+                           .timing = options.timing,
+                           .authorize = authorize};
+  std::vector<grpc::Service*> services;
+  for (const auto make : {NewJobService, NewControlService, NewOperationService, NewClusterService,
+                          NewAgentService, NewWorkerService}) {
+    services.push_back(self->services_.emplace_back(make(parts)).get());
+  }
   ServerOptions server = options.server;
   server.keepalive = KeepAlive::Within(options.timing.lease);
   server.authorize = [authorize](const Caller& caller, const std::string& method) {
     return IsRefusedByItsService(method) ? absl::OkStatus() : authorize(caller, method);
   };
-  ASSIGN_OR_RETURN(
-      self->server_,
-      Server::Start(server, {services.job.get(), services.control.get(), services.operation.get(),
-                             services.cluster.get(), services.agent.get(), services.worker.get()}));
+  ASSIGN_OR_RETURN(self->server_, Server::Start(server, services));
   self->engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) { cluster.Handle(cluster::Judge{true}, now); },
       nullptr);
@@ -217,7 +203,7 @@ Coordinator::~Coordinator() {
 void Coordinator::Drain(const std::string& node) {
   // While the store cannot be written, the rest waits.
   engine_->Aside([node, this](const cluster::Cluster& cluster, absl::Time) {
-    SendNotices(*engine_, peers_.streams, cluster, node, cluster::kMusterdStops);
+    peers_.streams.SendNotices(*engine_, cluster, node, cluster::kMusterdStops);
   });
   engine_->Post(
       [=, this](cluster::Cluster& cluster, absl::Time now) {

@@ -2,6 +2,8 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 #define MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 
+#include <grpcpp/impl/service_type.h>
+
 #include <array>
 #include <functional>
 #include <memory>
@@ -20,20 +22,14 @@
 #include "coordinator/cluster/effect.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/timing.h"
-#include "coordinator/service/census.h"
-#include "coordinator/service/cluster_service.h"
-#include "coordinator/service/control_service.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
-#include "coordinator/service/health.h"
-#include "coordinator/service/job_service.h"
 #include "coordinator/service/observation.h"
-#include "coordinator/service/operation_service.h"
-#include "coordinator/service/peer_services.h"
 #include "coordinator/service/secrets.h"
+#include "coordinator/service/session.h"
 #include "coordinator/service/transfers.h"
 #include "coordinator/store/store.h"
-#include "coordinator/webhook/senders.h"
+#include "coordinator/webhook/sender.h"
 #include "coordinator/webhook/settings.h"
 
 namespace muster::service {
@@ -51,6 +47,35 @@ struct CoordinatorOptions {
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
   // Whether Observe may be called: then the coordinator counts its jobs by state all the time.
   bool observed = false;
+};
+
+// Whether a coordinator does its work, for programs that watch it. Thread-safe.
+class Health {
+ public:
+  // What keeps clients from being served; OK: nothing.
+  void SetReady(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    ready_ = status;
+  }
+  absl::Status ready() const {
+    absl::MutexLock lock(&mutex_);
+    return ready_;
+  }
+  // The thread that changes the coordinator's state did something (SteadyNow).
+  void Woke(absl::Time now) {
+    absl::MutexLock lock(&mutex_);
+    woke_ = now;
+  }
+  // When it last did; infinite past: never yet.
+  absl::Time woke() const {
+    absl::MutexLock lock(&mutex_);
+    return woke_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::Status ready_ ABSL_GUARDED_BY(mutex_) = absl::UnavailableError("musterd is starting");
+  absl::Time woke_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 // Thread-safe.
@@ -88,7 +113,6 @@ class Coordinator {
   struct Peers {
     Secrets secrets;
     PeerStreams streams;
-    PeerStreamIds ids;
     // When the callers of all streams were last seen to be allowed to use them.
     absl::Time permits_seen = absl::InfinitePast();
   };
@@ -110,14 +134,6 @@ class Coordinator {
     absl::Mutex mutex_;
     SteadyCondition changed_;
     bool drained_ ABSL_GUARDED_BY(mutex_) = false;
-  };
-  struct Services {
-    std::unique_ptr<JobService> job;
-    std::unique_ptr<ControlService> control;
-    std::unique_ptr<OperationService> operation;
-    std::unique_ptr<ClusterService> cluster;
-    std::unique_ptr<AgentService> agent;
-    std::unique_ptr<WorkerService> worker;
   };
 
   Coordinator() = default;
@@ -157,7 +173,7 @@ class Coordinator {
   // It gives engine_ what it has done, and is stopped before it.
   std::unique_ptr<webhook::Senders> webhooks_;
   std::unique_ptr<Engine> engine_;
-  Services services_;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<Server> server_;
 };
 

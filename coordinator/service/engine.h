@@ -34,10 +34,11 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "coordinator/cluster/cluster.h"
-#include "coordinator/service/committer.h"
 #include "coordinator/service/engine_inbox.h"
 #include "coordinator/store/store.h"
 
@@ -65,6 +66,29 @@ struct EngineOptions {
   std::function<void(const std::optional<StoreTrouble>&)> on_trouble;
   // Called several times in a lease, on the engine's thread, whatever the store does; may be null.
   std::function<void(absl::Time now)> on_wake;
+};
+
+// Commits batches on a thread of its own, so that a slow disk holds up nobody else.
+class Committer {
+ public:
+  // `store` outlives the committer. `done` gets the result of each commit, on the thread.
+  Committer(store::Store* store, std::function<void(absl::Status)> done);
+  // A batch that was handed over is committed before the thread ends.
+  ~Committer();
+
+  // `batch` lives until `done` is called; only then another one may be handed over.
+  void Commit(const store::Batch& batch);
+
+ private:
+  void Run();
+  bool Woken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return batch_ != nullptr || ended_; }
+
+  store::Store* const store_;
+  const std::function<void(absl::Status)> done_;
+  absl::Mutex mutex_;
+  const store::Batch* batch_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
 };
 
 class Engine {

@@ -17,7 +17,7 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "coordinator/service/reasons.h"
-#include "coordinator/service/request_limits.h"
+#include "coordinator/service/message_limits.h"
 #include "proto/muster/v1/control_service.pb.h"
 #include "proto/muster/v1/operation_service.pb.h"
 

@@ -1,11 +1,11 @@
-#include "coordinator/service/job_service.h"
-
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobfile/continued.h"
@@ -14,27 +14,18 @@
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/admission.h"
 #include "coordinator/service/metrics_stream.h"
-#include "coordinator/service/parse_job.h"
 #include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/retry.h"
-#include "coordinator/service/row_stream.h"
-#include "coordinator/service/start_of_job.h"
+#include "coordinator/service/services.h"
 #include "coordinator/service/submission.h"
 #include "coordinator/service/wire.h"
+#include "proto/muster/v1/job_service.grpc.pb.h"
 
 namespace muster::service {
 namespace {
-
-constexpr int kDefaultPage = 100;
-
-cluster::CommandRequest StopRequest(const grpc::CallbackServerContext* context,
-                                    const v1::StopJobRequest& request) {
-  v1::Command contents;
-  contents.mutable_stop();
-  return CommandOf(context, request, contents);
-}
 
 // The files that are left when the job is deleted.
 v1::DeleteJobResponse Remains(const jobs::Job& job) {
@@ -126,15 +117,6 @@ class LogStream : public RowStream<v1::LogLine> {
   std::optional<uint32_t> rank_;
 };
 
-// Answers with the job as it is now, or with NOT_FOUND if it has just been deleted.
-void Answer(const cluster::Cluster& cluster, const std::string& job_id, v1::Job* response,
-            grpc::ServerUnaryReactor* reactor) {
-  const jobs::Job* job = cluster.Find(job_id);
-  if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(job_id)));
-  *response = ToWire(*job, cluster);
-  reactor->Finish(grpc::Status::OK);
-}
-
 // The next page of jobs in one of `states` (empty: all), newest first: those with numbers below
 // `below`.
 void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& states, uint64_t below,
@@ -156,249 +138,234 @@ void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& stat
   }
 }
 
-template <typename Stream, typename Request>
-Stream* Open(Engine* engine, Followers* followers, const Request& request,
-             const grpc::CallbackServerContext& context, Permit permit) {
-  auto stream = std::make_shared<Stream>(
-      engine, followers, request, Follows{.peer = context.peer(), .permit = std::move(permit)});
-  stream->Begin();
-  return stream.get();
-}
+class JobService final : public Admitting<v1::JobService::CallbackService> {
+ public:
+  explicit JobService(const ServiceParts& parts) : Admitting(parts.authorize), parts_(parts) {
+    Admits("SubmitJob", &JobService::SubmitJob);
+    Admits("ValidateJob", &JobService::ValidateJob);
+    Admits("ParseJob", &JobService::ParseJob);
+    Admits("GetJob", &JobService::GetJob);
+    Admits("ListJobs", &JobService::ListJobs);
+    Admits("WatchJob", &JobService::WatchJob);
+    Admits("StreamLogs", &JobService::StreamLogs);
+    Admits("StreamMetrics", &JobService::StreamMetrics);
+    Admits("StopJob", &JobService::StopJob);
+    Admits("PauseJob", &JobService::PauseJob);
+    Admits("ResumeJob", &JobService::ResumeJob);
+    Admits("RetryJob", &JobService::RetryJob);
+    Admits("DeleteJob", &JobService::DeleteJob);
+  }
+
+ private:
+  Reactor* SubmitJob(Context* context, const v1::SubmitJobRequest* request,
+                     v1::Job* response) override {
+    const v1::SpecProblems problems = ProblemsOf(*request, parts_.timing);
+    if (!problems.problems().empty()) {
+      return EndCall(context, InvalidSpec(problems), request->job_id());
+    }
+    cluster::Submission given =
+        ToSubmission(*request, ContinueFromStart(parts_.engine, request->spec()));
+    given.submitter = RequesterOf(context);
+    const auto id = std::make_shared<std::string>();
+    return ChangeAndAnswer(
+        parts_.engine, context, request->job_id(),
+        [=](cluster::Cluster& cluster, absl::Time now) -> absl::Status {
+          cluster::Submission submission = given;
+          ResolveStart(cluster, &submission);
+          ASSIGN_OR_RETURN(*id, cluster.Submit(submission, now));
+          return absl::OkStatus();
+        },
+        [=, this] { return Fill(*id, response); });
+  }
+
+  Reactor* ValidateJob(Context* context, const v1::ValidateJobRequest* request,
+                       v1::ValidateJobResponse* response) override {
+    v1::SpecProblems problems = ProblemsOf(request->spec(), parts_.timing);
+    // The answer tells about files of this host, which only those may know who could write them.
+    const bool may_submit = authorize()(CallerOf(*context), "/muster.v1.JobService/SubmitJob").ok();
+    jobfile::Continued continued{
+        .spec = request->spec(), .problems = {}, .taken = {}, .differing = {}};
+    if (problems.problems().empty() && may_submit) {
+      continued = ContinueFromStart(parts_.engine, request->spec());
+      problems = continued.problems;
+    }
+    if (problems.problems().empty() && may_submit) {
+      problems = jobfile::CheckOutputs(request->spec());
+    }
+    if (!problems.problems().empty()) {
+      *response->mutable_problems() = problems.problems();
+      return EndCall(context, absl::OkStatus());
+    }
+    for (const std::string& told : {continued.taken, continued.differing}) {
+      if (!told.empty()) response->add_warnings(told);
+    }
+    *response->mutable_resolved() = jobspec::ResolveDefaults(continued.spec);
+    return ReadAndAnswer(parts_.engine, context, "", [=, this] {
+      const cluster::Cluster& cluster = parts_.engine->cluster();
+      const v1::JobSpec& spec = response->resolved();
+      const v1::SpecProblems start = ResolveStart(cluster, response->mutable_resolved());
+      if (!start.problems().empty()) {
+        response->clear_resolved();
+        *response->mutable_problems() = start.problems();
+        return absl::OkStatus();
+      }
+      const std::string warning = cluster.overview().TooBigFor(spec.world_size(), DeviceOf(spec));
+      if (!warning.empty()) response->add_warnings(warning);
+      return absl::OkStatus();
+    });
+  }
+
+  Reactor* ParseJob(Context* context, const v1::ParseJobRequest* request,
+                    v1::ParseJobResponse* response) override {
+    auto parsed = service::ParseJob(*request);
+    if (parsed.ok()) *response = *std::move(parsed);
+    return EndCall(context, parsed.status());
+  }
+
+  Reactor* GetJob(Context* context, const v1::GetJobRequest* request, v1::Job* response) override {
+    return ReadAndAnswer(parts_.engine, context, request->job_id(),
+                         [=, this] { return Fill(request->job_id(), response); });
+  }
+
+  Reactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
+                    v1::ListJobsResponse* response) override {
+    // The token is the number of the last job on the previous page.
+    const auto page = PageOf(request->page_token(), request->page_size(), UINT64_MAX);
+    if (!page.ok()) return EndCall(context, page.status());
+    std::set<jobs::State> states;
+    for (const int state : request->states()) {
+      if (state == v1::Job::STATE_UNSPECIFIED || !v1::Job::State_IsValid(state)) {
+        return EndCall(context, Refuse(absl::StatusCode::kInvalidArgument, "STATE_INVALID",
+                                       absl::StrCat("states holds the number ", state,
+                                                    ", which is not a state of a job"),
+                                       {{"field", "states"}}));
+      }
+      states.insert(static_cast<jobs::State>(state));
+    }
+    return ReadAndAnswer(parts_.engine, context, "", [=, this, page = *page] {
+      FillPage(parts_.engine->cluster(), states, page.token, page.size, response);
+      return absl::OkStatus();
+    });
+  }
+
+  Reactor* StopJob(Context* context, const v1::StopJobRequest* request,
+                   v1::Job* response) override {
+    v1::Command contents;
+    contents.mutable_stop();
+    const cluster::CommandRequest command = CommandOf(context, *request, contents);
+    return ChangeAndAnswer(
+        parts_.engine, context, request->job_id(),
+        [=](cluster::Cluster& cluster, absl::Time now) {
+          return cluster.Command(command, now).status();
+        },
+        [=, this] { return Fill(request->job_id(), response); });
+  }
+
+  Reactor* DeleteJob(Context* context, const v1::DeleteJobRequest* request,
+                     v1::DeleteJobResponse* response) override {
+    const auto answer = std::make_shared<std::string>();
+    const std::string by = RequesterOf(context);
+    return ChangeAndAnswer(
+        parts_.engine, context, request->job_id(),
+        [=](cluster::Cluster& cluster, absl::Time now) -> absl::Status {
+          const jobs::Job* job = cluster.Find(request->job_id());
+          ASSIGN_OR_RETURN(
+              *answer, cluster.Delete({request->job_id(), request->request_id(),
+                                       FingerprintOf("delete", *request),
+                                       job == nullptr ? "" : Remains(*job).SerializeAsString(), by},
+                                      now));
+          return absl::OkStatus();
+        },
+        [=] {
+          response->ParseFromString(*answer);
+          return absl::OkStatus();
+        },
+        &Engine::RequestRoom);
+  }
+
+  Reactor* PauseJob(Context* context, const v1::PauseJobRequest* request,
+                    v1::Operation* response) override {
+    v1::Command contents;
+    contents.mutable_pause();
+    return PostCommand(parts_.engine, context, CommandOf(context, *request, contents), response);
+  }
+
+  Reactor* ResumeJob(Context* context, const v1::ResumeJobRequest* request,
+                     v1::Operation* response) override {
+    v1::Command contents;
+    contents.mutable_resume();
+    cluster::CommandRequest command = CommandOf(context, *request, contents);
+    command.from_scratch = request->from_scratch();
+    command.from = request->from();
+    return PostCommand(parts_.engine, context, command, response);
+  }
+
+  Reactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
+                    v1::Job* response) override {
+    v1::Command contents;
+    contents.mutable_resume();
+    cluster::CommandRequest prepared = CommandOf(context, *request, contents, "retry");
+    const auto answer = ReadForRetry(parts_.engine, request->job_id());
+    if (!answer.ok()) return EndCall(context, answer.status());
+    const std::optional<jobs::Job>& read = *answer;
+    if (read.has_value()) AddRetry(*read, *request, parts_.timing, &prepared);
+    return ChangeAndAnswer(
+        parts_.engine, context, request->job_id(),
+        [=, this, read = read](cluster::Cluster& cluster, absl::Time now) {
+          cluster::CommandRequest command = prepared;
+          const jobs::Job* job = cluster.Find(request->job_id());
+          // Another retry has changed its settings meanwhile.
+          if (read.has_value() && job != nullptr && job->spec != read->spec) {
+            AddRetry(*job, *request, parts_.timing, &command);
+          }
+          return cluster.NextAttempt(command, now).status();
+        },
+        [=, this] { return Fill(request->job_id(), response); });
+  }
+
+  grpc::ServerWriteReactor<v1::Job>* WatchJob(Context* context,
+                                              const v1::WatchJobRequest* request) override {
+    return Open<WatchStream>(context, *request, "WatchJob", parts_.jobs);
+  }
+
+  grpc::ServerWriteReactor<v1::LogLine>* StreamLogs(Context* context,
+                                                    const v1::StreamLogsRequest* request) override {
+    return Open<LogStream>(context, *request, "StreamLogs", parts_.logs);
+  }
+
+  grpc::ServerWriteReactor<v1::StepMetrics>* StreamMetrics(
+      Context* context, const v1::StreamMetricsRequest* request) override {
+    return Open<MetricsStream>(context, *request, "StreamMetrics", parts_.steps);
+  }
+
+  // The job as it is now, or NOT_FOUND if it has just been deleted.
+  absl::Status Fill(const std::string& job_id, v1::Job* response) const {
+    const cluster::Cluster& cluster = parts_.engine->cluster();
+    const jobs::Job* job = cluster.Find(job_id);
+    if (job == nullptr) return NoSuchJob(job_id);
+    *response = ToWire(*job, cluster);
+    return absl::OkStatus();
+  }
+
+  template <typename Stream, typename Request>
+  Stream* Open(const Context* context, const Request& request, const char* method,
+               Followers* followers) {
+    const Follows by{
+        .peer = context->peer(),
+        .permit = PermitOf(CallerOf(*context), absl::StrCat("/muster.v1.JobService/", method),
+                           authorize())};
+    auto stream = std::make_shared<Stream>(parts_.engine, followers, request, by);
+    stream->Begin();
+    return stream.get();
+  }
+
+  const ServiceParts parts_;
+};
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* context,
-                                                const v1::SubmitJobRequest* request,
-                                                v1::Job* response) {
-  auto* reactor = context->DefaultReactor();
-  const v1::SpecProblems problems = ProblemsOf(*request, timing_);
-  if (!problems.problems().empty()) {
-    reactor->Finish(ToWire(InvalidSpec(problems), request->job_id()));
-    return reactor;
-  }
-  auto id = std::make_shared<absl::StatusOr<std::string>>();
-  engine_->Request(
-      [id, given = ToSubmission(*request, ContinueFromStart(engine_, request->spec())),
-       submitter = RequesterOf(context)](cluster::Cluster& cluster, absl::Time now) {
-        cluster::Submission submission = given;
-        submission.submitter = submitter;
-        ResolveStart(cluster, &submission);
-        *id = cluster.Submit(submission, now);
-      },
-      [=, this](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!id->ok()) return reactor->Finish(ToWire(id->status(), request->job_id()));
-        Answer(engine_->cluster(), **id, response, reactor);
-      });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* context,
-                                                  const v1::ValidateJobRequest* request,
-                                                  v1::ValidateJobResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
-  // The answer tells about files of this host, which only those may know who could write them.
-  const bool may_submit = authorize()(CallerOf(*context), "/muster.v1.JobService/SubmitJob").ok();
-  jobfile::Continued continued{
-      .spec = request->spec(), .problems = {}, .taken = {}, .differing = {}};
-  if (problems.problems().empty() && may_submit) {
-    continued = ContinueFromStart(engine_, request->spec());
-    problems = continued.problems;
-  }
-  if (problems.problems().empty() && may_submit) problems = jobfile::CheckOutputs(request->spec());
-  if (!problems.problems().empty()) {
-    *response->mutable_problems() = problems.problems();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-  for (const std::string& told : {continued.taken, continued.differing}) {
-    if (!told.empty()) response->add_warnings(told);
-  }
-  *response->mutable_resolved() = jobspec::ResolveDefaults(continued.spec);
-  engine_->Read([=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const v1::JobSpec& spec = response->resolved();
-    const v1::SpecProblems start = ResolveStart(engine_->cluster(), response->mutable_resolved());
-    if (!start.problems().empty()) {
-      response->clear_resolved();
-      *response->mutable_problems() = start.problems();
-      return reactor->Finish(grpc::Status::OK);
-    }
-    const std::string warning =
-        engine_->cluster().overview().TooBigFor(spec.world_size(), DeviceOf(spec));
-    if (!warning.empty()) response->add_warnings(warning);
-    reactor->Finish(grpc::Status::OK);
-  });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::ParseJob(grpc::CallbackServerContext* context,
-                                               const v1::ParseJobRequest* request,
-                                               v1::ParseJobResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  auto parsed = service::ParseJob(*request);
-  if (parsed.ok()) *response = *std::move(parsed);
-  reactor->Finish(ToWire(parsed.status()));
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
-                                             const v1::GetJobRequest* request, v1::Job* response) {
-  auto* reactor = context->DefaultReactor();
-  engine_->Read([=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    Answer(engine_->cluster(), request->job_id(), response, reactor);
-  });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
-                                               const v1::ListJobsRequest* request,
-                                               v1::ListJobsResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  // The token is the number of the last job on the previous page.
-  uint64_t below = UINT64_MAX;
-  if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &below)) {
-    reactor->Finish(ToWire(BadPageToken(request->page_token())));
-    return reactor;
-  }
-  if (const absl::Status bad = CheckPageSize(request->page_size()); !bad.ok()) {
-    reactor->Finish(ToWire(bad));
-    return reactor;
-  }
-  std::set<jobs::State> states;
-  for (const int state : request->states()) {
-    if (state == v1::Job::STATE_UNSPECIFIED || !v1::Job::State_IsValid(state)) {
-      reactor->Finish(ToWire(
-          Refuse(absl::StatusCode::kInvalidArgument, "STATE_INVALID",
-                 absl::StrCat("states holds the number ", state, ", which is not a state of a job"),
-                 {{"field", "states"}})));
-      return reactor;
-    }
-    states.insert(static_cast<jobs::State>(state));
-  }
-  const int size = request->page_size() == 0 ? kDefaultPage : request->page_size();
-  engine_->Read([=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    FillPage(engine_->cluster(), states, below, size, response);
-    reactor->Finish(grpc::Status::OK);
-  });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::StopJob(grpc::CallbackServerContext* context,
-                                              const v1::StopJobRequest* request,
-                                              v1::Job* response) {
-  auto* reactor = context->DefaultReactor();
-  auto result = std::make_shared<absl::Status>();
-  engine_->Request(
-      [=](cluster::Cluster& cluster, absl::Time now) {
-        *result = cluster.Command(StopRequest(context, *request), now).status();
-      },
-      [=, this](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!result->ok()) return reactor->Finish(ToWire(*result, request->job_id()));
-        Answer(engine_->cluster(), request->job_id(), response, reactor);
-      });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
-                                                const v1::DeleteJobRequest* request,
-                                                v1::DeleteJobResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  auto answer = std::make_shared<absl::StatusOr<std::string>>();
-  const std::string by = RequesterOf(context);
-  engine_->RequestRoom(
-      [=](cluster::Cluster& cluster, absl::Time now) {
-        const jobs::Job* job = cluster.Find(request->job_id());
-        *answer = cluster.Delete(
-            {request->job_id(), request->request_id(), FingerprintOf("delete", *request),
-             job == nullptr ? "" : Remains(*job).SerializeAsString(), by},
-            now);
-      },
-      [=](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!answer->ok()) return reactor->Finish(ToWire(answer->status(), request->job_id()));
-        response->ParseFromString(**answer);
-        reactor->Finish(grpc::Status::OK);
-      });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
-                                               const v1::PauseJobRequest* request,
-                                               v1::Operation* response) {
-  v1::Command contents;
-  contents.mutable_pause();
-  return PostCommand(engine_, CommandOf(context, *request, contents), response,
-                     context->DefaultReactor());
-}
-
-grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
-                                                const v1::ResumeJobRequest* request,
-                                                v1::Operation* response) {
-  v1::Command contents;
-  contents.mutable_resume();
-  cluster::CommandRequest command = CommandOf(context, *request, contents);
-  command.from_scratch = request->from_scratch();
-  command.from = request->from();
-  return PostCommand(engine_, command, response, context->DefaultReactor());
-}
-
-grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
-                                               const v1::RetryJobRequest* request,
-                                               v1::Job* response) {
-  v1::Command contents;
-  contents.mutable_resume();
-  auto* reactor = context->DefaultReactor();
-  auto result = std::make_shared<absl::Status>();
-  cluster::CommandRequest prepared = CommandOf(context, *request, contents, "retry");
-  const auto answer = ReadForRetry(engine_, request->job_id());
-  if (!answer.ok()) {
-    reactor->Finish(ToWire(answer.status()));
-    return reactor;
-  }
-  const std::optional<jobs::Job>& read = *answer;
-  if (read.has_value()) AddRetry(*read, *request, timing_, &prepared);
-  engine_->Request(
-      [=, this, read = read](cluster::Cluster& cluster, absl::Time now) {
-        cluster::CommandRequest command = prepared;
-        const jobs::Job* job = cluster.Find(request->job_id());
-        // Another retry has changed its settings meanwhile.
-        if (read.has_value() && job != nullptr && job->spec != read->spec) {
-          AddRetry(*job, *request, timing_, &command);
-        }
-        *result = cluster.NextAttempt(command, now).status();
-      },
-      [=, this](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!result->ok()) return reactor->Finish(ToWire(*result, request->job_id()));
-        Answer(engine_->cluster(), request->job_id(), response, reactor);
-      });
-  return reactor;
-}
-
-grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext* context,
-                                                        const v1::WatchJobRequest* request) {
-  return Open<WatchStream>(
-      engine_, jobs_, *request, *context,
-      PermitOf(CallerOf(*context), "/muster.v1.JobService/WatchJob", authorize()));
-}
-
-grpc::ServerWriteReactor<v1::LogLine>* JobService::StreamLogs(
-    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
-  return Open<LogStream>(
-      engine_, logs_, *request, *context,
-      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamLogs", authorize()));
-}
-
-grpc::ServerWriteReactor<v1::StepMetrics>* JobService::StreamMetrics(
-    grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) {
-  return Open<MetricsStream>(
-      engine_, steps_, *request, *context,
-      PermitOf(CallerOf(*context), "/muster.v1.JobService/StreamMetrics", authorize()));
+std::unique_ptr<grpc::Service> NewJobService(const ServiceParts& parts) {
+  return std::make_unique<JobService>(parts);
 }
 
 }  // namespace muster::service

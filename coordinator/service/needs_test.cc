@@ -1,4 +1,4 @@
-#include "coordinator/service/needs.h"
+#include "coordinator/service/request.h"
 
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>

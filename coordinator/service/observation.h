@@ -9,13 +9,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/limits/limits.h"
-#include "coordinator/service/census.h"
 #include "proto/muster/v1/cluster_service.pb.h"
 #include "proto/muster/v1/job.pb.h"
 
@@ -93,6 +94,44 @@ struct Observation {
   uint64_t jobs_left_out = 0;
   uint64_t ranks_left_out = 0;
   uint64_t nodes_left_out = 0;
+};
+
+// How many jobs there are in each state, which have not ended, and which have ended last. It is
+// kept up to date with each change of a job, so that nobody has to look at all jobs. Pure; one
+// thread.
+class Census {
+ public:
+  // `most_ended`: how many jobs that have failed are remembered by name, and how many that have
+  // ended otherwise.
+  explicit Census(size_t most_ended) : most_ended_(most_ended) {}
+
+  // A new job, or one that may have changed.
+  void Saw(const jobs::Job& job);
+  void Deleted(const std::string& job_id);
+
+  // Without the states in which no job ever was.
+  const std::map<jobs::State, size_t>& counts() const { return counts_; }
+  // Those that have not ended, by number.
+  const std::map<uint64_t, std::string>& open() const { return open_; }
+  // Those that have ended last, by the time of their end: those that have failed are apart, so that
+  // others do not displace them.
+  using Ended = std::map<std::pair<absl::Time, uint64_t>, std::string>;
+  const Ended& failed() const { return failed_; }
+  const Ended& ended() const { return ended_; }
+
+ private:
+  struct Seen {
+    jobs::State state = jobs::State::kQueued;
+    uint64_t number = 0;
+    absl::Time end_time;
+  };
+
+  const size_t most_ended_;
+  absl::flat_hash_map<std::string, Seen> seen_;
+  std::map<jobs::State, size_t> counts_;
+  std::map<uint64_t, std::string> open_;
+  Ended failed_;
+  Ended ended_;
 };
 
 Observation Observe(const cluster::Cluster& cluster, const Census& census,

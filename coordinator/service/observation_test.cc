@@ -9,7 +9,6 @@
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
 #include "coordinator/jobs/job.h"
-#include "coordinator/service/census.h"
 
 namespace muster::service {
 namespace {

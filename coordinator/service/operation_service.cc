@@ -1,5 +1,3 @@
-#include "coordinator/service/operation_service.h"
-
 #include <grpcpp/alarm.h>
 
 #include <algorithm>
@@ -7,28 +5,27 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/rpc/caller.h"
 #include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/admission.h"
 #include "coordinator/service/download.h"
+#include "coordinator/service/follow.h"
 #include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
+#include "coordinator/service/services.h"
+#include "coordinator/service/session.h"
+#include "coordinator/service/transfers.h"
 #include "coordinator/service/wire.h"
+#include "proto/muster/v1/operation_service.grpc.pb.h"
 
 namespace muster::service {
 namespace {
 
-constexpr int kDefaultPage = 100;
 constexpr absl::Duration kLongestWait = absl::Minutes(10);
-
-grpc::ServerUnaryReactor* Fail(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
-  reactor->Finish(ToWire(status));
-  return reactor;
-}
 
 // Answers when an operation is done, or when the timeout has passed. Everything runs on the
 // engine's thread, except the functions that gRPC calls.
@@ -95,7 +92,7 @@ class OperationWait : public grpc::ServerUnaryReactor,
   }
   void Answer() {
     if (!Leave()) return;
-    AnswerWithOperation(engine_->cluster(), id_.job_id, id_.number, response_, this);
+    Finish(ToWire(FillOperation(engine_->cluster(), id_.job_id, id_.number, response_)));
   }
   // False if it was removed before.
   bool Leave() {
@@ -145,139 +142,135 @@ absl::Duration TimeoutOf(const v1::WaitOperationRequest& request) {
   return asked <= absl::ZeroDuration() ? kLongestWait : std::min(asked, kLongestWait);
 }
 
-}  // namespace
-
-grpc::ServerUnaryReactor* OperationService::Get(grpc::CallbackServerContext* context,
-                                                const v1::GetOperationRequest* request,
-                                                v1::Operation* response) {
-  auto* reactor = context->DefaultReactor();
-  const auto id = ParseOperationName(request->name());
-  if (!id.ok()) return Fail(reactor, id.status());
-  engine_->Read([=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    AnswerWithOperation(engine_->cluster(), id->job_id, id->number, response, reactor);
-  });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* OperationService::List(grpc::CallbackServerContext* context,
-                                                 const v1::ListOperationsRequest* request,
-                                                 v1::ListOperationsResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  // The token is the number of the last operation on the previous page.
-  uint64_t after = 0;
-  if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &after)) {
-    return Fail(reactor, BadPageToken(request->page_token()));
+class OperationService final : public Admitting<v1::OperationService::CallbackService> {
+ public:
+  explicit OperationService(const ServiceParts& parts) : Admitting(parts.authorize), parts_(parts) {
+    Admits("Get", &OperationService::Get);
+    Admits("List", &OperationService::List);
+    Admits("Wait", &OperationService::Wait);
+    Admits("Cancel", &OperationService::Cancel);
+    Admits("Download", &OperationService::Download);
+    Admits("FinishDownload", &OperationService::FinishDownload);
   }
-  if (const absl::Status bad = CheckPageSize(request->page_size()); !bad.ok()) {
-    return Fail(reactor, bad);
+
+ private:
+  Reactor* Get(Context* context, const v1::GetOperationRequest* request,
+               v1::Operation* response) override {
+    const auto id = ParseOperationName(request->name());
+    if (!id.ok()) return EndCall(context, id.status());
+    return ReadAndAnswer(parts_.engine, context, id->job_id, [=, this] {
+      return FillOperation(parts_.engine->cluster(), id->job_id, id->number, response);
+    });
   }
-  const size_t size = request->page_size() == 0 ? kDefaultPage : request->page_size();
-  engine_->Read([=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const jobs::Job* job = engine_->cluster().Find(request->job_id());
-    if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));
-    const auto& commands = job->commands.commands();
-    const size_t end = std::min(commands.size(), static_cast<size_t>(after) + size);
-    size_t bytes = 0;
-    size_t next = static_cast<size_t>(after);
-    for (; next < end && bytes <= kLimits.page_bytes; ++next) {
-      v1::Operation* operation = response->add_operations();
-      *operation = ToWire(*job, commands[next], engine_->cluster());
-      bytes += operation->ByteSizeLong();
+
+  Reactor* List(Context* context, const v1::ListOperationsRequest* request,
+                v1::ListOperationsResponse* response) override {
+    // The token is the number of the last operation on the previous page.
+    const auto page = PageOf(request->page_token(), request->page_size(), 0);
+    if (!page.ok()) return EndCall(context, page.status());
+    return ReadAndAnswer(
+        parts_.engine, context, request->job_id(), [=, this, page = *page]() -> absl::Status {
+          const cluster::Cluster& cluster = parts_.engine->cluster();
+          const jobs::Job* job = cluster.Find(request->job_id());
+          if (job == nullptr) return NoSuchJob(request->job_id());
+          const auto& commands = job->commands.commands();
+          size_t next = static_cast<size_t>(page.token);
+          const size_t end = std::min(commands.size(), next + static_cast<size_t>(page.size));
+          size_t bytes = 0;
+          for (; next < end && bytes <= kLimits.page_bytes; ++next) {
+            v1::Operation* operation = response->add_operations();
+            *operation = ToWire(*job, commands[next], cluster);
+            bytes += operation->ByteSizeLong();
+          }
+          if (next < commands.size()) response->set_next_page_token(absl::StrCat(next));
+          return absl::OkStatus();
+        });
+  }
+
+  Reactor* Wait(Context* context, const v1::WaitOperationRequest* request,
+                v1::Operation* response) override {
+    const auto id = ParseOperationName(request->name());
+    if (!id.ok()) return EndCall(context, id.status());
+    const Follows by{
+        .peer = context->peer(),
+        .permit = PermitOf(CallerOf(*context), "/muster.v1.OperationService/Wait", authorize())};
+    const auto waiting = std::make_shared<OperationWait>(parts_.engine, parts_.jobs, *id, by,
+                                                         TimeoutOf(*request), response);
+    waiting->Begin();
+    return waiting.get();
+  }
+
+  Reactor* Cancel(Context* context, const v1::CancelOperationRequest* request,
+                  v1::Operation* response) override {
+    const auto id = ParseOperationName(request->name());
+    if (!id.ok()) return EndCall(context, id.status());
+    v1::Command contents;
+    contents.mutable_cancel()->set_target(id->number);
+    const cluster::CommandRequest command{.job_id = id->job_id,
+                                          .request_id = request->request_id(),
+                                          .fingerprint = FingerprintOf("cancel", *request),
+                                          .command = {.kind = v1::Operation::CANCEL,
+                                                      .contents = contents.SerializeAsString(),
+                                                      .target = id->number,
+                                                      .requested_by = request->requested_by(),
+                                                      .requester = RequesterOf(context)}};
+    return GiveCommand(
+        parts_.engine, context, command.job_id,
+        [command](cluster::Cluster& cluster, absl::Time now) {
+          return cluster.Cancel(command, now);
+        },
+        response);
+  }
+
+  grpc::ServerWriteReactor<v1::FilePiece>* Download(Context*,
+                                                    const v1::DownloadRequest* request) override {
+    const auto [stream, transfer] = parts_.transfers->AcceptClient();
+    const auto id = ParseOperationName(request->name());
+    if (!id.ok()) {
+      transfer->Fail(id.status());
+      return stream;
     }
-    if (next < commands.size()) response->set_next_page_token(absl::StrCat(next));
-    reactor->Finish(grpc::Status::OK);
-  });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* OperationService::Wait(grpc::CallbackServerContext* context,
-                                                 const v1::WaitOperationRequest* request,
-                                                 v1::Operation* response) {
-  const auto id = ParseOperationName(request->name());
-  if (!id.ok()) return Fail(context->DefaultReactor(), id.status());
-  const Follows by{
-      .peer = context->peer(),
-      .permit = PermitOf(CallerOf(*context), "/muster.v1.OperationService/Wait", authorize())};
-  const auto waiting =
-      std::make_shared<OperationWait>(engine_, jobs_, *id, by, TimeoutOf(*request), response);
-  waiting->Begin();
-  return waiting.get();
-}
-
-grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* context,
-                                                   const v1::CancelOperationRequest* request,
-                                                   v1::Operation* response) {
-  auto* reactor = context->DefaultReactor();
-  const auto id = ParseOperationName(request->name());
-  if (!id.ok()) return Fail(reactor, id.status());
-  v1::Command contents;
-  contents.mutable_cancel()->set_target(id->number);
-  const cluster::CommandRequest command{.job_id = id->job_id,
-                                        .request_id = request->request_id(),
-                                        .fingerprint = FingerprintOf("cancel", *request),
-                                        .command = {.kind = v1::Operation::CANCEL,
-                                                    .contents = contents.SerializeAsString(),
-                                                    .target = id->number,
-                                                    .requested_by = request->requested_by(),
-                                                    .requester = RequesterOf(context)}};
-  auto number = std::make_shared<absl::StatusOr<uint64_t>>();
-  engine_->Request(
-      [=](cluster::Cluster& cluster, absl::Time now) { *number = cluster.Cancel(command, now); },
-      [=, this](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!number->ok()) return reactor->Finish(ToWire(number->status(), command.job_id));
-        AnswerWithOperation(engine_->cluster(), command.job_id, **number, response, reactor);
-      });
-  return reactor;
-}
-
-grpc::ServerWriteReactor<v1::FilePiece>* OperationService::Download(
-    grpc::CallbackServerContext*, const v1::DownloadRequest* request) {
-  const auto [stream, transfer] = transfers_->AcceptClient();
-  const auto id = ParseOperationName(request->name());
-  if (!id.ok()) {
-    transfer->Fail(id.status());
+    parts_.engine->Read([this, id = *id, offset = request->offset(),
+                         transfer = transfer](const absl::Status& committed) {
+      if (!committed.ok()) return transfer->Fail(committed);
+      const auto sender = SenderOf(parts_.engine->cluster(), *parts_.peers, id);
+      if (!sender.ok()) return transfer->Fail(With(sender.status(), {{"job", id.job_id}}));
+      if (offset > sender->file.bytes) {
+        return transfer->Fail(Refuse(
+            absl::StatusCode::kInvalidArgument, "OFFSET_INVALID",
+            absl::StrCat("offset is ", offset, ", the file has ", sender->file.bytes, " bytes"),
+            {{"field", "offset"}, {"job", id.job_id}}));
+      }
+      const auto name = parts_.transfers->Begin(transfer, sender->file.node);
+      if (!name.ok()) return transfer->Fail(name.status());
+      sender->stream->Send(cluster::AgentOrder(cluster::SendDownload{.transfer = *name,
+                                                                     .job = id.job_id,
+                                                                     .command = id.number,
+                                                                     .bytes = sender->file.bytes,
+                                                                     .offset = offset}));
+    });
     return stream;
   }
-  engine_->Read([this, id = *id, offset = request->offset(),
-                 transfer = transfer](const absl::Status& committed) {
-    if (!committed.ok()) return transfer->Fail(committed);
-    const auto sender = SenderOf(engine_->cluster(), *peers_, id);
-    if (!sender.ok()) return transfer->Fail(With(sender.status(), {{"job", id.job_id}}));
-    if (offset > sender->file.bytes) {
-      return transfer->Fail(Refuse(
-          absl::StatusCode::kInvalidArgument, "OFFSET_INVALID",
-          absl::StrCat("offset is ", offset, ", the file has ", sender->file.bytes, " bytes"),
-          {{"field", "offset"}, {"job", id.job_id}}));
-    }
-    const auto name = transfers_->Begin(transfer, sender->file.node);
-    if (!name.ok()) return transfer->Fail(name.status());
-    sender->stream->Send(cluster::AgentOrder(cluster::SendDownload{.transfer = *name,
-                                                                   .job = id.job_id,
-                                                                   .command = id.number,
-                                                                   .bytes = sender->file.bytes,
-                                                                   .offset = offset}));
-  });
-  return stream;
-}
 
-grpc::ServerUnaryReactor* OperationService::FinishDownload(grpc::CallbackServerContext* context,
-                                                           const v1::FinishDownloadRequest* request,
-                                                           v1::FinishDownloadResponse*) {
-  auto* reactor = context->DefaultReactor();
-  const auto id = ParseOperationName(request->name());
-  if (!id.ok()) return Fail(reactor, id.status());
-  engine_->Read([=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const auto sender = SenderOf(engine_->cluster(), *peers_, *id);
-    if (!sender.ok()) return reactor->Finish(ToWire(sender.status(), id->job_id));
-    sender->stream->Send(
-        cluster::AgentOrder(cluster::RemoveDownload{.job = id->job_id, .command = id->number}));
-    reactor->Finish(grpc::Status::OK);
-  });
-  return reactor;
+  Reactor* FinishDownload(Context* context, const v1::FinishDownloadRequest* request,
+                          v1::FinishDownloadResponse*) override {
+    const auto id = ParseOperationName(request->name());
+    if (!id.ok()) return EndCall(context, id.status());
+    return ReadAndAnswer(parts_.engine, context, id->job_id, [id = *id, this]() -> absl::Status {
+      ASSIGN_OR_RETURN(const Sender sender, SenderOf(parts_.engine->cluster(), *parts_.peers, id));
+      sender.stream->Send(
+          cluster::AgentOrder(cluster::RemoveDownload{.job = id.job_id, .command = id.number}));
+      return absl::OkStatus();
+    });
+  }
+
+  const ServiceParts parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewOperationService(const ServiceParts& parts) {
+  return std::make_unique<OperationService>(parts);
 }
 
 }  // namespace muster::service

@@ -1,4 +1,4 @@
-#include "coordinator/service/parse_job.h"
+#include "coordinator/service/submission.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service/parts.h"
+#include "coordinator/service/message_limits.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service/peer_limits.h"
+#include "coordinator/service/message_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

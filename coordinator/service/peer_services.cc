@@ -1,5 +1,3 @@
-#include "coordinator/service/peer_services.h"
-
 #include <memory>
 #include <set>
 #include <string>
@@ -14,10 +12,13 @@
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
-#include "coordinator/service/peer_limits.h"
+#include "coordinator/service/message_limits.h"
 #include "coordinator/service/permit.h"
-#include "coordinator/service/send_notices.h"
+#include "coordinator/service/services.h"
+#include "coordinator/service/session.h"
 #include "coordinator/service/wire.h"
+#include "proto/muster/v1/agent_service.grpc.pb.h"
+#include "proto/muster/v1/worker_service.grpc.pb.h"
 
 namespace muster::service {
 namespace {
@@ -52,22 +53,33 @@ absl::Status CheckOffer(const v1::AgentHello& hello) {
   return absl::OkStatus();
 }
 
-class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirective> {
+// A peer's stream that begins with a Hello. `parts` outlives it.
+template <typename In, typename Out>
+class GreetedStream : public PeerStreamReactor<In, Out> {
  public:
-  using PeerStream::Send;
-  AgentStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
-              const Secrets* secrets, Caller caller, const Authorizer& authorize)
-      : PeerStreamReactor(engine, sessions, id,
-                          PermitOf(caller, "/muster.v1.AgentService/Attach", authorize)),
-        engine_(*engine),
-        sessions_(*sessions),
-        secrets_(secrets),
+  // `method`: of the call that opened it.
+  GreetedStream(const ServiceParts& parts, Caller caller, const char* method)
+      : PeerStreamReactor<In, Out>(parts.engine, parts.peers, parts.peers->NextId(),
+                                   PermitOf(caller, method, parts.authorize)),
+        parts_(parts),
         caller_(std::move(caller)) {}
+
+ protected:
+  const ServiceParts& parts_;
+  const Caller caller_;
+  // The Hello has come.
+  bool greeted_ = false;
+};
+
+class AgentStream : public GreetedStream<v1::AgentMessage, v1::AgentDirective> {
+ public:
+  using GreetedStream::GreetedStream;
+  using PeerStream::Send;
   void Send(const cluster::AgentOrder& order) override {
     v1::AgentDirective directive = ToWire(order);
     if (directive.has_start_worker()) {
       auto* start = directive.mutable_start_worker();
-      start->set_secret(secrets_->OfProcess(FromWire(start->worker())));
+      start->set_secret(parts_.secrets->OfProcess(FromWire(start->worker())));
     }
     Put(directive);
   }
@@ -130,7 +142,8 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
   void TakeBeat(const v1::AgentMessage& message, cluster::Cluster& cluster,
                 absl::Time came) override {
     if (message.has_draining()) {
-      return SendNotices(engine_, sessions_, cluster, node_, cluster::WhyAgentStops(node_));
+      return parts_.peers->SendNotices(*parts_.engine, cluster, node_,
+                                       cluster::WhyAgentStops(node_));
     }
     // A heartbeat is acknowledged at once, without the store: nothing in it must be durable, and a
     // slow disk must not end the agents' leases.
@@ -167,27 +180,17 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
     return cluster.AttachAgent(id(), FromWire(hello), now);
   }
 
-  const Engine& engine_;
-  const PeerStreams& sessions_;
-  const Secrets* const secrets_;
-  const Caller caller_;
-  bool greeted_ = false;
   std::string node_;
 };
 
-class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirective> {
+class WorkerStream : public GreetedStream<v1::WorkerMessage, v1::WorkerDirective> {
  public:
+  using GreetedStream::GreetedStream;
   using PeerStream::Send;
-  WorkerStream(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id,
-               const Secrets* secrets, Caller caller, const Authorizer& authorize)
-      : PeerStreamReactor(engine, sessions, id,
-                          PermitOf(caller, "/muster.v1.WorkerService/Attach", authorize)),
-        secrets_(secrets),
-        caller_(std::move(caller)) {}
   void Send(const cluster::WorkerOrder& order) override {
     v1::WorkerDirective directive = ToWire(order);
     if (directive.has_welcome()) {
-      directive.mutable_welcome()->set_generation_secret(secrets_->OfGeneration(worker_));
+      directive.mutable_welcome()->set_generation_secret(parts_.secrets->OfGeneration(worker_));
     }
     Put(directive);
   }
@@ -199,8 +202,8 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
       if (!message.has_hello()) return Invalid("expected a Hello first");
       greeted_ = true;
       worker_ = FromWire(message.hello().worker());
-      RETURN_IF_ERROR(secrets_->Check(worker_, message.hello().secret(),
-                                      /*needed=*/caller_.kind == Caller::Kind::kCertificate));
+      RETURN_IF_ERROR(parts_.secrets->Check(worker_, message.hello().secret(),
+                                            /*needed=*/caller_.kind == Caller::Kind::kCertificate));
       return cluster.AttachWorker(id(), FromWire(message.hello()), now);
     }
     switch (message.kind_case()) {
@@ -229,9 +232,6 @@ class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirec
   }
 
  private:
-  const Secrets* const secrets_;
-  const Caller caller_;
-  bool greeted_ = false;
   cluster::WorkerId worker_;
 };
 
@@ -241,29 +241,59 @@ class RefusedFile final : public grpc::ServerReadReactor<v1::FilePiece> {
   void OnDone() override { delete this; }
 };
 
+// Opens the stream of a peer.
+template <typename Stream>
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Open(
+    const ServiceParts& parts, const grpc::CallbackServerContext& context, const char* method) {
+  auto stream = std::make_shared<Stream>(parts, CallerOf(context), method);
+  stream->Begin();
+  return stream.get();
+}
+
+class AgentService final
+    : public v1::AgentService::WithRawCallbackMethod_Attach<
+          v1::AgentService::WithCallbackMethod_SendFile<v1::AgentService::Service>> {
+ public:
+  explicit AgentService(const ServiceParts& parts) : parts_(parts) {}
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attach(
+      grpc::CallbackServerContext* context) override {
+    return Open<AgentStream>(parts_, *context, "/muster.v1.AgentService/Attach");
+  }
+  grpc::ServerReadReactor<v1::FilePiece>* SendFile(grpc::CallbackServerContext* context,
+                                                   v1::SendFileResponse*) override {
+    const absl::Status refused =
+        parts_.authorize(CallerOf(*context), "/muster.v1.AgentService/SendFile");
+    if (!refused.ok()) return new RefusedFile(refused);
+    return parts_.transfers->AcceptAgent();
+  }
+
+ private:
+  const ServiceParts parts_;
+};
+
+class WorkerService final
+    : public v1::WorkerService::WithRawCallbackMethod_Attach<v1::WorkerService::Service> {
+ public:
+  explicit WorkerService(const ServiceParts& parts) : parts_(parts) {}
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attach(
+      grpc::CallbackServerContext* context) override {
+    return Open<WorkerStream>(parts_, *context, "/muster.v1.WorkerService/Attach");
+  }
+
+ private:
+  const ServiceParts parts_;
+};
+
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AgentService::Attach(
-    grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<AgentStream>(engine_, sessions_, ids_->Next(), secrets_,
-                                              CallerOf(*context), authorize_);
-  stream->Begin();
-  return stream.get();
+std::unique_ptr<grpc::Service> NewAgentService(const ServiceParts& parts) {
+  return std::make_unique<AgentService>(parts);
 }
 
-grpc::ServerReadReactor<v1::FilePiece>* AgentService::SendFile(grpc::CallbackServerContext* context,
-                                                               v1::SendFileResponse*) {
-  const absl::Status refused = authorize_(CallerOf(*context), "/muster.v1.AgentService/SendFile");
-  if (!refused.ok()) return new RefusedFile(refused);
-  return transfers_->AcceptAgent();
-}
-
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerService::Attach(
-    grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next(), secrets_,
-                                               CallerOf(*context), authorize_);
-  stream->Begin();
-  return stream.get();
+std::unique_ptr<grpc::Service> NewWorkerService(const ServiceParts& parts) {
+  return std::make_unique<WorkerService>(parts);
 }
 
 }  // namespace muster::service

@@ -7,17 +7,20 @@
 
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/printable/who_asked.h"
 #include "common/rpc/caller.h"
+#include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
-#include "coordinator/service/needs.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {
+
+constexpr int kDefaultPage = 100;
 
 // Equal messages give equal bytes; SerializeAsString puts maps in any order.
 std::string SameBytes(const google::protobuf::Message& message) {
@@ -29,6 +32,34 @@ std::string SameBytes(const google::protobuf::Message& message) {
     message.SerializeToCodedStream(&coded);
   }
   return bytes;
+}
+
+absl::Status Lacks(const char* reason, const std::string& message) {
+  return Refuse(absl::StatusCode::kFailedPrecondition, reason, message);
+}
+
+absl::Status Check(const v1::JobSpec& spec, const std::string& job, int need) {
+  switch (need) {
+    case v1::CommandRule::TRAINING:
+    case v1::CommandRule::OPTIMIZER:
+      if (spec.has_optimizer()) return absl::OkStatus();
+      return Lacks("NO_OPTIMIZER", absl::StrCat("job '", job,
+                                                "' trains nothing: its job file has no "
+                                                "`optimizer`"));
+    case v1::CommandRule::CHECKPOINTS:
+      if (spec.has_checkpoint()) return absl::OkStatus();
+      return Lacks(
+          "NO_CHECKPOINTS",
+          absl::StrCat("job '", job,
+                       "' has no place for checkpoints: its job file has no `checkpoint`"));
+    case v1::CommandRule::TOKENS:
+      if (spec.model().has_gpt2() || spec.model().has_llama()) return absl::OkStatus();
+      return Lacks("CANNOT_GENERATE",
+                   absl::StrCat("the model of job '", job,
+                                "' cannot continue a prompt: it is neither gpt2 nor llama"));
+    default:
+      return absl::OkStatus();
+  }
 }
 
 }  // namespace
@@ -53,86 +84,124 @@ std::string FingerprintOf(const std::string& call, const google::protobuf::Messa
   return absl::StrFormat("%s:%016x%016x", call, hash.high64, hash.low64);
 }
 
-absl::Status CheckPageSize(int size) {
-  if (size >= 0 && size <= kLimits.page_size) return absl::OkStatus();
+absl::StatusOr<AskedPage> PageOf(const std::string& token, int size, uint64_t first) {
+  AskedPage page{.token = first, .size = size == 0 ? kDefaultPage : size};
+  if (!token.empty() && !absl::SimpleAtoi(token, &page.token)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "PAGE_TOKEN_INVALID",
+                  absl::StrCat("page_token '", token, "' is not one of this server's"),
+                  {{"field", "page_token"}});
+  }
+  if (size >= 0 && size <= kLimits.page_size) return page;
   return Refuse(absl::StatusCode::kInvalidArgument, "PAGE_SIZE_INVALID",
                 absl::StrCat("page_size ", size, ": expected 1 to ", kLimits.page_size),
                 {{"field", "page_size"}, {"limit", absl::StrCat(kLimits.page_size)}});
 }
 
-absl::Status BadPageToken(const std::string& token) {
-  return Refuse(absl::StatusCode::kInvalidArgument, "PAGE_TOKEN_INVALID",
-                absl::StrCat("page_token '", token, "' is not one of this server's"),
-                {{"field", "page_token"}});
+v1::JobSpec SpecOf(const jobs::Job& job) {
+  v1::JobSpec spec;
+  spec.ParseFromString(job.spec);
+  return spec;
 }
 
-void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,
-                         uint64_t number, v1::Operation* response,
-                         grpc::ServerUnaryReactor* reactor) {
+absl::Status CheckNeeds(const jobs::Job& job, v1::Operation::Kind kind) {
+  const v1::CommandRule& rule = commands::RuleOf(kind);
+  if (rule.needs().empty()) return absl::OkStatus();
+  const v1::JobSpec spec = SpecOf(job);
+  for (const int need : rule.needs()) RETURN_IF_ERROR(Check(spec, job.id, need));
+  return absl::OkStatus();
+}
+
+absl::Status FillOperation(const cluster::Cluster& cluster, const std::string& job_id,
+                           uint64_t number, v1::Operation* response) {
   const jobs::Job* job = cluster.Find(job_id);
-  if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(job_id)));
+  if (job == nullptr) return NoSuchJob(job_id);
   const commands::Command* command = job->commands.Find(number);
   if (command == nullptr) {
-    return reactor->Finish(
-        ToWire(Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
-                      absl::StrCat("there is no operation '", OperationName(job_id, number), "'"),
-                      {{"job", job_id}, {"operation", OperationName(job_id, number)}})));
+    return Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
+                  absl::StrCat("there is no operation '", OperationName(job_id, number), "'"),
+                  {{"job", job_id}, {"operation", OperationName(job_id, number)}});
   }
   *response = ToWire(*job, *command, cluster);
-  reactor->Finish(grpc::Status::OK);
+  return absl::OkStatus();
 }
 
-namespace {
-
-// Gives a command to the cluster. Returns its number.
-using Give = std::function<absl::StatusOr<uint64_t>(cluster::Cluster&, absl::Time)>;
-
-grpc::ServerUnaryReactor* Post(Engine* engine, const cluster::CommandRequest& request,
-                               v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                               const Give& give) {
-  auto number = std::make_shared<absl::StatusOr<uint64_t>>();
-  engine->Request([=](cluster::Cluster& cluster, absl::Time now) { *number = give(cluster, now); },
-                  [=](const absl::Status& committed) {
-                    if (!committed.ok()) return reactor->Finish(ToWire(committed));
-                    if (!number->ok())
-                      return reactor->Finish(ToWire(number->status(), request.job_id));
-                    AnswerWithOperation(engine->cluster(), request.job_id, **number, response,
-                                        reactor);
-                  });
+grpc::ServerUnaryReactor* EndCall(grpc::CallbackServerContext* context, const absl::Status& status,
+                                  const std::string& job_id) {
+  auto* reactor = context->DefaultReactor();
+  reactor->Finish(ToWire(status, job_id));
   return reactor;
 }
 
-}  // namespace
-
-grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
-                                      v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const cluster::CommandCheck& check) {
-  return Post(engine, request, response, reactor,
-              [request, check](cluster::Cluster& cluster, absl::Time now) {
-                return cluster.Command(request, now, [&](const jobs::Job& job) {
-                  absl::Status lacks = CheckNeeds(job, request.command.kind);
-                  return lacks.ok() && check != nullptr ? check(job) : lacks;
-                });
-              });
+grpc::ServerUnaryReactor* ReadAndAnswer(Engine* engine, grpc::CallbackServerContext* context,
+                                        const std::string& job_id, const Answer& answer) {
+  auto* reactor = context->DefaultReactor();
+  engine->Read([=](const absl::Status& committed) {
+    reactor->Finish(committed.ok() ? ToWire(answer(), job_id) : ToWire(committed));
+  });
+  return reactor;
 }
 
-grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, const cluster::CommandRequest& request,
-                                         v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                         const ContentsOf& contents_of) {
-  return Post(engine, request, response, reactor,
-              [request, contents_of](cluster::Cluster& cluster, absl::Time now) {
-                cluster::CommandRequest complete = request;
-                absl::Status refused;
-                const jobs::Job* job = cluster.Find(request.job_id);
-                if (job != nullptr) refused = CheckNeeds(*job, request.command.kind);
-                if (job != nullptr && refused.ok()) {
-                  const auto contents = contents_of(*job);
-                  refused = contents.status();
-                  if (contents.ok()) complete.command.contents = contents->SerializeAsString();
-                }
-                // A repeat gets the first answer whatever there is against it now.
-                return cluster.Command(complete, now, [&](const jobs::Job&) { return refused; });
-              });
+grpc::ServerUnaryReactor* ChangeAndAnswer(Engine* engine, grpc::CallbackServerContext* context,
+                                          const std::string& job_id, const Change& change,
+                                          const Answer& answer,
+                                          void (Engine::*how)(Engine::Apply, Engine::Done)) {
+  auto* reactor = context->DefaultReactor();
+  const auto changed = std::make_shared<absl::Status>();
+  (engine->*how)(
+      [=](cluster::Cluster& cluster, absl::Time now) { *changed = change(cluster, now); },
+      [=](const absl::Status& committed) {
+        if (!committed.ok()) return reactor->Finish(ToWire(committed));
+        reactor->Finish(ToWire(changed->ok() ? answer() : *changed, job_id));
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* GiveCommand(Engine* engine, grpc::CallbackServerContext* context,
+                                      const std::string& job_id, const Give& give,
+                                      v1::Operation* response) {
+  const auto number = std::make_shared<uint64_t>();
+  return ChangeAndAnswer(
+      engine, context, job_id,
+      [=](cluster::Cluster& cluster, absl::Time now) -> absl::Status {
+        ASSIGN_OR_RETURN(*number, give(cluster, now));
+        return absl::OkStatus();
+      },
+      [=] { return FillOperation(engine->cluster(), job_id, *number, response); });
+}
+
+grpc::ServerUnaryReactor* PostCommand(Engine* engine, grpc::CallbackServerContext* context,
+                                      const cluster::CommandRequest& request,
+                                      v1::Operation* response, const cluster::CommandCheck& check) {
+  return GiveCommand(
+      engine, context, request.job_id,
+      [request, check](cluster::Cluster& cluster, absl::Time now) {
+        return cluster.Command(request, now, [&](const jobs::Job& job) {
+          absl::Status lacks = CheckNeeds(job, request.command.kind);
+          return lacks.ok() && check != nullptr ? check(job) : lacks;
+        });
+      },
+      response);
+}
+
+grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, grpc::CallbackServerContext* context,
+                                         const cluster::CommandRequest& request,
+                                         v1::Operation* response, const ContentsOf& contents_of) {
+  return GiveCommand(
+      engine, context, request.job_id,
+      [request, contents_of](cluster::Cluster& cluster, absl::Time now) {
+        cluster::CommandRequest complete = request;
+        absl::Status refused;
+        const jobs::Job* job = cluster.Find(request.job_id);
+        if (job != nullptr) refused = CheckNeeds(*job, request.command.kind);
+        if (job != nullptr && refused.ok()) {
+          const auto contents = contents_of(*job);
+          refused = contents.status();
+          if (contents.ok()) complete.command.contents = contents->SerializeAsString();
+        }
+        // A repeat gets the first answer whatever there is against it now.
+        return cluster.Command(complete, now, [&](const jobs::Job&) { return refused; });
+      },
+      response);
 }
 
 }  // namespace muster::service

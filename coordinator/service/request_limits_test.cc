@@ -1,4 +1,4 @@
-#include "coordinator/service/request_limits.h"
+#include "coordinator/service/message_limits.h"
 
 #include <gtest/gtest.h>
 

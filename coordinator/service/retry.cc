@@ -87,9 +87,9 @@ std::optional<uint64_t> StepsOf(const jobs::Job& job, const v1::JobSpec& before,
 void CheckSteps(const jobs::Job& job, const v1::JobSpec& before, const v1::JobSpec& after,
                 uint64_t start, v1::SpecProblems* problems) {
   const std::optional<uint64_t> total = StepsOf(job, before, after);
-  const std::optional<uint64_t> old_total =
-      jobspec::TotalSteps(before).has_value() ? jobspec::TotalSteps(before)
-                                              : std::optional<uint64_t>(job.fit_steps);
+  const std::optional<uint64_t> old_total = jobspec::TotalSteps(before).has_value()
+                                                ? jobspec::TotalSteps(before)
+                                                : std::optional<uint64_t>(job.fit_steps);
   if (!total.has_value() || *total == 0 || total == old_total || *total > start) return;
   auto* problem = problems->add_problems();
   problem->set_path("stages");
@@ -109,7 +109,6 @@ uint64_t StartOf(const jobs::Job& job, const v1::RetryJobRequest& request) {
 }
 
 absl::Status CheckSize(const jobs::Job& job, const v1::RetryJobRequest& request) {
-  constexpr Limits kLimits;
   size_t bytes = 0;
   for (const std::string& setting : request.settings()) bytes += setting.size();
   const size_t work = job.spec.size() * static_cast<size_t>(request.settings_size());
@@ -126,11 +125,7 @@ absl::Status AddSettings(const jobs::Job& job, const v1::RetryJobRequest& reques
                          const membership::Timing& timing, cluster::CommandRequest* command) {
   RETURN_IF_ERROR(CheckSize(job, request));
   const std::string& folder = request.settings_folder();
-  if (!folder.empty() && folder[0] != '/') {
-    return Refuse(absl::StatusCode::kInvalidArgument, "FOLDER_NOT_ABSOLUTE",
-                  absl::StrCat("settings_folder: found '", folder, "'; expected an absolute path"),
-                  {{"field", "settings_folder"}});
-  }
+  if (!folder.empty()) RETURN_IF_ERROR(CheckFolder("settings_folder", folder));
   v1::JobSpec stored;
   stored.ParseFromString(job.spec);
   // An older musterd stored it without the defaults of newer fields.
@@ -163,9 +158,8 @@ absl::Status AddSettings(const jobs::Job& job, const v1::RetryJobRequest& reques
   command->settings.spec = after.SerializeAsString();
   command->settings.plan = PlanOf(after);
   for (const jobspec::Change& change : jobspec::Changes(before, after)) {
-    command->settings.changes.push_back({.path = change.path,
-                                         .old_value = change.old_value,
-                                         .new_value = change.new_value});
+    command->settings.changes.push_back(
+        {.path = change.path, .old_value = change.old_value, .new_value = change.new_value});
   }
   return absl::OkStatus();
 }
@@ -211,9 +205,9 @@ absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std:
     answer->arrived.Notify();
   });
   if (!answer->arrived.WaitForNotificationWithTimeout(timeout)) {
-    return absl::UnavailableError(
-        absl::StrCat("the coordinator did not look at job '", job_id, "' within ",
-                     absl::FormatDuration(timeout), "; repeat the call"));
+    return absl::UnavailableError(absl::StrCat("the coordinator did not look at job '", job_id,
+                                               "' within ", absl::FormatDuration(timeout),
+                                               "; repeat the call"));
   }
   RETURN_IF_ERROR(answer->status);
   return std::move(answer->job);

@@ -14,7 +14,7 @@ namespace muster::service {
 // New tokens of a request that does not say how many, if there is room for them.
 inline constexpr uint32_t kUsualNewTokens = 64;
 
-// The prompt in tokens, with the number of new tokens. `model`: one that can generate (needs.h),
+// The prompt in tokens, with the number of new tokens. `model`: one that can generate (CheckNeeds),
 // with its defaults; `job_id`: for errors, which are those of ControlService.Sample:
 // FAILED_PRECONDITION NO_TOKENIZER, INVALID_ARGUMENT SAMPLE_INVALID. The workers check the same
 // again (models::CheckGeneration).

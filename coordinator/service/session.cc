@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
-#include "coordinator/service/parts.h"
-#include "coordinator/service/peer_limits.h"
+#include "coordinator/cluster/preemption_notices.h"
+#include "coordinator/service/message_limits.h"
 
 namespace muster::service {
 
@@ -140,6 +140,15 @@ void PeerStreams::EndRefused() {
     if (absl::Status why = stream->MayGoOn(); !why.ok()) refused.emplace_back(stream, why);
   }
   for (const auto& [stream, why] : refused) stream->End(why);
+}
+
+void PeerStreams::SendNotices(const Engine& engine, const cluster::Cluster& cluster,
+                              const std::string& node, const std::string& reason) const {
+  const auto store =
+      engine.trouble().has_value() ? cluster::StoreState::kInTrouble : cluster::StoreState::kWorks;
+  for (const auto& notice : cluster::PreemptionNotices(cluster, node, reason, store)) {
+    if (PeerStream* stream = Find(notice.session)) stream->Send(notice.order);
+  }
 }
 
 }  // namespace muster::service

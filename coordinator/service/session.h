@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -45,18 +46,21 @@ class PeerStream {
   virtual absl::Status MayGoOn() const = 0;
 };
 
-// Fills the message, and limits its texts (peer_limits.h). INVALID_ARGUMENT MESSAGE_TOO_LARGE: it
+// Fills the message, and limits its texts (LimitTexts). INVALID_ARGUMENT MESSAGE_TOO_LARGE: it
 // has more than `most` bytes; MESSAGE_UNREADABLE: the bytes are no message of its type;
-// FIELD_TOO_LONG. RESOURCE_EXHAUSTED TOO_MANY_PARTS (parts.h). Pure.
+// FIELD_TOO_LONG. RESOURCE_EXHAUSTED TOO_MANY_PARTS (CheckParts). Pure.
 absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf::Message* message);
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);
 
-// The open streams by their numbers. Only on the engine's thread, except Reserve and Release.
+// The open streams by their numbers. Only on the engine's thread, except NextId, Reserve and
+// Release.
 class PeerStreams {
  public:
   // `most_bytes`: of all messages that wait to be applied.
   explicit PeerStreams(size_t most_bytes = kLimits.all_bytes_in_line) : most_bytes_(most_bytes) {}
 
+  // The number of a new stream. Thread-safe.
+  cluster::PeerStreamId NextId() { return ++last_id_; }
   // Null when it has ended.
   PeerStream* Find(cluster::PeerStreamId id) const;
   // UNAVAILABLE TOO_MANY_STREAMS: too many have not been answered yet; the stream is added
@@ -74,6 +78,9 @@ class PeerStreams {
   // Ends the streams whose callers may not use them any more.
   void EndRefused();
   const absl::Status& ended() const { return ended_; }
+  // Tells the jobs of a node that is emptied to save and to end, without waiting for the store.
+  void SendNotices(const Engine& engine, const cluster::Cluster& cluster, const std::string& node,
+                   const std::string& reason) const;
 
   // A message of so many bytes waits from now on. False: there is no room for it. Thread-safe.
   bool Reserve(size_t bytes);
@@ -82,6 +89,7 @@ class PeerStreams {
 
  private:
   const size_t most_bytes_;
+  std::atomic<cluster::PeerStreamId> last_id_ = 0;
   std::atomic<size_t> bytes_in_line_ = 0;
   std::map<cluster::PeerStreamId, PeerStream*> sessions_;
   // When each of those was opened of which no message was seen yet.

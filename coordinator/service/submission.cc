@@ -2,17 +2,25 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/jobfile/check_files.h"
+#include "common/jobfile/jobfile.h"
+#include "common/jobfile/overrides.h"
 #include "common/jobspec/duration.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/start.h"
+#include "common/jobspec/training_settings.h"
+#include "common/manifest/name.h"
 #include "common/rpc/error.h"
+#include "common/status/status.h"
 #include "common/utf8/utf8.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
@@ -56,7 +64,86 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
   return first;
 }
 
+// What the engine knows about the job that a file names.
+struct Named {
+  v1::JobSpec file;  // with the directory of the checkpoint
+  v1::SpecProblems problems;
+  std::optional<v1::JobSpec> stored;  // the job that wrote it; absent: a directory was named
+};
+
+// Absent: the engine does not answer.
+std::optional<Named> Find(Engine* engine, const v1::JobSpec& file) {
+  std::optional<Named> found;
+  absl::Notification done;
+  engine->Read([&](const absl::Status& committed) {
+    if (committed.ok()) {
+      found.emplace(Named{.file = file, .problems = {}, .stored = std::nullopt});
+      found->problems = ResolveStart(engine->cluster(), &found->file);
+      const auto named = jobspec::ParseJobAndStep(file.start().checkpoint());
+      const jobs::Job* job = named.has_value() ? engine->cluster().Find(named->job) : nullptr;
+      if (job != nullptr) found->stored.emplace().ParseFromString(job->spec);
+    }
+    done.Notify();
+  });
+  done.WaitForNotification();
+  return found;
+}
+
+// The file's name in messages of the reader, which no client sees: each problem stands alone.
+constexpr char kText[] = "the text";
+
+// That no request takes the coordinator more than about a second.
+absl::Status CheckSettings(const v1::ParseJobRequest& request) {
+  size_t bytes = 0;
+  for (const std::string& setting : request.settings()) bytes += setting.size();
+  const auto too_many = [](const std::string& what, size_t found, size_t limit) {
+    return Refuse(
+        absl::StatusCode::kInvalidArgument, "FIELD_TOO_LONG",
+        absl::StrCat("settings: ", what, ": found ", found, ", allowed ", limit,
+                     "; write the values into the text"),
+        {{"field", "settings"}, {"found", absl::StrCat(found)}, {"limit", absl::StrCat(limit)}});
+  };
+  if (bytes > kLimits.job_settings_bytes) {
+    return too_many("bytes in all", bytes, kLimits.job_settings_bytes);
+  }
+  const size_t work = request.yaml().size() * static_cast<size_t>(request.settings_size());
+  if (work > kLimits.job_settings_times_text_bytes) {
+    return too_many("their number times the bytes of the text", work,
+                    kLimits.job_settings_times_text_bytes);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status CheckFolder(const std::string& field, const std::string& folder) {
+  if (absl::StartsWith(folder, "/")) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kInvalidArgument, "FOLDER_NOT_ABSOLUTE",
+                absl::StrCat(field, ": found '", folder, "'; expected an absolute path"),
+                {{"field", field}});
+}
+
+absl::StatusOr<v1::ParseJobResponse> ParseJob(const v1::ParseJobRequest& request) {
+  const std::string& settings_folder =
+      request.settings_folder().empty() ? request.base_folder() : request.settings_folder();
+  RETURN_IF_ERROR(CheckFolder("base_folder", request.base_folder()));
+  RETURN_IF_ERROR(CheckFolder("settings_folder", settings_folder));
+  RETURN_IF_ERROR(CheckSettings(request));
+  const jobfile::Overrides overrides{
+      .settings = {request.settings().begin(), request.settings().end()},
+      .base_folder = settings_folder};
+  const auto file = jobfile::ParseJobFile(request.yaml(), kText, request.base_folder(), overrides);
+  v1::ParseJobResponse response;
+  if (file.ok()) {
+    *response.mutable_spec() = file->spec;
+    response.mutable_lines()->insert(file->lines.begin(), file->lines.end());
+    return response;
+  }
+  v1::SpecProblems problems = Problems(file.status());
+  if (problems.problems().empty()) return file.status();
+  response.mutable_problems()->Swap(problems.mutable_problems());
+  return response;
+}
 
 v1::SpecProblems ProblemsOf(const v1::JobSpec& spec, const membership::Timing& timing) {
   v1::SpecProblems problems = jobspec::ValidateSpec(spec);
@@ -150,16 +237,14 @@ jobs::Plan PlanOf(const v1::JobSpec& spec) {
           .name = spec.name(),
           .checkpoint_directory = spec.checkpoint().directory(),
           .worker_protocol = WorkerProtocolOf(spec),
-          .time_limit =
-              jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())};
+          .time_limit = jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())};
 }
 
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,
                                  const jobfile::Continued& continued) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(continued.spec);
-  const v1::SpecProblems refused = continued.problems.problems().empty()
-                                       ? jobfile::CheckOutputs(spec)
-                                       : continued.problems;
+  const v1::SpecProblems refused =
+      continued.problems.problems().empty() ? jobfile::CheckOutputs(spec) : continued.problems;
   std::vector<std::pair<std::string, std::string>> events;
   if (!continued.taken.empty()) events.emplace_back("SETTING_FROM_CHECKPOINT", continued.taken);
   if (!continued.differing.empty()) events.emplace_back("SETTING_DIFFERS", continued.differing);
@@ -172,6 +257,28 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,
           .plan = PlanOf(spec),
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused),
           .events = std::move(events)};
+}
+
+jobfile::Continued ContinueFromStart(Engine* engine, const v1::JobSpec& file) {
+  jobfile::Continued as_it_is{.spec = file, .problems = {}, .taken = {}, .differing = {}};
+  if (!jobfile::GoesOn(file)) return as_it_is;
+  const std::optional<Named> named = Find(engine, file);
+  if (!named.has_value()) return as_it_is;
+  if (!named->problems.problems().empty()) {
+    as_it_is.problems = named->problems;
+    return as_it_is;
+  }
+  const std::string& directory = named->file.start().checkpoint();
+  auto from = jobfile::ReadSettings(directory);
+  const auto name = manifest::ParseFinalName(manifest::NameOfDirectory(directory));
+  // The stored settings do not have the learning rate that commands gave the job.
+  if (!from.ok() && named->stored.has_value() && name.has_value() && file.has_optimizer()) {
+    from = jobfile::CheckpointSettings{.step = static_cast<uint64_t>(name->step),
+                                       .settings = jobspec::TrainingSettings(*named->stored)};
+  }
+  if (from.ok()) return jobfile::Continue(named->file, *from, directory);
+  as_it_is.problems = jobfile::CannotRead(directory, from.status());
+  return as_it_is;
 }
 
 }  // namespace muster::service

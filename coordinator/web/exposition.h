@@ -45,11 +45,11 @@ class Exposition {
     return Add(name, help, prometheus::MetricType::Histogram);
   }
 
+  Metric Add(const std::string& name, const std::string& help, prometheus::MetricType type);
+
   std::vector<prometheus::MetricFamily> Take() &&;
 
  private:
-  Metric Add(const std::string& name, const std::string& help, prometheus::MetricType type);
-
   std::deque<prometheus::MetricFamily> families_;
 };
 

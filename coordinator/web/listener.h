@@ -24,7 +24,7 @@
 #include "common/rpc/connections.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/web/request.h"
-#include "coordinator/web/response.h"
+#include "coordinator/web/site.h"
 
 namespace muster::web {
 

@@ -12,12 +12,8 @@
 
 #include "absl/strings/str_split.h"
 #include "common/files/temp_dir.h"
-#include "coordinator/web/cluster_metrics.h"
 #include "coordinator/web/exposition.h"
-#include "coordinator/web/job_metrics.h"
-#include "coordinator/web/process_metrics.h"
-#include "coordinator/web/rank_metrics.h"
-#include "coordinator/web/store_metrics.h"
+#include "coordinator/web/metrics.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/metrics.pb.h"
 

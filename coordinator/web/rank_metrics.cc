@@ -1,10 +1,9 @@
-#include "coordinator/web/rank_metrics.h"
-
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/web/metrics.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::web {
@@ -47,12 +46,12 @@ class MemoryMetrics {
         {"activations", &memory.activations()},
         {"other", &memory.other()}};
     for (const auto& [purpose, use] : uses) {
-      now_.Set(With(labels, "purpose", purpose), static_cast<double>(use->bytes()));
-      peak_.Set(With(labels, "purpose", purpose), static_cast<double>(use->peak_bytes()));
+      now_.Set(With(labels, "purpose", purpose), use->bytes());
+      peak_.Set(With(labels, "purpose", purpose), use->peak_bytes());
     }
-    resident_.Set(labels, static_cast<double>(memory.resident_bytes()));
+    resident_.Set(labels, memory.resident_bytes());
     if (memory.reserved_bytes() > 0) {
-      reserved_.Set(labels, static_cast<double>(memory.reserved_bytes()));
+      reserved_.Set(labels, memory.reserved_bytes());
     }
   }
 
@@ -84,7 +83,7 @@ void AddRankMetrics(const std::vector<service::ObservedJob>& jobs, Exposition* o
       const Labels labels = {{"job_id", job.id}, {"rank", absl::StrCat(rank.rank)}};
       info.Set(With(labels, "node", rank.node), 1);
       state.Set(With(labels, "state", v1::RankStatus::State_Name(rank.state)), 1);
-      step.Set(labels, static_cast<double>(rank.step));
+      step.Set(labels, rank.step);
       silence.Set(labels, Seconds(rank.silence));
       standstill.Set(labels, Seconds(rank.standstill));
       memory.Set(labels, rank.memory);

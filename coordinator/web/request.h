@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "coordinator/web/response.h"
+#include "coordinator/web/site.h"
 
 namespace muster::web {
 

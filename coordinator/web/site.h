@@ -14,9 +14,16 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "coordinator/web/response.h"
 
 namespace muster::web {
+
+// A response of HTTP, whole: the connection is closed after it.
+struct Response {
+  // The status line and the headers, with the empty line.
+  std::string head;
+  // Shared by all connections over which this text is being sent. Null: nothing.
+  std::shared_ptr<const std::string> body;
+};
 
 struct Page {
   int status = 200;

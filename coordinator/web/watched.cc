@@ -7,14 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "common/version/version.h"
-#include "coordinator/service/health.h"
 #include "coordinator/service/observation.h"
-#include "coordinator/web/cluster_metrics.h"
 #include "coordinator/web/exposition.h"
-#include "coordinator/web/job_metrics.h"
-#include "coordinator/web/process_metrics.h"
-#include "coordinator/web/rank_metrics.h"
-#include "coordinator/web/store_metrics.h"
+#include "coordinator/web/metrics.h"
 
 namespace muster::web {
 namespace {

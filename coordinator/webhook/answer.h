@@ -1,4 +1,4 @@
-// What a receiver's answer to a message means (docs/webhook.md). Pure.
+// What a receiver answers to a message, and what that means (docs/webhook.md). Functions are pure.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "coordinator/store/store.h"
 
 namespace muster::webhook {
 
@@ -37,6 +38,17 @@ std::string Describe(const Answer& answer);
 // The value of the header Retry-After: seconds, or a date (RFC 9110, section 10.2.3). Absent: it is
 // neither.
 std::optional<absl::Duration> ParseRetryAfter(const std::string& value, absl::Time now);
+
+// Posts messages to one receiver.
+class Poster {
+ public:
+  virtual ~Poster() = default;
+
+  // Waits for the answer, but only for a limited time. One call at a time.
+  virtual Answer Post(const store::DeliveryRow& message) = 0;
+  // Ends the call that is under way, and all later ones, at once. Thread-safe.
+  virtual void Abort() = 0;
+};
 
 }  // namespace muster::webhook
 

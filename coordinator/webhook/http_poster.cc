@@ -1,12 +1,11 @@
 #include "coordinator/webhook/http_poster.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/secret/secret.h"
 #include "common/status/status.h"
-#include "coordinator/webhook/signature.h"
 
 namespace muster::webhook {
 namespace {
@@ -14,6 +13,11 @@ namespace {
 constexpr size_t kMostAddresses = 4;
 
 }  // namespace
+
+std::string Sign(const std::string& secret, int64_t unix_seconds, const std::string& body) {
+  const std::string text = absl::StrCat(unix_seconds, ".", body);
+  return absl::StrCat("v1=", secret::ToHex(secret::Hmac(secret, text)));
+}
 
 HttpPoster::HttpPoster(HttpPosterOptions options)
     : options_(std::move(options)), resolver_(options_.url.host, {.look_up = options_.look_up}) {}
@@ -30,15 +34,10 @@ Answer HttpPoster::Post(const store::DeliveryRow& message) {
                            absl::StrCat("the host '", options_.url.host, "' has no address")};
   for (size_t i = 0; i < std::min(addresses->size(), kMostAddresses); ++i) {
     if (transfer_.is_aborted()) return {.trouble = "aborted"};
-    response = transfer_.Post({.url = options_.url,
+    response = transfer_.Post({.options = options_,
                                .address = (*addresses)[i],
-                               .ca_file = options_.ca_file,
                                .headers = HeadersOf(message),
-                               .body = message.body,
-                               .connect_wait = options_.connect_wait,
-                               .answer_wait = options_.answer_wait,
-                               .limit = options_.limit,
-                               .longest_poll = options_.longest_poll});
+                               .body = message.body});
     if (response.sent) break;
   }
   return {.status = response.status,

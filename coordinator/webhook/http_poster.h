@@ -5,40 +5,20 @@
 #ifndef MUSTER_COORDINATOR_WEBHOOK_HTTP_POSTER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_HTTP_POSTER_H_
 
-#include <functional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/answer.h"
-#include "coordinator/webhook/poster.h"
 #include "coordinator/webhook/resolver.h"
 #include "coordinator/webhook/transfer.h"
-#include "coordinator/webhook/url.h"
 
 namespace muster::webhook {
 
-struct HttpPosterOptions {
-  Url url;
-  // Signs the messages. Empty: they are not signed.
-  std::string secret;
-  // PEM certificates that are trusted instead of the system's. Empty: the system's.
-  std::string ca_file;
-  std::string user_agent;
-  // For the lookup of the host, and for the connection to each address.
-  absl::Duration connect_wait = absl::Seconds(5);
-  // For each read and write.
-  absl::Duration answer_wait = absl::Seconds(5);
-  // For all that happens at one address.
-  absl::Duration limit = absl::Seconds(15);
-  // The time after which Abort() is seen if libcurl had no file descriptor left to be woken by.
-  absl::Duration longest_poll = absl::Seconds(1);
-  // The signature's time.
-  std::function<absl::Time()> date = absl::Now;
-  // Finds the addresses of the host.
-  LookUp look_up = SystemLookUp;
-};
+// How a receiver can tell that a message is from this musterd (docs/webhook.md), as Stripe and
+// Slack sign theirs: "v1=" and the 64 hexadecimal digits of HMAC-SHA-256(secret, "SECONDS.BODY").
+std::string Sign(const std::string& secret, int64_t unix_seconds, const std::string& body);
 
 class HttpPoster : public Poster {
  public:

@@ -21,7 +21,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/notification.h"
 #include "coordinator/webhook/raw_server.h"
-#include "coordinator/webhook/signature.h"
 
 namespace muster::webhook {
 namespace {

@@ -5,13 +5,20 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "coordinator/webhook/start_thread.h"
 
 namespace muster::webhook {
+
+// How a thread is started, so that a test can let it fail.
+// Throws std::system_error if there cannot be one more thread, as std::thread does.
+using StartThread = std::function<std::thread(std::function<void()> run)>;
+
+inline std::thread NewThread(std::function<void()> run) { return std::thread(std::move(run)); }
 
 // The addresses of a host, as text, in the order in which they should be tried. May take long.
 using LookUp = std::function<absl::StatusOr<std::vector<std::string>>(const std::string& host)>;

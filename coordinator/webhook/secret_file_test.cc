@@ -1,4 +1,4 @@
-#include "coordinator/webhook/secret_file.h"
+#include "coordinator/webhook/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

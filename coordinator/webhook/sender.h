@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,9 +18,10 @@
 #include "absl/time/time.h"
 #include "common/steady/condition.h"
 #include "coordinator/store/store.h"
-#include "coordinator/webhook/poster.h"
+#include "coordinator/webhook/answer.h"
+#include "coordinator/webhook/resolver.h"
 #include "coordinator/webhook/schedule.h"
-#include "coordinator/webhook/start_thread.h"
+#include "coordinator/webhook/settings.h"
 
 namespace muster::webhook {
 
@@ -66,6 +68,28 @@ class Sender {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;
+};
+
+// The senders of all receivers. Thread-safe. Life cycle: Start starts a thread for each receiver,
+// Stop() or the destructor ends them.
+class Senders {
+ public:
+  // `clock` and `settled`: as in SenderOptions. Errors: those of Sender::Start.
+  static absl::StatusOr<std::unique_ptr<Senders>> Start(
+      const Settings& settings, const std::function<absl::Time()>& clock,
+      const std::function<void(const std::vector<uint64_t>& numbers)>& settled);
+
+  // `receiver` of both: one of the settings, otherwise it is ignored.
+  void Add(const store::DeliveryRow& message);
+  void Withdraw(const std::string& receiver, uint64_t number);
+  // Does not wait for receivers. One call at a time.
+  void Stop();
+
+ private:
+  Senders() = default;
+
+  // By URL.
+  std::map<std::string, std::unique_ptr<Sender>> senders_;
 };
 
 }  // namespace muster::webhook

@@ -1,16 +1,20 @@
 #include "coordinator/webhook/settings.h"
 
 #include <openssl/ssl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
-#include "coordinator/webhook/secret_file.h"
 
 namespace muster::webhook {
 namespace {
@@ -19,8 +23,9 @@ constexpr char kUrlFlag[] = "--webhook";
 constexpr char kSecretFlag[] = "--webhook-secret";
 constexpr char kCaFlag[] = "--webhook-ca";
 
-absl::Status Wrong(const char* flag, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+// `what`: a flag or a file.
+absl::Status Wrong(const std::string& what, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
 }
 
 // That the file has certificates that OpenSSL can use.
@@ -31,11 +36,43 @@ absl::Status CheckCertificates(const std::string& path) {
   if (SSL_CTX_load_verify_locations(context.get(), path.c_str(), nullptr) == 1) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected certificates in PEM format, found something else"));
+  return Wrong(path, "expected certificates in PEM format, found something else");
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> ReadSecret(const std::string& path) {
+  struct stat found = {};
+  if (stat(path.c_str(), &found) != 0) {
+    if (errno != ENOENT) return files::ErrnoStatus(errno, "look at", path);
+    return Wrong(path,
+                 "expected a file with the secret, found none; make one: "
+                 "(umask 077; openssl rand -hex 32 >FILE)");
+  }
+  if (!S_ISREG(found.st_mode)) return Wrong(path, "expected a regular file, found something else");
+  if (found.st_uid != geteuid() && found.st_uid != 0) {
+    return Wrong(path, absl::StrCat("expected a file of the user ", geteuid(),
+                                    " or of root, found one of the user ", found.st_uid,
+                                    ", who knows the secret; make another file"));
+  }
+  if ((found.st_mode & 0077) != 0) {
+    return Wrong(path, absl::StrFormat("expected the mode 0600 or 0400, found %04o: others can "
+                                       "read the secret; make a new secret and chmod 600",
+                                       found.st_mode & 07777));
+  }
+  if (found.st_size > kLongestSecret) {
+    return Wrong(path, absl::StrCat("expected a secret of at most ", kLongestSecret,
+                                    " bytes, found ", found.st_size));
+  }
+  ASSIGN_OR_RETURN(std::string secret, files::ReadFile(path));
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  if (secret.size() < kShortestSecret) {
+    return Wrong(path,
+                 absl::StrCat("expected a secret of at least ", kShortestSecret, " bytes, found ",
+                              secret.size(), "; make one with: openssl rand -hex 32"));
+  }
+  return secret;
+}
 
 absl::StatusOr<Settings> ReadSettings(const Flags& flags, const std::string& user_agent) {
   Settings settings = {.ca_file = flags.ca_file, .user_agent = user_agent};

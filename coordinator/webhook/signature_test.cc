@@ -1,4 +1,4 @@
-#include "coordinator/webhook/signature.h"
+#include "coordinator/webhook/http_poster.h"
 
 #include <gtest/gtest.h>
 

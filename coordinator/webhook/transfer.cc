@@ -74,7 +74,7 @@ class Exchange {
 };
 
 bool Exchange::Prepare() {
-  const Url& url = request_.url;
+  const Url& url = request_.options.url;
   const bool is_v6 = request_.address.find(':') != std::string::npos;
   const std::string address = is_v6 ? absl::StrCat("[", request_.address, "]") : request_.address;
   bool done = easy_ != nullptr && connect_to_.Add(absl::StrCat("::", address, ":", url.port));
@@ -150,9 +150,9 @@ CURLcode Exchange::PrepareTls(SSL_CTX* context) const {
   // The system's certificates are those that OpenSSL finds, not those of the machine on which
   // libcurl was compiled.
   const int trusts =
-      request_.ca_file.empty()
+      request_.options.ca_file.empty()
           ? SSL_CTX_set_default_verify_paths(context)
-          : SSL_CTX_load_verify_locations(context, request_.ca_file.c_str(), nullptr);
+          : SSL_CTX_load_verify_locations(context, request_.options.ca_file.c_str(), nullptr);
   return trusts == 1 ? CURLE_OK : CURLE_SSL_CACERT_BADFILE;
 }
 
@@ -173,7 +173,7 @@ size_t Exchange::TakeHead(absl::string_view line) {
 }
 
 void Exchange::Run(CURLM* multi, const std::atomic<bool>& aborted) {
-  absl::Time deadline = SteadyNow() + request_.limit;
+  absl::Time deadline = SteadyNow() + request_.options.limit;
   absl::Time moved = SteadyNow();
   bool reads_body = false;
   if (curl_multi_add_handle(multi, easy_) != CURLM_OK) return;
@@ -185,12 +185,14 @@ void Exchange::Run(CURLM* multi, const std::atomic<bool>& aborted) {
     if (head_complete_ && !std::exchange(reads_body, true)) {
       deadline = std::min(deadline, now + kReadFor);
     }
-    const absl::Duration wait = sent_ ? request_.answer_wait : request_.connect_wait;
+    const absl::Duration wait =
+        sent_ ? request_.options.answer_wait : request_.options.connect_wait;
     const absl::Duration left = std::min(deadline, moved + wait) - now;
     at_limit_ = now >= deadline;
     if (left <= absl::ZeroDuration()) break;
     int ready = 0;
-    const int64_t most = absl::ToInt64Milliseconds(std::min(left, request_.longest_poll)) + 1;
+    const int64_t most =
+        absl::ToInt64Milliseconds(std::min(left, request_.options.longest_poll)) + 1;
     if (curl_multi_poll(multi, nullptr, 0, static_cast<int>(most), &ready) != CURLM_OK) break;
     if (ready > 0) moved = SteadyNow();
   }
@@ -228,17 +230,16 @@ bool Exchange::has_status() const {
 
 std::string Exchange::Trouble() const {
   if (at_limit_) {
-    return absl::StrCat("no HTTP answer within ", absl::FormatDuration(request_.limit));
+    return absl::StrCat("no HTTP answer within ", absl::FormatDuration(request_.options.limit));
   }
   if (ended_ == CURLE_PEER_FAILED_VERIFICATION) {
-    return absl::StrCat(
-        "the receiver's certificate is not valid for '", request_.url.host,
-        "', or nobody that is trusted has signed it (--webhook-ca): ",
-        PrintableLine(words_.data()));
+    return absl::StrCat("the receiver's certificate is not valid for '", request_.options.url.host,
+                        "', or nobody that is trusted has signed it (--webhook-ca): ",
+                        PrintableLine(words_.data()));
   }
   if (ended_ == CURLE_SSL_CACERT_BADFILE) {
     return absl::StrCat("the trusted certificates cannot be read",
-                        request_.ca_file.empty() ? "" : " from ", request_.ca_file);
+                        request_.options.ca_file.empty() ? "" : " from ", request_.options.ca_file);
   }
   if (no_socket_ != 0) return absl::StrCat("there is no socket: ", strerror(no_socket_));
   if (ended_ == CURLE_SSL_CONNECT_ERROR) return "no TLS connection";

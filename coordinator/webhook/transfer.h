@@ -10,33 +10,49 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "coordinator/webhook/resolver.h"
 #include "coordinator/webhook/url.h"
 
 namespace muster::webhook {
 
-struct Request {
+struct HttpPosterOptions {
   Url url;
-  // An address of the host, as a number: the host's name is not looked up here.
-  std::string address;
+  // Signs the messages. Empty: they are not signed.
+  std::string secret;
   // PEM certificates that are trusted instead of the system's. Empty: the system's.
   std::string ca_file;
+  std::string user_agent;
+  // For the lookup of the host, and the limit of each wait until there is a connection to an
+  // address, with TLS if the URL asks for it.
+  absl::Duration connect_wait = absl::Seconds(5);
+  // The limit of each wait after that.
+  absl::Duration answer_wait = absl::Seconds(5);
+  // For all that happens at one address.
+  absl::Duration limit = absl::Seconds(15);
+  // The limit of each wait for libcurl's sockets, whose end changes nothing: the time after which
+  // Abort() is seen if libcurl had no file descriptor left to be woken by.
+  absl::Duration longest_poll = absl::Seconds(1);
+  // The signature's time.
+  std::function<absl::Time()> date = absl::Now;
+  // Finds the addresses of the host.
+  LookUp look_up = SystemLookUp;
+};
+
+struct Request {
+  const HttpPosterOptions& options;
+  // An address of the host, as a number: the host's name is not looked up here.
+  std::string address;
   // Lines "Name: value", beside the headers that say how the body is sent.
   std::vector<std::string> headers;
   absl::string_view body;
-  // The limit of each wait until there is a connection, with TLS if the URL asks for it.
-  absl::Duration connect_wait;
-  // The limit of each wait after that.
-  absl::Duration answer_wait;
-  // The limit of the whole call.
-  absl::Duration limit;
-  // The limit of each wait for libcurl's sockets. An end of the wait by this limit changes nothing.
-  absl::Duration longest_poll;
 };
 
 struct Response {
