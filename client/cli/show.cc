@@ -11,7 +11,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/job_text.h"
-#include "client/cli/terminal/json.h"
+#include "client/cli/terminal/output.h"
 #include "common/jobfile/near_name.h"
 #include "common/status/status.h"
 

@@ -15,7 +15,6 @@
 #include "common/files/read_beginning.h"
 #include "common/jobfile/continued.h"
 #include "common/jobspec/fields.h"
-#include "common/jobspec/inputs.h"
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/prompts.h"
 #include "common/jobspec/rules.h"

@@ -9,7 +9,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/jobspec/duration.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/start.h"
 #include "common/protoenum/cases.h"
@@ -313,6 +312,16 @@ std::string AllowedNumbers(const v1::FieldRule& rule) {
   if (rule.has_above()) return absl::StrCat("a number above ", text(low));
   if (rule.has_at_most()) return absl::StrCat("at most ", text(high));
   return rule.has_below() ? absl::StrCat("a number below ", text(high)) : std::string();
+}
+
+std::vector<std::pair<std::string, std::string>> InputFiles(const v1::JobSpec& spec) {
+  std::vector<std::pair<std::string, std::string>> inputs;
+  ForEachValue(spec, [&](const FieldValue& value) {
+    if (RuleOf(*value.field).text() == v1::FieldRule::INPUT_PATH) {
+      inputs.emplace_back(value.path, value.String());
+    }
+  });
+  return inputs;
 }
 
 }  // namespace muster::jobspec

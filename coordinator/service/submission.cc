@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
-#include "common/jobspec/duration.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
+#include "common/jobspec/rules.h"
 #include "common/jobspec/start.h"
 #include "common/rpc/error.h"
 #include "common/utf8/utf8.h"

@@ -9,6 +9,15 @@
 
 namespace muster::cli {
 
+enum class JsonForm {
+  kPretty,  // over several lines
+  kLine,    // for streams: one object per line
+};
+
+// Ends with a newline. Contains numbers that are zero and texts that are empty, too, but fields
+// with presence (`optional`, messages) only if they are set.
+std::string Json(const google::protobuf::Message& message, JsonForm form);
+
 enum class Output { kTable, kJson, kYaml, kCsv };
 
 // Whether a result is printed as a document (JSON or YAML) and not for people.
