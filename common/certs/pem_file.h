@@ -1,4 +1,4 @@
-// Reads a file with certificates or a key.
+// Files with certificates or a key.
 #ifndef MUSTER_COMMON_CERTS_PEM_FILE_H_
 #define MUSTER_COMMON_CERTS_PEM_FILE_H_
 
@@ -19,8 +19,7 @@ inline constexpr size_t kMaxPemBytes = 1 << 20;
 // files::ReadFile. All name the path.
 absl::StatusOr<std::string> ReadPemFile(const std::string& path);
 
-// Files that nothing else may be lost for: a file that exists is replaced only if that was asked for,
-// and only a regular one.
+// A file that exists is replaced only if that was asked for, and only a regular one.
 enum class IfExists { kRefuse, kReplace };
 
 // ALREADY_EXISTS: there is something of that name, and it is not to be replaced, or it is no

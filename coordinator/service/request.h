@@ -30,7 +30,7 @@ absl::Status BadPageToken(const std::string& token);
 // Who makes the call, as its connection proves (common/rpc/caller.h).
 std::string RequesterOf(const grpc::CallbackServerContext* context);
 
-// The same, and then what he says of himself (common/printable/who_asked.h), for a record of one
+// The same, and then what he says of himself (common/printable/printable.h), for a record of one
 // line.
 std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by);
 
