@@ -18,7 +18,6 @@
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/prompts.h"
 #include "common/jobspec/rules.h"
-#include "common/jobspec/start.h"
 #include "common/manifest/manifest.h"
 #include "common/status/status.h"
 

@@ -7,6 +7,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +19,17 @@
 #include "proto/muster/v1/options.pb.h"
 
 namespace muster::jobspec {
+
+// Whether `start.checkpoint` of a job file names the directory of a checkpoint: a text with a '/'.
+// Any other text names a job.
+bool IsDirectory(const std::string& checkpoint);
+
+struct JobAndStep {
+  std::string job;
+  std::optional<uint64_t> step;  // absent: its newest checkpoint
+};
+// "JOB" or "JOB@STEP"; absent if the text is neither.
+std::optional<JobAndStep> ParseJobAndStep(const std::string& checkpoint);
 
 // Durations as in job files: "90s", "10m", "1h30m".
 inline constexpr char kAllowedDurations[] =

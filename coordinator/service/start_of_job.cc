@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/synchronization/notification.h"
-#include "common/jobspec/start.h"
+#include "common/jobspec/rules.h"
 #include "common/jobspec/training_settings.h"
 #include "common/manifest/name.h"
 #include "coordinator/service/submission.h"

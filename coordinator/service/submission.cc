@@ -11,7 +11,6 @@
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/rules.h"
-#include "common/jobspec/start.h"
 #include "common/rpc/error.h"
 #include "common/utf8/utf8.h"
 #include "coordinator/limits/limits.h"
