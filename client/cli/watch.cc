@@ -88,29 +88,13 @@ struct MetricsOptions : JobOptions {
 };
 
 std::string Header(Output output) {
-  switch (output) {
-    case Output::kTable:
-      return MetricsHeader();
-    case Output::kCsv:
-      return MetricsCsvHeader();
-    case Output::kJson:
-    case Output::kYaml:
-      break;
-  }
-  return "";
+  if (IsDocument(output)) return "";
+  return output == Output::kCsv ? MetricsCsvHeader() : MetricsHeader();
 }
 
 std::string Line(Output output, const v1::StepMetrics& entry) {
-  switch (output) {
-    case Output::kTable:
-      return MetricsLine(entry);
-    case Output::kCsv:
-      return MetricsCsvLine(entry);
-    case Output::kJson:
-    case Output::kYaml:
-      break;
-  }
-  return StreamItem(entry, output);
+  if (IsDocument(output)) return StreamItem(entry, output);
+  return output == Output::kCsv ? MetricsCsvLine(entry) : MetricsLine(entry);
 }
 
 absl::StatusOr<ExitCode> Metrics(Console* console, client::MusterClient& client,
