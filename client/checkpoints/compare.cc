@@ -19,11 +19,6 @@ using manifest::Manifest;
 using manifest::StoredTensor;
 using manifest::TensorReader;
 
-void AddFact(const std::string& name, const std::string& a, const std::string& b,
-             std::vector<FactDifference>* facts) {
-  if (a != b) facts->push_back({name, a, b});
-}
-
 std::string RulesOf(const Manifest& manifest) {
   std::vector<std::string> rules;
   for (const TrainableRule& rule : manifest.steering.rules) {
@@ -76,8 +71,10 @@ std::string GroupsOf(const Manifest& manifest) {
 }
 
 void CompareFacts(const Manifest& a, const Manifest& b, Comparison* result) {
+  std::vector<FactDifference>* facts = &result->facts;
   const auto fact = [&](const char* name, const auto& of) {
-    AddFact(name, absl::StrCat(of(a)), absl::StrCat(of(b)), &result->facts);
+    const std::string of_a = absl::StrCat(of(a)), of_b = absl::StrCat(of(b));
+    if (of_a != of_b) facts->push_back({name, of_a, of_b});
   };
   fact("step", [](const Manifest& m) { return m.step; });
   fact("epoch", [](const Manifest& m) { return m.epoch; });
@@ -101,14 +98,12 @@ void CompareFacts(const Manifest& a, const Manifest& b, Comparison* result) {
     fact("parameters that were ever trained", EverTrainedOf);
     fact("groups of the parameters", GroupsOf);
   }
-  const auto origin = [&](const char* name, const auto& of) {
-    AddFact(name, absl::StrCat(of(a)), absl::StrCat(of(b)), &result->origin);
-  };
-  origin("job", [](const Manifest& m) { return m.job; });
-  origin("generation", [](const Manifest& m) { return m.generation; });
-  origin("last command", [](const Manifest& m) { return m.last_command; });
-  origin("strategy", [](const Manifest& m) { return m.strategy; });
-  origin("ranks", [](const Manifest& m) { return m.world_size; });
+  facts = &result->origin;
+  fact("job", [](const Manifest& m) { return m.job; });
+  fact("generation", [](const Manifest& m) { return m.generation; });
+  fact("last command", [](const Manifest& m) { return m.last_command; });
+  fact("strategy", [](const Manifest& m) { return m.strategy; });
+  fact("ranks", [](const Manifest& m) { return m.world_size; });
 }
 
 template <typename Number>

@@ -33,12 +33,10 @@ absl::Status Write(client::MusterClient* client, const std::string& path, uint64
   return (*file)->Publish();
 }
 
-ExitCode Backup(Console* console, const BackupOptions& options) {
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
+absl::StatusOr<ExitCode> Backup(Console* console, client::MusterClient& client,
+                                const BackupOptions& options) {
   uint64_t bytes = 0;
-  const absl::Status written = Write(client->get(), options.file, &bytes);
-  if (!written.ok()) return Fail(console, written);
+  RETURN_IF_ERROR(Write(&client, options.file, &bytes));
   console->err << "wrote " << options.file << ", " << HumanBytes(bytes)
                << "; docs/store.md says how to restore it\n";
   return kDone;
@@ -54,7 +52,7 @@ void AddBackup(CLI::App* app, Console* console, ExitCode* code) {
       ->required()
       ->type_name("FILE");
   AddCommonOptions(command, console, options.get());
-  command->callback([=] { *code = Backup(console, *options); });
+  command->callback([=] { *code = Call(console, *options, Backup); });
 }
 
 }  // namespace muster::cli

@@ -11,7 +11,6 @@
 #include "client/cli/terminal/table.h"
 #include "common/certs/authority.h"
 #include "common/certs/certificate.h"
-#include "common/certs/new_file.h"
 #include "common/certs/pem_file.h"
 #include "common/certs/subject.h"
 #include "common/printable/printable.h"

@@ -135,38 +135,33 @@ std::string ListTable(const v1::Job& job, absl::Time now) {
   return table.Text();
 }
 
-ExitCode List(Console* console, const CommonOptions& options, const std::string& job_id) {
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Get(job_id);
-  if (!job.ok()) return Fail(console, job.status());
+absl::StatusOr<ExitCode> List(Console* console, client::MusterClient& client,
+                              const JobOptions& options) {
+  ASSIGN_OR_RETURN(const v1::Job job, client.Get(options.job));
   if (IsDocument(options.output)) {
     // Only the fields of the job's message about its checkpoints.
     v1::Job checkpoints;
-    checkpoints.set_id(job->id());
-    *checkpoints.mutable_checkpoints() = job->checkpoints();
-    *checkpoints.mutable_found_checkpoints() = job->found_checkpoints();
+    checkpoints.set_id(job.id());
+    *checkpoints.mutable_checkpoints() = job.checkpoints();
+    *checkpoints.mutable_found_checkpoints() = job.found_checkpoints();
     console->out << Document(checkpoints, options.output);
-  } else if (job->checkpoints().empty() && job->found_checkpoints().empty()) {
-    console->err << "job '" << job_id << "' has no checkpoints\n";
+  } else if (job.checkpoints().empty() && job.found_checkpoints().empty()) {
+    console->err << "job '" << options.job << "' has no checkpoints\n";
   } else {
-    console->out << ListTable(*job, absl::Now());
+    console->out << ListTable(job, absl::Now());
   }
   return kDone;
 }
 
 void AddCheckpointsList(CLI::App* group, Console* console, ExitCode* code) {
-  struct Options : CommonOptions {
-    std::string job;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<JobOptions>();
   CLI::App* command =
       group->add_subcommand("list",
                             "List the checkpoints of a job that the coordinator knows, "
                             "including those that were found and do not count");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
-  command->callback([=] { *code = List(console, *options, options->job); });
+  command->callback([=] { *code = Call(console, *options, List); });
 }
 
 ExitCode Reshard(Console* console, const CommonOptions& options, const std::string& directory,

@@ -1,8 +1,11 @@
 #include "client/cli/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "common/jobfile/near_name.h"
@@ -86,6 +89,22 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
                            command == &app ? "; options come after the command" : "");
   }
   return absl::StrCat(problem, "; `", FullName(*command), " --help` lists what is possible");
+}
+
+// Needs no coordinator.
+void AddVersion(CLI::App* app, Console* console, ExitCode* code) {
+  const auto options = std::make_shared<CommonOptions>();
+  CLI::App* command = app->add_subcommand("version", "Show the version of this program");
+  AddOutputOption(command, options.get());
+  command->callback([=] {
+    if (IsDocument(options->output)) {
+      const nlohmann::ordered_json json = {{"version", Version()}};
+      console->out << Document(json.dump(2) + "\n", options->output);
+    } else {
+      console->out << "muster " << Version() << "\n";
+    }
+    *code = kDone;
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,11 @@ struct CommonOptions {
   Output output = Output::kTable;
   // How long a call is tried again while the connection is broken.
   absl::Duration retry_for = absl::Seconds(30);
+};
+
+// Of a command about one job.
+struct JobOptions : CommonOptions {
+  std::string job;
 };
 
 // A job file and the overrides for it.
@@ -74,6 +80,16 @@ absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOption
 
 // Prints the error of a call to a coordinator and returns its exit code.
 ExitCode Fail(Console* console, const absl::Status& status);
+// Connects, calls `run` and returns its exit code. An error of either is printed by Fail.
+template <typename Options>
+ExitCode Call(Console* console, const Options& options,
+              std::type_identity_t<absl::StatusOr<ExitCode> (*)(Console*, client::MusterClient&,
+                                                                const Options&)>
+                  run) {
+  const auto client = Connect(options);
+  const auto ran = client.ok() ? run(console, **client, options) : client.status();
+  return ran.ok() ? *ran : Fail(console, ran.status());
+}
 // Prints an error that did not come from a coordinator; exit code 1 unless another one is given.
 ExitCode FailWith(Console* console, const std::string& message, ExitCode code = kOtherError);
 

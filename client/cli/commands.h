@@ -47,7 +47,6 @@ void AddMetrics(CLI::App* app, Console* console, ExitCode* code);
 void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code);
 void AddCerts(CLI::App* app, Console* console, ExitCode* code);
 void AddData(CLI::App* app, Console* console, ExitCode* code);
-void AddVersion(CLI::App* app, Console* console, ExitCode* code);
 
 }  // namespace muster::cli
 

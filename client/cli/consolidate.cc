@@ -1,19 +1,17 @@
 #include "client/checkpoints/consolidate.h"
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
+#include "client/cli/continuation.h"
 #include "client/cli/steer.h"
 #include "client/cli/terminal/job_text.h"
-#include "common/manifest/name.h"
 #include "common/modelfolder/plan.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
@@ -41,23 +39,6 @@ bool IsFolder(const std::string& target) {
   return target.find('/') != std::string::npos || target == "." || target == "..";
 }
 
-// Of a folder that has no manifest: which checkpoint the user may mean.
-std::string NoCheckpoint(const std::string& folder) {
-  std::string newest;
-  std::pair<int64_t, int64_t> newest_number;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    const auto parsed = manifest::ParseFinalName(name);
-    if (!parsed.has_value()) continue;
-    const std::pair number(parsed->generation, parsed->step);
-    if (!newest.empty() && number < newest_number) continue;
-    newest = entry.path().string();
-    newest_number = number;
-  }
-  return newest.empty() ? "" : absl::StrCat("; the newest checkpoint in this folder is ", newest);
-}
-
 ExitCode FromCheckpoint(Console* console, const Options& options) {
   if (options.at_step.has_value() || options.hold || options.wait) {
     return FailWith(console,
@@ -71,9 +52,15 @@ ExitCode FromCheckpoint(Console* console, const Options& options) {
                                               .max_shard_bytes = options.max_shard_bytes,
                                               .overwrite = options.overwrite});
   if (!done.ok()) {
-    const bool missing = absl::IsNotFound(done.status());
-    return FailWith(console,
-                    absl::StrCat(Message(done.status()), missing ? NoCheckpoint(options.job) : ""));
+    std::string why = Message(done.status());
+    // Of a folder that has no manifest: which checkpoint the user may mean.
+    if (absl::IsNotFound(done.status())) {
+      const std::string newest = NewestCheckpoint(options.job);
+      if (!newest.empty()) {
+        absl::StrAppend(&why, "; the newest checkpoint in this folder is ", newest);
+      }
+    }
+    return FailWith(console, why);
   }
   if (IsDocument(options.output)) {
     const nlohmann::ordered_json json = {{"path", out},

@@ -5,7 +5,6 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/pack.h"
-#include "client/cli/pack_with_tokenizer.h"
 #include "common/status/status.h"
 
 namespace muster::cli {

@@ -1,15 +1,24 @@
+// nodes, and what changes what may run on one: drain, cordon, uncordon.
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/table.h"
 #include "common/rpc/proto_time.h"
+#include "common/status/status.h"
+#include "common/steady/now.h"
 
 namespace muster::cli {
 namespace {
@@ -75,42 +84,157 @@ std::string NodeTable(const v1::ListNodesResponse& response, absl::Time now) {
   return table.Text();
 }
 
-ExitCode Nodes(Console* console, const CommonOptions& options) {
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
-  const auto nodes = (*client)->Read(&v1::ClusterService::Stub::ListNodes, {});
-  if (!nodes.ok()) return Fail(console, nodes.status());
-  if (nodes->has_store_trouble()) {
+absl::StatusOr<ExitCode> Nodes(Console* console, client::MusterClient& client,
+                               const CommonOptions& options) {
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes,
+                   client.Read(&v1::ClusterService::Stub::ListNodes, {}));
+  if (nodes.has_store_trouble()) {
     console->err << "warning: the coordinator's store could last be written "
-                 << Ago(nodes->store_trouble().since(), absl::Now()) << ": "
-                 << nodes->store_trouble().message()
+                 << Ago(nodes.store_trouble().since(), absl::Now()) << ": "
+                 << nodes.store_trouble().message()
                  << "; running jobs continue, changes are refused\n";
   }
   if (IsDocument(options.output)) {
-    console->out << Document(*nodes, options.output);
-  } else if (nodes->nodes().empty()) {
+    console->out << Document(nodes, options.output);
+  } else if (nodes.nodes().empty()) {
     console->err << "no nodes: no muster-agent is attached\n";
   } else {
-    console->out << NodeTable(*nodes, absl::Now());
+    console->out << NodeTable(nodes, absl::Now());
   }
   return kDone;
 }
 
-struct ForgetOptions : CommonOptions {
+struct NodeOptions : CommonOptions {
   std::string node;
+  bool wait = false;
+  absl::Duration timeout = absl::InfiniteDuration();
+  // Of drain.
+  std::optional<absl::Duration> deadline;
 };
 
-ExitCode Forget(Console* console, const ForgetOptions& options) {
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
+absl::StatusOr<ExitCode> Forget(Console* console, client::MusterClient& client,
+                                const NodeOptions& options) {
   v1::ForgetNodeRequest request;
   request.set_node(options.node);
-  const auto forgotten = (*client)->Steer(
-      &v1::ClusterService::Stub::ForgetNode, request,
-      {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
-  if (!forgotten.ok()) return Fail(console, forgotten.status());
+  RETURN_IF_ERROR(client
+                      .Steer(&v1::ClusterService::Stub::ForgetNode, request,
+                             {.retry = {.retry_for = options.retry_for},
+                              .requested_by = Requester(console)})
+                      .status());
   console->out << "node " << options.node << " is forgotten\n";
   return kDone;
+}
+
+// The pause between two requests for the state of a node that is drained.
+constexpr std::chrono::milliseconds kLook(200);
+
+using NodeChange = std::function<absl::StatusOr<v1::Node>(
+    client::MusterClient& client, const NodeOptions& options, const client::SteerOptions& steer)>;
+
+// `last` as it is now. One that is not listed any more runs nothing.
+absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
+  ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes,
+                   client.Read(&v1::ClusterService::Stub::ListNodes, {}));
+  for (const v1::Node& node : nodes.nodes()) {
+    if (node.name() == last.name()) return node;
+  }
+  last.clear_jobs();
+  return last;
+}
+
+// Waits until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the
+// coordinator could not be reached for too long.
+absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
+                                    const NodeOptions& options) {
+  const absl::Time deadline = SteadyNow() + options.timeout;
+  absl::Time broken_since = absl::InfiniteFuture();
+  while (node.jobs_size() > 0) {
+    if (SteadyNow() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("node ", node.name(), " is not empty after ",
+                                                      absl::FormatDuration(options.timeout)));
+    }
+    std::this_thread::sleep_for(kLook);
+    auto next = Look(client, node);
+    if (next.ok()) {
+      node = *std::move(next);
+      broken_since = absl::InfiniteFuture();
+      continue;
+    }
+    broken_since = std::min(broken_since, SteadyNow());
+    const bool again =
+        absl::IsUnavailable(next.status()) && SteadyNow() - broken_since < options.retry_for;
+    if (!again) return next.status();
+  }
+  return node;
+}
+
+// Jobs that have to leave the node and have no checkpoint from which to continue.
+void WarnOfLostWork(Console* console, const v1::Node& node) {
+  for (const v1::NodeJob& job : node.jobs()) {
+    if (!job.without_checkpoints()) continue;
+    console->err << "job " << job.job_id()
+                 << " writes no checkpoints: it starts again from step 0 on another node\n";
+  }
+}
+
+// The change that `rpc` makes.
+template <typename Request>
+NodeChange ChangeBy(client::Connection::Unary<v1::ClusterService::Stub, Request, v1::Node> rpc) {
+  return [rpc](client::MusterClient& client, const NodeOptions& options,
+               const client::SteerOptions& steer) {
+    Request request;
+    request.set_node(options.node);
+    if constexpr (requires { request.mutable_deadline(); }) {
+      if (options.deadline.has_value()) *request.mutable_deadline() = ToProto(*options.deadline);
+    }
+    return client.Steer(rpc, request, steer);
+  };
+}
+
+ExitCode ChangeNode(Console* console, const NodeOptions& options, const NodeChange& change) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  auto node =
+      change(**client, options,
+             {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
+  // Printed before the wait, so that the user can still uncordon the node.
+  if (node.ok() && node->state() == v1::Node::DRAINING) WarnOfLostWork(console, *node);
+  if (node.ok() && options.wait) node = AwaitEmpty(**client, *std::move(node), options);
+  if (absl::IsDeadlineExceeded(node.status())) {
+    return FailWith(console, std::string(node.status().message()), kTimedOut);
+  }
+  if (!node.ok()) return Fail(console, node.status());
+  if (IsDocument(options.output)) {
+    console->out << Document(*node, options.output);
+  } else {
+    console->out << "node " << node->name() << " " << v1::Node::State_Name(node->state());
+    if (node->jobs_size() > 0) {
+      console->out << ", " << node->jobs_size()
+                   << (node->jobs_size() == 1 ? " job runs there" : " jobs run there");
+    }
+    console->out << "\n";
+  }
+  return kDone;
+}
+
+void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
+         const std::string& help, bool drains, const NodeChange& change) {
+  auto options = std::make_shared<NodeOptions>();
+  CLI::App* command = app->add_subcommand(name, help);
+  command->add_option("NODE", options->node, "The node's name, as in `muster nodes`")->required();
+  if (drains) {
+    AddDurationOption(
+        command, "--deadline", &options->deadline,
+        "How long the jobs there may take to save and to end, longer while they make "
+        "progress; more than 0s, at most 168h (default: as the node's agent was started "
+        "with)");
+    command->add_flag("--wait", options->wait, "Return when no process is left there");
+    AddDurationOption(command, "--timeout", &options->timeout,
+                      "With --wait: wait at most this long (exit code 101)");
+  }
+  AddCommonOptions(command, console, options.get());
+  AddRetryOption(command, options.get());
+  command->callback([=] { *code = ChangeNode(console, *options, change); });
 }
 
 }  // namespace
@@ -121,10 +245,10 @@ void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
       "nodes", "Show the nodes that offer slots, what is free there and what runs there");
   AddCommonOptions(command, console, options.get());
   command->callback([=] {
-    if (command->get_subcommands().empty()) *code = Nodes(console, *options);
+    if (command->get_subcommands().empty()) *code = Call(console, *options, Nodes);
   });
 
-  auto forget_options = std::make_shared<ForgetOptions>();
+  auto forget_options = std::make_shared<NodeOptions>();
   CLI::App* forget =
       command->add_subcommand("forget",
                               "Treat all processes on a node that is cut off as ended, and replace "
@@ -133,7 +257,24 @@ void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
       ->required();
   AddCommonOptions(forget, console, forget_options.get());
   AddRetryOption(forget, forget_options.get());
-  forget->callback([=] { *code = Forget(console, *forget_options); });
+  forget->callback([=] { *code = Call(console, *forget_options, Forget); });
+}
+
+void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
+  Add(app, console, code, "drain",
+      "Empty a node: its jobs save a checkpoint at their next step and continue on other nodes",
+      true, ChangeBy(&v1::ClusterService::Stub::DrainNode));
+}
+
+void AddCordon(CLI::App* app, Console* console, ExitCode* code) {
+  Add(app, console, code, "cordon", "Place nothing more on a node; its running jobs continue",
+      false, ChangeBy(&v1::ClusterService::Stub::CordonNode));
+}
+
+void AddUncordon(CLI::App* app, Console* console, ExitCode* code) {
+  Add(app, console, code, "uncordon",
+      "End a drain or a cordon, and the time in which a node is left out after failures", false,
+      ChangeBy(&v1::ClusterService::Stub::UncordonNode));
 }
 
 }  // namespace muster::cli

@@ -1,3 +1,7 @@
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
@@ -11,10 +15,6 @@
 namespace muster::cli {
 namespace {
 
-struct OperationsOptions : CommonOptions {
-  std::string job;
-};
-
 struct OperationOptions : SteeringOptions {
   std::string name;
   bool cancel = false;
@@ -22,55 +22,44 @@ struct OperationOptions : SteeringOptions {
   bool overwrite = false;
 };
 
-ExitCode Operations(Console* console, const OperationsOptions& options) {
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
-  const auto operations = (*client)->Operations(options.job);
-  if (!operations.ok()) return Fail(console, operations.status());
+absl::StatusOr<ExitCode> Operations(Console* console, client::MusterClient& client,
+                                    const JobOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<v1::Operation> operations, client.Operations(options.job));
   if (IsDocument(options.output)) {
     v1::ListOperationsResponse all;
-    for (const v1::Operation& operation : *operations) *all.add_operations() = operation;
+    all.mutable_operations()->Add(operations.begin(), operations.end());
     console->out << Document(all, options.output);
-  } else if (operations->empty()) {
+  } else if (operations.empty()) {
     console->err << "no operations\n";
   } else {
-    console->out << OperationTable(*operations, absl::Now());
+    console->out << OperationTable(operations, absl::Now());
   }
   return kDone;
 }
 
 // Receives the file of an operation of `gather-optimizer-state --download`.
-ExitCode DownloadFile(Console* console, const OperationOptions& options) {
-  const DownloadTarget target = TargetOf(options.download, options.overwrite);
-  if (const absl::Status bad = CheckNewFile(target.path, target.existing); !bad.ok()) {
-    return FailWith(console, Message(bad));
-  }
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
-  const auto operation = (*client)->GetOperation(options.name);
-  if (!operation.ok()) return Fail(console, operation.status());
+absl::StatusOr<ExitCode> DownloadFile(Console* console, client::MusterClient& client,
+                                      const OperationOptions& options) {
+  ASSIGN_OR_RETURN(const v1::Operation operation, client.GetOperation(options.name));
   SteeringOptions waiting = options;
   waiting.wait = true;
   v1::Operation last;
-  const ExitCode code = ShowOperation(console, **client, waiting, *operation, &last);
+  const ExitCode code = ShowOperation(console, client, waiting, operation, &last);
   if (code != kDone) return code;
-  return Download(console, **client, options, last, target);
+  return Download(console, client, options, last, TargetOf(options.download, options.overwrite));
 }
 
-ExitCode Operation(Console* console, const OperationOptions& options) {
-  if (!options.download.empty()) return DownloadFile(console, options);
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
+absl::StatusOr<ExitCode> ShowOrCancel(Console* console, client::MusterClient& client,
+                                      const OperationOptions& options) {
   v1::CancelOperationRequest cancel;
   cancel.set_name(options.name);
-  const auto operation = options.cancel
-                             ? (*client)->Steer(&v1::OperationService::Stub::Cancel, cancel,
-                                                {.retry = {.retry_for = options.retry_for},
-                                                 .requested_by = Requester(console)})
-                             : (*client)->GetOperation(options.name);
-  if (!operation.ok()) return Fail(console, operation.status());
+  ASSIGN_OR_RETURN(const v1::Operation operation,
+                   options.cancel ? client.Steer(&v1::OperationService::Stub::Cancel, cancel,
+                                                 {.retry = {.retry_for = options.retry_for},
+                                                  .requested_by = Requester(console)})
+                                  : client.GetOperation(options.name));
   v1::Operation last;
-  const ExitCode code = ShowOperation(console, **client, options, *operation, &last);
+  const ExitCode code = ShowOperation(console, client, options, operation, &last);
   // The command only shows the operation, so it succeeds whatever the outcome of the operation is.
   if (!options.cancel && !options.wait) return kDone;
   if (!options.cancel || !last.done()) return code;
@@ -78,15 +67,22 @@ ExitCode Operation(Console* console, const OperationOptions& options) {
   return last.error().code() == "CANCELLED" ? kDone : kOtherError;
 }
 
+ExitCode Operation(Console* console, const OperationOptions& options) {
+  if (options.download.empty()) return Call(console, options, ShowOrCancel);
+  const DownloadTarget target = TargetOf(options.download, options.overwrite);
+  const absl::Status bad = CheckNewFile(target.path, target.existing);
+  return bad.ok() ? Call(console, options, DownloadFile) : FailWith(console, Message(bad));
+}
+
 }  // namespace
 
 void AddOperations(CLI::App* app, Console* console, ExitCode* code) {
-  auto options = std::make_shared<OperationsOptions>();
+  auto options = std::make_shared<JobOptions>();
   CLI::App* command =
       app->add_subcommand("operations", "List the operations on a running job and their results");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
-  command->callback([=] { *code = Operations(console, *options); });
+  command->callback([=] { *code = Call(console, *options, Operations); });
 }
 
 void AddOperation(CLI::App* app, Console* console, ExitCode* code) {

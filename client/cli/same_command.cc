@@ -14,7 +14,7 @@
 #include "common/jobspec/changes.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/lines.h"
-#include "common/jobspec/start.h"
+#include "common/jobspec/rules.h"
 #include "common/problems/problems.h"
 
 namespace muster::cli {

@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/steer.h"
 #include "client/cli/terminal/operation_text.h"
+#include "common/status/status.h"
 #include "common/utf8/utf8.h"
 
 namespace muster::cli {
@@ -69,26 +71,19 @@ ExitCode ShowSample(Console* console, const SampleOptions& options,
   return kDone;
 }
 
-ExitCode Sample(Console* console, const SampleOptions& options) {
-  if (ValidUtf8Prefix(options.prompt) != options.prompt.size()) {
-    return FailWith(console, "--prompt is not valid UTF-8; expected a text, or token ids", kUsage);
-  }
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Get(options.job);
-  if (!job.ok()) return Fail(console, job.status());
-  v1::SampleRequest request = RequestOf(options, job->spec().model());
+absl::StatusOr<ExitCode> Sample(Console* console, client::MusterClient& client,
+                                const SampleOptions& options) {
+  ASSIGN_OR_RETURN(const v1::Job job, client.Get(options.job));
+  v1::SampleRequest request = RequestOf(options, job.spec().model());
   request.set_job_id(options.job);
-  auto operation = (*client)->Steer(&v1::ControlService::Stub::Sample, request,
-                                    {.retry = {.retry_for = options.retry_for},
-                                     .at_step = options.at_step,
-                                     .requested_by = Requester(console)});
-  if (!operation.ok()) return Fail(console, operation.status());
-  if (!options.wait) return ShowOperation(console, **client, options, *std::move(operation));
-  if (const ExitCode code = AwaitEnd(console, **client, options, &*operation); code != kDone) {
-    return code;
-  }
-  return ShowSample(console, options, *operation);
+  ASSIGN_OR_RETURN(v1::Operation operation,
+                   client.Steer(&v1::ControlService::Stub::Sample, request,
+                                {.retry = {.retry_for = options.retry_for},
+                                 .at_step = options.at_step,
+                                 .requested_by = Requester(console)}));
+  if (!options.wait) return ShowOperation(console, client, options, operation);
+  const ExitCode code = AwaitEnd(console, client, options, &operation);
+  return code == kDone ? ShowSample(console, options, operation) : code;
 }
 
 }  // namespace
@@ -131,7 +126,12 @@ void AddSample(CLI::App* app, Console* console, ExitCode* code) {
   AddAtStepOption(command, &options->at_step);
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
-  command->callback([=] { *code = Sample(console, *options); });
+  command->callback([=] {
+    *code = ValidUtf8Prefix(options->prompt) == options->prompt.size()
+                ? Call(console, *options, Sample)
+                : FailWith(console, "--prompt is not valid UTF-8; expected a text, or token ids",
+                           kUsage);
+  });
 }
 
 }  // namespace muster::cli

@@ -152,17 +152,15 @@ void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
 namespace {
 
 // Gathers for this client, and receives the file.
-ExitCode GatherAndDownload(Console* console, SteeringOptions options, v1::OptimizerStateFile file,
-                           const DownloadTarget& target) {
+ExitCode GatherAndDownload(Console* console, SteeringOptions options,
+                           v1::GatherOptimizerStateRequest request, const DownloadTarget& target) {
   // Nothing is gathered for a file that could not be received.
   if (const absl::Status bad = CheckNewFile(target.path, target.existing); !bad.ok()) {
     return FailWith(console, Message(bad));
   }
-  file.set_download(true);
+  request.mutable_file()->set_download(true);
   options.wait = true;
   v1::Operation last;
-  v1::GatherOptimizerStateRequest request;
-  *request.mutable_file() = file;
   const ExitCode code =
       Steer(console, options, &v1::ControlService::Stub::GatherOptimizerState, request, &last);
   if (code != kDone) return code;
@@ -174,24 +172,25 @@ ExitCode GatherAndDownload(Console* console, SteeringOptions options, v1::Optimi
 }  // namespace
 
 void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
-  auto options = std::make_shared<SteeringOptions>();
-  auto file = std::make_shared<v1::OptimizerStateFile>();
-  auto path = std::make_shared<std::string>();
-  auto format = std::make_shared<v1::OptimizerStateFile::Format>(v1::OptimizerStateFile::TORCH);
-  auto key = std::make_shared<v1::OptimizerStateFile::Key>(v1::OptimizerStateFile::INDEX);
-  auto overwrite = std::make_shared<bool>(false);
-  auto hold = std::make_shared<bool>(false);
-  auto download = std::make_shared<bool>(false);
+  struct Options : SteeringOptions {
+    std::string path;
+    v1::OptimizerStateFile::Format format = v1::OptimizerStateFile::TORCH;
+    v1::OptimizerStateFile::Key key = v1::OptimizerStateFile::INDEX;
+    bool overwrite = false;
+    bool hold = false;
+    bool download = false;
+  };
+  auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
       "gather-optimizer-state",
       "Write the optimizer's state of a running job to one file that Python reads, after its "
       "current step, while training continues");
   AddSteeringOptions(command, console, options.get());
   command
-      ->add_option("--out", *path,
+      ->add_option("--out", options->path,
                    "The file, on the node of rank 0; with --download, on this machine")
       ->required();
-  command->add_flag("--download", *download,
+  command->add_flag("--download", options->download,
                     "Wait for the file, and bring it from the cluster to this machine; `muster "
                     "operation JOB/N --download FILE` continues an interrupted download");
   const std::map<std::string, v1::OptimizerStateFile::Format> formats = {
@@ -199,38 +198,56 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
       {"safetensors", v1::OptimizerStateFile::SAFETENSORS}};
   command
       ->add_option(
-          "--format", *format,
+          "--format", options->format,
           "torch (as torch.save writes optimizer.state_dict(); the default) or safetensors")
       ->transform(CLI::CheckedTransformer(formats).description("torch|safetensors"));
   const std::map<std::string, v1::OptimizerStateFile::Key> keys = {
       {"index", v1::OptimizerStateFile::INDEX}, {"name", v1::OptimizerStateFile::NAME}};
   command
-      ->add_option("--key", *key,
+      ->add_option("--key", options->key,
                    "What stands for a parameter in a torch file: its index in the source model "
                    "(the default), or its name")
       ->transform(CLI::CheckedTransformer(keys).description("index|name"));
-  command->add_flag("--overwrite", *overwrite, "Replace the file if it exists");
-  command->add_flag("--hold", *hold,
+  command->add_flag("--overwrite", options->overwrite, "Replace the file if it exists");
+  command->add_flag("--hold", options->hold,
                     "Let training wait until the file is written, instead of making a copy of the "
                     "state in memory");
   command->callback([=] {
-    file->set_format(*format);
-    file->set_key(*key);
-    file->set_hold(*hold);
-    if (*download) {
-      if (path->empty()) {
-        *code = FailWith(console, kOutIsEmpty, kUsage);
-        return;
-      }
-      *code = GatherAndDownload(console, *options, *file, TargetOf(*path, *overwrite));
+    v1::GatherOptimizerStateRequest request;
+    v1::OptimizerStateFile& file = *request.mutable_file();
+    file.set_format(options->format);
+    file.set_key(options->key);
+    file.set_hold(options->hold);
+    const std::string& path = options->path;
+    if (options->download) {
+      *code = path.empty() ? FailWith(console, kOutIsEmpty, kUsage)
+                           : GatherAndDownload(console, *options, std::move(request),
+                                               TargetOf(path, options->overwrite));
       return;
     }
     // With a '/' at its end it is refused, because it is no file's.
-    file->set_path(path->empty() || path->back() != '/' ? AbsolutePath(*path) : *path);
-    file->set_overwrite(*overwrite);
-    v1::GatherOptimizerStateRequest request;
-    *request.mutable_file() = *file;
+    file.set_path(path.empty() || path.back() != '/' ? AbsolutePath(path) : path);
+    file.set_overwrite(options->overwrite);
     *code = Steer(console, *options, &v1::ControlService::Stub::GatherOptimizerState, request);
+  });
+}
+
+void AddStage(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<SteeringOptions>();
+  auto stage = std::make_shared<std::string>();
+  CLI::App* command = app->add_subcommand(
+      "stage",
+      "Evaluate the model of a running or paused job after its current step, without effect on its "
+      "training; with --wait the metrics are shown, and `muster metrics JOB` has them in any case");
+  AddSteeringOptions(command, console, options.get());
+  command
+      ->add_option("STAGE", *stage,
+                   "validate, over data.validate of the job file, or test, over data.test")
+      ->required();
+  command->callback([=] {
+    v1::RunStageRequest request;
+    request.set_stage(*stage);
+    *code = Steer(console, *options, &v1::ControlService::Stub::RunStage, request);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/operation_text.h"
 #include "client/cli/terminal/table.h"
+#include "common/status/status.h"
 
 namespace muster::cli {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 struct RuleOptions : SteeringOptions {
   std::vector<std::string> patterns;
   bool dry_run = false;
-};
-
-struct TrainabilityOptions : CommonOptions {
-  std::string job;
 };
 
 void AddRuleCommand(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
@@ -75,15 +72,14 @@ std::string TrainabilityText(const v1::GetTrainabilityResponse& response, absl::
   return absl::StrCat(text, "\n", history.Text());
 }
 
-ExitCode ShowTrainability(Console* console, const TrainabilityOptions& options) {
-  const auto client = Connect(options);
-  if (!client.ok()) return Fail(console, client.status());
+absl::StatusOr<ExitCode> ShowTrainability(Console* console, client::MusterClient& client,
+                                          const JobOptions& options) {
   v1::GetTrainabilityRequest request;
   request.set_job_id(options.job);
-  const auto trainability = (*client)->Read(&v1::ControlService::Stub::GetTrainability, request);
-  if (!trainability.ok()) return Fail(console, trainability.status());
-  console->out << (IsDocument(options.output) ? Document(*trainability, options.output)
-                                              : TrainabilityText(*trainability, absl::Now()));
+  ASSIGN_OR_RETURN(const v1::GetTrainabilityResponse trainability,
+                   client.Read(&v1::ControlService::Stub::GetTrainability, request));
+  console->out << (IsDocument(options.output) ? Document(trainability, options.output)
+                                              : TrainabilityText(trainability, absl::Now()));
   return kDone;
 }
 
@@ -114,13 +110,13 @@ void AddRefresh(CLI::App* app, Console* console, ExitCode* code) {
 }
 
 void AddTrainability(CLI::App* app, Console* console, ExitCode* code) {
-  auto options = std::make_shared<TrainabilityOptions>();
+  auto options = std::make_shared<JobOptions>();
   CLI::App* command = app->add_subcommand(
       "trainability",
       "Show which parameters of a job are trained, by which rules, and what was changed when");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
-  command->callback([=] { *code = ShowTrainability(console, *options); });
+  command->callback([=] { *code = Call(console, *options, ShowTrainability); });
 }
 
 }  // namespace muster::cli

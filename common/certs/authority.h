@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/certs/certificate.h"
-#include "common/certs/new_file.h"
+#include "common/certs/pem_file.h"
 #include "common/certs/subject.h"
 #include "common/certs/tls_files.h"
 

@@ -16,6 +16,7 @@
 #include "common/certs/certificate.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
+#include "common/problems/problems.h"
 #include "common/status/status.h"
 
 namespace muster::certs {
@@ -43,8 +44,7 @@ absl::Status Gone(const std::set<std::string>& before, const std::set<std::strin
 
 ParsedDenyList ParseDenyList(const std::string& text) {
   ParsedDenyList parsed;
-  std::vector<std::string> wrong;
-  size_t count = 0;
+  Problems wrong;
   int number = 0;
   for (const absl::string_view whole : absl::StrSplit(text, '\n')) {
     ++number;
@@ -53,12 +53,11 @@ ParsedDenyList ParseDenyList(const std::string& text) {
     const auto serial = NormalSerial(line);
     if (serial.ok()) {
       parsed.serials.insert(*serial);
-    } else if (++count <= kShown) {
-      wrong.push_back(absl::StrCat("line ", number, ": ", serial.status().message()));
+    } else {
+      wrong.Add(absl::StrCat("line ", number, ": ", serial.status().message()));
     }
   }
-  if (count > kShown) wrong.push_back(absl::StrCat("and ", count - kShown, " more"));
-  if (count > 0) parsed.problem = absl::InvalidArgumentError(absl::StrJoin(wrong, "; "));
+  if (wrong.count() > 0) parsed.problem = absl::InvalidArgumentError(wrong.Text());
   return parsed;
 }
 

@@ -1,4 +1,4 @@
-#include "common/certs/new_file.h"
+#include "common/certs/pem_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

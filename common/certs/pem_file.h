@@ -1,10 +1,13 @@
-// Reads a file with certificates or a key.
+// Files with certificates or a key.
 #ifndef MUSTER_COMMON_CERTS_PEM_FILE_H_
 #define MUSTER_COMMON_CERTS_PEM_FILE_H_
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace muster::certs {
@@ -15,6 +18,19 @@ inline constexpr size_t kMaxPemBytes = 1 << 20;
 // INVALID_ARGUMENT: no regular file, or larger than kMaxPemBytes. Otherwise the errors of
 // files::ReadFile. All name the path.
 absl::StatusOr<std::string> ReadPemFile(const std::string& path);
+
+// A file that exists is replaced only if that was asked for, and only a regular one.
+enum class IfExists { kRefuse, kReplace };
+
+// ALREADY_EXISTS: there is something of that name, and it is not to be replaced, or it is no
+// regular file (a link is none).
+absl::Status CheckFree(const std::string& path, IfExists if_exists);
+
+// Whoever opens `path` afterwards, also after a crash, finds all of `contents`. No moment passes in
+// which the file has more rights than `mode`. One writer per path at a time. Errors: CheckFree's
+// and those of common/files/disk.h.
+absl::Status WriteNew(const std::string& path, const std::string& contents, mode_t mode,
+                      IfExists if_exists);
 
 }  // namespace muster::certs
 

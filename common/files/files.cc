@@ -6,9 +6,11 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <system_error>
 
+#include "common/files/read_beginning.h"
 #include "common/status/status.h"
 
 namespace muster::files {
@@ -27,23 +29,7 @@ absl::Status WriteNewFile(const std::string& path, const std::string& contents, 
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, "open", path);
-  std::string contents;
-  char buffer[1 << 16];
-  while (true) {
-    const ssize_t got = read(fd, buffer, sizeof(buffer));
-    if (got > 0) {
-      contents.append(buffer, static_cast<size_t>(got));
-    } else if (got == 0) {
-      close(fd);
-      return contents;
-    } else if (errno != EINTR) {
-      const int error = errno;
-      close(fd);
-      return ErrnoStatus(error, "read", path);
-    }
-  }
+  return ReadBeginning(path, std::numeric_limits<size_t>::max());
 }
 
 absl::Status WriteAtomically(const std::string& path, const std::string& contents, Disk& disk) {

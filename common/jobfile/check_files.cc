@@ -15,11 +15,9 @@
 #include "common/files/read_beginning.h"
 #include "common/jobfile/continued.h"
 #include "common/jobspec/fields.h"
-#include "common/jobspec/inputs.h"
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/prompts.h"
 #include "common/jobspec/rules.h"
-#include "common/jobspec/start.h"
 #include "common/manifest/manifest.h"
 #include "common/status/status.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/jobspec/jobspec.h"
-#include "common/jobspec/start.h"
+#include "common/jobspec/rules.h"
 #include "common/jobspec/training_settings.h"
 #include "common/manifest/manifest.h"
 #include "common/problems/problems.h"

@@ -1,10 +1,13 @@
 #include "common/jobfile/jobfile.h"
 
+#include <google/protobuf/message.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/filekind/file_kind.h"
@@ -12,7 +15,6 @@
 #include "common/jobfile/scalar.h"
 #include "common/jobfile/yaml_document.h"
 #include "common/jobfile/yaml_message.h"
-#include "common/jobfile/yaml_of_message.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
@@ -97,6 +99,66 @@ absl::Status ProblemsError(const std::string& file, const v1::SpecProblems& prob
 }
 
 namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// The YAML tree from which YamlMessageReader reads the message again: all fields that are set,
+// under their names in job files. A number or text without presence counts as set unless it is zero
+// or empty.
+YAML::Node YamlOf(const Message& message);
+
+YAML::Node YamlOfScalar(const jobspec::FieldValue& value) {
+  if (value.field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) return YAML::Node(value.String());
+  if (value.field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) return YAML::Node(value.Exact());
+  const auto& type = *value.field->enum_type();
+  const auto* named = type.FindValueByNumber(value.Enum());
+  // The value 0, which is the first one, has no name.
+  return YAML::Node(named != nullptr && named->index() > 0
+                        ? jobspec::EnumNames(type)[named->index() - 1]
+                        : absl::StrCat(value.Enum()));
+}
+
+YAML::Node YamlOfValue(const Message& owner, const FieldDescriptor& field, int index) {
+  const jobspec::FieldValue value{&owner, &field, index, ""};
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE ? YamlOf(value.Message())
+                                                              : YamlOfScalar(value);
+}
+
+YAML::Node YamlOfMap(const Message& owner, const FieldDescriptor& field) {
+  YAML::Node map(YAML::NodeType::Map);
+  const auto* reflection = owner.GetReflection();
+  for (int i = 0; i < reflection->FieldSize(owner, &field); ++i) {
+    const Message& entry = reflection->GetRepeatedMessage(owner, &field, i);
+    const auto* texts = entry.GetReflection();
+    map.force_insert(texts->GetString(entry, field.message_type()->map_key()),
+                     texts->GetString(entry, field.message_type()->map_value()));
+  }
+  return map;
+}
+
+YAML::Node YamlOfField(const Message& owner, const FieldDescriptor& field) {
+  if (field.is_map()) return YamlOfMap(owner, field);
+  if (!field.is_repeated()) return YamlOfValue(owner, field, -1);
+  YAML::Node list(YAML::NodeType::Sequence);
+  for (int i = 0; i < owner.GetReflection()->FieldSize(owner, &field); ++i) {
+    list.push_back(YamlOfValue(owner, field, i));
+  }
+  return list;
+}
+
+YAML::Node YamlOf(const Message& message) {
+  if (const FieldDescriptor* list = jobspec::BareList(*message.GetDescriptor()); list != nullptr) {
+    return YamlOfField(message, *list);
+  }
+  YAML::Node map(YAML::NodeType::Map);
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    map.force_insert(jobspec::NameOf(*field), YamlOfField(message, *field));
+  }
+  return map;
+}
 
 absl::StatusOr<JobFile> ReadTree(const YAML::Node& root, const std::string& file,
                                  const std::string& base_folder, const Overrides& overrides) {

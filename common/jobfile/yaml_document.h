@@ -21,7 +21,7 @@ struct YamlDocument {
 };
 
 // It is a problem if the text is too long, also with what its aliases stand for, not UTF-8, not
-// YAML, or more than one document (yaml_outline.h). Throws nothing. Thread-safe.
+// YAML, or more than one document. Throws nothing. Thread-safe.
 YamlDocument ParseYamlDocument(const std::string& text);
 
 }  // namespace muster::jobfile

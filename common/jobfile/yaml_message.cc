@@ -12,7 +12,6 @@
 #include "common/jobfile/scalar.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/rules.h"
-#include "common/jobspec/start.h"
 #include "common/utf8/utf8.h"
 #include "proto/muster/v1/job_spec.pb.h"
 

@@ -29,13 +29,10 @@ std::string ValueText(const FieldValue& value) {
       return value.String();
     case FieldDescriptor::CPPTYPE_ENUM: {
       const auto& type = *value.field->enum_type();
-      const std::vector<std::string> names = EnumNames(type);
-      for (int i = 0, named = 0; i < type.value_count(); ++i) {
-        if (type.value(i)->number() == 0) continue;
-        if (type.value(i)->number() == value.Enum()) return names[named];
-        ++named;
-      }
-      return absl::StrCat(value.Enum());
+      const auto* named = type.FindValueByNumber(value.Enum());
+      // The value 0, which is the first one, has no name.
+      return named != nullptr && named->index() > 0 ? EnumNames(type)[named->index() - 1]
+                                                    : absl::StrCat(value.Enum());
     }
     default:
       return value.Exact();

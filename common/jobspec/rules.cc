@@ -7,14 +7,32 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/jobspec/duration.h"
 #include "common/jobspec/fields.h"
-#include "common/jobspec/start.h"
 #include "common/protoenum/cases.h"
 
 namespace muster::jobspec {
+
+bool IsDirectory(const std::string& checkpoint) {
+  return checkpoint.find('/') != std::string::npos;
+}
+
+std::optional<JobAndStep> ParseJobAndStep(const std::string& checkpoint) {
+  const size_t at = checkpoint.find('@');
+  JobAndStep result{.job = checkpoint.substr(0, at), .step = std::nullopt};
+  constexpr char kIdCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  if (result.job.empty() || result.job.find_first_not_of(kIdCharacters) != std::string::npos) {
+    return std::nullopt;
+  }
+  if (at == std::string::npos) return result;
+  uint64_t step = 0;
+  if (!absl::SimpleAtoi(checkpoint.substr(at + 1), &step)) return std::nullopt;
+  result.step = step;
+  return result;
+}
+
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -313,6 +331,16 @@ std::string AllowedNumbers(const v1::FieldRule& rule) {
   if (rule.has_above()) return absl::StrCat("a number above ", text(low));
   if (rule.has_at_most()) return absl::StrCat("at most ", text(high));
   return rule.has_below() ? absl::StrCat("a number below ", text(high)) : std::string();
+}
+
+std::vector<std::pair<std::string, std::string>> InputFiles(const v1::JobSpec& spec) {
+  std::vector<std::pair<std::string, std::string>> inputs;
+  ForEachValue(spec, [&](const FieldValue& value) {
+    if (RuleOf(*value.field).text() == v1::FieldRule::INPUT_PATH) {
+      inputs.emplace_back(value.path, value.String());
+    }
+  });
+  return inputs;
 }
 
 }  // namespace muster::jobspec

@@ -1,4 +1,4 @@
-#include "common/jobspec/start.h"
+#include "common/jobspec/rules.h"
 
 #include <gtest/gtest.h>
 

@@ -13,12 +13,7 @@
 #include "common/jobspec/problem_list.h"
 #include "common/jobspec/rules.h"
 #include "common/jobspec/sizes.h"
-#include "common/jobspec/validate_data.h"
-#include "common/jobspec/validate_ema.h"
-#include "common/jobspec/validate_optimizer.h"
-#include "common/jobspec/validate_outputs.h"
-#include "common/jobspec/validate_passes.h"
-#include "common/jobspec/validate_predict.h"
+#include "common/jobspec/validate.h"
 
 namespace muster::jobspec {
 namespace {
@@ -51,14 +46,14 @@ class Validator {
     UnevenInputs();
     Collectives();
     Start();
-    ValidateEma(spec_, UnlimitedSteps(spec_).value_or(0), &problems_);
+    Ema(UnlimitedSteps(spec_).value_or(0));
     return problems_.problems();
   }
 
   v1::SpecProblems Run(uint64_t total_steps) {
     ValidateSchedule(spec_, total_steps, &problems_);
     Profile(total_steps);
-    ValidateEma(spec_, total_steps, &problems_);
+    Ema(total_steps);
     return problems_.problems();
   }
 
@@ -230,6 +225,27 @@ class Validator {
       Add(ElementPath("profile.steps", i),
           absl::StrCat("found ", step, "; allowed: 1 to ", *steps));
     }
+  }
+
+  // The rules of `ema`, and of an export of its averages. `steps`: those of all fit stages; 0: not
+  // known.
+  void Ema(uint64_t steps) {
+    if (spec_.has_ema() && !Trains(spec_)) {
+      Add("ema",
+          "averages the weights of training, but there is no stage fit; allowed: with a stage fit");
+    }
+    if (spec_.export_().from() == v1::ExportSpec::EMA && !spec_.has_ema()) {
+      Add("export.from",
+          "found ema, but the job keeps no averages; allowed: last, or ema together with the key "
+          "ema");
+    }
+    // Another job's averages may be there at the start.
+    const bool from_other = spec_.has_start() && spec_.start().what() != v1::StartSpec::WEIGHTS;
+    if (steps == 0 || from_other || spec_.ema().every() <= steps) return;
+    Add("ema.every", absl::StrCat("found ", spec_.ema().every(),
+                                  ", but no average would ever be made in the steps of all fit "
+                                  "stages; allowed: 1 to ",
+                                  steps));
   }
 
   // What the checkpoint gives must not be given a second time.

@@ -1,9 +1,8 @@
-#include "common/jobspec/validate_data.h"
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/validate.h"
 
 namespace muster::jobspec {
 namespace {

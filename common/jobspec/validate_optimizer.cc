@@ -1,5 +1,3 @@
-#include "common/jobspec/validate_optimizer.h"
-
 #include <google/protobuf/message.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/rules.h"
+#include "common/jobspec/validate.h"
 
 namespace muster::jobspec {
 namespace {

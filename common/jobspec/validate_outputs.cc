@@ -1,5 +1,3 @@
-#include "common/jobspec/validate_outputs.h"
-
 #include <filesystem>
 #include <string>
 
@@ -7,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/rules.h"
+#include "common/jobspec/validate.h"
 
 namespace muster::jobspec {
 namespace {

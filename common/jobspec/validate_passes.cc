@@ -1,5 +1,3 @@
-#include "common/jobspec/validate_passes.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -8,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/validate.h"
 
 namespace muster::jobspec {
 namespace {

@@ -12,6 +12,7 @@
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
+#include "common/files/hashing_writer.h"
 #include "common/manifest/manifest.h"
 #include "common/problems/faults.h"
 #include "common/safetensors/safetensors.h"
@@ -20,17 +21,11 @@
 namespace muster::manifest {
 namespace {
 
-struct Contents {
-  uint64_t size = 0;
-  std::string hash;
-  std::vector<std::string> blocks;
-};
-
 // Read, not mapped, so that a failed read is an error and not a signal.
-absl::StatusOr<Contents> ReadContents(const std::string& path) {
+absl::StatusOr<files::FileDigest> ReadContents(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return files::ErrnoStatus(errno, "open", path);
-  Contents contents;
+  files::FileDigest contents;
   files::Hasher hasher;
   files::BlockHasher blocks;
   std::vector<char> block(1 << 20);
@@ -59,7 +54,7 @@ absl::Status WrongSize(const std::string& path, uint64_t expected, uint64_t foun
 
 // The contents against the file's record.
 absl::Status CheckContents(const std::string& path, const FileRecord& record) {
-  ASSIGN_OR_RETURN(const Contents found, ReadContents(path));
+  ASSIGN_OR_RETURN(const files::FileDigest found, ReadContents(path));
   if (found.size != record.size) return WrongSize(path, record.size, found.size);
   for (size_t i = 0; i < record.blocks.size(); ++i) {
     if (found.blocks[i] == record.blocks[i]) continue;

@@ -14,6 +14,13 @@
 
 namespace muster::modelfolder {
 
+// `config`: the model's own config.json. `source`: that of the folder from which the model's first
+// weights came, or anything else. If both describe the same kind of model, the source's members
+// that the model's own config does not have (or has as null) are kept, such as the numbers of
+// special tokens. `dtype` becomes that of the tensors. Empty if `config` is not a JSON object.
+std::string FolderConfig(const std::string& config, const std::string& source,
+                         safetensors::DType dtype);
+
 struct CompanionOptions {
   std::string index;   // FolderPlan's
   std::string config;  // the model's own config.json; may be empty

@@ -1,4 +1,4 @@
-#include "common/modelfolder/config.h"
+#include "common/modelfolder/companions.h"
 
 #include <gtest/gtest.h>
 

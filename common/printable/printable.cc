@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/utf8/utf8.h"
@@ -71,6 +73,13 @@ std::string PrintableLine(const std::string& text) {
   std::string out;
   AppendPrintable(text, Follows::kNothing, &out);
   return absl::StrReplaceAll(out, {{"\r", "\\x0d"}, {"\n", "\\n"}, {"\t", "\\t"}});
+}
+
+std::string WhoAsked(const std::string& requester, const std::string& label) {
+  if (label.empty() || label == requester) return requester;
+  // Muster itself.
+  if (requester.empty()) return label;
+  return absl::StrCat(requester, " (label '", absl::Utf8SafeCEscape(label), "')");
 }
 
 }  // namespace muster

@@ -24,6 +24,11 @@ size_t AppendPrintable(const std::string& text, Follows follows, std::string* ou
 // tables and quoted texts. Pure.
 std::string PrintableLine(const std::string& text);
 
+// "uid 1000 (label 'me@host')". What the connection proves (`requester`) comes first, and quotes in
+// the label, which the client chose, are escaped: no label looks like another requester. One of
+// them alone if the other is empty, or the same. Pure.
+std::string WhoAsked(const std::string& requester, const std::string& label);
+
 }  // namespace muster
 
 #endif  // MUSTER_COMMON_PRINTABLE_PRINTABLE_H_

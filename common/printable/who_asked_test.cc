@@ -1,4 +1,4 @@
-#include "common/printable/who_asked.h"
+#include "common/printable/printable.h"
 
 #include <gtest/gtest.h>
 

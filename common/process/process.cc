@@ -47,7 +47,7 @@ Process::Process(pid_t pid, Fd pidfd, Fd output)
 Process::~Process() {
   {
     absl::MutexLock lock(&mutex_);
-    if (detached_ || exit_.has_value()) return;
+    if (exit_.has_value()) return;
   }
   Signal(SIGKILL);
   Wait(absl::InfiniteDuration());
@@ -82,11 +82,6 @@ Exit Process::Stop(absl::Duration grace) {
   if (std::optional<Exit> exit = Wait(grace)) return *exit;
   Signal(SIGKILL);
   return *Wait(absl::InfiniteDuration());
-}
-
-void Process::Detach() {
-  absl::MutexLock lock(&mutex_);
-  detached_ = true;
 }
 
 }  // namespace muster::process

@@ -69,8 +69,7 @@ struct SpawnOptions {
 // One child and its process group. Thread-safe.
 class Process {
  public:
-  // Does nothing if Detach() was called. Otherwise kills the group if it still runs, and reaps the
-  // process.
+  // Kills the group if it still runs, and reaps the process.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -92,9 +91,6 @@ class Process {
   // SIGTERM to the group, SIGKILL after `grace`, and waits for the end.
   Exit Stop(absl::Duration grace);
 
-  // After this the destructor does not end the process: it may outlive this one.
-  void Detach();
-
  private:
   friend class Spawner;
   Process(pid_t pid, Fd pidfd, Fd output);
@@ -105,7 +101,6 @@ class Process {
 
   absl::Mutex mutex_;
   std::optional<Exit> exit_ ABSL_GUARDED_BY(mutex_);
-  bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Forks all children from one separate thread, because the kernel sends a parent death signal when

@@ -190,15 +190,6 @@ TEST(Process, DestructorKillsTheGroup) {
   EXPECT_EQ(kill(pid, 0), -1);
 }
 
-TEST(Process, DetachedItOutlivesItsHandle) {
-  Spawner spawner;
-  auto process = MustSpawn(spawner, Shell("exec sleep 1000"));
-  const pid_t pid = process->pid();
-  process->Detach();
-  process.reset();
-  EXPECT_EQ(kill(pid, SIGKILL), 0);
-}
-
 TEST(Process, ParentDeathSignalComesWithTheSpawnersEnd) {
   auto spawner = std::make_unique<Spawner>();
   SpawnOptions options = Shell("exec sleep 1000");

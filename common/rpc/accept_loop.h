@@ -23,7 +23,7 @@
 #include "absl/time/time.h"
 #include "common/process/fd.h"
 #include "common/rpc/connections.h"
-#include "common/rpc/socket_peer.h"
+#include "common/rpc/sockets.h"
 
 namespace muster {
 

@@ -24,7 +24,6 @@
 #include "common/process/fd.h"
 #include "common/rpc/address.h"
 #include "common/rpc/connections.h"
-#include "common/rpc/socket_peer.h"
 #include "common/rpc/sockets.h"
 #include "common/steady/test_bound.h"
 

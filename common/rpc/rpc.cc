@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/call_limit.h"
 #include "common/rpc/deadline.h"
-#include "common/rpc/plain_credentials.h"
 #include "common/rpc/sockets.h"
 #include "common/rpc/tls.h"
 #include "common/status/status.h"

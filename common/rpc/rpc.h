@@ -26,7 +26,7 @@
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
 #include "common/rpc/connections.h"
-#include "common/rpc/socket_peer.h"
+#include "common/rpc/sockets.h"
 
 namespace muster {
 

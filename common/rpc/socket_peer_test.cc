@@ -1,4 +1,4 @@
-#include "common/rpc/socket_peer.h"
+#include "common/rpc/sockets.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -2,6 +2,9 @@
 #ifndef MUSTER_COMMON_RPC_SOCKETS_H_
 #define MUSTER_COMMON_RPC_SOCKETS_H_
 
+#include <sys/socket.h>
+#include <sys/types.h>
+
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -22,6 +25,20 @@ struct ListeningSocket {
 // Or a TCP socket; port 0 chooses a free one. UNAVAILABLE: the port is in use, or this machine does
 // not have the address.
 absl::StatusOr<ListeningSocket> Listen(const Address& address);
+
+struct SocketPeer {
+  // It has connected over a Unix socket, as the user `uid`.
+  bool local = false;
+  uid_t uid = 0;
+  // By which its connections are counted: "uid 1000", an IPv4 address, or the /64 network of an
+  // IPv6 address, because one host can have all addresses of it.
+  std::string name;
+};
+
+// Of a connected socket. Without a name: the connection has ended.
+SocketPeer PeerOf(int fd);
+// Of an address of IPv4 or IPv6.
+std::string NetworkPeer(const sockaddr_storage& address);
 
 }  // namespace muster
 

@@ -29,6 +29,11 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(
 // Errors: those of certs::CheckTlsFiles, at the start.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientTls(const certs::TlsFiles& files);
 
+// Credentials for a listener without encryption, whose callers are nobody in particular
+// (Caller::Kind::kInsecure). They differ from grpc::InsecureServerCredentials, which cannot refuse
+// a call, only in the limit.
+std::shared_ptr<grpc::ServerCredentials> PlainCredentials(std::shared_ptr<CallLimit> limit);
+
 }  // namespace muster
 
 #endif  // MUSTER_COMMON_RPC_TLS_H_

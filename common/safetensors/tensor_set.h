@@ -2,6 +2,8 @@
 #ifndef MUSTER_COMMON_SAFETENSORS_TENSOR_SET_H_
 #define MUSTER_COMMON_SAFETENSORS_TENSOR_SET_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,6 +13,16 @@
 #include "common/safetensors/safetensors.h"
 
 namespace muster::safetensors {
+
+// Tensor -> the file's name, relative to the index's folder and never outside of it.
+using Index = std::map<std::string, std::string>;
+
+// `path` is used only in errors, which begin with it. Errors:
+// - DATA_LOSS: the text is not JSON, it has no object `weight_map` or an empty one, a tensor
+//   appears twice, or a file's name is not a text.
+// - INVALID_ARGUMENT: names of files outside of the folder (absolute, or with ".."); at most 3 of
+//   them are listed.
+absl::StatusOr<Index> ParseIndex(const uint8_t* data, size_t size, const std::string& path);
 
 // A tensor in one of the set's files; valid as long as the set.
 struct StoredTensor {

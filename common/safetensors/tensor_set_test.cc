@@ -6,7 +6,6 @@
 
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
-#include "common/safetensors/index.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

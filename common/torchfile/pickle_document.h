@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/safetensors/safetensors.h"
 
 namespace muster::torchfile {
@@ -38,6 +39,10 @@ struct PickleDocument {
   std::vector<TensorValue> tensors;
   size_t root = 0;
 };
+
+// The root and all nodes that it contains, each once. INVALID_ARGUMENT: a value contains itself, or
+// values are nested deeper than 100. Pure.
+absl::StatusOr<std::vector<size_t>> ReachableNodes(const PickleDocument& document);
 
 }  // namespace muster::torchfile
 

@@ -14,7 +14,6 @@
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 #include "common/torchfile/pickle_document.h"
-#include "common/torchfile/pickle_nesting.h"
 
 namespace muster::torchfile {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/glob/glob.h"
 #include "common/glob/near_pattern.h"
+#include "common/problems/problems.h"
 #include "common/status/status.h"
 
 namespace muster {
@@ -53,9 +53,7 @@ Mask Trainability::MaskOf(const std::vector<TrainableRule>& rules) const {
 absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const {
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
-  constexpr size_t kShown = 3;
-  std::vector<std::string> problems;
-  size_t more = 0;
+  Problems problems;
   for (const TrainableRule& rule : rules) {
     bool fits = false;
     bool fits_any = false;
@@ -65,24 +63,20 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
       fits |= parameter.can_be_trained;
     }
     if (fits) continue;
-    if (problems.size() == kShown) {
-      ++more;
-      continue;
-    }
     if (fits_any) {
-      problems.push_back(absl::StrCat(
+      problems.Add(absl::StrCat(
           "'", rule.pattern,
           "' fits only parameters that are neither float32 nor float64, which are not trained"));
       continue;
     }
-    std::string problem = absl::StrCat("no parameter is named as '", rule.pattern, "'");
-    const std::string near = NearPattern(rule.pattern, names);
-    if (!near.empty()) absl::StrAppend(&problem, "; did you mean '", near, "'?");
-    problems.push_back(std::move(problem));
+    // Of what is only counted nobody sees what was meant, and to find it takes long.
+    const bool shown = problems.count() < Problems::kShown;
+    const std::string near = shown ? NearPattern(rule.pattern, names) : "";
+    problems.Add(absl::StrCat("no parameter is named as '", rule.pattern, "'",
+                              near.empty() ? "" : absl::StrCat("; did you mean '", near, "'?")));
   }
-  if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      absl::StrJoin(problems, "; "), more > 0 ? absl::StrCat("; and ", more, " more") : ""));
+  if (problems.count() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(problems.Text());
 }
 
 void Trainability::Set(std::vector<TrainableRule> rules) {

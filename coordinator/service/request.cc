@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/printable/who_asked.h"
+#include "common/printable/printable.h"
 #include "common/rpc/caller.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"

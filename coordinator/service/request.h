@@ -37,7 +37,7 @@ absl::StatusOr<AskedPage> PageOf(const std::string& token, int size, uint64_t fi
 // Who makes the call, as its connection proves (common/rpc/caller.h).
 std::string RequesterOf(const grpc::CallbackServerContext* context);
 
-// The same, and then what he says of himself (common/printable/who_asked.h), for a record of one
+// The same, and then what he says of himself (common/printable/printable.h), for a record of one
 // line.
 std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by);
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "common/printable/who_asked.h"
+#include "common/printable/printable.h"
 #include "common/trainability/from_proto.h"
 #include "coordinator/service/wire.h"
 

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/socket_peer.h"
 #include "common/rpc/sockets.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"

@@ -27,7 +27,7 @@ SAFETENSORS = ["common/safetensors/parse.cc", "common/safetensors/plan.cc"] + [
     "common/safetensors/safetensors.cc",
     "common/safetensors/strict_json.cc",
 ]
-PICKLE = ["common/torchfile/pickle_reader.cc", "common/torchfile/pickle_nesting.cc"]
+PICKLE = ["common/torchfile/pickle_reader.cc", "common/torchfile/pickle_document.cc"]
 SOURCES = {
     "idx": ["worker/data/idx.cc"],
     "manifest": ["common/manifest/*.cc", "common/problems/*.cc"] + SAFETENSORS + FILES,

@@ -14,7 +14,6 @@
 #include "client/cli/terminal/metrics_text.h"
 #include "client/cli/terminal/table.h"
 #include "common/printable/printable.h"
-#include "common/printable/who_asked.h"
 #include "common/utf8/utf8.h"
 
 namespace muster::cli {

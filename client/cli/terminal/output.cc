@@ -1,10 +1,28 @@
 #include "client/cli/terminal/output.h"
 
+#include <google/protobuf/util/json_util.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/terminal/json.h"
-#include "client/cli/terminal/yaml.h"
 
 namespace muster::cli {
+
+std::string Json(const google::protobuf::Message& message, JsonForm form) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  options.add_whitespace = form == JsonForm::kPretty;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  // Only a broken Any or Timestamp can fail: then the result is an empty object, not half of one.
+  if (!status.ok()) text = "{}";
+  if (text.empty() || text.back() != '\n') text += '\n';
+  return text;
+}
 
 std::string Document(const google::protobuf::Message& message, Output output) {
   return Document(Json(message, JsonForm::kPretty), output);
@@ -17,6 +35,80 @@ std::string Document(const std::string& json, Output output) {
 std::string StreamItem(const google::protobuf::Message& message, Output output) {
   const std::string json = Json(message, JsonForm::kLine);
   return output == Output::kYaml ? absl::StrCat("---\n", YamlOfJson(json)) : json;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Whether every reader takes the unquoted text as a text: it begins like a word and is not a word
+// with another meaning in YAML 1.1.
+bool IsPlain(const std::string& text) {
+  static constexpr const char* kWords[] = {"y",    "n",     "yes",  "no",  "on", "off",
+                                           "true", "false", "null", "nan", "inf"};
+  if (text.empty() || !(absl::ascii_isalpha(text[0]) || text[0] == '_' || text[0] == '/'))
+    return false;
+  const bool word = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '/' || c == '.';
+  });
+  const std::string lower = absl::AsciiStrToLower(text);
+  return word && std::find(std::begin(kWords), std::end(kWords), lower) == std::end(kWords);
+}
+
+void EmitText(const std::string& text, YAML::Emitter* out) {
+  if (!IsPlain(text)) *out << YAML::DoubleQuoted;
+  *out << text;
+}
+
+// To YAML 1.1 "1e-08" is a text: a number with an exponent has a point there.
+std::string FloatText(std::string text) {
+  const size_t exponent = text.find('e');
+  if (exponent != std::string::npos && text.find('.') == std::string::npos)
+    text.insert(exponent, ".0");
+  return text;
+}
+
+void Emit(const Json& json, YAML::Emitter* out) {
+  switch (json.type()) {
+    case Json::value_t::object:
+      if (json.empty()) *out << YAML::Flow;
+      *out << YAML::BeginMap;
+      for (const auto& [key, value] : json.items()) {
+        *out << YAML::Key;
+        EmitText(key, out);
+        *out << YAML::Value;
+        Emit(value, out);
+      }
+      *out << YAML::EndMap;
+      return;
+    case Json::value_t::array:
+      if (json.empty()) *out << YAML::Flow;
+      *out << YAML::BeginSeq;
+      for (const Json& element : json) Emit(element, out);
+      *out << YAML::EndSeq;
+      return;
+    case Json::value_t::string:
+      EmitText(json.get<std::string>(), out);
+      return;
+    case Json::value_t::null:
+      *out << YAML::Null;
+      return;
+    case Json::value_t::number_float:
+      *out << FloatText(json.dump());
+      return;
+    default:
+      // Whole numbers and truth values are written as in JSON.
+      *out << json.dump();
+      return;
+  }
+}
+
+}  // namespace
+
+std::string YamlOfJson(const std::string& json) {
+  YAML::Emitter out;
+  Emit(Json::parse(json), &out);
+  return std::string(out.c_str(), out.size()) + "\n";
 }
 
 }  // namespace muster::cli

@@ -9,6 +9,15 @@
 
 namespace muster::cli {
 
+enum class JsonForm {
+  kPretty,  // over several lines
+  kLine,    // for streams: one object per line
+};
+
+// Ends with a newline. Contains numbers that are zero and texts that are empty, too, but fields
+// with presence (`optional`, messages) only if they are set.
+std::string Json(const google::protobuf::Message& message, JsonForm form);
+
 enum class Output { kTable, kJson, kYaml, kCsv };
 
 // Whether a result is printed as a document (JSON or YAML) and not for people.
@@ -22,6 +31,11 @@ std::string Document(const std::string& json, Output output);
 // One of many results: JSON on a line of its own, or a YAML document of its own, which begins with
 // "---".
 std::string StreamItem(const google::protobuf::Message& message, Output output);
+
+// The same document in YAML: readers of YAML 1.1 and 1.2 get the same values from it, with the keys
+// in the same order. A text that a reader might take for a number, a truth value, a date or null is
+// quoted. `json` is valid JSON. Ends with a newline.
+std::string YamlOfJson(const std::string& json);
 
 }  // namespace muster::cli
 

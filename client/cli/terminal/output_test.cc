@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "client/cli/terminal/yaml.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {

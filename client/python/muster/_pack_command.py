@@ -1,4 +1,4 @@
-"""What `muster data pack --tokenizer FILE` runs (client/cli/pack_with_tokenizer.h): prints one
+"""What `muster data pack --tokenizer FILE` runs (client/cli/pack.h): prints one
 JSON object, with `files` or with `error` and its `kind`."""
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/jobspec/inputs.h"
 #include "common/jobspec/prompts.h"
+#include "common/jobspec/rules.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/train/predict/predict.h"

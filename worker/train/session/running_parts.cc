@@ -1,6 +1,6 @@
 #include "worker/train/session/running_parts.h"
 
-#include "common/jobspec/inputs.h"
+#include "common/jobspec/rules.h"
 #include "worker/device/peak_flops.h"
 
 namespace muster::train {

@@ -1,4 +1,4 @@
-#include "common/torchfile/pickle_nesting.h"
+#include "common/torchfile/pickle_document.h"
 
 #include <algorithm>
 #include <unordered_map>
