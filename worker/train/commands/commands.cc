@@ -10,7 +10,6 @@
 #include "common/commands/command_rule.h"
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
-#include "worker/train/schedule/unreported.h"
 
 namespace muster::train {
 namespace {
@@ -275,7 +274,7 @@ absl::Status Commands::Refresh(const Command& command) {
 
 absl::Status Commands::SkipData(const Command& command) {
   const v1::SkipDataCommand& skip = command.skip_data();
-  const auto skipped = parts_.data->Skip(static_cast<int64_t>(skip.samples()), skip.dry_run());
+  const auto skipped = parts_.skip_data(static_cast<int64_t>(skip.samples()), skip.dry_run());
   const v1::OperationResult& first = command.first_result();
   const std::string now = skipped.ok() ? Describe(*skipped) : "nothing";
   if (first.has_skipped_data() && now != Describe(first.skipped_data())) {

@@ -58,6 +58,23 @@ class EvaluationScope {
   bool open_ = false;
 };
 
+// What a rank knows of its memory, in bytes.
+struct EvaluationMemory {
+  // What it would allocate to hold all parameters.
+  uint64_t needed = 0;
+  // What earlier passes have allocated for the same purpose: the process has kept this memory.
+  uint64_t kept = 0;
+  // What the node has available, or on a GPU what the GPU has. UINT64_MAX: not known.
+  uint64_t available = 0;
+  // How many ranks share that.
+  uint64_t ranks = 1;
+};
+
+// Pure. True if the rank may gather all parameters of a sharded model once for a pass: what it needs
+// beyond what is kept is at most half of its share of what is available. The other half is left for
+// activations and other programs.
+bool HasMemoryForAll(const EvaluationMemory& memory);
+
 // Makes the scopes of a session.
 class EvaluationPasses {
  public:

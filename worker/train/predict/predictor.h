@@ -15,7 +15,7 @@
 #include "worker/models/model.h"
 #include "worker/train/data/rank_data.h"
 #include "worker/train/evaluate/evaluation_scope.h"
-#include "worker/train/evaluate/session_generator.h"
+#include "worker/train/evaluate/generate.h"
 #include "worker/train/job/job.h"
 #include "worker/train/job/stages.h"
 #include "worker/train/predict/prediction_file.h"

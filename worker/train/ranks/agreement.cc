@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/device/host_values.h"
 
 namespace muster::train {
@@ -43,20 +44,6 @@ std::vector<Line> LinesIn(const std::string& text) {
 bool Has(const std::vector<Line>& lines, const std::string& path) {
   return std::any_of(lines.begin(), lines.end(),
                      [&](const Line& line) { return line.path == path; });
-}
-
-// The texts of all ranks, in rank order. `longest`: the size of the longest text in bytes.
-absl::StatusOr<std::vector<std::string>> Exchange(const std::string& mine, int64_t longest,
-                                                  comm::Communicator* communicator) {
-  const at::Tensor own = device::HostText(mine, longest);
-  const at::Tensor all = at::empty({longest * communicator->world_size()}, at::kByte);
-  RETURN_IF_ERROR(communicator->AllGather(all, own, {.what = "what the ranks differ in"})->Wait());
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < communicator->world_size(); ++rank) {
-    const auto text = device::TextOf(all).substr(rank * longest, longest);
-    texts.emplace_back(text.substr(0, text.find('\0')));
-  }
-  return texts;
 }
 
 }  // namespace
@@ -97,13 +84,12 @@ absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
   RETURN_IF_ERROR(communicator->AllGather(all, mine, {.what = "what the ranks agree on"})->Wait());
   const auto said = device::HostValues<int64_t>(all);
   bool same = true;
-  int64_t longest = 0;
-  for (int rank = 0; rank < world_size; ++rank) {
+  for (int rank = 1; rank < world_size; ++rank) {
     same = same && said[2 * rank] == said[0] && said[2 * rank + 1] == said[1];
-    longest = std::max(longest, said[2 * rank + 1]);
   }
   if (same) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Exchange(text, longest, communicator));
+  ASSIGN_OR_RETURN(const auto texts,
+                   checkpoint::GatherTexts(*communicator, text, "what the ranks differ in", 0));
   const std::vector<Line> of_rank_0 = LinesIn(texts[0]);
   std::vector<std::string> named;
   int more = 0;

@@ -14,7 +14,7 @@
 namespace muster::train {
 
 // A collective that compares `lines` on all ranks: an all-gather of 16 bytes per rank and, if the
-// ranks differ, a second one of all their lines. `what` says for errors what the lines describe
+// ranks differ, all their lines. `what` says for errors what the lines describe
 // ("the job"). Errors: FAILED_PRECONDITION, which names for each rank that differs from rank 0 (at
 // most three ranks, and how many more there are) the first path at which it differs and the values
 // of both ranks; the communicator's, for example that a peer has already ended because of this

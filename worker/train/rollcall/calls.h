@@ -6,12 +6,22 @@
 #include "absl/status/statusor.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/caller.h"
+#include "worker/train/rollcall/roll_call_plan.h"
 #include "worker/train/rollcall/session_roll_call.h"
 #include "worker/train/save/background.h"
 #include "worker/train/schedule/command_schedule.h"
 
 namespace muster::train {
+
+// How work between two steps asks for a roll call.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+
+  // A blocking roll call for the next step; a collective. Its success means that training may
+  // continue from here, because the losses are finite on every rank. An error ends the session.
+  virtual absl::StatusOr<RollCallPlan> CallNow() = 0;
+};
 
 // Threading: the session's thread. All methods are collectives.
 class Calls : public Caller {

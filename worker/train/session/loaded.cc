@@ -1,5 +1,8 @@
 #include "worker/train/session/loaded.h"
 
+#include <ATen/core/grad_mode.h>
+
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,16 +13,48 @@
 #include "common/manifest/name.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
+#include "worker/data/dataset.h"
+#include "worker/models/model.h"
+#include "worker/models/seed.h"
+#include "worker/models/unit.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/evaluate/evaluation_totals.h"
 #include "worker/train/job/improvement.h"
+#include "worker/train/ranks/guarded.h"
 #include "worker/train/session/best_checkpoint.h"
 #include "worker/train/session/loader.h"
 #include "worker/train/start/continuation.h"
 #include "worker/train/start/known_ends.h"
-#include "worker/train/training/single_sample.h"
+#include "worker/train/training/setup.h"
 
 namespace muster::train {
+namespace {
+
+// Why the job's model cannot train with a micro-batch of one sample, although it can with two
+// samples, in its own words; empty if it can, or if that is not known. Makes a second model on the
+// CPU, runs its forward in the mode of training on blank samples of the data set, and drops it.
+std::string WhyNoSingleSample(const Job& job, const data::Dataset& dataset) {
+  Job plain = job;
+  plain.spec.mutable_model()->clear_weights();
+  plain.spec.mutable_model()->clear_weights_from();
+  const at::NoGradGuard no_grad;
+  models::ForwardContext context(models::Mode::kTrain, models::MakeGenerator(job.seed, at::kCPU));
+  std::unique_ptr<models::Model> model;
+  const auto train_with = [&](int64_t samples) {
+    return Guarded("a trial", [&]() -> absl::Status {
+      model->Loss(dataset.Blank(samples), context);
+      return absl::OkStatus();
+    });
+  };
+  const absl::Status built = Guarded("a trial", [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(model, BuildModel(plain));
+    return absl::OkStatus();
+  });
+  if (!built.ok() || !train_with(2).ok()) return "";
+  return Message(train_with(1));
+}
+
+}  // namespace
 
 std::vector<PlannedStage> PlanOf(const Job& job, const SessionState& state) {
   return PlanStages(job.stages, TimelineOf(state.sampling), state.validations.ended);

@@ -1,7 +1,6 @@
-#include "worker/train/session/running_parts.h"
-
 #include "common/jobspec/inputs.h"
 #include "worker/device/peak_flops.h"
+#include "worker/train/session/running.h"
 
 namespace muster::train {
 namespace {

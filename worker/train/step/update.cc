@@ -11,7 +11,7 @@ bool ChecksAllGradients(const Job& job) {
          job.numerics.on_nan != OnNan::kFail;
 }
 
-bool AdjustsLossScale(const Update::Parts& parts) {
+bool AdjustsLossScale(const StepParts& parts) {
   return parts.scaler != nullptr && (parts.trained == nullptr || parts.trained->any());
 }
 
