@@ -33,6 +33,19 @@ std::string Describe(const v1::SkippedData& skipped) {
 
 }  // namespace
 
+template <typename Result>
+std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
+    const Command& command) const {
+  return
+      [reports = parts_.reports, number = NumberOf(command)](const absl::StatusOr<Result>& result) {
+        CommandFinished finished{
+            .number = number, .status = result.status(), .reason = "", .result = {}};
+        if (result.ok()) finished.result = *result;
+        if (absl::IsCancelled(finished.status)) finished.reason = kCancelled;
+        reports->Report(finished);
+      };
+}
+
 absl::StatusOr<bool> Commands::Apply(int64_t newest) {
   const auto get = [this](int64_t number) { return parts_.source->Get(number); };
   bool any = false;
@@ -97,11 +110,16 @@ absl::Status Commands::Apply(const CommandSchedule::Due& due) {
     case Command::kStop:
       return Stop(command);
     case Command::kSaveCheckpoint:
-      return SaveCheckpoint(command);
+      RETURN_IF_ERROR(Begin(command));
+      return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(command));
     case Command::kGatherOptimizerState:
-      return GatherOptimizerState(command);
+      RETURN_IF_ERROR(Begin(command));
+      return parts_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
+                                     ReportEndOf<OptimizerStateGathered>(command));
     case Command::kConsolidate:
-      return Consolidate(command);
+      RETURN_IF_ERROR(Begin(command));
+      return parts_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
+                                          ReportEndOf<ModelConsolidated>(command));
     case Command::kSetLearningRate:
       SetLearningRate(command);
       return absl::OkStatus();
@@ -146,19 +164,6 @@ void Commands::Fail(const Command& command, const absl::Status& status, const st
   TellApplied(NumberOf(command));
   parts_.reports->Report(CommandFinished{
       .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
-}
-
-template <typename Result>
-std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
-    const Command& command) const {
-  return [reports = parts_.reports,
-          number = NumberOf(command)](const absl::StatusOr<Result>& result) {
-    CommandFinished finished{
-        .number = number, .status = result.status(), .reason = "", .result = {}};
-    if (result.ok()) finished.result = *result;
-    if (absl::IsCancelled(finished.status)) finished.reason = kCancelled;
-    reports->Report(finished);
-  };
 }
 
 bool Commands::HasNeeds(const Command& command) {
@@ -219,24 +224,10 @@ absl::Status Commands::Stop(const Command& command) {
   return absl::OkStatus();
 }
 
-absl::Status Commands::SaveCheckpoint(const Command& command) {
+absl::Status Commands::Begin(const Command& command) {
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
   TellApplied(NumberOf(command));
-  return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(command));
-}
-
-absl::Status Commands::GatherOptimizerState(const Command& command) {
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
-  return parts_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
-                                 ReportEndOf<OptimizerStateGathered>(command));
-}
-
-absl::Status Commands::Consolidate(const Command& command) {
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
-  return parts_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
-                                      ReportEndOf<ModelConsolidated>(command));
+  return absl::OkStatus();
 }
 
 void Commands::SetLearningRate(const Command& command) {
@@ -306,8 +297,7 @@ absl::Status Commands::RunStage(const Command& command) {
          "NO_DATA");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
+  RETURN_IF_ERROR(Begin(command));
   ASSIGN_OR_RETURN(const auto evaluated, parts_.evaluator->EvaluateNow(stage));
   ReportEndOf<StageEvaluated>(command)(evaluated);
   return absl::OkStatus();
@@ -319,8 +309,7 @@ absl::Status Commands::Sample(const Command& command) {
     Fail(command, bad, absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
+  RETURN_IF_ERROR(Begin(command));
   ASSIGN_OR_RETURN(const auto sampled, parts_.generator->Sample(sample));
   ReportEndOf<Sampled>(command)(sampled);
   return absl::OkStatus();

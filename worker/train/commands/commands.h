@@ -18,7 +18,7 @@
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/calls.h"
+#include "worker/train/rollcall/session_roll_call.h"
 #include "worker/train/save/gathering.h"
 #include "worker/train/save/saving.h"
 #include "worker/train/schedule/command_schedule.h"
@@ -67,9 +67,8 @@ class Commands {
  private:
   absl::Status Apply(const CommandSchedule::Due& due);
   absl::Status Stop(const Command& command);
-  absl::Status SaveCheckpoint(const Command& command);
-  absl::Status GatherOptimizerState(const Command& command);
-  absl::Status Consolidate(const Command& command);
+  // A roll call, after which the command has taken effect: what takes long begins with it.
+  absl::Status Begin(const Command& command);
   void SetLearningRate(const Command& command);
   absl::Status SetTrainability(const Command& command);
   absl::Status Refresh(const Command& command);

@@ -21,7 +21,7 @@
 #include "worker/data/part.h"
 #include "worker/data/safetensors_dataset.h"
 #include "worker/device/host_values.h"
-#include "worker/train/ranks/agreed_status.h"
+#include "worker/train/ranks/agreement.h"
 #include "worker/train/ranks/guarded.h"
 
 namespace muster::train {

@@ -38,7 +38,7 @@ struct RankData {
 
 // A collective: opens the files that this rank reads, for a model that takes `input`, and checks
 // their tokens or labels: of files that all ranks share each rank reads only its part, of its own
-// file all. What any rank finds is the error of all of them (agreed_status.h). With kAllowed some
+// file all. What any rank finds is the error of all of them (agreement.h). With kAllowed some
 // of the ranks' own files may have no samples. `name`: "data.train", "data.test", ..., for errors.
 // Errors: the data set's; INVALID_ARGUMENT if the number of files is not the number of ranks; the
 // communicator's.

@@ -16,7 +16,7 @@
 #include "worker/train/data/read_ahead.h"
 #include "worker/train/evaluate/evaluation_totals.h"
 #include "worker/train/job/numbered.h"
-#include "worker/train/ranks/agreed_status.h"
+#include "worker/train/ranks/agreement.h"
 #include "worker/train/step/autocast.h"
 
 namespace muster::train {
@@ -71,7 +71,7 @@ void PassPace::Asked(int64_t round, double seconds) {
 
 absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Evaluate(Set set,
                                                                           Interrupts interrupts) {
-  const RankData& source = *(set == Set::kTest ? parts_.test : parts_.validate);
+  const RankData& source = *(set == Set::kTest ? test_ : validate_);
   const char* const name = set == Set::kTest ? "data.test" : "data.validate";
   models::Model& model = parts_.live->model();
   models::ForwardContext& context = parts_.live->context();
@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Evaluate(Set se
   ReadAhead reader(source.dataset.get(), parts_.live->device());
   EvaluationTotals totals(model, parts_.live->device());
   absl::Status unread;  // the first error of this rank's samples
-  Questions questions(interrupts == Interrupts::kByAnEnd ? parts_.calls : nullptr, parts_.control);
+  Questions questions(interrupts == Interrupts::kByAnEnd ? calls_ : nullptr, parts_.control);
   for (int64_t round = 0; round < plan.rounds(); ++round) {
     ASSIGN_OR_RETURN(const bool ends, questions.EndsBefore(round));
     if (ends) return std::nullopt;
@@ -144,8 +144,8 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Pass(Set set,
 }
 
 bool SessionEvaluation::HasDataFor(const std::string& stage) const {
-  if (stage == kValidateStage) return parts_.validate != nullptr;
-  return stage == kTestStage && parts_.test != nullptr;
+  if (stage == kValidateStage) return validate_ != nullptr;
+  return stage == kTestStage && test_ != nullptr;
 }
 
 absl::StatusOr<Evaluator::Evaluated> SessionEvaluation::EvaluateNow(const std::string& stage) {

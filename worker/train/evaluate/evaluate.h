@@ -10,15 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/metrics.pb.h"
-#include "worker/comm/communicator.h"
 #include "worker/train/data/rank_data.h"
 #include "worker/train/evaluate/evaluation_scope.h"
-#include "worker/train/job/job.h"
 #include "worker/train/reports/outside.h"
-#include "worker/train/reports/session_reports.h"
-#include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/calls.h"
-#include "worker/train/save/live_state.h"
+#include "worker/train/rollcall/session_roll_call.h"
 
 namespace muster::train {
 
@@ -55,26 +50,17 @@ class PassPace {
 // Threading: the session's thread.
 class SessionEvaluation : public Evaluator {
  public:
-  // All outlive it.
-  struct Parts {
-    const Job* job;
-    LiveState* live;
-    EvaluationPasses* passes;
-    const RankData* validate;  // null: the job has no such data
-    const RankData* test;      // likewise
-    comm::Communicator* control;
-    Calls* calls;
-    const SessionState* session_state;
-    const SessionReports* reports;
-  };
-  explicit SessionEvaluation(const Parts& parts) : parts_(parts) {}
+  // All outlive it. `validate`, `test`: null if the job has no such data.
+  SessionEvaluation(const ForwardParts& parts, const RankData* validate, const RankData* test,
+                    Calls* calls)
+      : parts_(parts), validate_(validate), test_(test), calls_(calls) {}
 
   // Collectives: passes of stages, which are reported. None if the job is to end: the pass was
   // interrupted.
   absl::StatusOr<std::optional<v1::Evaluation>> Validate();
   absl::StatusOr<std::optional<v1::Evaluation>> Test();
 
-  bool has_validation() const { return parts_.validate != nullptr; }
+  bool has_validation() const { return validate_ != nullptr; }
   bool HasDataFor(const std::string& stage) const override;
   absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) override;
 
@@ -88,7 +74,10 @@ class SessionEvaluation : public Evaluator {
   // What Pass reports.
   absl::StatusOr<std::optional<v1::Evaluation>> Evaluate(Set set, Interrupts interrupts);
 
-  const Parts parts_;
+  const ForwardParts parts_;
+  const RankData* const validate_;
+  const RankData* const test_;
+  Calls* const calls_;
 };
 
 }  // namespace muster::train

@@ -5,7 +5,6 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "common/tokenizer/bytes.h"

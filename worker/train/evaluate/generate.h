@@ -14,11 +14,7 @@
 #include "worker/models/generate.h"
 #include "worker/models/model.h"
 #include "worker/train/evaluate/evaluation_scope.h"
-#include "worker/train/job/job.h"
 #include "worker/train/reports/outside.h"
-#include "worker/train/reports/session_reports.h"
-#include "worker/train/reports/session_state.h"
-#include "worker/train/save/live_state.h"
 
 namespace muster::train {
 
@@ -57,16 +53,7 @@ class Generator {
 // Threading: the session's thread.
 class SessionGenerator : public Generator {
  public:
-  // All outlive it.
-  struct Parts {
-    const Job* job;
-    LiveState* live;
-    EvaluationPasses* passes;
-    comm::Communicator* control;
-    const SessionState* session_state;
-    const SessionReports* reports;
-  };
-  explicit SessionGenerator(const Parts& parts) : parts_(parts) {}
+  explicit SessionGenerator(const ForwardParts& parts) : parts_(parts) {}
 
   // A collective, as train::Generate.
   absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
@@ -76,7 +63,7 @@ class SessionGenerator : public Generator {
   absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) override;
 
  private:
-  const Parts parts_;
+  const ForwardParts parts_;
 };
 
 }  // namespace muster::train

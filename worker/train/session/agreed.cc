@@ -13,7 +13,6 @@
 #include "common/jobspec/lines.h"
 #include "common/status/status.h"
 #include "worker/train/job/stages.h"
-#include "worker/train/ranks/agreed_status.h"
 #include "worker/train/ranks/agreement.h"
 #include "worker/train/save/background.h"
 #include "worker/train/training/setup.h"

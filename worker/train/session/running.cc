@@ -1,10 +1,8 @@
 #include "worker/train/session/running.h"
 
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"

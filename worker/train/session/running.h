@@ -1,6 +1,5 @@
 // The fourth phase of a session: goes through the stages that are left. running.cc has the stages
-// and the training loop, boundary.cc what follows a step, ending.cc how training and the session
-// end.
+// and the training loop, boundary.cc what follows a step and how training ends.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 #define MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 
@@ -22,7 +21,6 @@
 #include "worker/train/predict/predictor.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/calls.h"
 #include "worker/train/rollcall/roll_call_plan.h"
 #include "worker/train/rollcall/session_roll_call.h"
 #include "worker/train/save/background.h"
@@ -71,6 +69,7 @@ struct Forwards {
   Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Background* background);
 
   EvaluationPasses passes;
+  const ForwardParts parts;
   SessionEvaluation evaluation;
   SessionGenerator generator;
   Predictor predictor;
@@ -126,7 +125,7 @@ class Running {
   // The work of ValidateDue: whether the pass is done.
   absl::StatusOr<bool> ValidateLeft();
 
-  // ---- Ends (ending.cc). Collectives.
+  // ---- Ends (boundary.cc). Collectives.
   // Frees what only training needs, unless a checkpoint of this step may still need it.
   absl::Status EndTraining();
   absl::Status Export();

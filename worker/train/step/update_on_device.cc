@@ -8,7 +8,6 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 
-#include <cmath>
 
 #include "common/status/status.h"
 #include "worker/optim/clip.h"
