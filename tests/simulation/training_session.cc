@@ -7,7 +7,6 @@
 #include "common/commands/command_rule.h"
 #include "tests/simulation/start.h"
 #include "worker/train/rollcall/roll_call_plan.h"
-#include "worker/train/schedule/unreported.h"
 
 namespace muster::simulation {
 

@@ -10,7 +10,6 @@
 #include "common/commands/command_rule.h"
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
-#include "worker/train/schedule/unreported.h"
 
 namespace muster::train {
 namespace {
@@ -33,6 +32,19 @@ std::string Describe(const v1::SkippedData& skipped) {
 }
 
 }  // namespace
+
+template <typename Result>
+std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
+    const Command& command) const {
+  return
+      [reports = parts_.reports, number = NumberOf(command)](const absl::StatusOr<Result>& result) {
+        CommandFinished finished{
+            .number = number, .status = result.status(), .reason = "", .result = {}};
+        if (result.ok()) finished.result = *result;
+        if (absl::IsCancelled(finished.status)) finished.reason = kCancelled;
+        reports->Report(finished);
+      };
+}
 
 absl::StatusOr<bool> Commands::Apply(int64_t newest) {
   const auto get = [this](int64_t number) { return parts_.source->Get(number); };
@@ -98,11 +110,16 @@ absl::Status Commands::Apply(const CommandSchedule::Due& due) {
     case Command::kStop:
       return Stop(command);
     case Command::kSaveCheckpoint:
-      return SaveCheckpoint(command);
+      RETURN_IF_ERROR(Begin(command));
+      return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(command));
     case Command::kGatherOptimizerState:
-      return GatherOptimizerState(command);
+      RETURN_IF_ERROR(Begin(command));
+      return parts_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
+                                     ReportEndOf<OptimizerStateGathered>(command));
     case Command::kConsolidate:
-      return Consolidate(command);
+      RETURN_IF_ERROR(Begin(command));
+      return parts_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
+                                          ReportEndOf<ModelConsolidated>(command));
     case Command::kSetLearningRate:
       SetLearningRate(command);
       return absl::OkStatus();
@@ -147,19 +164,6 @@ void Commands::Fail(const Command& command, const absl::Status& status, const st
   TellApplied(NumberOf(command));
   parts_.reports->Report(CommandFinished{
       .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
-}
-
-template <typename Result>
-std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
-    const Command& command) const {
-  return [reports = parts_.reports,
-          number = NumberOf(command)](const absl::StatusOr<Result>& result) {
-    CommandFinished finished{
-        .number = number, .status = result.status(), .reason = "", .result = {}};
-    if (result.ok()) finished.result = *result;
-    if (absl::IsCancelled(finished.status)) finished.reason = kCancelled;
-    reports->Report(finished);
-  };
 }
 
 bool Commands::HasNeeds(const Command& command) {
@@ -220,24 +224,10 @@ absl::Status Commands::Stop(const Command& command) {
   return absl::OkStatus();
 }
 
-absl::Status Commands::SaveCheckpoint(const Command& command) {
+absl::Status Commands::Begin(const Command& command) {
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
   TellApplied(NumberOf(command));
-  return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(command));
-}
-
-absl::Status Commands::GatherOptimizerState(const Command& command) {
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
-  return parts_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
-                                 ReportEndOf<OptimizerStateGathered>(command));
-}
-
-absl::Status Commands::Consolidate(const Command& command) {
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
-  return parts_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
-                                      ReportEndOf<ModelConsolidated>(command));
+  return absl::OkStatus();
 }
 
 void Commands::SetLearningRate(const Command& command) {
@@ -275,7 +265,7 @@ absl::Status Commands::Refresh(const Command& command) {
 
 absl::Status Commands::SkipData(const Command& command) {
   const v1::SkipDataCommand& skip = command.skip_data();
-  const auto skipped = parts_.data->Skip(static_cast<int64_t>(skip.samples()), skip.dry_run());
+  const auto skipped = parts_.skip_data(static_cast<int64_t>(skip.samples()), skip.dry_run());
   const v1::OperationResult& first = command.first_result();
   const std::string now = skipped.ok() ? Describe(*skipped) : "nothing";
   if (first.has_skipped_data() && now != Describe(first.skipped_data())) {
@@ -307,8 +297,7 @@ absl::Status Commands::RunStage(const Command& command) {
          "NO_DATA");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
+  RETURN_IF_ERROR(Begin(command));
   ASSIGN_OR_RETURN(const auto evaluated, parts_.evaluator->EvaluateNow(stage));
   ReportEndOf<StageEvaluated>(command)(evaluated);
   return absl::OkStatus();
@@ -320,8 +309,7 @@ absl::Status Commands::Sample(const Command& command) {
     Fail(command, bad, absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  TellApplied(NumberOf(command));
+  RETURN_IF_ERROR(Begin(command));
   ASSIGN_OR_RETURN(const auto sampled, parts_.generator->Sample(sample));
   ReportEndOf<Sampled>(command)(sampled);
   return absl::OkStatus();

@@ -11,18 +11,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/muster/v1/operation.pb.h"
 #include "worker/optim/schedule.h"
-#include "worker/train/data/data_skipper.h"
-#include "worker/train/evaluate/evaluator.h"
-#include "worker/train/evaluate/generator.h"
+#include "worker/train/evaluate/evaluate.h"
+#include "worker/train/evaluate/generate.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/caller.h"
-#include "worker/train/save/gatherer.h"
-#include "worker/train/save/saver.h"
+#include "worker/train/rollcall/session_roll_call.h"
+#include "worker/train/save/gathering.h"
+#include "worker/train/save/saving.h"
 #include "worker/train/schedule/command_schedule.h"
-#include "worker/train/trainability/trainability_changer.h"
+#include "worker/train/trainability/trainability_changes.h"
 
 namespace muster::train {
 
@@ -30,14 +30,15 @@ namespace muster::train {
 class Commands {
  public:
   // All outlive it. Commands changes `session_state` and `schedule` (of the commands), and through
-  // `data` the stages and `learning_rates`.
+  // `skip_data` the stages and `learning_rates`.
   struct Parts {
     const CommandSource* source;
     Caller* calls;
     Saver* saver;                   // null: the job has no checkpoints
     Gatherer* gatherer;             // null: the job trains nothing
     TrainabilityChanger* training;  // likewise
-    DataSkipper* data;              // likewise
+    // Skipping::Skip; called only if the job trains.
+    std::function<absl::StatusOr<v1::SkippedData>(int64_t samples, bool dry_run)> skip_data;
     Evaluator* evaluator;
     Generator* generator;
     const optim::Schedule* learning_rates;
@@ -66,9 +67,8 @@ class Commands {
  private:
   absl::Status Apply(const CommandSchedule::Due& due);
   absl::Status Stop(const Command& command);
-  absl::Status SaveCheckpoint(const Command& command);
-  absl::Status GatherOptimizerState(const Command& command);
-  absl::Status Consolidate(const Command& command);
+  // A roll call, after which the command has taken effect: what takes long begins with it.
+  absl::Status Begin(const Command& command);
   void SetLearningRate(const Command& command);
   absl::Status SetTrainability(const Command& command);
   absl::Status Refresh(const Command& command);

@@ -24,7 +24,6 @@ class Effects : public Caller,
                 public Saver,
                 public Gatherer,
                 public TrainabilityChanger,
-                public DataSkipper,
                 public Evaluator,
                 public Generator {
  public:
@@ -120,7 +119,7 @@ class Effects : public Caller,
     return TrainabilityChange();
   }
 
-  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run) override {
+  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run) {
     done_.push_back(absl::StrCat(dry_run ? "foresee skip " : "skip ", samples));
     if (samples > 100) return absl::FailedPreconditionError("no steps");
     v1::SkippedData skipped;
@@ -172,19 +171,21 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
 
   CommandsTest() { OfAJobThat(/*trains=*/true, /*has_checkpoints=*/true); }
   void OfAJobThat(bool trains, bool has_checkpoints) {
-    commands_.emplace(Commands::Parts{.source = this,
-                                      .calls = &effects_,
-                                      .saver = has_checkpoints ? &effects_ : nullptr,
-                                      .gatherer = trains ? &effects_ : nullptr,
-                                      .training = trains ? &effects_ : nullptr,
-                                      .data = trains ? &effects_ : nullptr,
-                                      .evaluator = &effects_,
-                                      .generator = &effects_,
-                                      .learning_rates = &rates_,
-                                      .schedule = &schedule_,
-                                      .session_state = &session_state_,
-                                      .reports = &reports_,
-                                      .pause_beat = std::chrono::milliseconds(0)});
+    commands_.emplace(Commands::Parts{
+        .source = this,
+        .calls = &effects_,
+        .saver = has_checkpoints ? &effects_ : nullptr,
+        .gatherer = trains ? &effects_ : nullptr,
+        .training = trains ? &effects_ : nullptr,
+        .skip_data = [this](int64_t samples,
+                            bool dry_run) { return effects_.Skip(samples, dry_run); },
+        .evaluator = &effects_,
+        .generator = &effects_,
+        .learning_rates = &rates_,
+        .schedule = &schedule_,
+        .session_state = &session_state_,
+        .reports = &reports_,
+        .pause_beat = std::chrono::milliseconds(0)});
   }
 
   // Whether there was anything, at step 7, with these commands in the log.

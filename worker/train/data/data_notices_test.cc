@@ -1,8 +1,7 @@
-#include "worker/train/data/data_notices.h"
-
 #include <gtest/gtest.h>
 
 #include "worker/data/notes.h"
+#include "worker/train/data/rank_data.h"
 
 namespace muster::train {
 namespace {

@@ -2,18 +2,26 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/problems/problems.h"
 #include "common/status/status.h"
+#include "common/tokenizer/sidecar.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/data/npy_dataset.h"
 #include "worker/data/part.h"
 #include "worker/data/safetensors_dataset.h"
 #include "worker/device/host_values.h"
-#include "worker/train/ranks/agreed_status.h"
+#include "worker/train/ranks/agreement.h"
 #include "worker/train/ranks/guarded.h"
 
 namespace muster::train {
@@ -91,6 +99,35 @@ absl::StatusOr<std::vector<int64_t>> GatherSizes(int64_t own, comm::Communicator
   return std::vector<int64_t>(sizes.begin(), sizes.end());
 }
 
+std::vector<int64_t> InputOf(const v1::ModelSpec& model) {
+  const auto& shape = model.has_convnet() ? model.convnet().inputs() : model.torchscript().inputs();
+  return {shape.begin(), shape.end()};
+}
+
+// The products of the first dimension, the first two, ...: where a row can be cut.
+std::set<int64_t> Cuts(const std::vector<int64_t>& shape) {
+  std::set<int64_t> cuts;
+  int64_t numbers = 1;
+  for (const int64_t dimension : shape) cuts.insert(numbers *= dimension);
+  cuts.erase(1);
+  return cuts;
+}
+
+std::string Shape(const std::vector<int64_t>& row) {
+  return absl::StrCat("[N, ", absl::StrJoin(row, ", "), "]");
+}
+
+// The first set whose tokenizer is known; if none is, its tokenizer is unknown, too.
+absl::StatusOr<TokenizedSet> FirstKnown(const std::vector<TokenizedSet>& sets) {
+  TokenizedSet first;
+  for (const TokenizedSet& set : sets) {
+    RETURN_IF_ERROR(
+        tokenizer::CheckSameTokenizer(first.tokenizer, first.name, set.tokenizer, set.name));
+    if (!first.tokenizer.known()) first = set;
+  }
+  return first;
+}
+
 }  // namespace
 
 std::optional<data::OwnFile> RankData::Own(int64_t rank) const {
@@ -124,6 +161,64 @@ absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig&
     }
   }
   return data;
+}
+
+absl::Status CheckRowShape(const v1::ModelSpec& model, const std::vector<int64_t>& row) {
+  const std::vector<int64_t> input = InputOf(model);
+  const std::set<int64_t> expected = Cuts(input), found = Cuts(row);
+  const auto within = [](const std::set<int64_t>& a, const std::set<int64_t>& b) {
+    return std::includes(b.begin(), b.end(), a.begin(), a.end());
+  };
+  if (input.empty() || within(found, expected) || within(expected, found)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("inputs: expected ", Shape(input), " as the model takes, found ", Shape(row),
+                   ", the same numbers in another order; write the data in the model's order"));
+}
+
+absl::StatusOr<tokenizer::Source> TokenizerOfJob(const std::vector<TokenizedSet>& sets,
+                                                 comm::Communicator& communicator) {
+  ASSIGN_OR_RETURN(const TokenizedSet mine, FirstKnown(sets));
+  const std::string text =
+      mine.tokenizer.known()
+          ? absl::StrJoin({mine.name, mine.tokenizer.hash, mine.tokenizer.path}, "\n")
+          : "";
+  ASSIGN_OR_RETURN(const auto texts,
+                   checkpoint::GatherTexts(communicator, text, "the tokenizers", 0));
+  std::vector<TokenizedSet> of_ranks;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty()) continue;
+    const std::vector<std::string> parts = absl::StrSplit(texts[rank], absl::MaxSplits('\n', 2));
+    of_ranks.push_back({absl::StrCat(parts[0], " of rank ", rank), {parts[2], parts[1]}});
+  }
+  ASSIGN_OR_RETURN(TokenizedSet all, FirstKnown(of_ranks));
+  return std::move(all.tokenizer);
+}
+
+std::vector<Notice> DataNotices(const std::string& name, const std::vector<data::Note>& notes,
+                                int64_t step) {
+  Problems converted, doubtful;
+  for (const data::Note& note : notes) {
+    (note.kind == data::Note::Kind::kCast ? converted : doubtful).Add(note.text);
+  }
+  std::vector<Notice> notices;
+  const auto add = [&](const char* reason, const Problems& texts) {
+    if (texts.count() == 0) return;
+    notices.push_back({reason, absl::StrCat(name, ": ", texts.Text()), step});
+  };
+  add("DATA_CONVERTED", converted);
+  add("DATA_DOUBTFUL", doubtful);
+  return notices;
+}
+
+void ReportNotes(const std::string& name, const RankData& data, int64_t rank, int64_t step,
+                 const SessionReports& reports) {
+  const bool own = !data.own_sizes.empty();
+  if (!own && !reports.leader()) return;
+  const std::string where = own ? absl::StrCat("rank ", rank, ": ", name) : name;
+  for (const Notice& notice : DataNotices(where, data.dataset->notes(), step)) {
+    spdlog::warn("{}", notice.message);
+    reports.ReportOfRank(notice);
+  }
 }
 
 }  // namespace muster::train

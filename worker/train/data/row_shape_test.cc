@@ -1,11 +1,11 @@
-#include "worker/train/data/row_shape.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "worker/train/data/rank_data.h"
 
 namespace muster::train {
 namespace {

@@ -1,5 +1,3 @@
-#include "worker/train/data/tokenizer_of_job.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/train/data/rank_data.h"
 #include "worker/train/ranks/rank_threads.h"
 
 namespace muster::train {

@@ -1,8 +1,8 @@
-#include "worker/train/evaluate/evaluation_memory.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
+
+#include "worker/train/evaluate/evaluation_scope.h"
 
 namespace muster::train {
 namespace {

@@ -12,11 +12,15 @@
 #include "worker/device/host_values.h"
 #include "worker/memory/available.h"
 #include "worker/memory/device_memory.h"
-#include "worker/train/evaluate/evaluation_memory.h"
 
 namespace muster::train {
 
 using parallel::PassMemory;
+
+bool HasMemoryForAll(const EvaluationMemory& memory) {
+  const uint64_t more = memory.needed - std::min(memory.needed, memory.kept);
+  return more == 0 || more <= memory.available / memory.ranks / 2;
+}
 
 EvaluationScope::~EvaluationScope() {
   if (!open_ || averages_ == nullptr) return;

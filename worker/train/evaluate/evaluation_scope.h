@@ -29,6 +29,7 @@
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/save/background.h"
+#include "worker/train/save/live_state.h"
 #include "worker/train/training/averages.h"
 #include "worker/train/training/training.h"
 
@@ -57,6 +58,23 @@ class EvaluationScope {
   const int64_t step_;
   bool open_ = false;
 };
+
+// What a rank knows of its memory, in bytes.
+struct EvaluationMemory {
+  // What it would allocate to hold all parameters.
+  uint64_t needed = 0;
+  // What earlier passes have allocated for the same purpose: the process has kept this memory.
+  uint64_t kept = 0;
+  // What the node has available, or on a GPU what the GPU has. UINT64_MAX: not known.
+  uint64_t available = 0;
+  // How many ranks share that.
+  uint64_t ranks = 1;
+};
+
+// Pure. True if the rank may gather all parameters of a sharded model for a pass: what it needs
+// beyond what is kept is at most half of its share of what is available. The other half is left for
+// activations and other programs.
+bool HasMemoryForAll(const EvaluationMemory& memory);
 
 // Makes the scopes of a session.
 class EvaluationPasses {
@@ -95,6 +113,16 @@ class EvaluationPasses {
   const Parts parts_;
   uint64_t gathered_ = 0;  // the most that a pass of this session has gathered, in bytes
   bool told_ = false;      // that there is too little memory
+};
+
+// What all passes without backward of a session use. All outlive them.
+struct ForwardParts {
+  const Job* job;
+  LiveState* live;
+  EvaluationPasses* passes;
+  comm::Communicator* control;
+  const SessionState* session_state;
+  const SessionReports* reports;
 };
 
 }  // namespace muster::train

@@ -11,7 +11,7 @@
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
 #include "worker/device/memory.h"
-#include "worker/train/ranks/agreed_status.h"
+#include "worker/train/ranks/agreement.h"
 
 namespace muster::train {
 namespace {

@@ -5,10 +5,8 @@
 #define MUSTER_WORKER_TRAIN_EVALUATE_EVALUATION_TOTALS_H_
 
 #include <cstdint>
-#include <optional>
 
 #include "ATen/core/Tensor.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/metrics.pb.h"
 #include "worker/comm/communicator.h"

@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/generate.h"
 #include "worker/models/model.h"
+#include "worker/train/evaluate/evaluation_scope.h"
+#include "worker/train/reports/outside.h"
 
 namespace muster::train {
 
@@ -32,6 +35,36 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(const models::Generat
                                                            models::ForwardContext& context,
                                                            c10::Device device,
                                                            comm::Communicator& communicator);
+
+// How commands ask the model to continue a prompt.
+class Generator {
+ public:
+  virtual ~Generator() = default;
+
+  // FAILED_PRECONDITION: the model cannot generate. INVALID_ARGUMENT: the request does not fit it.
+  virtual absl::Status CheckSample(const v1::SampleCommand& sample) const = 0;
+  // The new tokens, or an error that all ranks have and that need not end the session.
+  using SampleMade = absl::StatusOr<Sampled>;
+  // A collective: continues a prompt that CheckSample allows.
+  virtual absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) = 0;
+};
+
+// How a session continues prompts, for stages `predict` and for commands.
+// Threading: the session's thread.
+class SessionGenerator : public Generator {
+ public:
+  explicit SessionGenerator(const ForwardParts& parts) : parts_(parts) {}
+
+  // A collective, as train::Generate.
+  absl::StatusOr<std::vector<std::vector<int64_t>>> Generate(
+      const models::GenerationRequest& request);
+
+  absl::Status CheckSample(const v1::SampleCommand& sample) const override;
+  absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) override;
+
+ private:
+  const ForwardParts parts_;
+};
 
 }  // namespace muster::train
 

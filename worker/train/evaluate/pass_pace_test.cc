@@ -1,9 +1,9 @@
-#include "worker/train/evaluate/pass_pace.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <vector>
+
+#include "worker/train/evaluate/evaluate.h"
 
 namespace muster::train {
 namespace {

@@ -1,7 +1,6 @@
 #include "worker/train/job/stages.h"
 
 #include <algorithm>
-#include <variant>
 
 #include "common/overloaded/overloaded.h"
 #include "worker/data/pace.h"

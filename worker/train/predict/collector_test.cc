@@ -1,5 +1,3 @@
-#include "worker/train/predict/collector.h"
-
 #include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/train/predict/predict.h"
 #include "worker/train/ranks/rank_threads.h"
 
 namespace muster::train {

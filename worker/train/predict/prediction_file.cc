@@ -6,13 +6,11 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/exports/signature.h"
-#include "common/exports/target.h"
 #include "common/exports/temporary.h"
 #include "common/files/files.h"
 #include "common/files/mapped_file.h"

@@ -10,7 +10,7 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/train/predict/predict.h"
-#include "worker/train/ranks/agreed_status.h"
+#include "worker/train/ranks/agreement.h"
 #include "worker/train/step/autocast.h"
 
 namespace muster::train {
@@ -126,40 +126,41 @@ absl::StatusOr<Predictor::Predicted> Predictor::Run(int64_t stage, const Predict
 
 absl::StatusOr<Predictor::Predicted> Predictor::PredictSamples(const std::string& name,
                                                                const PredictStage& predict) {
-  parts_.reports->Progress("predicting");
-  LiveState& live = *parts_.live;
-  const int64_t step = parts_.session_state->step;
+  forward_.reports->Progress("predicting");
+  LiveState& live = *forward_.live;
+  const int64_t step = forward_.session_state->step;
   const PredictionArray array = PredictionArrayOf(*parts_.data, live.model().Input(), predict.what);
   ASSIGN_OR_RETURN(const std::string header,
                    PredictionHeader(predict.output, NameOf(predict.what), array));
   std::unique_ptr<PredictionFile> file;
   absl::Status begun;
-  if (parts_.reports->leader()) {
-    auto created = PredictionFile::Create(TargetOf(predict, *parts_.job, parts_.identity),
+  if (forward_.reports->leader()) {
+    auto created = PredictionFile::Create(TargetOf(predict, *forward_.job, parts_.identity),
                                           header.size() + array.bytes(), files::Disk::Real());
     begun = created.status();
     if (begun.ok()) begun = (*created)->WriteAt(0, header);
     if (begun.ok()) file = *std::move(created);
   }
   Predicted predicted;
-  RETURN_IF_ERROR(ShareOfRank0(begun, "predictions begun", step, *parts_.control, &predicted.file));
+  RETURN_IF_ERROR(
+      ShareOfRank0(begun, "predictions begun", step, *forward_.control, &predicted.file));
   if (!predicted.file.ok()) return predicted;
 
   PredictionEnd end;
   {
     RETURN_IF_ERROR(live.AwaitParameters());
-    ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
-    const AutocastScope autocast(parts_.job->numerics.precision, live.device().type());
+    ASSIGN_OR_RETURN(const auto scope, forward_.passes->Begin(live.training()));
+    const AutocastScope autocast(forward_.job->numerics.precision, live.device().type());
     const PredictionPass pass = {
         .source = parts_.data,
         .data = "data.predict",
         .what = predict.what,
-        .per_rank = parts_.job->batch.per_rank,
+        .per_rank = forward_.job->batch.per_rank,
         .step = step,
         .model = &live.model(),
         .context = &live.context(),
         .device = live.device(),
-        .communicator = parts_.control,
+        .communicator = forward_.control,
         .write =
             [&](uint64_t begin, std::string_view bytes) {
               return file->WriteAt(header.size() + begin, bytes);
@@ -176,14 +177,14 @@ absl::StatusOr<Predictor::Predicted> Predictor::PredictSamples(const std::string
 absl::StatusOr<Predictor::Predicted> Predictor::PredictTexts(
     const std::string& name, const PredictStage& predict,
     const models::GenerationRequest& request) {
-  parts_.reports->Progress("generating");
+  forward_.reports->Progress("generating");
   ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> tokens,
                    parts_.generator->Generate(request));
   std::unique_ptr<PredictionFile> file;
   absl::Status written;
-  if (parts_.reports->leader()) {
+  if (forward_.reports->leader()) {
     const std::string text = Completions(request.prompts, tokens);
-    auto created = PredictionFile::Create(TargetOf(predict, *parts_.job, parts_.identity),
+    auto created = PredictionFile::Create(TargetOf(predict, *forward_.job, parts_.identity),
                                           text.size(), files::Disk::Real());
     written = created.status();
     if (written.ok()) written = (*created)->WriteAt(0, text);
@@ -200,7 +201,7 @@ absl::StatusOr<Predictor::Predicted> Predictor::Place(const Prediction& predicti
                                                       absl::Status written,
                                                       std::unique_ptr<PredictionFile> file) {
   bool same = false;
-  if (parts_.reports->leader() && written.ok()) {
+  if (forward_.reports->leader() && written.ok()) {
     // A lost lease is no failed prediction: the next generation predicts.
     if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
     const auto placed = file->Place();
@@ -211,15 +212,15 @@ absl::StatusOr<Predictor::Predicted> Predictor::Place(const Prediction& predicti
   // this process may be killed at once.
   file.reset();
   Predicted predicted;
-  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", parts_.session_state->step,
-                               *parts_.control, &predicted.file));
+  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", forward_.session_state->step,
+                               *forward_.control, &predicted.file));
   if (!predicted.file.ok()) return predicted;
-  if (parts_.reports->leader()) {
-    parts_.reports->Report(
+  if (forward_.reports->leader()) {
+    forward_.reports->Report(
         Notice{"PREDICTIONS_WRITTEN",
                absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
                             same ? "; it was there already, with the same bytes" : ""),
-               parts_.session_state->step});
+               forward_.session_state->step});
   }
   return predicted;
 }

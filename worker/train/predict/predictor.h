@@ -15,15 +15,12 @@
 #include "worker/models/model.h"
 #include "worker/train/data/rank_data.h"
 #include "worker/train/evaluate/evaluation_scope.h"
-#include "worker/train/evaluate/session_generator.h"
+#include "worker/train/evaluate/generate.h"
 #include "worker/train/job/job.h"
 #include "worker/train/job/stages.h"
 #include "worker/train/predict/prediction_file.h"
 #include "worker/train/reports/outside.h"
-#include "worker/train/reports/session_reports.h"
-#include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/calls.h"
-#include "worker/train/save/live_state.h"
+#include "worker/train/rollcall/session_roll_call.h"
 
 namespace muster::train {
 
@@ -46,19 +43,14 @@ class Predictor {
   // All outlive it.
   struct Parts {
     Identity identity;
-    const Job* job;
     GenerationRequests requests;
-    LiveState* live;
-    EvaluationPasses* passes;
     SessionGenerator* generator;
     const RankData* data;  // null: no stage needs data
-    comm::Communicator* control;
     Calls* calls;
     const LeaseHolder* lease;  // null: no other process can replace this one
-    const SessionState* session_state;
-    const SessionReports* reports;
   };
-  explicit Predictor(Parts parts) : parts_(std::move(parts)) {}
+  Predictor(const ForwardParts& forward, Parts parts)
+      : forward_(forward), parts_(std::move(parts)) {}
 
   // How a run of such a stage ended that was not ended by an error of the session; the same on all
   // ranks.
@@ -83,6 +75,7 @@ class Predictor {
   absl::StatusOr<Predicted> Place(const Prediction& prediction, absl::Status written,
                                   std::unique_ptr<PredictionFile> file);
 
+  const ForwardParts forward_;
   const Parts parts_;
 };
 

@@ -1,10 +1,9 @@
-#include "worker/train/ranks/agreed_status.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "worker/train/ranks/agreement.h"
 #include "worker/train/ranks/rank_threads.h"
 
 namespace muster::train {

@@ -8,11 +8,15 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/problems/problems.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/device/host_values.h"
 
 namespace muster::train {
@@ -45,18 +49,21 @@ bool Has(const std::vector<Line>& lines, const std::string& path) {
                      [&](const Line& line) { return line.path == path; });
 }
 
-// The texts of all ranks, in rank order. `longest`: the size of the longest text in bytes.
-absl::StatusOr<std::vector<std::string>> Exchange(const std::string& mine, int64_t longest,
-                                                  comm::Communicator* communicator) {
-  const at::Tensor own = device::HostText(mine, longest);
-  const at::Tensor all = at::empty({longest * communicator->world_size()}, at::kByte);
-  RETURN_IF_ERROR(communicator->AllGather(all, own, {.what = "what the ranks differ in"})->Wait());
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < communicator->world_size(); ++rank) {
-    const auto text = device::TextOf(all).substr(rank * longest, longest);
-    texts.emplace_back(text.substr(0, text.find('\0')));
-  }
-  return texts;
+// Marks an error.
+constexpr char kAgreed[] = "muster/agreed";
+
+// An error as text: its code and its message; empty for OK.
+std::string TextOf(const absl::Status& status) {
+  if (status.ok()) return "";
+  return absl::StrCat(static_cast<int>(status.code()), " ", status.message());
+}
+
+absl::Status StatusIn(const std::string& text) {
+  if (text.empty()) return absl::OkStatus();
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  int code = 0;
+  if (!absl::SimpleAtoi(parts.first, &code)) code = static_cast<int>(absl::StatusCode::kInternal);
+  return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
 }
 
 }  // namespace
@@ -97,13 +104,12 @@ absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
   RETURN_IF_ERROR(communicator->AllGather(all, mine, {.what = "what the ranks agree on"})->Wait());
   const auto said = device::HostValues<int64_t>(all);
   bool same = true;
-  int64_t longest = 0;
-  for (int rank = 0; rank < world_size; ++rank) {
+  for (int rank = 1; rank < world_size; ++rank) {
     same = same && said[2 * rank] == said[0] && said[2 * rank + 1] == said[1];
-    longest = std::max(longest, said[2 * rank + 1]);
   }
   if (same) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Exchange(text, longest, communicator));
+  ASSIGN_OR_RETURN(const auto texts,
+                   checkpoint::GatherTexts(*communicator, text, "what the ranks differ in", 0));
   const std::vector<Line> of_rank_0 = LinesIn(texts[0]);
   std::vector<std::string> named;
   int more = 0;
@@ -137,6 +143,49 @@ std::vector<Line> LinesOf(const models::Model& model) {
     lines.push_back({absl::StrCat("buffer ", absl::CEscape(name)), describe(tensor)});
   }
   return lines;
+}
+
+absl::Status AgreedStatus(const absl::Status& mine, const char* what,
+                          comm::Communicator& communicator) {
+  const auto texts = checkpoint::GatherTexts(communicator, TextOf(mine), what, 0);
+  if (!texts.ok()) {
+    return mine.ok() ? texts.status() : Annotate(mine, absl::StrCat("rank ", communicator.rank()));
+  }
+  const bool same = std::all_of(texts->begin(), texts->end(),
+                                [&](const std::string& text) { return text == texts->front(); });
+  if (same) return MarkAgreed(StatusIn(texts->front()));
+  absl::StatusCode code = mine.code();
+  Problems problems;
+  for (size_t rank = 0; rank < texts->size(); ++rank) {
+    const absl::Status status = StatusIn((*texts)[rank]);
+    if (status.ok()) continue;
+    if (code == absl::StatusCode::kOk) code = status.code();
+    problems.Add(absl::StrCat("rank ", rank, ": ", Message(status)));
+  }
+  const absl::Status agreed(code, problems.Text());
+  return MarkAgreed(mine.ok() ? ErrorOfOthers(agreed) : agreed);
+}
+
+absl::Status ErrorOfOthers(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kDataLoss:
+      return error;
+    default:
+      return absl::AbortedError(Message(error));
+  }
+}
+
+bool IsAgreed(const absl::Status& error) { return error.GetPayload(kAgreed).has_value(); }
+
+absl::Status MarkAgreed(absl::Status error) {
+  if (!error.ok()) error.SetPayload(kAgreed, absl::Cord());
+  return error;
 }
 
 }  // namespace muster::train

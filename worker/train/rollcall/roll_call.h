@@ -10,9 +10,6 @@
 #define MUSTER_WORKER_TRAIN_ROLLCALL_ROLL_CALL_H_
 
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/train/job/input_plan.h"
-#include "worker/train/step/step_outcome.h"
+#include "worker/train/step/step_result.h"
 
 namespace muster::train {
 

@@ -1,7 +1,10 @@
 #include "worker/train/rollcall/session_roll_call.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +25,58 @@ std::vector<std::string> NamesOf(const TrainedParameters& trained) {
 }
 
 }  // namespace
+
+void LossReports::Add(int64_t step, int64_t samples, const models::Model& model) {
+  Waiting& added = waiting_.emplace_back();
+  v1::StepMetrics& metrics = added.metrics;
+  metrics.set_step(step);
+  metrics.set_loss(0);
+  metrics.set_samples(samples);
+  const models::InputSpec input = model.Input();
+  if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);
+  // A backward pass takes twice the operations of its forward pass.
+  added.flops = 3 * model.ForwardFlops() * static_cast<double>(samples);
+}
+
+LossReports::Waiting* LossReports::Find(int64_t step) {
+  for (Waiting& waiting : waiting_) {
+    if (static_cast<int64_t>(waiting.metrics.step()) == step) return &waiting;
+  }
+  return nullptr;
+}
+
+void LossReports::SetSeconds(int64_t step, double seconds) {
+  Waiting* const waiting = Find(step);
+  if (waiting == nullptr) return;
+  *waiting->metrics.mutable_duration() =
+      google::protobuf::util::TimeUtil::NanosecondsToDuration(static_cast<int64_t>(seconds * 1e9));
+  if (waiting->flops > 0 && seconds > 0) {
+    waiting->metrics.set_model_flops_per_second(waiting->flops / seconds);
+    if (peak_flops_ > 0) {
+      waiting->metrics.set_model_flops_utilization(waiting->flops / seconds / peak_flops_);
+    }
+  }
+}
+
+void LossReports::Settle(int64_t step, const StepResult& result) {
+  Waiting* const waiting = Find(step);
+  if (waiting == nullptr) return;
+  waiting->metrics.MergeFrom(result.metrics);
+  waiting->metrics.set_skipped(result.outcome != StepOutcome::kApplied);
+}
+
+std::vector<v1::StepMetrics> LossReports::Complete(const StepLoss& loss,
+                                                   const models::Model& model) {
+  std::vector<v1::StepMetrics> complete;
+  while (!waiting_.empty() && static_cast<int64_t>(waiting_.front().metrics.step()) <= loss.step) {
+    v1::StepMetrics& metrics = waiting_.front().metrics;
+    if (static_cast<int64_t>(metrics.step()) == loss.step) metrics.set_loss(loss.mean);
+    if (model.HasPerplexity()) metrics.set_perplexity(std::exp(metrics.loss()));
+    complete.push_back(std::move(metrics));
+    waiting_.pop_front();
+  }
+  return complete;
+}
 
 SessionRollCall::SessionRollCall(const Parts& parts)
     : parts_(parts),
@@ -153,6 +208,31 @@ absl::Status SessionRollCall::Settle(size_t left) {
         "learning rate, the initial values, and the data of these steps"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<RollCallPlan> Calls::CallNow() {
+  RETURN_IF_ERROR(parts_.background->failure());
+  return parts_.roll_call->CallNow();
+}
+
+absl::StatusOr<bool> Calls::AskedToEnd() {
+  ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+  return plan.preempted || StopsNow(plan);
+}
+
+absl::StatusOr<bool> Calls::PassMustEnd() {
+  ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+  return (plan.preempted && parts_.has_checkpoints) || StopsNow(plan);
+}
+
+bool Calls::StopsNow(const RollCallPlan& plan) const {
+  const int64_t first = parts_.schedule->position().taken + 1;
+  for (int64_t number = first; number <= plan.apply_commands; ++number) {
+    const Command command = parts_.commands->Get(number);
+    const bool now = static_cast<int64_t>(command.at_step()) <= parts_.session_state->step;
+    if (now && command.has_stop()) return true;
+  }
+  return false;
 }
 
 }  // namespace muster::train

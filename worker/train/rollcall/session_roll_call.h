@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/muster/v1/metrics.pb.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/flight/flight_recorder.h"
 #include "worker/data/sampler.h"
@@ -20,14 +21,45 @@
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
-#include "worker/train/rollcall/loss_reports.h"
 #include "worker/train/rollcall/roll_call.h"
+#include "worker/train/rollcall/roll_call_plan.h"
 #include "worker/train/rollcall/unused_parameters.h"
+#include "worker/train/save/background.h"
+#include "worker/train/schedule/command_schedule.h"
 #include "worker/train/step/step_result.h"
 #include "worker/train/step/trained_parameters.h"
 #include "worker/train/training/training.h"
 
 namespace muster::train {
+
+// The metrics of each finished step, kept until the roll call has given the step's mean loss over
+// all ranks. Threading: the session's thread.
+class LossReports {
+ public:
+  // peak_flops: FLOP/s of which the devices of all ranks are capable; 0: not known.
+  explicit LossReports(double peak_flops) : peak_flops_(peak_flops) {}
+
+  // The step after which `step` optimizer steps are done. `samples`: of all ranks.
+  void Add(int64_t step, int64_t samples, const models::Model& model);
+  // The duration of a step, including its roll call.
+  void SetSeconds(int64_t step, double seconds);
+  // What a step has measured. Called before Complete is called with its loss.
+  void Settle(int64_t step, const StepResult& result);
+  // Returns the metrics that are complete with this loss, oldest first. An earlier step whose loss
+  // was never reported has none.
+  std::vector<v1::StepMetrics> Complete(const StepLoss& loss, const models::Model& model);
+
+ private:
+  struct Waiting {
+    v1::StepMetrics metrics;
+    // Of the model's forward and backward passes on all ranks; 0: the model does not know.
+    double flops = 0;
+  };
+  Waiting* Find(int64_t step);  // null: its metrics are complete, or it was never added
+
+  std::deque<Waiting> waiting_;  // oldest first
+  const double peak_flops_;
+};
 
 // Threading: the session's thread. Everything that makes or awaits a call is a collective.
 class SessionRollCall {
@@ -104,6 +136,46 @@ class SessionRollCall {
   std::vector<JoinedRank> joined_;  // as last reported
   LossReports loss_reports_;
   UnusedParameters unused_;
+};
+
+// How work between two steps asks for a roll call.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+
+  // A blocking roll call for the next step; a collective. Its success means that training may
+  // continue from here, because the losses are finite on every rank. An error ends the session.
+  virtual absl::StatusOr<RollCallPlan> CallNow() = 0;
+};
+
+// The roll calls of a running session outside of its steps: at boundaries, and during long work,
+// which asks in them whether it has to end early. Threading: the session's thread. All methods are
+// collectives.
+class Calls : public Caller {
+ public:
+  // All outlive it.
+  struct Parts {
+    SessionRollCall* roll_call;
+    const Background* background;
+    const CommandSource* commands;
+    const CommandSchedule* schedule;
+    const SessionState* session_state;
+    bool has_checkpoints;
+  };
+  explicit Calls(const Parts& parts) : parts_(parts) {}
+
+  // If a task of the background has failed, this returns its error and makes no call.
+  absl::StatusOr<RollCallPlan> CallNow() override;
+  // Whether the job is to leave its nodes, or to stop.
+  absl::StatusOr<bool> AskedToEnd();
+  // The same for a pass of evaluation, which goes on in a job without checkpoints that is to leave
+  // its nodes: such a job begins anew, and the pass may be all that is left.
+  absl::StatusOr<bool> PassMustEnd();
+
+ private:
+  bool StopsNow(const RollCallPlan& plan) const;
+
+  const Parts parts_;
 };
 
 }  // namespace muster::train

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/files/files.h"
-#include "common/manifest/manifest.h"
 #include "common/manifest/name.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"

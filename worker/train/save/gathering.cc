@@ -4,12 +4,9 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/exports/signature.h"
-#include "common/exports/target.h"
 #include "common/exports/temporary.h"
 #include "common/optimizerfile/optimizer_file.h"
 #include "common/safetensors/safetensors.h"

@@ -7,7 +7,6 @@
 #include "worker/models/seed.h"
 #include "worker/train/job/stages.h"
 #include "worker/train/training/model_records.h"
-#include "worker/train/training/setup.h"
 
 namespace muster::train {
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -18,12 +19,30 @@
 #include "worker/train/reports/session_state.h"
 #include "worker/train/save/background.h"
 #include "worker/train/save/checkpoints.h"
-#include "worker/train/save/saver.h"
-#include "worker/train/save/state_source.h"
+#include "worker/train/save/live_state.h"
 #include "worker/train/schedule/command_schedule.h"
 #include "worker/train/step/trained_parameters.h"
 
 namespace muster::train {
+
+// How commands and stages save a checkpoint. BestCheckpoint (session/best_checkpoint.h) implements
+// it with Saving, whose methods of the same names have the same errors. All methods are
+// collectives.
+class Saver {
+ public:
+  virtual ~Saver() = default;
+
+  // The checkpoint, or why its files could not be written. Such an error is already reported, and
+  // it is no error of the session.
+  using Saved = absl::StatusOr<CheckpointWritten>;
+  // Called at most once, with the end of a save.
+  using Told = std::function<void(const Saved& saved)>;
+
+  // Training continues after it. `command` asked for it; 0: none did.
+  virtual absl::Status Save(int64_t command, Told told) = 0;
+  // Training does not continue after it.
+  virtual absl::StatusOr<Saved> SaveLast() = 0;
+};
 
 // Threading: the session's thread.
 class Saving {

@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/exports/target.h"
 #include "common/exports/temporary.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,6 +77,36 @@ class CommandSchedule {
   std::vector<Waiting> waiting_;  // by increasing number
   std::deque<Due> cancels_;       // taken in, not yet returned by Next
 };
+
+// A session that starts from a checkpoint reports again how the commands ended that the checkpoint
+// includes, because the generation that carried them out may have ended before the coordinator
+// heard of it.
+struct Unreported {
+  enum class What {
+    // It took effect and is finished.
+    kFinished,
+    // It was cancelled before it took effect.
+    kCancelled,
+    // It took effect. The coordinator already has an end of it, which may be wrong: the coordinator
+    // may have ended the command with its job, before it found this checkpoint.
+    kApplied,
+  };
+  int64_t number = 0;
+  What what = What::kFinished;
+  // Optimizer steps done when it took effect; not set for kCancelled.
+  int64_t step = 0;
+
+  friend bool operator==(const Unreported&, const Unreported&) = default;
+};
+
+// By increasing number, of the commands 1..newest that the checkpoint includes. Left out are
+// commands that wait, commands that the coordinator knows to be in force, and commands whose end it
+// no longer awaits (Command::replay, begun, IsDoneOnce). `position` and `step` are those of the
+// checkpoint. `steps` maps the number of a command to the step at which it took effect, as far as
+// the checkpoint says so. For other commands the step of the checkpoint is reported.
+std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position, int64_t step,
+                                       const std::map<int64_t, int64_t>& steps, int64_t newest,
+                                       const CommandSchedule::Get& get);
 
 }  // namespace muster::train
 

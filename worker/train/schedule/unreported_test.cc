@@ -1,9 +1,8 @@
-#include "worker/train/schedule/unreported.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "worker/train/reports/test_commands.h"
+#include "worker/train/schedule/command_schedule.h"
 
 namespace muster::train {
 namespace {

@@ -16,7 +16,6 @@
 #include "worker/train/reports/session_state.h"
 #include "worker/train/save/background.h"
 #include "worker/train/save/checkpoints.h"
-#include "worker/train/save/saver.h"
 #include "worker/train/save/saving.h"
 #include "worker/train/session/session_parts.h"
 

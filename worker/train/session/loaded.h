@@ -21,7 +21,6 @@
 namespace muster::train {
 
 struct Loaded {
-  const Opened& opened() const { return *agreed->opened; }
   Opened& opened() { return *agreed->opened; }
   // Whether the job has a fit stage.
   bool trains() const { return sampler != nullptr; }

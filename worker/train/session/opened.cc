@@ -1,6 +1,5 @@
 #include "worker/train/session/opened.h"
 
-#include <chrono>
 #include <thread>
 
 #include "absl/time/time.h"

@@ -58,7 +58,7 @@ struct Opened {
 
   const Identity identity;
   // Changed only where its schedule ends, if the job file leaves that open: when the stages are
-  // planned (Loader::PlanSteps), and by Skipping.
+  // planned (loaded.cc), and by Skipping.
   Job job;
   const RecordedRanks ranks;
   Profile profile;

@@ -1,46 +1,18 @@
 #include "worker/train/session/profile.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/exports/target.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/comm/traced/traced_communicator.h"
-#include "worker/device/host_values.h"
 #include "worker/trace/chrome_trace.h"
 
 namespace muster::train {
-namespace {
-
-// The texts of all ranks, in rank order. A collective.
-absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& mine, int64_t step,
-                                                     comm::Communicator& communicator) {
-  const int64_t ranks = communicator.world_size();
-  const at::Tensor size =
-      device::HostTensor(std::array<int64_t, 1>{static_cast<int64_t>(mine.size())});
-  const at::Tensor sizes = at::empty({ranks}, at::TensorOptions(at::kLong));
-  RETURN_IF_ERROR(communicator.AllGather(sizes, size, {"sizes of the trace", step})->Wait());
-  const auto lengths = device::HostValues<int64_t>(sizes);
-  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  const at::Tensor text = device::HostText(mine, longest);
-  const at::Tensor texts = at::empty({ranks * longest}, at::TensorOptions(at::kByte));
-  RETURN_IF_ERROR(communicator.AllGather(texts, text, {"trace", step})->Wait());
-  std::vector<std::string> all;
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    all.emplace_back(device::TextOf(texts).substr(rank * longest, lengths[rank]));
-  }
-  return all;
-}
-
-}  // namespace
 
 Profile::Profile(const std::optional<ProfileConfig>& config, const Identity& identity)
     : config_(config), identity_(identity) {}
@@ -70,7 +42,7 @@ void Profile::BeginStep(int64_t step) {
 absl::Status Profile::EndStep(int64_t step) {
   if (!Asked(step)) return absl::OkStatus();
   const std::string mine = trace::ChromeEvents(identity_.rank, recorder_.Stop());
-  ASSIGN_OR_RETURN(const auto texts, GatherTexts(mine, step, *control_));
+  ASSIGN_OR_RETURN(const auto texts, checkpoint::GatherTexts(*control_, mine, "trace", step));
   if (identity_.rank != 0) return absl::OkStatus();
   const std::string path =
       files::JoinPath(config_->directory, absl::StrCat(identity_.job, "-step-", step, ".json"));

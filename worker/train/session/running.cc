@@ -1,10 +1,8 @@
 #include "worker/train/session/running.h"
 
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
@@ -28,7 +26,8 @@ Running::Running(std::unique_ptr<Loaded> loaded)
                  .saver = has_checkpoints() ? &writers_.best : nullptr,
                  .gatherer = writers_.gathering.has_value() ? &*writers_.gathering : nullptr,
                  .training = changes_.has_value() ? &*changes_ : nullptr,
-                 .data = skipping_.has_value() ? &*skipping_ : nullptr,
+                 .skip_data = [this](int64_t samples,
+                                     bool dry_run) { return skipping_->Skip(samples, dry_run); },
                  .evaluator = &forwards_.evaluation,
                  .generator = &forwards_.generator,
                  .learning_rates = &job().schedule,

@@ -1,6 +1,5 @@
 // The fourth phase of a session: goes through the stages that are left. running.cc has the stages
-// and the training loop, boundary.cc what follows a step, ending.cc how training and the session
-// end.
+// and the training loop, boundary.cc what follows a step and how training ends.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 #define MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 
@@ -14,16 +13,24 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/train/commands/commands.h"
+#include "worker/train/evaluate/evaluate.h"
+#include "worker/train/evaluate/evaluation_scope.h"
+#include "worker/train/evaluate/generate.h"
 #include "worker/train/job/job.h"
 #include "worker/train/job/stages.h"
+#include "worker/train/predict/predictor.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/rollcall/roll_call_plan.h"
+#include "worker/train/rollcall/session_roll_call.h"
 #include "worker/train/save/background.h"
+#include "worker/train/save/gathering.h"
 #include "worker/train/save/live_state.h"
+#include "worker/train/save/saving.h"
+#include "worker/train/save/weights_export.h"
 #include "worker/train/schedule/command_schedule.h"
+#include "worker/train/session/best_checkpoint.h"
 #include "worker/train/session/loaded.h"
-#include "worker/train/session/running_parts.h"
 #include "worker/train/session/session_parts.h"
 #include "worker/train/start/skipping.h"
 #include "worker/train/trainability/trainability_changes.h"
@@ -33,6 +40,44 @@ namespace muster::train {
 // Returns freed memory to the system, and logs what is resident: a stage may need pieces of other
 // sizes than the one before, and malloc would take new pages for them. `when`: for the log.
 void ReturnFreedMemory(const std::string& when);
+
+// ---- What a running session is composed of, by subject (running_parts.cc).
+
+LiveState LiveStateOf(Loaded* loaded);
+
+// The roll calls of a session. `between` is for all code between two steps but changes of which
+// parameters are trained; it uses `each_step`.
+struct RollCalls {
+  RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background);
+
+  SessionRollCall each_step;
+  Calls between;
+};
+
+// What writes files.
+struct Writers {
+  Writers(Loaded* loaded, const CommandSchedule* schedule, LiveState* live, Background* background);
+
+  std::optional<Saving> saving;  // absent: the job has no checkpoints
+  BestCheckpoint best;
+  std::optional<Gathering> gathering;           // absent: the job trains nothing
+  std::optional<WeightsExport> weights_export;  // absent: the job exports no weights
+};
+
+// What computes with the model without training it.
+struct Forwards {
+  Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Background* background);
+
+  EvaluationPasses passes;
+  const ForwardParts parts;
+  SessionEvaluation evaluation;
+  SessionGenerator generator;
+  Predictor predictor;
+};
+
+// Absent: the job trains nothing.
+std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
+std::optional<Skipping> SkippingOf(Loaded* loaded);
 
 // Threading: one thread.
 class Running {
@@ -80,7 +125,7 @@ class Running {
   // The work of ValidateDue: whether the pass is done.
   absl::StatusOr<bool> ValidateLeft();
 
-  // ---- Ends (ending.cc). Collectives.
+  // ---- Ends (boundary.cc). Collectives.
   // Frees what only training needs, unless a checkpoint of this step may still need it.
   absl::Status EndTraining();
   absl::Status Export();

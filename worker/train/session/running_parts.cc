@@ -1,7 +1,6 @@
-#include "worker/train/session/running_parts.h"
-
 #include "common/jobspec/rules.h"
 #include "worker/device/peak_flops.h"
+#include "worker/train/session/running.h"
 
 namespace muster::train {
 namespace {
@@ -108,33 +107,21 @@ Forwards::Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Backgrou
               .background = background,
               .reports = &loaded->opened().reports,
               .session_state = &loaded->opened().state}),
-      evaluation({.job = &loaded->opened().job,
-                  .live = live,
-                  .passes = &passes,
-                  .validate = OrNull(loaded->agreed->data.validate),
-                  .test = OrNull(loaded->agreed->data.test),
-                  .control = loaded->opened().parts.control,
-                  .calls = calls,
-                  .session_state = &loaded->opened().state,
-                  .reports = &loaded->opened().reports}),
-      generator({.job = &loaded->opened().job,
-                 .live = live,
-                 .passes = &passes,
-                 .control = loaded->opened().parts.control,
-                 .session_state = &loaded->opened().state,
-                 .reports = &loaded->opened().reports}),
-      predictor({.identity = loaded->opened().identity,
-                 .job = &loaded->opened().job,
-                 .requests = loaded->requests,
-                 .live = live,
-                 .passes = &passes,
-                 .generator = &generator,
-                 .data = OrNull(loaded->agreed->data.predict),
-                 .control = loaded->opened().parts.control,
-                 .calls = calls,
-                 .lease = loaded->opened().parts.lease,
-                 .session_state = &loaded->opened().state,
-                 .reports = &loaded->opened().reports}) {}
+      parts{.job = &loaded->opened().job,
+            .live = live,
+            .passes = &passes,
+            .control = loaded->opened().parts.control,
+            .session_state = &loaded->opened().state,
+            .reports = &loaded->opened().reports},
+      evaluation(parts, OrNull(loaded->agreed->data.validate), OrNull(loaded->agreed->data.test),
+                 calls),
+      generator(parts),
+      predictor(parts, {.identity = loaded->opened().identity,
+                        .requests = loaded->requests,
+                        .generator = &generator,
+                        .data = OrNull(loaded->agreed->data.predict),
+                        .calls = calls,
+                        .lease = loaded->opened().parts.lease}) {}
 
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls) {
   if (!loaded->trains()) return std::nullopt;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/status/status.h"
-#include "worker/train/ranks/failure.h"
 #include "worker/train/ranks/guarded.h"
 #include "worker/train/session/agreed.h"
 #include "worker/train/session/loaded.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/muster/v1/operation.pb.h"
 #include "worker/data/sampler.h"
 #include "worker/optim/schedule.h"
-#include "worker/train/data/data_skipper.h"
 #include "worker/train/job/job.h"
 #include "worker/train/job/stages.h"
 #include "worker/train/reports/session_state.h"
@@ -18,7 +18,7 @@ namespace muster::train {
 
 // Threading: the session's thread. All ranks make the same calls, and decide the same. After Skip
 // a stage by epochs may have another end in *stages.
-class Skipping : public DataSkipper {
+class Skipping {
  public:
   // All outlive it. Skip changes those that are not const.
   struct Parts {
@@ -33,7 +33,10 @@ class Skipping : public DataSkipper {
   // `written`: the schedule as in the job file.
   Skipping(const Parts& parts, const optim::Schedule& written) : parts_(parts), written_(written) {}
 
-  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run) override;
+  // Leaves out the samples that the next steps would take, and says which. With `dry_run` it only
+  // says so. `samples`: of all ranks together, as the sampler's cursor counts them; at least 1.
+  // FAILED_PRECONDITION, the same on all ranks: no step of the stage would be left.
+  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run);
 
  private:
   const Parts parts_;

@@ -1,6 +1,5 @@
 #include "worker/train/step/finite.h"
 
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/isfinite.h>

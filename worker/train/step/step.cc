@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
@@ -43,18 +42,11 @@ double FullTerms(const Job& job, const models::InputSpec& input) {
   return static_cast<double>(job.batch.per_rank * of_sample);
 }
 
-std::unique_ptr<Update> MakeUpdate(const Stepper::Parts& parts) {
-  const Update::Parts of_update = {parts.job,    parts.strategy, parts.optimizer, parts.scaler,
-                                   parts.finite, parts.recorder, parts.trained,   parts.device};
-  return parts.device.is_cpu() ? UpdateOnHost(of_update) : UpdateOnDevice(of_update);
-}
-
 }  // namespace
 
 Stepper::Stepper(const Parts& parts)
     : parts_(parts),
       full_terms_(FullTerms(*parts.job, parts.model->Input())),
-      update_(MakeUpdate(parts)),
       reader_(parts.dataset, parts.device, parts.model->Input().ignored) {}
 
 absl::Status Stepper::CheckFlags(int64_t step) const {
@@ -222,7 +214,8 @@ absl::StatusOr<PendingStep> Stepper::Run(const StepPlan& plan) {
     const double terms = device::HostValues<double>(terms_)[0];
     if (terms > 0) divisor = terms;  // else all gradients are zero
   }
-  ASSIGN_OR_RETURN(PendingUpdate update, update_->Run({step, learning_rate, divisor}));
+  const auto make = parts_.device.is_cpu() ? UpdateOnHost : UpdateOnDevice;
+  ASSIGN_OR_RETURN(PendingUpdate update, make(parts_, {step, learning_rate, divisor}));
   activity::Moved();
   return Pending(std::move(ran), std::move(update), learning_rate);
 }

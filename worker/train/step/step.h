@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
-#include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/models/model.h"
 #include "worker/optim/loss_scaler.h"
@@ -22,7 +21,6 @@
 #include "worker/train/data/read_ahead.h"
 #include "worker/train/job/input_plan.h"
 #include "worker/train/job/job.h"
-#include "worker/train/step/finite.h"
 #include "worker/train/step/step_result.h"
 #include "worker/train/step/trained_parameters.h"
 #include "worker/train/step/update.h"
@@ -42,25 +40,7 @@ struct StepPlan {
 // for nothing that the device computes. Threading: the session's thread.
 class Stepper {
  public:
-  struct Parts {
-    const Job* job;
-    int64_t rank;
-    models::Model* model;
-    models::ForwardContext* context;
-    comm::Communicator* control;  // only with DivideBy::kSamples: one operation in each step
-    parallel::Communicators communicators;  // the strategy's
-    const data::Dataset* dataset;
-    data::Sampler* sampler;
-    parallel::Strategy* strategy;
-    optim::Optimizer* optimizer;
-    optim::LossScaler* scaler;            // null unless Precision::kFloat16
-    const FiniteCheck* finite;            // of the model
-    trace::Recorder* recorder = nullptr;  // null: nothing is recorded
-    // Which of the model's parameters are trained; null: changes of model code during a step are
-    // not detected.
-    const TrainedParameters* trained = nullptr;
-    c10::Device device = c10::kCPU;  // of the model
-  };
+  using Parts = StepParts;
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);
 
@@ -68,7 +48,8 @@ class Stepper {
   // plan.position. The outcome is the same on all ranks. With kSkipped and kOverflowed, parameters,
   // buffers and the optimizer are as before. Errors, and kRefused, end the session: what a step
   // before them has updated must not be saved. Errors: the communicator's; those of reading and of
-  // the model's code, with rank and samples; those of Update.
+  // the model's code, with rank and samples; those of
+  // UpdateOnHost.
   absl::StatusOr<PendingStep> Run(const StepPlan& plan);
 
  private:
@@ -107,7 +88,6 @@ class Stepper {
   std::unique_ptr<comm::Work> counting_;
   // The loss terms of a full micro-batch. The weight of a micro-batch is its terms divided by this.
   const double full_terms_;
-  const std::unique_ptr<Update> update_;
   ReadAhead reader_;  // of the data set
 };
 

@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_TRAIN_STEP_STEP_RESULT_H_
 #define MUSTER_WORKER_TRAIN_STEP_STEP_RESULT_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -9,9 +10,23 @@
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/metrics.pb.h"
-#include "worker/train/step/step_outcome.h"
 
 namespace muster::train {
+
+// How an optimizer step ended; the numbers are sent in the roll call. Equal on all ranks, because
+// the reduced gradients and the synchronized buffers, which decide it, have equal bits.
+enum class StepOutcome : int64_t {
+  kApplied = 0,
+  // In the other cases a gradient, or with kSkipped a buffer, was not finite. With kSkipped and
+  // kOverflowed nothing was updated.
+  kSkipped = 1,  // on_nan: skip_step
+  // on_nan: fail with float16: the loss scale was too large. If a loss is not finite either, the
+  // job ends.
+  kOverflowed = 2,
+  // on_nan: fail without float16: the job ends. Parameters and the optimizer's state may have been
+  // updated.
+  kRefused = 3,
+};
 
 struct StepResult {
   // The weighted sum of the mean losses of this rank's micro-batches, and the sum of the weights

@@ -1,6 +1,43 @@
 #include "worker/train/step/update.h"
 
+#include <cmath>
+
+#include "common/status/status.h"
+#include "worker/device/host_values.h"
+#include "worker/optim/clip.h"
+
 namespace muster::train {
+namespace {
+
+PendingUpdate Done(const UpdateResult& result) {
+  return {.numbers = {}, .result = [result](absl::Span<const double>) { return result; }};
+}
+
+// Removes the loss scale, divides and clips. False, on all ranks: a gradient is not finite.
+absl::StatusOr<bool> PrepareGradients(const StepParts& parts, double divisor,
+                                      UpdateResult* result) {
+  const trace::Phase phase(parts.recorder, "norm and clipping");
+  const auto& clip = parts.job->numerics.clip_grad_norm;
+  const bool all = ChecksAllGradients(*parts.job);
+  const double scale = parts.scaler != nullptr ? parts.scaler->inverse_scale() : 1.0;
+  const auto factor = static_cast<float>(scale / divisor);
+  const auto& pieces = parts.strategy->pieces();
+  const auto& unused = parts.strategy->unused();
+  if (factor != 1) optim::ScaleGradients(GradientsOf(pieces, unused, /*all=*/true), factor);
+  const std::vector<at::Tensor> checked = GradientsOf(pieces, unused, all);
+  ASSIGN_OR_RETURN(const at::Tensor sums,
+                   parts.strategy->GatherSums(device::HostTensor(optim::SumOfSquares(checked))));
+  const auto values = device::HostValues<double>(sums);
+  std::vector<optim::SquareSum> by_rank;
+  for (size_t i = 0; i < values.size(); i += 2) by_rank.push_back({values[i], values[i + 1]});
+  const float norm = optim::NormOf(by_rank);
+  if (!std::isfinite(norm)) return false;
+  if (all) result->norm = norm;
+  if (clip.has_value()) optim::ClipGradients(checked, norm, *clip);
+  return true;
+}
+
+}  // namespace
 
 bool UpdatesEarly(const Job& job) {
   return !ChecksAllGradients(job) && job.batch.uneven_inputs.divide_by != DivideBy::kSamples;
@@ -11,7 +48,7 @@ bool ChecksAllGradients(const Job& job) {
          job.numerics.on_nan != OnNan::kFail;
 }
 
-bool AdjustsLossScale(const Update::Parts& parts) {
+bool AdjustsLossScale(const StepParts& parts) {
   return parts.scaler != nullptr && (parts.trained == nullptr || parts.trained->any());
 }
 
@@ -34,6 +71,34 @@ std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces,
   }
   if (smallest != nullptr) gradients.push_back(smallest->tensor.grad());
   return gradients;
+}
+
+absl::StatusOr<PendingUpdate> UpdateOnHost(const StepParts& parts, const UpdateStep& step) {
+  UpdateResult result;
+  const auto& unused = parts.strategy->unused();
+  for (size_t i = 0; i < unused.size(); ++i) {
+    if (unused[i].defined()) result.unused.push_back(parts.strategy->pieces()[i].parameter);
+  }
+  if (parts.scaler != nullptr) result.loss_scale = parts.scaler->scale();
+  ASSIGN_OR_RETURN(bool finite, PrepareGradients(parts, step.divisor, &result));
+  if (AdjustsLossScale(parts)) parts.scaler->Update(finite);
+  if (finite) {
+    const absl::Status buffers = parts.finite->CheckBuffers(step.number);
+    finite = buffers.ok();
+    // The loss scale does not change the forward pass, so a smaller one would not help.
+    if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
+  }
+  if (!finite) {
+    parts.strategy->RestoreBuffers();
+    result.outcome = OutcomeOfNonFinite(*parts.job);
+    return Done(result);
+  }
+  if (!UpdatesEarly(*parts.job)) {
+    const trace::Phase phase(parts.recorder, "optimizer");
+    RETURN_IF_ERROR(parts.optimizer->Step(step.learning_rate, /*skip=*/{}, unused));
+  }
+  parts.strategy->FinishUpdate();
+  return Done(result);
 }
 
 }  // namespace muster::train

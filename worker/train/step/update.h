@@ -9,25 +9,29 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/models/model.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
+#include "worker/parallel/communicators.h"
 #include "worker/parallel/strategy.h"
 #include "worker/trace/recorder.h"
 #include "worker/train/job/job.h"
 #include "worker/train/step/finite.h"
-#include "worker/train/step/step_outcome.h"
+#include "worker/train/step/step_result.h"
 #include "worker/train/step/trained_parameters.h"
 
 namespace muster::train {
 
-// Whether each bucket is updated as soon as it is reduced, before Update::Run. This needs a
+// Whether each bucket is updated as soon as it is reduced, before the update. This needs a
 // gradient that nothing changes after the reduction, and a step that is not left out.
 bool UpdatesEarly(const Job& job);
 
@@ -51,37 +55,39 @@ struct PendingUpdate {
   std::function<absl::StatusOr<UpdateResult>(absl::Span<const double>)> result;
 };
 
-// Threading: the session's thread.
-class Update {
- public:
-  // All outlive it.
-  struct Parts {
-    const Job* job;
-    parallel::Strategy* strategy;
-    optim::Optimizer* optimizer;
-    optim::LossScaler* scaler;         // null unless Precision::kFloat16
-    const FiniteCheck* finite;         // of the model
-    trace::Recorder* recorder;         // null: nothing is recorded
-    const TrainedParameters* trained;  // null: something is trained
-    c10::Device device;                // of the gradients
-  };
-  struct Step {
-    int64_t number = 0;
-    double learning_rate = 0;
-    // What the gradients are still to be divided by, above 0.
-    double divisor = 1;
-  };
-
-  virtual ~Update() = default;
-
-  // Called after Strategy::FinishBackward. The outcome is the same on all ranks: the ranks exchange
-  // the sums of their pieces, and the buffers with which all continue are bitwise equal. Errors:
-  // the communicator's; the optimizer's; on the CPU also those of PendingUpdate::result.
-  virtual absl::StatusOr<PendingUpdate> Run(const Step& step) = 0;
+// What a step uses.
+struct StepParts {
+  const Job* job;
+  int64_t rank;
+  models::Model* model;
+  models::ForwardContext* context;
+  comm::Communicator* control;  // only with DivideBy::kSamples: one operation in each step
+  parallel::Communicators communicators;  // the strategy's
+  const data::Dataset* dataset;
+  data::Sampler* sampler;
+  parallel::Strategy* strategy;
+  optim::Optimizer* optimizer;
+  optim::LossScaler* scaler;            // null unless Precision::kFloat16
+  const FiniteCheck* finite;            // of the model
+  trace::Recorder* recorder = nullptr;  // null: nothing is recorded
+  // Which of the model's parameters are trained; null: changes of model code during a step are
+  // not detected.
+  const TrainedParameters* trained = nullptr;
+  c10::Device device = c10::kCPU;  // of the model
 };
 
-std::unique_ptr<Update> UpdateOnHost(const Update::Parts& parts);
-std::unique_ptr<Update> UpdateOnDevice(const Update::Parts& parts);
+struct UpdateStep {
+  int64_t number = 0;
+  double learning_rate = 0;
+  // What the gradients are still to be divided by, above 0.
+  double divisor = 1;
+};
+
+// Called after Strategy::FinishBackward. The outcome is the same on all ranks: the ranks exchange
+// the sums of their pieces, and the buffers with which all continue are bitwise equal. Errors: the
+// communicator's; the optimizer's; on the CPU also those of PendingUpdate::result.
+absl::StatusOr<PendingUpdate> UpdateOnHost(const StepParts& parts, const UpdateStep& step);
+absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const UpdateStep& step);
 
 // ---- What both have in common.
 
@@ -90,7 +96,7 @@ bool ChecksAllGradients(const Job& job);
 
 // Whether the loss scale follows the gradients. If nothing is trained, no gradient shows whether it
 // fits.
-bool AdjustsLossScale(const Update::Parts& parts);
+bool AdjustsLossScale(const StepParts& parts);
 
 // The outcome of a step with a gradient or a buffer that is not finite.
 StepOutcome OutcomeOfNonFinite(const Job& job);

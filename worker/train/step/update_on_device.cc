@@ -8,7 +8,6 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 
-#include <cmath>
 
 #include "common/status/status.h"
 #include "worker/optim/clip.h"
@@ -17,106 +16,93 @@
 namespace muster::train {
 namespace {
 
-class DeviceUpdate : public Update {
- public:
-  explicit DeviceUpdate(const Parts& parts) : parts_(parts) {}
-
-  absl::StatusOr<PendingUpdate> Run(const Step& step) override {
-    const c10::NoGradGuard no_grad;
-    const auto on_device = at::TensorOptions(at::kDouble).device(parts_.device);
-    const auto& clip = parts_.job->numerics.clip_grad_norm;
-    const bool all = ChecksAllGradients(*parts_.job);
-    const bool divides = parts_.scaler != nullptr || step.divisor != 1;
-    const auto& pieces = parts_.strategy->pieces();
-    const std::vector<at::Tensor>& unused = parts_.strategy->unused();
-
-    // What the gradients are multiplied by.
-    at::Tensor factor = at::full({}, 1 / step.divisor, on_device);
-    at::Tensor loss_scale;
-    if (parts_.scaler != nullptr) {
-      loss_scale = parts_.scaler->scale_on_device().clone();
-      factor = factor.mul(loss_scale.reciprocal());
-    }
-    at::Tensor norm;
-    {
-      const trace::Phase phase(parts_.recorder, "norm and clipping");
-      const at::Tensor mine =
-          optim::SumOfSquaresOn(parts_.device, GradientsOf(pieces, unused, all));
-      ASSIGN_OR_RETURN(const at::Tensor sums, parts_.strategy->GatherSums(mine.view({1})));
-      // Rounded once, as on the CPU: a norm that does not fit into float32 is not finite.
-      norm = sums.sum().sqrt().mul(factor).to(at::kFloat).to(at::kDouble);
-      if (clip.has_value()) factor = factor.mul(optim::ClipFactor(norm, *clip));
-      if (divides || clip.has_value()) {
-        optim::ScaleGradientsBy(factor, GradientsOf(pieces, unused, /*all=*/true));
-      }
-    }
-    at::Tensor finite = norm.isfinite();
-    if (AdjustsLossScale(parts_)) parts_.scaler->UpdateOnDevice(finite);
-
-    PendingUpdate update{.numbers = {norm, finite}, .result = {}};
-    const at::Tensor buffers = parts_.finite->LargestOfBuffers();
-    if (buffers.defined()) {
-      finite = finite.logical_and(buffers.isfinite().all());
-      update.numbers.push_back(buffers);
-    }
-    if (loss_scale.defined()) update.numbers.push_back(loss_scale);
-    std::vector<size_t> looked_at;  // the parameters of the last numbers: whether they are unused
-    for (size_t i = 0; i < unused.size(); ++i) {
-      if (!unused[i].defined()) continue;
-      looked_at.push_back(pieces[i].parameter);
-      update.numbers.push_back(unused[i]);
-    }
-
-    const at::Tensor skip = finite.logical_not().to(at::kFloat);
-    const bool left_out = OutcomeOfNonFinite(*parts_.job) != StepOutcome::kRefused;
-    if (left_out) parts_.strategy->RestoreBuffersIf(skip);
-    if (!UpdatesEarly(*parts_.job)) {
-      const trace::Phase phase(parts_.recorder, "optimizer");
-      RETURN_IF_ERROR(parts_.optimizer->Step(step.learning_rate, skip, unused));
-    }
-    parts_.strategy->FinishUpdate();
-    // Without `this`: the update may be gone when the numbers are read.
-    update.result = [parts = parts_, all, step = step.number,
-                     looked_at](absl::Span<const double> numbers) -> absl::StatusOr<UpdateResult> {
-      const auto flags = numbers.last(looked_at.size());
-      numbers.remove_suffix(looked_at.size());
-      ASSIGN_OR_RETURN(UpdateResult result, ResultOf(parts, all, step, numbers));
-      for (size_t i = 0; i < flags.size(); ++i) {
-        if (flags[i] != 0) result.unused.push_back(looked_at[i]);
-      }
-      return result;
-    };
-    return update;
+absl::StatusOr<UpdateResult> ResultOf(const StepParts& parts, bool all, int64_t step,
+                                      absl::Span<const double> numbers) {
+  UpdateResult result;
+  bool finite = numbers[1] != 0;
+  if (finite && all) result.norm = static_cast<float>(numbers[0]);
+  numbers.remove_prefix(2);
+  if (parts.scaler != nullptr) {
+    result.loss_scale = static_cast<float>(numbers.back());
+    numbers.remove_suffix(1);
   }
-
- private:
-  static absl::StatusOr<UpdateResult> ResultOf(const Parts& parts, bool all, int64_t step,
-                                               absl::Span<const double> numbers) {
-    UpdateResult result;
-    bool finite = numbers[1] != 0;
-    if (finite && all) result.norm = static_cast<float>(numbers[0]);
-    numbers.remove_prefix(2);
-    if (parts.scaler != nullptr) {
-      result.loss_scale = static_cast<float>(numbers.back());
-      numbers.remove_suffix(1);
-    }
-    if (finite) {
-      const absl::Status buffers = parts.finite->CheckLargest(numbers, step);
-      finite = buffers.ok();
-      // The loss scale does not change the forward pass, so a smaller one would not help.
-      if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
-    }
-    if (!finite) result.outcome = OutcomeOfNonFinite(*parts.job);
-    return result;
+  if (finite) {
+    const absl::Status buffers = parts.finite->CheckLargest(numbers, step);
+    finite = buffers.ok();
+    // The loss scale does not change the forward pass, so a smaller one would not help.
+    if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
   }
-
-  const Parts parts_;
-};
+  if (!finite) result.outcome = OutcomeOfNonFinite(*parts.job);
+  return result;
+}
 
 }  // namespace
 
-std::unique_ptr<Update> UpdateOnDevice(const Update::Parts& parts) {
-  return std::make_unique<DeviceUpdate>(parts);
+absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const UpdateStep& step) {
+  const c10::NoGradGuard no_grad;
+  const auto on_device = at::TensorOptions(at::kDouble).device(parts.device);
+  const auto& clip = parts.job->numerics.clip_grad_norm;
+  const bool all = ChecksAllGradients(*parts.job);
+  const bool divides = parts.scaler != nullptr || step.divisor != 1;
+  const auto& pieces = parts.strategy->pieces();
+  const std::vector<at::Tensor>& unused = parts.strategy->unused();
+
+  // What the gradients are multiplied by.
+  at::Tensor factor = at::full({}, 1 / step.divisor, on_device);
+  at::Tensor loss_scale;
+  if (parts.scaler != nullptr) {
+    loss_scale = parts.scaler->scale_on_device().clone();
+    factor = factor.mul(loss_scale.reciprocal());
+  }
+  at::Tensor norm;
+  {
+    const trace::Phase phase(parts.recorder, "norm and clipping");
+    const at::Tensor mine = optim::SumOfSquaresOn(parts.device, GradientsOf(pieces, unused, all));
+    ASSIGN_OR_RETURN(const at::Tensor sums, parts.strategy->GatherSums(mine.view({1})));
+    // Rounded once, as on the CPU: a norm that does not fit into float32 is not finite.
+    norm = sums.sum().sqrt().mul(factor).to(at::kFloat).to(at::kDouble);
+    if (clip.has_value()) factor = factor.mul(optim::ClipFactor(norm, *clip));
+    if (divides || clip.has_value()) {
+      optim::ScaleGradientsBy(factor, GradientsOf(pieces, unused, /*all=*/true));
+    }
+  }
+  at::Tensor finite = norm.isfinite();
+  if (AdjustsLossScale(parts)) parts.scaler->UpdateOnDevice(finite);
+
+  PendingUpdate update{.numbers = {norm, finite}, .result = {}};
+  const at::Tensor buffers = parts.finite->LargestOfBuffers();
+  if (buffers.defined()) {
+    finite = finite.logical_and(buffers.isfinite().all());
+    update.numbers.push_back(buffers);
+  }
+  if (loss_scale.defined()) update.numbers.push_back(loss_scale);
+  std::vector<size_t> looked_at;  // the parameters of the last numbers: whether they are unused
+  for (size_t i = 0; i < unused.size(); ++i) {
+    if (!unused[i].defined()) continue;
+    looked_at.push_back(pieces[i].parameter);
+    update.numbers.push_back(unused[i]);
+  }
+
+  const at::Tensor skip = finite.logical_not().to(at::kFloat);
+  const bool left_out = OutcomeOfNonFinite(*parts.job) != StepOutcome::kRefused;
+  if (left_out) parts.strategy->RestoreBuffersIf(skip);
+  if (!UpdatesEarly(*parts.job)) {
+    const trace::Phase phase(parts.recorder, "optimizer");
+    RETURN_IF_ERROR(parts.optimizer->Step(step.learning_rate, skip, unused));
+  }
+  parts.strategy->FinishUpdate();
+  // A copy of `parts`: the stepper may be gone when the numbers are read.
+  update.result = [parts, all, step = step.number,
+                   looked_at](absl::Span<const double> numbers) -> absl::StatusOr<UpdateResult> {
+    const auto flags = numbers.last(looked_at.size());
+    numbers.remove_suffix(looked_at.size());
+    ASSIGN_OR_RETURN(UpdateResult result, ResultOf(parts, all, step, numbers));
+    for (size_t i = 0; i < flags.size(); ++i) {
+      if (flags[i] != 0) result.unused.push_back(looked_at[i]);
+    }
+    return result;
+  };
+  return update;
 }
 
 }  // namespace muster::train

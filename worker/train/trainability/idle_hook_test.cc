@@ -1,6 +1,6 @@
-#include "worker/train/trainability/idle_hook.h"
-
 #include <gtest/gtest.h>
+
+#include "worker/train/trainability/trainability_changes.h"
 
 namespace muster::train {
 namespace {

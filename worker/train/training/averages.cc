@@ -8,7 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include "common/status/status.h"
 #include "worker/device/memory.h"
 #include "worker/layout/groups.h"
 #include "worker/memory/memory_scope.h"
