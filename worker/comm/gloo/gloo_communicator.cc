@@ -32,7 +32,7 @@ uint32_t Tag(int64_t number, uint64_t hash, uint32_t phase) {
          ((static_cast<uint32_t>(hash % (1 << 16)) << 13) | (low << 1) | phase);
 }
 
-class GlooCommunicator : public Communicator {
+class GlooCommunicator : public IssuingCommunicator {
  public:
   GlooCommunicator(const GlooOptions& options, std::unique_ptr<Mesh> mesh)
       : options_(options), mesh_(std::move(mesh)) {}
@@ -62,27 +62,6 @@ class GlooCommunicator : public Communicator {
   int world_size() const override { return options_.world_size; }
   c10::Device device() const override { return c10::kCPU; }
 
-  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
-                                  OpLabel label) override {
-    return Issue({OperationKind::kAllGather, label, rank(), out, in});
-  }
-  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
-                                     double divide_by) override {
-    return Issue({OperationKind::kAllReduceSum, label, rank(), flat, {}, 0, divide_by});
-  }
-  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
-                                         double divide_by) override {
-    return Issue({OperationKind::kReduceScatterSum, label, rank(), out, in, 0, divide_by});
-  }
-  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
-                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
-                                 OpLabel label) override {
-    return Issue({OperationKind::kAllToAll, label, rank(), out, in, 0, 1.0, out_sizes, in_sizes});
-  }
-  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
-    return Issue({OperationKind::kBroadcast, label, rank(), flat, {}, root});
-  }
-
   int64_t bytes_sent() const override { return bytes_sent_; }
 
   void Abort(const absl::Status& why) override {
@@ -93,7 +72,7 @@ class GlooCommunicator : public Communicator {
   absl::Status Wait(const Operation& operation);
 
  private:
-  std::unique_ptr<Work> Issue(OperationSpec spec);
+  std::unique_ptr<Work> Issue(OperationSpec spec) override;
   void Reduce(Operation& operation);
   void Finish(std::shared_ptr<Operation> operation);
   // Called in `thread`. The first failure fails the communicator, and marks the operation broken.
