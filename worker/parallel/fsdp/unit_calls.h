@@ -72,9 +72,9 @@ class UnitCalls {
                           bool backward_reads, const Forward& forward);
   void BeginForward(Unit& unit);
 
-  // Returns the inputs, to call a unit with. AfterBackward(call) is called when the gradients of all
-  // returned tensors that require one are complete, which is after the backward of all operations
-  // that used them, and before backward continues.
+  // Returns the inputs, to call a unit with. AfterBackward(call) is called when the gradients of
+  // all returned tensors that require one are complete, which is after the backward of all
+  // operations that used them, and before backward continues.
   models::Tensors ObserveInputs(const models::Tensors& inputs, int64_t call);
   // For each output that requires a gradient, BeforeBackward(call) is called when the gradient of
   // the output is complete, and before the backward of any operation that the output was computed
