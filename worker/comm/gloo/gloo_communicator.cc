@@ -1,23 +1,27 @@
 #include "worker/comm/gloo/gloo_communicator.h"
 
 #include <atomic>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/empty.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/status/status.h"
 #include "worker/comm/gloo/exchange.h"
 #include "worker/comm/gloo/mesh.h"
-#include "worker/comm/gloo/operation_thread.h"
 #include "worker/comm/gloo/operations.h"
 #include "worker/comm/gloo/peer_watch.h"
 #include "worker/comm/gloo/proof.h"
-#include "worker/comm/gloo/scratch_pool.h"
 #include "worker/comm/operation.h"
+#include "worker/memory/memory_scope.h"
 
 namespace muster::comm {
 namespace {
@@ -31,6 +35,36 @@ uint32_t Tag(int64_t number, uint64_t hash, uint32_t phase) {
   return PeerWatch::kFirstFreeTag +
          ((static_cast<uint32_t>(hash % (1 << 16)) << 13) | (low << 1) | phase);
 }
+
+// Memory for the contributions of sums, kept from step to step, because the first use of new pages
+// costs as much as the sum itself. It never frees memory. A free piece serves any request that is
+// not larger, so after the largest operations have been in flight the pool allocates no more.
+// Thread-safe.
+class ScratchPool {
+ public:
+  // A piece of at least `bytes` bytes.
+  at::Tensor Take(int64_t bytes) {
+    absl::MutexLock lock(&mutex_);
+    const auto it = free_.lower_bound(bytes);
+    if (it == free_.end()) {
+      const memory::MemoryScope scope(memory::Purpose::kBuckets);
+      return at::empty({bytes}, at::TensorOptions(at::kByte));
+    }
+    at::Tensor tensor = std::move(it->second);
+    free_.erase(it);
+    return tensor;
+  }
+
+  void Give(at::Tensor tensor) {
+    absl::MutexLock lock(&mutex_);
+    const int64_t bytes = tensor.numel();
+    free_.emplace(bytes, std::move(tensor));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::multimap<int64_t, at::Tensor> free_ ABSL_GUARDED_BY(mutex_);  // by size
+};
 
 class GlooCommunicator : public IssuingCommunicator {
  public:
