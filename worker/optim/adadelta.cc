@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "ATen/TensorOperators.h"
-#include "ATen/ops/ne.h"
-#include "ATen/ops/where.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
@@ -40,11 +38,6 @@ void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* pa
     acc_deltas[i] = acc_deltas[i] * by.rho + delta * by.rest * delta;
     parameters[i] = parameters[i] - delta * by.rate;
   }
-}
-
-// tensor = value, if `skip` is not 1.
-void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip) {
-  tensor.copy_(skip.defined() ? at::where(skip.ne(0), tensor, value) : value);
 }
 
 template <typename T>

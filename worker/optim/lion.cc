@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "ATen/TensorOperators.h"
-#include "ATen/ops/ne.h"
 #include "ATen/ops/sign.h"
-#include "ATen/ops/where.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
@@ -36,11 +34,6 @@ void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* pa
     parameters[i] = parameters[i] * by.kept - step;
     averages[i] = by.beta2 * m + by.rest2 * g;
   }
-}
-
-// tensor = value, if `skip` is not 1.
-void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip) {
-  tensor.copy_(skip.defined() ? at::where(skip.ne(0), tensor, value) : value);
 }
 
 template <typename T>
