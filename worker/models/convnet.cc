@@ -1,5 +1,7 @@
-#include "worker/models/convnet.h"
-
+// A residual network (He et al. 2015, "Deep Residual Learning for Image Recognition") of basic
+// blocks with BatchNorm, for small images: a 3x3 stem without pooling, stages that halve the image
+// from the second on, global average pooling, one linear layer. Names, layouts and initial values
+// as in torchvision's ResNet.
 #include <cmath>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 #include "ATen/ops/relu.h"
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
+#include "worker/models/built_in.h"
 #include "worker/models/init.h"
 #include "worker/models/unit.h"
 

@@ -1,5 +1,4 @@
-#include "worker/models/gpt2.h"
-
+// GPT-2 (Radford et al. 2019) as in Hugging Face's GPT2LMHeadModel: names, layouts, initialisation.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -18,6 +17,7 @@
 #include "ATen/ops/triu.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/attention.h"
+#include "worker/models/built_in.h"
 #include "worker/models/init.h"
 #include "worker/models/key_value_cache.h"
 #include "worker/models/language_model.h"

@@ -1,5 +1,5 @@
-#include "worker/models/llama.h"
-
+// Llama (Touvron et al. 2023) as in Hugging Face's LlamaForCausalLM: names, layouts,
+// initialisation. Without biases, dropout and scaled rotary positions.
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/attention.h"
+#include "worker/models/built_in.h"
 #include "worker/models/init.h"
 #include "worker/models/key_value_cache.h"
 #include "worker/models/language_model.h"
