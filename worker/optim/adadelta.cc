@@ -1,5 +1,11 @@
-#include "worker/optim/adadelta.h"
-
+// Adadelta (Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012), as torch.optim.Adadelta:
+//   g += weight_decay * p
+//   s  = rho * s + (1 - rho) * g^2                 the running mean of the squared gradient
+//   d  = sqrt(a + eps) / sqrt(s + eps) * g
+//   a  = rho * a + (1 - rho) * d^2                 the running mean of the squared change
+//   p -= lr * d
+// s (square_avg) and a (acc_delta) start at zero. The steps are counted, as torch does, but nothing
+// depends on their number.
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -8,6 +14,7 @@
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {

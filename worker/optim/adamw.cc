@@ -1,5 +1,12 @@
-#include "worker/optim/adamw.h"
-
+// AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2019), as torch.optim.AdamW:
+//   p *= 1 - lr * weight_decay
+//   m  = beta1 * m + (1 - beta1) * g;   v = beta2 * v + (1 - beta2) * g^2
+//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+// in one fused pass. t is kept per parameter.
+//
+// Adam (Kingma & Ba, "Adam: A Method for Stochastic Optimization", 2015), as torch.optim.Adam: the
+// same, but the decay is a part of the gradient: g += weight_decay * p in the place of the first
+// line.
 #include <tuple>
 #include <utility>
 
@@ -10,6 +17,7 @@
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {

@@ -1,5 +1,8 @@
-#include "worker/optim/lion.h"
-
+// Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023):
+//   p = p * (1 - lr * weight_decay) - lr * sign(beta1 * m + (1 - beta1) * g)
+//   m = beta2 * m + (1 - beta2) * g   (m starts at zero)
+// The sign of 0 is 0. A gradient or an m that is not a number makes the parameter NaN, so that it
+// is noticed.
 #include <cstdint>
 #include <utility>
 
@@ -8,6 +11,7 @@
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {

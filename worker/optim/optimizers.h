@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/optim/adadelta.h"
-#include "worker/optim/adamw.h"
-#include "worker/optim/lion.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/optimizer.h"
 #include "worker/optim/options.h"
-#include "worker/optim/sgd.h"
 
 namespace muster::optim {
 

@@ -1,10 +1,12 @@
-#include "worker/optim/sgd.h"
-
+// Stochastic gradient descent with momentum, as torch.optim.SGD (dampening 0):
+//   d = g + weight_decay * p;   b = momentum * b + d (b starts at zero);   p -= lr * b
+//   nesterov: p -= lr * (d + momentum * b).   Without momentum p -= lr * d, and there is no state.
 #include <utility>
 
 #include "ATen/ops/_fused_sgd.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
