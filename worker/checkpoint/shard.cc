@@ -1,15 +1,18 @@
 #include "worker/checkpoint/shard.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "c10/core/Device.h"
 #include "common/files/files.h"
 #include "common/files/hashing_writer.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "worker/device/event.h"
 #include "worker/device/memory.h"
 
 namespace muster::checkpoint {
@@ -30,6 +33,12 @@ std::vector<const HeldPiece*> HeldByItem(const State& state) {
   std::vector<const HeldPiece*> held(state.items.size());
   for (const HeldPiece& piece : state.held) held[piece.item] = &piece;
   return held;
+}
+
+// The elements of a range that lie in this piece.
+at::Tensor ElementsOf(const HeldPiece& piece, const Range& range) {
+  return piece.tensor.detach().view({-1}).narrow(0, range.begin - piece.begin,
+                                                 range.end - range.begin);
 }
 
 // `part` is of known items, each at most once, and held by this rank.
@@ -157,14 +166,39 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
   const std::vector<const HeldPiece*> held = HeldByItem(state);
   for (const Range& range : part) {
     if (range.begin == range.end) continue;
-    const HeldPiece& piece = *held[range.parameter];
-    const at::Tensor part =
-        device::On(at::kCPU, piece.tensor.detach().view({-1}).narrow(0, range.begin - piece.begin,
-                                                                     range.end - range.begin));
-    RETURN_IF_ERROR(writer->Append(part.const_data_ptr(), part.nbytes()));
+    const at::Tensor elements = device::On(at::kCPU, ElementsOf(*held[range.parameter], range));
+    RETURN_IF_ERROR(writer->Append(elements.const_data_ptr(), elements.nbytes()));
   }
   ASSIGN_OR_RETURN(files::FileDigest digest, writer->Finish());
   return manifest::FileRecord{name, digest.size, digest.hash, std::move(digest.blocks)};
+}
+
+State Snapshot(const State& state, int rank) {
+  const std::vector<const HeldPiece*> held = HeldByItem(state);
+  State copy{.items = state.items, .written = state.written, .held = {}};
+  std::optional<c10::Device> device;
+  for (const Range& range : state.written.holders[rank]) {
+    const HeldPiece* const piece = held[range.parameter];
+    if (piece == nullptr || range.begin < piece->begin ||
+        range.end > piece->begin + piece->tensor.numel()) {
+      continue;
+    }
+    const at::Tensor part = ElementsOf(*piece, range);
+    at::Tensor own = device::HostLike(part);
+    device::CopyAll(own, part);
+    if (!part.is_cpu()) device = part.device();
+    copy.held.push_back({static_cast<size_t>(range.parameter), range.begin, std::move(own)});
+  }
+  if (device.has_value()) device::Event::Now(*device).Await();
+  return copy;
+}
+
+int64_t BytesWritten(const State& state, int rank) {
+  int64_t bytes = 0;
+  for (const Range& range : state.written.holders[rank]) {
+    bytes += (range.end - range.begin) * c10::elementSize(state.items[range.parameter].type);
+  }
+  return bytes;
 }
 
 }  // namespace muster::checkpoint

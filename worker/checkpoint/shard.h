@@ -45,6 +45,15 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
                                                 const State& state,
                                                 files::Disk& disk = files::Disk::Real());
 
+// A copy of what `rank` writes of a state, so that training can change the state while the copy is
+// written: the same items and writers; the rank holds copies of exactly what it writes, in memory
+// of the host (pinned, if the state is on a GPU). The copies are complete when this returns. What
+// the rank writes and does not hold is left out; CheckWritable finds that.
+State Snapshot(const State& state, int rank);
+
+// How many bytes of tensors `rank` writes.
+int64_t BytesWritten(const State& state, int rank);
+
 }  // namespace muster::checkpoint
 
 #endif  // MUSTER_WORKER_CHECKPOINT_SHARD_H_

@@ -1,5 +1,3 @@
-#include "worker/checkpoint/snapshot.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -8,26 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/comm/rank_sum.h"
 #include "worker/comm/slices.h"
 
 namespace muster::comm {
 namespace {
-
-const char* Name(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kAllGather:
-      return "all_gather";
-    case OperationKind::kAllReduceSum:
-      return "all_reduce";
-    case OperationKind::kReduceScatterSum:
-      return "reduce_scatter";
-    case OperationKind::kAllToAll:
-      return "all_to_all";
-    case OperationKind::kBroadcast:
-      return "broadcast";
-  }
-  return "operation";
-}
 
 std::string Elements(const at::Tensor& tensor) {
   return absl::StrCat(tensor.numel(), " ", c10::toString(tensor.scalar_type()));
@@ -186,7 +171,36 @@ class DoneWorkImpl : public Work {
   const absl::Status status_;
 };
 
+template <typename T>
+std::vector<const T*> As(const std::vector<const void*>& sources) {
+  std::vector<const T*> typed;
+  for (const void* source : sources) typed.push_back(static_cast<const T*>(source));
+  return typed;
+}
+
+template <typename T>
+void Sum(const std::vector<const void*>& sources, void* destination, int64_t elements,
+         double divide_by) {
+  RankOrderedSum(As<T>(sources), static_cast<T*>(destination), elements, divide_by);
+}
+
 }  // namespace
+
+const char* Name(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kAllGather:
+      return "all_gather";
+    case OperationKind::kAllReduceSum:
+      return "all_reduce";
+    case OperationKind::kReduceScatterSum:
+      return "reduce_scatter";
+    case OperationKind::kAllToAll:
+      return "all_to_all";
+    case OperationKind::kBroadcast:
+      return "broadcast";
+  }
+  return "operation";
+}
 
 std::string Describe(const OperationSpec& spec) {
   return absl::StrCat(Name(spec.kind), " '", spec.label.what, "' at step ", spec.label.step);
@@ -245,6 +259,67 @@ void ReleaseTensors(OperationSpec& spec) {
 
 std::unique_ptr<Work> DoneWork(absl::Status status) {
   return std::make_unique<DoneWorkImpl>(std::move(status));
+}
+
+void TypedSum(const OperationSpec& spec, const std::vector<const void*>& sources, void* destination,
+              int64_t elements) {
+  switch ((spec.input.defined() ? spec.input : spec.output).scalar_type()) {
+    case at::kBFloat16:
+      return RankOrderedSumOfBfloat16(As<uint16_t>(sources), static_cast<float*>(destination),
+                                      elements, spec.divide_by);
+    case at::kFloat:
+      return Sum<float>(sources, destination, elements, spec.divide_by);
+    case at::kDouble:
+      return Sum<double>(sources, destination, elements, spec.divide_by);
+    default:  // int64: CheckArguments refuses all other types
+      return Sum<int64_t>(sources, destination, elements, spec.divide_by);
+  }
+}
+
+std::unique_ptr<Work> IssuingCommunicator::AllGather(const at::Tensor& out, const at::Tensor& in,
+                                                     OpLabel label) {
+  return Issue({OperationKind::kAllGather, label, rank(), out, in});
+}
+
+std::unique_ptr<Work> IssuingCommunicator::AllReduceSum(const at::Tensor& flat, OpLabel label,
+                                                        double divide_by) {
+  return Issue({OperationKind::kAllReduceSum, label, rank(), flat, {}, 0, divide_by});
+}
+
+std::unique_ptr<Work> IssuingCommunicator::ReduceScatterSum(const at::Tensor& out,
+                                                            const at::Tensor& in, OpLabel label,
+                                                            double divide_by) {
+  return Issue({OperationKind::kReduceScatterSum, label, rank(), out, in, 0, divide_by});
+}
+
+std::unique_ptr<Work> IssuingCommunicator::AllToAll(const at::Tensor& out,
+                                                    const std::vector<int64_t>& out_sizes,
+                                                    const at::Tensor& in,
+                                                    const std::vector<int64_t>& in_sizes,
+                                                    OpLabel label) {
+  return Issue({OperationKind::kAllToAll, label, rank(), out, in, 0, 1.0, out_sizes, in_sizes});
+}
+
+std::unique_ptr<Work> IssuingCommunicator::Broadcast(const at::Tensor& flat, int root,
+                                                     OpLabel label) {
+  return Issue({OperationKind::kBroadcast, label, rank(), flat, {}, root});
+}
+
+std::unique_ptr<Work> IssueOn(Communicator& communicator, const OperationSpec& spec) {
+  switch (spec.kind) {
+    case OperationKind::kAllGather:
+      return communicator.AllGather(spec.output, spec.input, spec.label);
+    case OperationKind::kAllReduceSum:
+      return communicator.AllReduceSum(spec.output, spec.label, spec.divide_by);
+    case OperationKind::kReduceScatterSum:
+      return communicator.ReduceScatterSum(spec.output, spec.input, spec.label, spec.divide_by);
+    case OperationKind::kAllToAll:
+      return communicator.AllToAll(spec.output, spec.out_sizes, spec.input, spec.in_sizes,
+                                   spec.label);
+    case OperationKind::kBroadcast:
+      return communicator.Broadcast(spec.output, spec.root, spec.label);
+  }
+  return nullptr;
 }
 
 }  // namespace muster::comm

@@ -1,5 +1,5 @@
-// The description of one collective call, for errors, and the checks of its arguments. Shared by
-// the implementations of Communicator.
+// The description of one collective call, for errors, the checks of its arguments, and its sum.
+// Shared by the implementations of Communicator.
 #ifndef MUSTER_WORKER_COMM_OPERATION_H_
 #define MUSTER_WORKER_COMM_OPERATION_H_
 
@@ -29,6 +29,9 @@ struct OperationSpec {
   at::Device device = at::kCPU;    // where all tensors must be
 };
 
+// "all_reduce".
+const char* Name(OperationKind kind);
+
 // "all_reduce 'bucket 3' at step 17".
 std::string Describe(const OperationSpec& spec);
 
@@ -54,6 +57,33 @@ void ReleaseTensors(OperationSpec& spec);
 
 // A Work that is done.
 std::unique_ptr<Work> DoneWork(absl::Status status);
+
+// The ranks' contributions, in rank order, as elements of the spec's input (all-reduce: its
+// output); the destination as elements of its output. A source may be the destination if their
+// types are the same.
+void TypedSum(const OperationSpec& spec, const std::vector<const void*>& sources, void* destination,
+              int64_t elements);
+
+// A communicator whose collectives all begin in one function.
+class IssuingCommunicator : public Communicator {
+ public:
+  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
+                                  OpLabel label) final;
+  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label, double divide_by) final;
+  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
+                                         double divide_by) final;
+  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
+                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
+                                 OpLabel label) final;
+  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) final;
+
+ private:
+  // The arguments are not checked yet, and the spec has no device.
+  virtual std::unique_ptr<Work> Issue(OperationSpec spec) = 0;
+};
+
+// Calls the collective of another communicator that the spec describes.
+std::unique_ptr<Work> IssueOn(Communicator& communicator, const OperationSpec& spec);
 
 }  // namespace muster::comm
 

@@ -1,14 +1,182 @@
-#include "worker/models/gpt2.h"
-
+// GPT-2 (Radford et al. 2019) as in Hugging Face's GPT2LMHeadModel: names, layouts, initialisation.
+#include <cmath>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/addmm.h"
+#include "ATen/ops/embedding.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/gelu.h"
+#include "ATen/ops/layer_norm.h"
+#include "ATen/ops/matmul.h"
+#include "ATen/ops/softmax.h"
+#include "ATen/ops/triu.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/gpt2_units.h"
+#include "worker/models/attention.h"
+#include "worker/models/built_in.h"
+#include "worker/models/init.h"
+#include "worker/models/key_value_cache.h"
 #include "worker/models/language_model.h"
+#include "worker/models/unit.h"
 
 namespace muster::models {
 namespace {
+
+struct Gpt2Shape {
+  int64_t vocab_size = 0;
+  int64_t context = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t width = 0;
+  int64_t inner = 0;
+  double dropout = 0;
+  bool tied = false;
+};
+
+constexpr double kGpt2LayerNormEpsilon = 1e-5;
+constexpr double kGpt2InitDeviation = 0.02;
+
+using at::Tensor;
+
+// Inverted dropout from the rank's own generator.
+Tensor Dropout(const Tensor& x, double probability, ForwardContext& context) {
+  if (!context.training() || probability == 0) return x;
+  const Tensor keep = at::empty_like(x.detach(), at::MemoryFormat::Contiguous)
+                          .bernoulli_(1 - probability, context.generator());
+  return x.mul(keep.div_(1 - probability));
+}
+
+// Hugging Face's Conv1D: x [rows, in] times weight [in, out].
+Tensor Conv1D(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return at::addmm(bias, x, weight);
+}
+
+// q, k, v [B, H, C, D] of the block -> [B, H, C, D].
+Tensor Attention(const Unit& block, const Tensor& q, const Tensor& k, const Tensor& v,
+                 double dropout, ForwardContext& context) {
+  if (context.cache() != nullptr) return context.cache()->Attend(block, q, k, v);
+  if (!context.training() || dropout == 0) return CausalAttention(q, k, v);
+  // Written out: the fused kernel would draw its dropout from the process-wide generator.
+  const int64_t length = q.size(2);
+  const Tensor future =
+      at::full({length, length}, -std::numeric_limits<float>::infinity(), q.options()).triu_(1);
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+  const Tensor scores = at::matmul(q.mul(scale), k.transpose(2, 3)).add(future);
+  return at::matmul(Dropout(at::softmax(scores, -1), dropout, context), v);
+}
+
+class Block : public Unit {
+ public:
+  Block(const std::string& name, const Gpt2Shape& shape, uint64_t seed)
+      : Unit(name), shape_(shape), seed_(seed) {
+    const int64_t width = shape.width;
+    const double residual = kGpt2InitDeviation / std::sqrt(2.0 * shape.layers);
+    ln_1_ = AddNorm(".ln_1");
+    attention_in_ = AddConv1D(".attn.c_attn", width, 3 * width, kGpt2InitDeviation);
+    attention_out_ = AddConv1D(".attn.c_proj", width, width, residual);
+    ln_2_ = AddNorm(".ln_2");
+    inner_ = AddConv1D(".mlp.c_fc", width, shape.inner, kGpt2InitDeviation);
+    outer_ = AddConv1D(".mlp.c_proj", shape.inner, width, residual);
+  }
+
+  Tensor Forward(const Tensor& x, ForwardContext& context) override {
+    const int64_t batch = x.size(0), length = x.size(1), width = shape_.width;
+    const int64_t rows = batch * length, head = width / shape_.heads;
+    const auto split = [&](const Tensor& part) {
+      return part.view({batch, length, shape_.heads, head}).transpose(1, 2);
+    };
+    const Tensor flat = x.reshape({rows, width});
+
+    // split, not narrow: its gradient is one concatenation.
+    const std::vector<Tensor> qkv = Apply(attention_in_, Norm(ln_1_, flat)).split(width, 1);
+    Tensor mixed =
+        Attention(*this, split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
+    mixed = mixed.transpose(1, 2).reshape({rows, width});
+    const Tensor attended =
+        flat.add(Dropout(Apply(attention_out_, mixed), shape_.dropout, context));
+
+    const Tensor hidden = at::gelu(Apply(inner_, Norm(ln_2_, attended)), "tanh");
+    const Tensor out = attended.add(Dropout(Apply(outer_, hidden), shape_.dropout, context));
+    return out.view({batch, length, width});
+  }
+
+ private:
+  // Each returns the index of the weight; the bias follows it.
+  size_t AddNorm(const std::string& part) {
+    const size_t weight = AddParameter(name() + part + ".weight", ConstantInit({shape_.width}, 1));
+    AddParameter(name() + part + ".bias", ConstantInit({shape_.width}, 0));
+    return weight;
+  }
+
+  size_t AddConv1D(const std::string& part, int64_t in, int64_t out, double deviation) {
+    const std::string weight_name = name() + part + ".weight";
+    const size_t weight =
+        AddParameter(weight_name, NormalInit(seed_, weight_name, {in, out}, deviation));
+    AddParameter(name() + part + ".bias", ConstantInit({out}, 0));
+    return weight;
+  }
+
+  Tensor Norm(size_t weight, const Tensor& x) const {
+    return at::layer_norm(x, {shape_.width}, parameter(weight), parameter(weight + 1),
+                          kGpt2LayerNormEpsilon);
+  }
+
+  Tensor Apply(size_t weight, const Tensor& x) const {
+    return Conv1D(x, parameter(weight), parameter(weight + 1));
+  }
+
+  const Gpt2Shape shape_;
+  const uint64_t seed_;
+  size_t ln_1_, attention_in_, attention_out_, ln_2_, inner_, outer_;
+};
+
+// tokens int64 [B, C], C <= context -> logits float32 [B, C, vocab_size]. In a generation
+// (key_value_cache.h) [B, 1, vocab_size]: of the last token of each row.
+class Root : public Unit {
+ public:
+  Root(const Gpt2Shape& shape, uint64_t seed) : Unit(""), shape_(shape) {
+    const int64_t width = shape.width;
+    embedding_ = &AddVocabulary("transformer.wte", seed);
+    const std::string positions = "transformer.wpe.weight";
+    wpe_ = AddParameter(positions,
+                        NormalInit(seed, positions, {shape.context, width}, kGpt2InitDeviation));
+    for (int64_t i = 0; i < shape.layers; ++i) {
+      blocks_.push_back(
+          &AddChild(std::make_unique<Block>("transformer.h." + std::to_string(i), shape, seed)));
+    }
+    ln_f_ = AddParameter("transformer.ln_f.weight", ConstantInit({width}, 1));
+    AddParameter("transformer.ln_f.bias", ConstantInit({width}, 0));
+    head_ = shape.tied ? embedding_ : &AddVocabulary("lm_head", seed);
+  }
+
+  Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
+    KeyValueCache* const cache = context.cache();
+    const Tensor positions = cache == nullptr ? parameter(wpe_).narrow(0, 0, tokens.size(1))
+                                              : at::embedding(parameter(wpe_), cache->positions());
+    Tensor x = Dropout(context.Call(*embedding_, tokens).add(positions), shape_.dropout, context);
+    for (Unit* const block : blocks_) x = context.Call(*block, x);
+    if (cache != nullptr) x = cache->OfLastTokens(x);
+    x = at::layer_norm(x, {shape_.width}, parameter(ln_f_), parameter(ln_f_ + 1),
+                       kGpt2LayerNormEpsilon);
+    return context.Call(*head_, x);
+  }
+
+ private:
+  Unit& AddVocabulary(const std::string& name, uint64_t seed) {
+    return AddChild(std::make_unique<Vocabulary>(name, shape_.vocab_size, shape_.width,
+                                                 kGpt2InitDeviation, seed));
+  }
+
+  const Gpt2Shape shape_;
+  Unit* embedding_ = nullptr;
+  std::vector<Unit*> blocks_;
+  Unit* head_ = nullptr;  // embedding_ if it is tied
+  size_t wpe_, ln_f_;
+};
 
 // Numbers in c_attn, attn.c_proj, c_fc and mlp.c_proj.
 int64_t LayerMatrices(const Gpt2Shape& shape) {
@@ -18,7 +186,7 @@ int64_t LayerMatrices(const Gpt2Shape& shape) {
 class Gpt2 : public LanguageModel {
  public:
   Gpt2(const Gpt2Shape& shape, uint64_t seed)
-      : LanguageModel("gpt2", MakeGpt2Root(shape, seed),
+      : LanguageModel("gpt2", std::make_unique<Root>(shape, seed),
                       {.vocab_size = shape.vocab_size,
                        .context = shape.context,
                        .layers = shape.layers,

@@ -4,11 +4,14 @@
 #include <map>
 #include <set>
 
+#include "ATen/ops/embedding.h"
+#include "ATen/ops/linear.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/problems/problems.h"
 #include "worker/models/attention.h"
+#include "worker/models/init.h"
 
 namespace muster::models {
 namespace {
@@ -41,6 +44,8 @@ bool Equal(const nlohmann::json& expected, const nlohmann::json& found) {
   const double a = expected.get<double>(), b = found.get<double>();
   return std::abs(a - b) <= 1e-6 * std::abs(a);
 }
+
+bool IsTokens(const at::Tensor& x) { return x.scalar_type() == at::kLong; }
 
 }  // namespace
 
@@ -93,6 +98,21 @@ absl::Status LanguageModel::CheckHuggingFaceConfig(const std::string& text) cons
   return problems.ToStatus(
       absl::StatusCode::kInvalidArgument,
       absl::StrCat("describes another model than ", kind(), " with these options"));
+}
+
+Vocabulary::Vocabulary(const std::string& name, int64_t tokens, int64_t width, double deviation,
+                       uint64_t seed)
+    : Unit(name) {
+  const std::string weight = name + ".weight";
+  AddParameter(weight, NormalInit(seed, weight, {tokens, width}, deviation));
+}
+
+at::Tensor Vocabulary::Forward(const at::Tensor& x, ForwardContext&) {
+  return IsTokens(x) ? at::embedding(parameter(0), x) : at::linear(x, parameter(0));
+}
+
+bool Vocabulary::BackwardReadsParameters(const Tensors& inputs) const {
+  return !IsTokens(inputs[0]);
 }
 
 }  // namespace muster::models

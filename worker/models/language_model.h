@@ -1,6 +1,6 @@
-// A causal language model as in transformers: the code that such models share, besides their units.
-// The input is tokens, all layers have the same shape, and weights files and config.json are those
-// of Hugging Face.
+// A causal language model as in transformers: the code that such models share, besides their
+// layers. The input is tokens, all layers have the same shape, and weights files and config.json
+// are those of Hugging Face.
 #ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 #define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 
@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/model.h"
+#include "worker/models/unit.h"
 
 namespace muster::models {
 
@@ -62,6 +64,22 @@ class LanguageModel : public Model {
   const LanguageModelShape shape_;
   const LanguageModelNames names_;
   std::set<std::string> parameters_;
+};
+
+// The unit of a language model that has one row for each token of the vocabulary: an embedding, a
+// head, or both if they are tied; then it is called twice in a forward. Its only parameter is
+// NAME.weight, [vocabulary, width].
+class Vocabulary : public Unit {
+ public:
+  Vocabulary(const std::string& name, int64_t tokens, int64_t width, double deviation,
+             uint64_t seed);
+
+  // Tokens, int64 [B, C]: their embeddings [B, C, width]. Numbers [B, C, width]: logits
+  // [B, C, vocabulary].
+  at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override;
+
+  // The gradient of an embedding does not depend on its values.
+  bool BackwardReadsParameters(const Tensors& inputs) const override;
 };
 
 }  // namespace muster::models

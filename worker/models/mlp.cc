@@ -1,11 +1,12 @@
-#include "worker/models/mlp.h"
-
+// A multi-layer perceptron: Linear and ReLU in turn, a Linear to the classes at the end. Weights as
+// in torch.nn.Linear ([out, in], names layers.<i>.weight and .bias), initialised alike.
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "ATen/ops/linear.h"
 #include "ATen/ops/relu.h"
+#include "worker/models/built_in.h"
 #include "worker/models/init.h"
 
 namespace muster::models {

@@ -16,6 +16,16 @@ at::Generator Process() { return at::detail::getDefaultCPUGenerator(); }
 
 bool IsProcessGenerator(const at::Generator& generator) { return generator == Process(); }
 
+at::Tensor StateOf(at::Generator generator) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void SetState(at::Generator generator, const at::Tensor& state) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
 BorrowedProcessGenerator::BorrowedProcessGenerator() : lock_(Mutex()), after_(State()) {}
 
 BorrowedProcessGenerator::~BorrowedProcessGenerator() { SetState(after_); }
@@ -27,15 +37,9 @@ void BorrowedProcessGenerator::Seed(uint64_t seed) {
 }
 
 void BorrowedProcessGenerator::SetState(const at::Tensor& state) {
-  at::Generator process = Process();
-  const std::lock_guard<std::mutex> lock(process.mutex());
-  process.set_state(state);
+  models::SetState(Process(), state);
 }
 
-at::Tensor BorrowedProcessGenerator::State() const {
-  at::Generator process = Process();
-  const std::lock_guard<std::mutex> lock(process.mutex());
-  return process.get_state();
-}
+at::Tensor BorrowedProcessGenerator::State() const { return StateOf(Process()); }
 
 }  // namespace muster::models

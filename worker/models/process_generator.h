@@ -13,6 +13,10 @@ namespace muster::models {
 
 bool IsProcessGenerator(const at::Generator& generator);
 
+// The state of any generator, under its lock.
+at::Tensor StateOf(at::Generator generator);
+void SetState(at::Generator generator, const at::Tensor& state);
+
 // While it lives, the process-wide generator is this thread's; then it has its former state again.
 // Only one object exists at a time, so that ranks that are threads of one process do not disturb
 // each other: a second one waits.

@@ -1,9 +1,6 @@
 #include "worker/models/registry.h"
 
-#include "worker/models/convnet.h"
-#include "worker/models/gpt2.h"
-#include "worker/models/llama.h"
-#include "worker/models/mlp.h"
+#include "worker/models/built_in.h"
 #include "worker/models/plugin/plugin.h"
 #include "worker/models/torchscript/torchscript.h"
 

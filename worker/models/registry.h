@@ -1,5 +1,5 @@
-// All models by kind. To add one: write its file, a message in job_spec.proto (ModelSpec.kind) and
-// a case in registry.cc.
+// All models by kind. To add one: write its file, its declaration in built_in.h, a message in
+// job_spec.proto (ModelSpec.kind) and a case in registry.cc.
 #ifndef MUSTER_WORKER_MODELS_REGISTRY_H_
 #define MUSTER_WORKER_MODELS_REGISTRY_H_
 

@@ -1,15 +1,20 @@
-#include "worker/optim/adadelta.h"
-
+// Adadelta (Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012), as torch.optim.Adadelta:
+//   g += weight_decay * p
+//   s  = rho * s + (1 - rho) * g^2                 the running mean of the squared gradient
+//   d  = sqrt(a + eps) / sqrt(s + eps) * g
+//   a  = rho * a + (1 - rho) * d^2                 the running mean of the squared change
+//   p -= lr * d
+// s (square_avg) and a (acc_delta) start at zero. The steps are counted, as torch does, but nothing
+// depends on their number.
 #include <cmath>
 #include <cstdint>
 #include <utility>
 
 #include "ATen/TensorOperators.h"
-#include "ATen/ops/ne.h"
-#include "ATen/ops/where.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
@@ -40,11 +45,6 @@ void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* pa
     acc_deltas[i] = acc_deltas[i] * by.rho + delta * by.rest * delta;
     parameters[i] = parameters[i] - delta * by.rate;
   }
-}
-
-// tensor = value, if `skip` is not 1.
-void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip) {
-  tensor.copy_(skip.defined() ? at::where(skip.ne(0), tensor, value) : value);
 }
 
 template <typename T>

@@ -1,4 +1,4 @@
-#include "worker/optim/adadelta.h"
+#include "worker/optim/factories.h"
 
 #include <cmath>
 #include <memory>

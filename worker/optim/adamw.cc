@@ -1,5 +1,13 @@
-#include "worker/optim/adamw.h"
-
+// AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2019), as torch.optim.AdamW:
+//   p *= 1 - lr * weight_decay
+//   m  = beta1 * m + (1 - beta1) * g;   v = beta2 * v + (1 - beta2) * g^2
+//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+// in one fused pass. t is kept per parameter.
+//
+// Adam (Kingma & Ba, "Adam: A Method for Stochastic Optimization", 2015), as torch.optim.Adam: the
+// same, but the decay is a part of the gradient: g += weight_decay * p in the place of the first
+// line.
+#include <tuple>
 #include <utility>
 
 #include "ATen/ops/_foreach_add.h"
@@ -9,6 +17,7 @@
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
@@ -27,53 +36,35 @@ class Adam : public ListOptimizer {
  public:
   // `decoupled`: the decay is no part of the gradient (AdamW).
   Adam(ParameterList parameters, const AdamOptions& options, bool decoupled)
-      : ListOptimizer(std::move(parameters), options), options_(options), decoupled_(decoupled) {
-    for (const ParameterClass& alike : list().classes) {
-      calls_.push_back({alike, Select(list().tensors, alike), Select(state(0), alike),
-                        Select(state(1), alike), Select(state(2), alike)});
-    }
-  }
+      : ListOptimizer(std::move(parameters), options), options_(options), decoupled_(decoupled) {}
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
                       const LeftOut& left_out) override {
     ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket, left_out.skip, left_out.unused));
     c10::NoGradGuard no_grad;
-    for (const auto& [number, chosen, gradients, skip] : all) {
-      const FusedCall part = chosen.empty() ? FusedCall() : calls_[number].Of(chosen);
-      const FusedCall& call = chosen.empty() ? calls_[number] : part;
-      const std::optional<at::Tensor> found_inf = Given(skip);
-      Count(call.steps, skip);
-      const double rate = learning_rate * call.alike.lr_scale;
+    for (const ClassGradients& of : all) {
+      const ParameterClass& alike = list().classes[of.number];
+      const auto tensors = TensorsOf(of);
+      const auto& [parameters, exp_avgs, exp_avg_sqs, steps] =
+          std::tie(tensors[0], tensors[1], tensors[2], tensors[3]);
+      Count(steps, of.skip);
+      const double rate = learning_rate * alike.lr_scale;
       if (decoupled_) {
-        at::_fused_adamw_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {},
-                          call.steps, rate, options_.beta1, options_.beta2, call.alike.weight_decay,
-                          options_.eps, /*amsgrad=*/false,
-                          /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+        at::_fused_adamw_(parameters, of.gradients, exp_avgs, exp_avg_sqs, {}, steps, rate,
+                          options_.beta1, options_.beta2, alike.weight_decay, options_.eps,
+                          /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, Given(of.skip));
       } else {
-        at::_fused_adam_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {},
-                         call.steps, rate, options_.beta1, options_.beta2, call.alike.weight_decay,
-                         options_.eps, /*amsgrad=*/false,
-                         /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+        at::_fused_adam_(parameters, of.gradients, exp_avgs, exp_avg_sqs, {}, steps, rate,
+                         options_.beta1, options_.beta2, alike.weight_decay, options_.eps,
+                         /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, Given(of.skip));
       }
     }
     return absl::OkStatus();
   }
 
-  // One class of parameters, with its state.
-  struct FusedCall {
-    ParameterClass alike;
-    std::vector<at::Tensor> parameters, exp_avgs, exp_avg_sqs, steps;
-
-    FusedCall Of(const std::vector<size_t>& chosen) const {
-      return {alike, Chosen(parameters, chosen), Chosen(exp_avgs, chosen),
-              Chosen(exp_avg_sqs, chosen), Chosen(steps, chosen)};
-    }
-  };
-
   const AdamOptions options_;
   const bool decoupled_;
-  std::vector<FusedCall> calls_;  // in the order of the classes
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "worker/optim/adamw.h"
+#include "worker/optim/factories.h"
 
 #include <cmath>
 #include <memory>

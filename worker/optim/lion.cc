@@ -1,15 +1,17 @@
-#include "worker/optim/lion.h"
-
+// Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023):
+//   p = p * (1 - lr * weight_decay) - lr * sign(beta1 * m + (1 - beta1) * g)
+//   m = beta2 * m + (1 - beta2) * g   (m starts at zero)
+// The sign of 0 is 0. A gradient or an m that is not a number makes the parameter NaN, so that it
+// is noticed.
 #include <cstdint>
 #include <utility>
 
 #include "ATen/TensorOperators.h"
-#include "ATen/ops/ne.h"
 #include "ATen/ops/sign.h"
-#include "ATen/ops/where.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
@@ -36,11 +38,6 @@ void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* pa
     parameters[i] = parameters[i] * by.kept - step;
     averages[i] = by.beta2 * m + by.rest2 * g;
   }
-}
-
-// tensor = value, if `skip` is not 1.
-void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip) {
-  tensor.copy_(skip.defined() ? at::where(skip.ne(0), tensor, value) : value);
 }
 
 template <typename T>

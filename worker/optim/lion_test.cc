@@ -1,4 +1,4 @@
-#include "worker/optim/lion.h"
+#include "worker/optim/factories.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "worker/optim/mixed.h"
+#include "worker/optim/optimizers.h"
 
 #include <cstring>
 #include <string>
@@ -8,7 +8,6 @@
 #include "ATen/ops/arange.h"
 #include "ATen/ops/full.h"
 #include "gtest/gtest.h"
-#include "worker/optim/optimizers.h"
 
 namespace muster::optim {
 namespace {

@@ -1,36 +1,31 @@
-// The one list of all optimizers.
+// An optimizer of any kind, and one whose parameters have different options, or are of different
+// kinds.
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
 #define MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
 
 #include <memory>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/optim/adadelta.h"
-#include "worker/optim/adamw.h"
-#include "worker/optim/lion.h"
 #include "worker/optim/optimizer.h"
 #include "worker/optim/options.h"
-#include "worker/optim/sgd.h"
 
 namespace muster::optim {
 
-// The factory of each optimizer. If an alternative has none, CreateOptimizer does not compile.
-inline auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }
-inline auto FactoryOf(const SgdOptions&) { return &CreateSgd; }
-inline auto FactoryOf(const LionOptions&) { return &CreateLion; }
-inline auto FactoryOf(const AdamOptions&) { return &CreateAdam; }
-inline auto FactoryOf(const AdadeltaOptions&) { return &CreateAdadelta; }
-
 // INVALID_ARGUMENT: a parameter does not fit; the message names it.
-inline absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
-    std::vector<OptimizedParameter> parameters, const OptimizerOptions& options) {
-  return std::visit(
-      [&parameters](const auto& own) { return FactoryOf(own)(std::move(parameters), own); },
-      options);
-}
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
+    std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
+
+struct ParameterWithOptions {
+  OptimizedParameter parameter;  // no other one has its name; its own weight decay is not used
+  OptimizerOptions options;
+};
+
+// Each parameter is updated to the same bits as by CreateOptimizer with its options. Parameters
+// whose options differ in nothing but the weight decay are in one optimizer. INVALID_ARGUMENT: a
+// parameter does not fit; the message names it.
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateMixed(
+    std::vector<ParameterWithOptions> parameters);
 
 }  // namespace muster::optim
 

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "ATen/ops/maximum.h"
+#include "ATen/ops/ne.h"
+#include "ATen/ops/where.h"
 #include "ATen/ops/zeros.h"
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -146,20 +148,8 @@ absl::StatusOr<std::vector<ClassGradients>> Gradients(const ParameterList& param
   return all;
 }
 
-std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
-                               const ParameterClass& members) {
-  std::vector<at::Tensor> selected;
-  selected.reserve(members.members.size());
-  for (const size_t index : members.members) selected.push_back(tensors[index]);
-  return selected;
-}
-
-std::vector<at::Tensor> Chosen(const std::vector<at::Tensor>& tensors,
-                               const std::vector<size_t>& positions) {
-  std::vector<at::Tensor> chosen;
-  if (tensors.empty()) return chosen;
-  for (const size_t position : positions) chosen.push_back(tensors[position]);
-  return chosen;
+void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip) {
+  tensor.copy_(skip.defined() ? at::where(skip.ne(0), tensor, value) : value);
 }
 
 namespace {
@@ -198,6 +188,17 @@ std::vector<NamedTensor> ListOptimizer::State() {
     }
   }
   return state;
+}
+
+std::vector<std::vector<at::Tensor>> ListOptimizer::TensorsOf(const ClassGradients& of) const {
+  const std::vector<size_t>& members = list_.classes[of.number].members;
+  std::vector<std::vector<at::Tensor>> all(1 + states_.size());
+  for (size_t k = 0; k < of.gradients.size(); ++k) {
+    const size_t i = members[of.position(k)];
+    all[0].push_back(list_.tensors[i]);
+    for (size_t slot = 0; slot < states_.size(); ++slot) all[1 + slot].push_back(states_[slot][i]);
+  }
+  return all;
 }
 
 absl::Status ListOptimizer::CheckGradients(std::optional<size_t> bucket) const {

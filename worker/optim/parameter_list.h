@@ -60,13 +60,8 @@ absl::StatusOr<std::vector<ClassGradients>> Gradients(const ParameterList& param
                                                       const at::Tensor& skip = {},
                                                       absl::Span<const at::Tensor> unused = {});
 
-// The tensors of one class, in its order.
-std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
-                               const ParameterClass& members);
-
-// The tensors at these positions; none of an empty list.
-std::vector<at::Tensor> Chosen(const std::vector<at::Tensor>& tensors,
-                               const std::vector<size_t>& positions);
+// tensor = value, if `skip` is not 1.
+void Assign(at::Tensor tensor, const at::Tensor& value, const at::Tensor& skip);
 
 // Optimizer::Step's `skip` as LibTorch's fused calls take it: nullopt if it is undefined.
 inline std::optional<at::Tensor> Given(const at::Tensor& skip) {
@@ -86,6 +81,8 @@ class ListOptimizer : public Optimizer {
   const ParameterList& list() const { return list_; }
   // The tensors of one slot, one for each parameter. `slot`: its position in SlotsOf(options).
   const std::vector<at::Tensor>& state(size_t slot) const { return states_[slot]; }
+  // The tensors of the members that one call updates: the parameters, then their state by slot.
+  std::vector<std::vector<at::Tensor>> TensorsOf(const ClassGradients& of) const;
 
  private:
   const ParameterList list_;

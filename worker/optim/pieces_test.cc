@@ -13,10 +13,7 @@
 
 #include "ATen/ops/empty.h"
 #include "gtest/gtest.h"
-#include "worker/optim/adadelta.h"
-#include "worker/optim/adamw.h"
-#include "worker/optim/lion.h"
-#include "worker/optim/sgd.h"
+#include "worker/optim/factories.h"
 
 namespace muster::optim {
 namespace {

@@ -1,10 +1,12 @@
-#include "worker/optim/sgd.h"
-
+// Stochastic gradient descent with momentum, as torch.optim.SGD (dampening 0):
+//   d = g + weight_decay * p;   b = momentum * b + d (b starts at zero);   p -= lr * b
+//   nesterov: p -= lr * (d + momentum * b).   Without momentum p -= lr * d, and there is no state.
 #include <utility>
 
 #include "ATen/ops/_fused_sgd.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
@@ -13,42 +15,27 @@ namespace {
 class Sgd : public ListOptimizer {
  public:
   Sgd(ParameterList parameters, const SgdOptions& options)
-      : ListOptimizer(std::move(parameters), options), options_(options) {
-    for (const ParameterClass& alike : list().classes) {
-      calls_.push_back({alike, Select(list().tensors, alike), {}});
-      if (options_.momentum != 0) calls_.back().buffers = Select(state(0), alike);
-    }
-  }
+      : ListOptimizer(std::move(parameters), options), options_(options) {}
 
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
                       const LeftOut& left_out) override {
     ASSIGN_OR_RETURN(const auto all, Gradients(list(), bucket, left_out.skip, left_out.unused));
     c10::NoGradGuard no_grad;
-    for (const auto& [number, chosen, gradients, skip] : all) {
-      const FusedCall part = chosen.empty() ? FusedCall() : calls_[number].Of(chosen);
-      const FusedCall& call = chosen.empty() ? calls_[number] : part;
+    for (const ClassGradients& of : all) {
+      const ParameterClass& alike = list().classes[of.number];
+      auto tensors = TensorsOf(of);
+      tensors.resize(2);  // without momentum there are no buffers
       // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
-      at::_fused_sgd_(call.parameters, gradients, call.buffers, call.alike.weight_decay,
-                      options_.momentum, learning_rate * call.alike.lr_scale, /*dampening=*/0.0,
-                      options_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
-                      /*grad_scale=*/{}, Given(skip));
+      at::_fused_sgd_(tensors[0], of.gradients, tensors[1], alike.weight_decay, options_.momentum,
+                      learning_rate * alike.lr_scale, /*dampening=*/0.0, options_.nesterov,
+                      /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{},
+                      Given(of.skip));
     }
     return absl::OkStatus();
   }
 
-  // One class of parameters, with its state.
-  struct FusedCall {
-    ParameterClass alike;
-    std::vector<at::Tensor> parameters, buffers;
-
-    FusedCall Of(const std::vector<size_t>& chosen) const {
-      return {alike, Chosen(parameters, chosen), Chosen(buffers, chosen)};
-    }
-  };
-
   const SgdOptions options_;
-  std::vector<FusedCall> calls_;  // in the order of the classes
 };
 
 }  // namespace

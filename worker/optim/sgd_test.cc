@@ -1,4 +1,4 @@
-#include "worker/optim/sgd.h"
+#include "worker/optim/factories.h"
 
 #include <cmath>
 #include <optional>

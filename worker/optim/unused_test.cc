@@ -7,7 +7,7 @@
 #include "ATen/ATen.h"
 #include "gtest/gtest.h"
 #include "worker/device/stand_in/stand_in_device.h"
-#include "worker/optim/mixed.h"
+#include "worker/optim/factories.h"
 #include "worker/optim/optimizers.h"
 
 namespace muster::optim {

@@ -8,41 +8,20 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/operation.h"
 
 namespace muster::parallel {
 
 // Holds the input of a reduce-scatter until somebody waits for it; its output is zero. The other
 // operations change nothing.
-class HoldingCommunicator : public comm::Communicator {
+class HoldingCommunicator : public comm::IssuingCommunicator {
  public:
   int rank() const override { return 1; }
   int world_size() const override { return 4; }
   c10::Device device() const override { return at::kCPU; }
-  std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&,
-                                        comm::OpLabel) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
-  std::unique_ptr<comm::Work> AllReduceSum(const at::Tensor&, comm::OpLabel, double) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
-  std::unique_ptr<comm::Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in,
-                                               comm::OpLabel, double) override {
-    at::Tensor(out).zero_();
-    reduced_bytes += static_cast<int64_t>(in.nbytes());
-    return std::make_unique<Holding>(in);
-  }
-  std::unique_ptr<comm::Work> AllToAll(const at::Tensor&, const std::vector<int64_t>&,
-                                       const at::Tensor&, const std::vector<int64_t>&,
-                                       comm::OpLabel) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
-  std::unique_ptr<comm::Work> Broadcast(const at::Tensor&, int, comm::OpLabel) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
   int64_t bytes_sent() const override { return 0; }
   void Abort(const absl::Status&) override {}
 
@@ -57,6 +36,15 @@ class HoldingCommunicator : public comm::Communicator {
     }
     std::optional<at::Tensor> held;
   };
+
+  std::unique_ptr<comm::Work> Issue(comm::OperationSpec spec) override {
+    if (spec.kind != comm::OperationKind::kReduceScatterSum) {
+      return std::make_unique<Holding>(std::nullopt);
+    }
+    spec.output.zero_();
+    reduced_bytes += static_cast<int64_t>(spec.input.nbytes());
+    return std::make_unique<Holding>(spec.input);
+  }
 };
 
 }  // namespace muster::parallel

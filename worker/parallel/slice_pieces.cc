@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "ATen/ops/empty.h"
+#include "common/status/status.h"
+
 namespace muster::parallel {
 
 std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
@@ -48,6 +51,13 @@ layout::Placement OwnersOf(const std::vector<layout::Group>& groups,
   }
   owners.elements = std::move(elements);
   return owners;
+}
+
+absl::StatusOr<at::Tensor> GatherPieceSums(const at::Tensor& mine, int64_t step,
+                                           comm::Communicator* communicator) {
+  at::Tensor all = at::empty({communicator->world_size(), mine.numel()}, mine.options());
+  RETURN_IF_ERROR(communicator->AllGather(all, mine, {"gradient sums", step})->Wait());
+  return all;
 }
 
 }  // namespace muster::parallel

@@ -4,10 +4,13 @@
 #define MUSTER_WORKER_PARALLEL_SLICE_PIECES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
 #include "common/layout/placement.h"
+#include "worker/comm/communicator.h"
 #include "worker/layout/groups.h"
 #include "worker/parallel/parameter_store.h"
 
@@ -32,6 +35,11 @@ layout::Placement OwnersOf(const std::vector<layout::Group>& groups,
                            const std::vector<layout::ParameterSpec>& specs,
                            const std::vector<size_t>& indices, std::vector<int64_t> elements,
                            int world_size);
+
+// A collective. Returns `mine` of every rank, sums over its own pieces, in rank order: float64
+// [ranks, N] of float64 [N], on the communicator's device. Errors: the communicator's.
+absl::StatusOr<at::Tensor> GatherPieceSums(const at::Tensor& mine, int64_t step,
+                                           comm::Communicator* communicator);
 
 }  // namespace muster::parallel
 

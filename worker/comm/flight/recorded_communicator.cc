@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ATen/core/Tensor.h"
+#include "worker/comm/operation.h"
 
 namespace muster::comm {
 namespace {
@@ -32,7 +32,7 @@ class RecordedWork : public Work {
   const uint64_t number_;
 };
 
-class RecordedCommunicator : public Communicator {
+class RecordedCommunicator : public IssuingCommunicator {
  public:
   RecordedCommunicator(Communicator* communicator, FlightRecorder* recorder, size_t channel)
       : communicator_(communicator), recorder_(recorder), channel_(channel) {}
@@ -41,39 +41,14 @@ class RecordedCommunicator : public Communicator {
   int world_size() const override { return communicator_->world_size(); }
   c10::Device device() const override { return communicator_->device(); }
 
-  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
-                                  OpLabel label) override {
-    return Record("all_gather", label, [&] { return communicator_->AllGather(out, in, label); });
-  }
-  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
-                                     double divide_by) override {
-    return Record("all_reduce", label,
-                  [&] { return communicator_->AllReduceSum(flat, label, divide_by); });
-  }
-  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
-                                         double divide_by) override {
-    return Record("reduce_scatter", label,
-                  [&] { return communicator_->ReduceScatterSum(out, in, label, divide_by); });
-  }
-  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
-                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
-                                 OpLabel label) override {
-    return Record("all_to_all", label,
-                  [&] { return communicator_->AllToAll(out, out_sizes, in, in_sizes, label); });
-  }
-  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
-    return Record("broadcast", label, [&] { return communicator_->Broadcast(flat, root, label); });
-  }
-
   int64_t bytes_sent() const override { return communicator_->bytes_sent(); }
   absl::Status failure() override { return communicator_->failure(); }
   void Abort(const absl::Status& why) override { communicator_->Abort(why); }
 
  private:
-  template <typename Issue>
-  std::unique_ptr<Work> Record(const char* operation, OpLabel label, const Issue& issue) {
-    const uint64_t number = recorder_->Begin(channel_, operation, label);
-    return std::make_unique<RecordedWork>(issue(), recorder_, number);
+  std::unique_ptr<Work> Issue(OperationSpec spec) override {
+    const uint64_t number = recorder_->Begin(channel_, Name(spec.kind), spec.label);
+    return std::make_unique<RecordedWork>(IssueOn(*communicator_, spec), recorder_, number);
   }
 
   Communicator* const communicator_;

@@ -5,7 +5,6 @@
 
 #include "common/status/status.h"
 #include "worker/comm/slices.h"
-#include "worker/comm/typed_sum.h"
 
 namespace muster::comm {
 namespace {

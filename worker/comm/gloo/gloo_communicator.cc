@@ -1,23 +1,27 @@
 #include "worker/comm/gloo/gloo_communicator.h"
 
 #include <atomic>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/empty.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/status/status.h"
 #include "worker/comm/gloo/exchange.h"
 #include "worker/comm/gloo/mesh.h"
-#include "worker/comm/gloo/operation_thread.h"
 #include "worker/comm/gloo/operations.h"
 #include "worker/comm/gloo/peer_watch.h"
 #include "worker/comm/gloo/proof.h"
-#include "worker/comm/gloo/scratch_pool.h"
 #include "worker/comm/operation.h"
+#include "worker/memory/memory_scope.h"
 
 namespace muster::comm {
 namespace {
@@ -32,7 +36,37 @@ uint32_t Tag(int64_t number, uint64_t hash, uint32_t phase) {
          ((static_cast<uint32_t>(hash % (1 << 16)) << 13) | (low << 1) | phase);
 }
 
-class GlooCommunicator : public Communicator {
+// Memory for the contributions of sums, kept from step to step, because the first use of new pages
+// costs as much as the sum itself. It never frees memory. A free piece serves any request that is
+// not larger, so after the largest operations have been in flight the pool allocates no more.
+// Thread-safe.
+class ScratchPool {
+ public:
+  // A piece of at least `bytes` bytes.
+  at::Tensor Take(int64_t bytes) {
+    absl::MutexLock lock(&mutex_);
+    const auto it = free_.lower_bound(bytes);
+    if (it == free_.end()) {
+      const memory::MemoryScope scope(memory::Purpose::kBuckets);
+      return at::empty({bytes}, at::TensorOptions(at::kByte));
+    }
+    at::Tensor tensor = std::move(it->second);
+    free_.erase(it);
+    return tensor;
+  }
+
+  void Give(at::Tensor tensor) {
+    absl::MutexLock lock(&mutex_);
+    const int64_t bytes = tensor.numel();
+    free_.emplace(bytes, std::move(tensor));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::multimap<int64_t, at::Tensor> free_ ABSL_GUARDED_BY(mutex_);  // by size
+};
+
+class GlooCommunicator : public IssuingCommunicator {
  public:
   GlooCommunicator(const GlooOptions& options, std::unique_ptr<Mesh> mesh)
       : options_(options), mesh_(std::move(mesh)) {}
@@ -62,27 +96,6 @@ class GlooCommunicator : public Communicator {
   int world_size() const override { return options_.world_size; }
   c10::Device device() const override { return c10::kCPU; }
 
-  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
-                                  OpLabel label) override {
-    return Issue({OperationKind::kAllGather, label, rank(), out, in});
-  }
-  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
-                                     double divide_by) override {
-    return Issue({OperationKind::kAllReduceSum, label, rank(), flat, {}, 0, divide_by});
-  }
-  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
-                                         double divide_by) override {
-    return Issue({OperationKind::kReduceScatterSum, label, rank(), out, in, 0, divide_by});
-  }
-  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
-                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
-                                 OpLabel label) override {
-    return Issue({OperationKind::kAllToAll, label, rank(), out, in, 0, 1.0, out_sizes, in_sizes});
-  }
-  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
-    return Issue({OperationKind::kBroadcast, label, rank(), flat, {}, root});
-  }
-
   int64_t bytes_sent() const override { return bytes_sent_; }
 
   void Abort(const absl::Status& why) override {
@@ -93,7 +106,7 @@ class GlooCommunicator : public Communicator {
   absl::Status Wait(const Operation& operation);
 
  private:
-  std::unique_ptr<Work> Issue(OperationSpec spec);
+  std::unique_ptr<Work> Issue(OperationSpec spec) override;
   void Reduce(Operation& operation);
   void Finish(std::shared_ptr<Operation> operation);
   // Called in `thread`. The first failure fails the communicator, and marks the operation broken.

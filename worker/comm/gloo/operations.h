@@ -1,12 +1,17 @@
-// The operations of one communicator: which of them are in flight, and what has ended them.
+// The operations of one communicator: which of them are in flight, what has ended them, and the
+// threads that carry them out.
 #ifndef MUSTER_WORKER_COMM_GLOO_OPERATIONS_H_
 #define MUSTER_WORKER_COMM_GLOO_OPERATIONS_H_
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/steady/condition.h"
 #include "worker/comm/gloo/exchange.h"
+#include "worker/comm/gloo/mesh.h"
 #include "worker/comm/operation.h"
 
 namespace muster::comm {
@@ -66,6 +72,37 @@ class Operations {
   std::map<int, int64_t> left_after_ ABSL_GUARDED_BY(mutex_);  // peer -> its number of operations
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<Operation>> broken_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A thread that carries out one part of each operation, in the order in which it is given them.
+// Thread-safe.
+class OperationThread {
+ public:
+  // part: called in the thread.
+  explicit OperationThread(std::function<void(std::shared_ptr<Operation>)> part);
+  // Stops.
+  ~OperationThread();
+
+  void Push(std::shared_ptr<Operation> operation);
+  // Returns when the thread has carried out all that it was given.
+  void Stop();
+
+  // Called in the thread: waits for the transfers in order, up to the first error.
+  absl::Status WaitFor(const std::vector<std::unique_ptr<Transfer>>& transfers);
+  // The peer for which WaitFor waits now.
+  std::optional<int> waits_for() const;
+
+ private:
+  void Run();
+  // Waits for an operation; null once there is none and Stop was called.
+  std::shared_ptr<Operation> Next();
+
+  const std::function<void(std::shared_ptr<Operation>)> part_;
+  std::atomic<int> waits_for_;
+  absl::Mutex mutex_;
+  std::deque<std::shared_ptr<Operation>> queue_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
 };
 
 }  // namespace muster::comm

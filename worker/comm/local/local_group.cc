@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/comm/operation.h"
-#include "worker/comm/typed_sum.h"
 
 namespace muster::comm {
 namespace {
@@ -249,7 +248,7 @@ class LocalWork : public Work {
   const OperationSpec spec_;
 };
 
-class LocalCommunicator : public Communicator {
+class LocalCommunicator : public IssuingCommunicator {
  public:
   LocalCommunicator(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
   ~LocalCommunicator() override { hub_->Leave(rank_); }
@@ -258,37 +257,12 @@ class LocalCommunicator : public Communicator {
   int world_size() const override { return hub_->world_size(); }
   c10::Device device() const override { return c10::kCPU; }
 
-  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
-                                  OpLabel label) override {
-    return Issue({OperationKind::kAllGather, label, rank_, out, in});
-  }
-
-  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
-                                     double divide_by) override {
-    return Issue({OperationKind::kAllReduceSum, label, rank_, flat, {}, 0, divide_by});
-  }
-
-  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
-                                         double divide_by) override {
-    return Issue({OperationKind::kReduceScatterSum, label, rank_, out, in, 0, divide_by});
-  }
-
-  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
-                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
-                                 OpLabel label) override {
-    return Issue({OperationKind::kAllToAll, label, rank_, out, in, 0, 1.0, out_sizes, in_sizes});
-  }
-
-  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
-    return Issue({OperationKind::kBroadcast, label, rank_, flat, {}, root});
-  }
-
   int64_t bytes_sent() const override { return hub_->bytes_sent(rank_); }
 
   void Abort(const absl::Status& why) override { hub_->Abort(rank_, why); }
 
  private:
-  std::unique_ptr<Work> Issue(OperationSpec spec) {
+  std::unique_ptr<Work> Issue(OperationSpec spec) override {
     if (absl::Status status = CheckArguments(spec, world_size()); !status.ok()) {
       return DoneWork(status);
     }

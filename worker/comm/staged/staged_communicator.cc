@@ -1,8 +1,6 @@
 #include "worker/comm/staged/staged_communicator.h"
 
 #include <deque>
-#include <functional>
-#include <string>
 #include <thread>
 #include <utility>
 
@@ -77,7 +75,7 @@ class StagedWork : public Work {
   absl::Status copied_ ABSL_GUARDED_BY(mutex_);
 };
 
-class StagedCommunicator : public Communicator {
+class StagedCommunicator : public IssuingCommunicator {
  public:
   StagedCommunicator(std::unique_ptr<Communicator> host, const StagedOptions& options)
       : host_(std::move(host)), options_(options), thread_([this] { IssueInOrder(); }) {}
@@ -93,47 +91,6 @@ class StagedCommunicator : public Communicator {
   int world_size() const override { return host_->world_size(); }
   c10::Device device() const override { return options_.device; }
 
-  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
-                                  OpLabel label) override {
-    return Start({OperationKind::kAllGather, label, rank(), out, in},
-                 [=, this](const at::Tensor& host_out, const at::Tensor& host_in) {
-                   return host_->AllGather(host_out, host_in, label);
-                 });
-  }
-  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
-                                     double divide_by) override {
-    OperationSpec spec{OperationKind::kAllReduceSum, label, rank(), flat};
-    spec.divide_by = divide_by;
-    return Start(std::move(spec), [=, this](const at::Tensor& host_flat, const at::Tensor&) {
-      return host_->AllReduceSum(host_flat, label, divide_by);
-    });
-  }
-  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
-                                         double divide_by) override {
-    OperationSpec spec{OperationKind::kReduceScatterSum, label, rank(), out, in};
-    spec.divide_by = divide_by;
-    return Start(std::move(spec), [=, this](const at::Tensor& host_out, const at::Tensor& host_in) {
-      return host_->ReduceScatterSum(host_out, host_in, label, divide_by);
-    });
-  }
-  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
-                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
-                                 OpLabel label) override {
-    OperationSpec spec{OperationKind::kAllToAll, label, rank(), out, in};
-    spec.out_sizes = out_sizes;
-    spec.in_sizes = in_sizes;
-    return Start(std::move(spec), [=, this](const at::Tensor& host_out, const at::Tensor& host_in) {
-      return host_->AllToAll(host_out, out_sizes, host_in, in_sizes, label);
-    });
-  }
-  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
-    OperationSpec spec{OperationKind::kBroadcast, label, rank(), flat};
-    spec.root = root;
-    return Start(std::move(spec), [=, this](const at::Tensor& host_flat, const at::Tensor&) {
-      return host_->Broadcast(host_flat, root, label);
-    });
-  }
-
   int64_t bytes_sent() const override { return host_->bytes_sent(); }
 
   void Abort(const absl::Status& why) override {
@@ -145,17 +102,13 @@ class StagedCommunicator : public Communicator {
   }
 
  private:
-  // The operation on the host, with tensors in host memory.
-  using OnHost =
-      std::function<std::unique_ptr<Work>(const at::Tensor& output, const at::Tensor& input)>;
   struct Request {
-    device::Event ready;  // behind the copy of the input
-    std::string what;     // "all_gather 'layers.1' at step 3"
-    std::function<std::unique_ptr<Work>()> issue;
+    device::Event ready;    // behind the copy of the input
+    OperationSpec on_host;  // with tensors in host memory
     std::shared_ptr<Issued> issued;
   };
 
-  std::unique_ptr<Work> Start(OperationSpec spec, const OnHost& on_host) {
+  std::unique_ptr<Work> Issue(OperationSpec spec) override {
     spec.device = options_.device;
     if (absl::Status wrong = CheckArguments(spec, world_size()); !wrong.ok()) {
       return DoneWork(std::move(wrong));
@@ -167,14 +120,14 @@ class StagedCommunicator : public Communicator {
     const at::Tensor host_out = in_place ? host_in : device::HostLike(spec.output);
     auto issued = std::make_shared<Issued>();
     auto ready = device::Event::Now(options_.device);
+    const at::Tensor output = std::exchange(spec.output, host_out);
+    if (!in_place) spec.input = host_in;
     {
       absl::MutexLock lock(&mutex_);
-      requests_.push_back({.ready = std::move(ready),
-                           .what = Describe(spec),
-                           .issue = [=] { return on_host(host_out, host_in); },
-                           .issued = issued});
+      requests_.push_back(
+          {.ready = std::move(ready), .on_host = std::move(spec), .issued = issued});
     }
-    return std::make_unique<StagedWork>(std::move(issued), spec.output, host_out);
+    return std::make_unique<StagedWork>(std::move(issued), output, host_out);
   }
 
   void IssueInOrder() {
@@ -187,7 +140,7 @@ class StagedCommunicator : public Communicator {
         requests_.pop_front();
       }
       if (const absl::Status late = AwaitDevice(request); !late.ok()) Abort(late);
-      request.issued->Set(request.issue());
+      request.issued->Set(IssueOn(*host_, request.on_host));
     }
   }
 
@@ -201,8 +154,9 @@ class StagedCommunicator : public Communicator {
       if (Aborted()) return absl::OkStatus();  // the operation fails on the host
       if (SteadyNow() >= end) {
         return absl::DeadlineExceededError(
-            absl::StrCat("the device ", options_.device.str(), " has not come to ", request.what,
-                         " within ", absl::FormatDuration(absl::FromChrono(options_.timeout))));
+            absl::StrCat("the device ", options_.device.str(), " has not come to ",
+                         Describe(request.on_host), " within ",
+                         absl::FormatDuration(absl::FromChrono(options_.timeout))));
       }
       absl::SleepFor(kPoll);
     }

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "ATen/core/Tensor.h"
 #include "absl/strings/str_cat.h"
+#include "worker/comm/operation.h"
 
 namespace muster::comm {
 namespace {
@@ -33,7 +33,7 @@ class TracedWork : public Work {
   const int64_t begin_ = Recorder::Now();
 };
 
-class TracedCommunicator : public Communicator {
+class TracedCommunicator : public IssuingCommunicator {
  public:
   TracedCommunicator(Communicator* communicator, Recorder* recorder)
       : communicator_(communicator), recorder_(recorder) {}
@@ -41,39 +41,17 @@ class TracedCommunicator : public Communicator {
   int world_size() const override { return communicator_->world_size(); }
   c10::Device device() const override { return communicator_->device(); }
 
-  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
-                                  OpLabel label) override {
-    return Trace(communicator_->AllGather(out, in, label), "all_gather", label, in);
-  }
-  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
-                                     double divide_by) override {
-    return Trace(communicator_->AllReduceSum(flat, label, divide_by), "all_reduce", label, flat);
-  }
-  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
-                                         double divide_by) override {
-    return Trace(communicator_->ReduceScatterSum(out, in, label, divide_by), "reduce_scatter",
-                 label, in);
-  }
-  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
-                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
-                                 OpLabel label) override {
-    return Trace(communicator_->AllToAll(out, out_sizes, in, in_sizes, label), "all_to_all", label,
-                 in);
-  }
-  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
-    return Trace(communicator_->Broadcast(flat, root, label), "broadcast", label, flat);
-  }
-
   int64_t bytes_sent() const override { return communicator_->bytes_sent(); }
   absl::Status failure() override { return communicator_->failure(); }
   void Abort(const absl::Status& why) override { communicator_->Abort(why); }
 
  private:
-  std::unique_ptr<Work> Trace(std::unique_ptr<Work> work, const char* operation, OpLabel label,
-                              const at::Tensor& in) {
+  std::unique_ptr<Work> Issue(OperationSpec spec) override {
+    auto work = IssueOn(*communicator_, spec);
     if (!recorder_->on()) return work;
+    const at::Tensor& in = spec.input.defined() ? spec.input : spec.output;
     return std::make_unique<TracedWork>(std::move(work), recorder_,
-                                        absl::StrCat(operation, " ", label.what),
+                                        absl::StrCat(Name(spec.kind), " ", spec.label.what),
                                         static_cast<int64_t>(in.nbytes()));
   }
 

@@ -10,7 +10,6 @@
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,14 +83,29 @@ c10::Storage NewTwin(size_t bytes) {
                       /*resizable=*/true);
 }
 
-at::Tensor StateOf(at::Generator generator) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
+using Geometry = Recording::Geometry;
+
+Geometry GeometryOf(const at::Tensor& tensor) {
+  return {tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(),
+          tensor.storage_offset()};
 }
 
-void SetState(at::Generator generator, const at::Tensor& state) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
+at::Tensor OnStorage(const c10::Storage& storage, const Geometry& geometry) {
+  const auto key =
+      storage.device_type() == c10::kMeta ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(geometry.type));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides,
+                                                      geometry.offset);
+  return tensor;
+}
+
+// The number of a tensor's storage; null: none.
+const size_t* Find(const std::unordered_map<const c10::StorageImpl*, size_t>& in,
+                   const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return nullptr;
+  const auto found = in.find(tensor.storage().unsafeGetStorageImpl());
+  return found == in.end() ? nullptr : &found->second;
 }
 
 }  // namespace
@@ -121,6 +135,21 @@ struct Recording::Call {
       return one.written && one.storage.is_alias_of(storage);
     });
   }
+  // Whether these results, on twins, have large memory that no argument has.
+  bool MakesMuch(const std::vector<c10::IValue>& results) const {
+    const auto made = TensorsOf(results);
+    return std::any_of(made.begin(), made.end(), [this](const at::Tensor& twin) {
+      return !Has(twin.storage()) && twin.storage().nbytes() > kSmall;
+    });
+  }
+  // Whether these results, on twins, are nothing but views of arguments.
+  bool OnlyViews(const std::vector<c10::IValue>& results) const {
+    const auto views = TensorsOf(results);
+    return std::none_of(tensors.begin(), tensors.end(),
+                        [](const Argument& one) { return one.written; }) &&
+           std::all_of(views.begin(), views.end(),
+                       [this](const at::Tensor& twin) { return Has(twin.storage()); });
+  }
 };
 
 Recording::Recording(uint64_t seed) : default_type_(c10::get_default_dtype_as_scalartype()) {
@@ -128,28 +157,6 @@ Recording::Recording(uint64_t seed) : default_type_(c10::get_default_dtype_as_sc
 }
 
 Recording::~Recording() = default;
-
-Recording::Geometry Recording::GeometryOf(const at::Tensor& tensor) {
-  return {tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(),
-          tensor.storage_offset()};
-}
-
-at::Tensor Recording::OnStorage(const c10::Storage& storage, const Geometry& geometry) {
-  const auto key =
-      storage.device_type() == c10::kMeta ? c10::DispatchKey::Meta : c10::DispatchKey::CPU;
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(geometry.type));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides,
-                                                      geometry.offset);
-  return tensor;
-}
-
-const size_t* Recording::Find(const std::unordered_map<const c10::StorageImpl*, size_t>& in,
-                              const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.has_storage()) return nullptr;
-  const auto found = in.find(tensor.storage().unsafeGetStorageImpl());
-  return found == in.end() ? nullptr : &found->second;
-}
 
 size_t Recording::Track(const c10::Storage& twin) {
   by_twin_.emplace(twin.unsafeGetStorageImpl(), tracked_.size());
@@ -203,7 +210,7 @@ void Recording::Run(const c10::OperatorHandle& op, c10::Stack* stack) {
       twins = RunOnTwins(op, call);
     } catch (const Refused&) {  // but it can be done
     }
-    if (twins.has_value() && MakesMuch(*twins, call)) {
+    if (twins.has_value() && call.MakesMuch(*twins)) {
       Record(op, call, *twins, stack);
       return;
     }
@@ -280,24 +287,9 @@ std::vector<c10::IValue> Recording::RunOnTwins(const c10::OperatorHandle& op,
   return stack;
 }
 
-bool Recording::MakesMuch(const std::vector<c10::IValue>& twins, const Call& call) {
-  const auto tensors = TensorsOf(twins);
-  return std::any_of(tensors.begin(), tensors.end(), [&call](const at::Tensor& twin) {
-    return !call.Has(twin.storage()) && twin.storage().nbytes() > kSmall;
-  });
-}
-
-bool Recording::OnlyViews(const std::vector<c10::IValue>& twins, const Call& call) {
-  const auto tensors = TensorsOf(twins);
-  return std::none_of(call.tensors.begin(), call.tensors.end(),
-                      [](const Call::Argument& one) { return one.written; }) &&
-         std::all_of(tensors.begin(), tensors.end(),
-                     [&call](const at::Tensor& twin) { return call.Has(twin.storage()); });
-}
-
 void Recording::Record(const c10::OperatorHandle& op, const Call& call,
                        const std::vector<c10::IValue>& twins, c10::Stack* stack) {
-  if (OnlyViews(twins, call)) {  // no value is read
+  if (call.OnlyViews(twins)) {  // no value is read
     try {
       op.callBoxed(stack);
     } catch (const std::exception& error) {

@@ -63,6 +63,15 @@ class Recording : public OperationWatch {
   // Why the recording cannot be used; empty: it can. The code may have caught the exception.
   const std::string& refusal() const { return refusal_; }
 
+  // The way in which a tensor reads its storage.
+  struct Geometry {
+    c10::ScalarType type;
+    std::vector<int64_t> sizes, strides;
+    int64_t offset;
+
+    bool operator==(const Geometry&) const = default;
+  };
+
   // Seeds the process-wide generator, which is this thread's until End.
   explicit Recording(uint64_t seed);
   ~Recording() override;
@@ -85,14 +94,6 @@ class Recording : public OperationWatch {
   void Settle();
 
  private:
-  // The way in which a tensor reads its storage.
-  struct Geometry {
-    c10::ScalarType type;
-    std::vector<int64_t> sizes, strides;
-    int64_t offset;
-
-    bool operator==(const Geometry&) const = default;
-  };
   // A storage without memory, by its number.
   struct Tracked {
     // What the code sees; none: values that it made itself.
@@ -125,17 +126,11 @@ class Recording : public OperationWatch {
   struct Call;
   using Storages = std::map<size_t, c10::Storage>;
 
-  static Geometry GeometryOf(const at::Tensor& tensor);
-  static at::Tensor OnStorage(const c10::Storage& storage, const Geometry& geometry);
-
   void Run(const c10::OperatorHandle& op, c10::Stack* stack) override;
   Call Inspect(const c10::OperatorHandle& op, const c10::Stack& stack) const;
   // Runs the operation on the twins. Throws Refused, also if it changes sizes or storages of
   // arguments.
   std::vector<c10::IValue> RunOnTwins(const c10::OperatorHandle& op, const Call& call) const;
-  static bool MakesMuch(const std::vector<c10::IValue>& twins, const Call& call);
-  // Whether its results are nothing but views of its arguments.
-  static bool OnlyViews(const std::vector<c10::IValue>& twins, const Call& call);
   // Puts tensors without memory in the place of the arguments. Throws Refused.
   void Record(const c10::OperatorHandle& op, const Call& call,
               const std::vector<c10::IValue>& twins, c10::Stack* stack);
@@ -146,9 +141,6 @@ class Recording : public OperationWatch {
   void CheckState(const Draws& draws) const;
   at::Tensor Result(const at::Tensor& twin, size_t index, const Call& call, Step* step);
 
-  // The number of the storage that the code sees, or of a twin; null: none.
-  static const size_t* Find(const std::unordered_map<const c10::StorageImpl*, size_t>& in,
-                            const at::Tensor& tensor);
   size_t Track(const c10::Storage& twin);
   // The first tensor for the code.
   at::Tensor Seen(size_t storage, const Geometry& geometry);

@@ -17,7 +17,7 @@
 #include "worker/device/memory.h"
 #include "worker/models/operation_watch.h"
 #include "worker/models/torchscript/checked_reader.h"
-#include "worker/models/torchscript/loading_check.h"
+#include "worker/models/torchscript/checks.h"
 #include "worker/models/unit.h"
 
 namespace muster::models {

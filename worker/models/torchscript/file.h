@@ -54,7 +54,7 @@ struct LoadedFile {
 
 // Both: errors of opening the file; DATA_LOSS: cut off or damaged; INVALID_ARGUMENT: not a
 // TorchScript file, nothing that LibTorch can load, or something in it would run while it is loaded
-// (loading_check.h).
+// (checks.h).
 absl::StatusOr<LoadedFile> LoadWhole(const std::string& path);
 // No more than one storage is in memory at a time. Constants of the code have their values. Fails
 // also for modules whose loading reads their tensors; those LoadWhole may load.

@@ -1,4 +1,4 @@
-#include "worker/models/torchscript/loading_check.h"
+#include "worker/models/torchscript/checks.h"
 
 #include <algorithm>
 #include <memory>

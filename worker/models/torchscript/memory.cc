@@ -1,4 +1,4 @@
-#include "worker/models/torchscript/memory.h"
+#include "worker/models/torchscript/checks.h"
 
 #include <algorithm>
 #include <cstdint>

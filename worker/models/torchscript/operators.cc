@@ -1,4 +1,4 @@
-#include "worker/models/torchscript/operators.h"
+#include "worker/models/torchscript/checks.h"
 
 #include <set>
 #include <string>

@@ -1,5 +1,8 @@
 #include "worker/parallel/fsdp/fsdp.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,22 +10,89 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/layout/groups.h"
-#include "worker/parallel/fsdp/placement.h"
-#include "worker/parallel/fsdp/sharded_parameters.h"
 #include "worker/parallel/fsdp/unit_calls.h"
-#include "worker/parallel/fsdp/unit_groups.h"
 #include "worker/parallel/fsdp/unit_plan.h"
 #include "worker/parallel/fsdp/unit_slices.h"
 #include "worker/parallel/fsdp/whole_units.h"
-#include "worker/parallel/gradients/partial_sums.h"
 #include "worker/parallel/gradients/sliced_gradients.h"
 #include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
+#include "worker/parallel/parameter_store.h"
 #include "worker/parallel/slice_pieces.h"
 
 namespace muster::parallel {
 namespace {
+
+// The placements of a plan of `parameters` that has these groups.
+Placements PlacementsOf(const std::vector<models::Parameter>& parameters,
+                        const UnitGroups& trainable, const UnitGroups& frozen, int world_size) {
+  const std::vector<int64_t> elements = ElementsOf(parameters);
+  const auto owners = [&](const UnitGroups& kind) {
+    return OwnersOf(kind.groups, kind.specs, kind.indices, elements, world_size);
+  };
+  Placements placements{.owners = owners(trainable), .holders = owners(frozen)};
+  for (int rank = 0; rank < world_size; ++rank) {
+    const auto& owned = placements.owners.holders[rank];
+    auto& held = placements.holders->holders[rank];
+    held.insert(held.end(), owned.begin(), owned.end());
+  }
+  return placements;
+}
+
+// The store of fsdp: each rank holds slices of all parameters between steps.
+class ShardedParameters : public ParameterStore {
+ public:
+  // plan: of the units. flats: as KeptMemory::flats. `whole` and `calls` must outlive this object.
+  ShardedParameters(const std::vector<PlannedUnit>& plan, ParameterShards shards,
+                    std::vector<at::Tensor> flats, WholeUnits* whole, UnitCalls* calls)
+      : shards_(std::move(shards)),
+        flats_(std::move(flats)),
+        whole_(whole),
+        calls_(calls),
+        units_(plan.size()),
+        unit_of_parameter_(shards_.types.size()) {
+    for (size_t unit = 0; unit < plan.size(); ++unit) {
+      for (const size_t parameter : plan[unit].parameters) unit_of_parameter_[parameter] = unit;
+    }
+  }
+
+  const ParameterShards* shards() const override { return &shards_; }
+  absl::Status Gather(const std::vector<size_t>& parameters) override {
+    calls_->FreeAll();
+    gathered_ = true;
+    std::vector<bool> wanted(units_);
+    for (const size_t parameter : parameters) wanted[unit_of_parameter_[parameter]] = true;
+    return whole_->GatherValues(wanted);
+  }
+  void Release() override { whole_->ReleaseValues(); }
+  absl::Status BeginPass(PassMemory memory, std::function<void()> exchange) override {
+    return whole_->BeginPass(memory, std::move(exchange));
+  }
+  absl::Status EndPass() override { return whole_->EndPass(); }
+  int64_t BytesOfWholePass() const override { return whole_->bytes_to_gather(); }
+
+  // Whether Gather was called since the last call of this method.
+  bool TakeGathered() { return std::exchange(gathered_, false); }
+  // As Strategy::ReleaseModel.
+  KeptMemory ReleaseModel() {
+    KeptMemory kept{.flats = std::move(flats_), .held = {}};
+    // Detached from the gradients, which are freed with this plan.
+    for (const Piece& piece : shards_.held) {
+      kept.held.push_back({piece.parameter, piece.begin, piece.tensor.detach()});
+    }
+    return kept;
+  }
+
+ private:
+  ParameterShards shards_;
+  std::vector<at::Tensor> flats_;  // the memory of this rank's slices
+  WholeUnits* const whole_;
+  UnitCalls* const calls_;
+  const size_t units_;                     // their number
+  std::vector<size_t> unit_of_parameter_;  // indices in the plan
+  bool gathered_ = false;
+};
 
 class Fsdp : public Strategy {
  public:
@@ -35,22 +105,53 @@ class Fsdp : public Strategy {
   const Plan& plan() const override { return plan_; }
   const ParameterStore& store() const override { return *store_; }
   ParameterStore& store() override { return *store_; }
-  Placements PlacementsFor(const std::vector<bool>& trained) const override;
-  std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
-                                                      at::Generator generator) override;
-
-  void BeginStep(const StepStart& start) override;
-  void BeginMicroBatch(bool last) override;
-  void BeginJoinedMicroBatch(bool last) override;
-  absl::Status FinishBackward(const BucketReduced& reduced) override;
-  absl::StatusOr<at::Tensor> GatherSums(const at::Tensor& mine) override {
-    return GatherPartialSums(mine, step_, communicators_.gradients);
+  Placements PlacementsFor(const std::vector<bool>& trained) const override {
+    return PlacementsOf(parameters_, GroupsOf(trained, GroupKind::kTrainable),
+                        GroupsOf(trained, GroupKind::kFrozen), world_size());
   }
-  void FinishUpdate() override;
+  std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
+                                                      at::Generator generator) override {
+    auto context = calls_->MakeContext(mode, std::move(generator));
+    context->set_use_observer(gradients_->use_observer());
+    return context;
+  }
+
+  void BeginStep(const StepStart& start) override {
+    step_ = start.step;
+    whole_->BeginStep(step_);
+    // What is whole has the values of the last update: FinishUpdate frees what is older.
+    gradients_->BeginStep(start);
+    unused_->BeginStep();
+  }
+  void BeginMicroBatch(bool last) override {
+    calls_->FreeAfterPass();
+    gradients_->BeginMicroBatch(last);
+  }
+  void BeginJoinedMicroBatch(bool last) override {
+    calls_->FreeAfterPass();
+    gradients_->BeginJoinedMicroBatch(last);
+  }
+  absl::Status FinishBackward(const BucketReduced& reduced) override {
+    calls_->FreeAll();
+    return gradients_->Finish(unused_->LookBefore(reduced));
+  }
+  absl::StatusOr<at::Tensor> GatherSums(const at::Tensor& mine) override {
+    return GatherPieceSums(mine, step_, communicators_.gradients);
+  }
+  void FinishUpdate() override {
+    // Also what an evaluation has gathered since FinishBackward: its values are old.
+    calls_->FreeAll();
+    // Where parameters were gathered between steps (a hook that reads them), they will be again,
+    // and what is gathered now would be freed unused.
+    if (!store_->TakeGathered()) calls_->GatherAhead();
+  }
   absl::Status AwaitParameters() override { return absl::OkStatus(); }
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   void RestoreBuffersIf(const at::Tensor& skip) override { gradients_->RestoreBuffersIf(skip); }
-  absl::Status VerifyParametersEqual(int64_t step) override;
+  absl::Status VerifyParametersEqual(int64_t step) override {
+    // Parameters cannot be compared, because each of their elements is on one rank only.
+    return CheckModelEqualOnAllRanks({}, buffers_, step, communicators_.gradients);
+  }
   KeptMemory ReleaseModel() override { return store_->ReleaseModel(); }
 
  private:
@@ -121,54 +222,6 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
   calls_.emplace(units_, trainable.units, options, communicators.parameters->device().type(),
                  whole_.get(), gradients_.get());
   store_.emplace(units_, std::move(shards), std::move(slices.flats), whole_.get(), &*calls_);
-}
-
-Placements Fsdp::PlacementsFor(const std::vector<bool>& trained) const {
-  return PlacementsOf(parameters_, GroupsOf(trained, GroupKind::kTrainable),
-                      GroupsOf(trained, GroupKind::kFrozen), world_size());
-}
-
-std::unique_ptr<models::ForwardContext> Fsdp::MakeContext(models::Mode mode,
-                                                          at::Generator generator) {
-  auto context = calls_->MakeContext(mode, std::move(generator));
-  context->set_use_observer(gradients_->use_observer());
-  return context;
-}
-
-void Fsdp::BeginStep(const StepStart& start) {
-  step_ = start.step;
-  whole_->BeginStep(step_);
-  // What is whole has the values of the last update: FinishUpdate frees what is older.
-  gradients_->BeginStep(start);
-  unused_->BeginStep();
-}
-
-void Fsdp::BeginMicroBatch(bool last) {
-  calls_->FreeAfterPass();
-  gradients_->BeginMicroBatch(last);
-}
-
-void Fsdp::BeginJoinedMicroBatch(bool last) {
-  calls_->FreeAfterPass();
-  gradients_->BeginJoinedMicroBatch(last);
-}
-
-absl::Status Fsdp::FinishBackward(const BucketReduced& reduced) {
-  calls_->FreeAll();
-  return gradients_->Finish(unused_->LookBefore(reduced));
-}
-
-void Fsdp::FinishUpdate() {
-  // Also what an evaluation has gathered since FinishBackward: its values are old.
-  calls_->FreeAll();
-  // Where parameters were gathered between steps (a hook that reads them), they will be again, and
-  // what is gathered now would be freed unused.
-  if (!store_->TakeGathered()) calls_->GatherAhead();
-}
-
-absl::Status Fsdp::VerifyParametersEqual(int64_t step) {
-  // Parameters cannot be compared, because each of their elements is on one rank only.
-  return CheckModelEqualOnAllRanks({}, buffers_, step, communicators_.gradients);
 }
 
 // A forward cannot combine bfloat16 parameters with float32 buffers.

@@ -5,11 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
+#include "torch/csrc/autograd/custom_function.h"
 #include "worker/models/autocast_state.h"
 #include "worker/models/context_error.h"
 
 namespace muster::parallel {
 namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 // The most units that are whole at a time, without the root and without units that stay whole: the
 // unit that runs, and the unit that is gathered in the meantime.
@@ -40,6 +44,24 @@ class UnitCalls::Context : public models::ForwardContext {
 
  private:
   UnitCalls* const calls_;
+};
+
+// The identity; its backward calls AfterBackward.
+struct UnitCalls::Observed : torch::autograd::Function<UnitCalls::Observed> {
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, int64_t calls,
+                               int64_t call) {
+    context->saved_data["calls"] = calls;
+    context->saved_data["call"] = call;
+    // An input that is not used gets no gradient, and not zeros.
+    context->set_materialize_grads(false);
+    return inputs.vec();
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    reinterpret_cast<UnitCalls*>(context->saved_data["calls"].toInt())
+        ->AfterBackward(context->saved_data["call"].toInt());
+    gradients.resize(gradients.size() + 2);  // nothing for the object and the call
+    return gradients;
+  }
 };
 
 UnitCalls::UnitCalls(const std::vector<PlannedUnit>& plan,
@@ -146,7 +168,7 @@ models::Tensors UnitCalls::RunUnit(Unit& unit, const std::string& name,
   if (!wanted) unit.unobserved = true;
   if (wanted) calls_.push_back({&unit});
   ++unit.running;
-  models::Tensors outputs = forward(wanted ? ObserveInputs(inputs, this, call) : inputs);
+  models::Tensors outputs = forward(wanted ? ObserveInputs(inputs, call) : inputs);
   --unit.running;
   for (const at::Tensor& y : outputs) {
     if (y.requires_grad() && y.is_leaf()) {
@@ -155,7 +177,7 @@ models::Tensors UnitCalls::RunUnit(Unit& unit, const std::string& name,
                                             "forward; return a copy"));
     }
   }
-  if (wanted && ObserveOutputs(outputs, this, call) > 0) {
+  if (wanted && ObserveOutputs(outputs, call) > 0) {
     calls_[call].backward = true;
     ++unit.backwards;
   }
@@ -163,6 +185,31 @@ models::Tensors UnitCalls::RunUnit(Unit& unit, const std::string& name,
       whole_->stay_whole() || unit.running > 0 || (unit.backwards > 0 && !reshard_after_forward_);
   if (!stays) whole_->Free(unit.number);
   return outputs;
+}
+
+models::Tensors UnitCalls::ObserveInputs(const models::Tensors& inputs, int64_t call) {
+  models::Tensors observed;
+  for (const at::Tensor& x : inputs) {
+    if (x.requires_grad()) observed.push_back(x);
+  }
+  if (observed.empty()) return inputs;
+  observed = Observed::apply(at::TensorList(observed), reinterpret_cast<int64_t>(this), call);
+  models::Tensors all = inputs;
+  auto next = observed.begin();
+  for (at::Tensor& x : all) {
+    if (x.requires_grad()) x = *next++;
+  }
+  return all;
+}
+
+int UnitCalls::ObserveOutputs(const models::Tensors& outputs, int64_t call) {
+  int observed = 0;
+  for (const at::Tensor& y : outputs) {
+    if (!y.requires_grad()) continue;
+    y.register_hook([this, call](const at::TensorBase&) { BeforeBackward(call); });
+    ++observed;
+  }
+  return observed;
 }
 
 void UnitCalls::BeforeBackward(int64_t call) {

@@ -15,7 +15,6 @@
 
 #include "ATen/core/Tensor.h"
 #include "worker/models/unit.h"
-#include "worker/parallel/fsdp/backward_hooks.h"
 #include "worker/parallel/fsdp/fsdp_options.h"
 #include "worker/parallel/fsdp/unit_plan.h"
 #include "worker/parallel/fsdp/whole_units.h"
@@ -23,7 +22,7 @@
 
 namespace muster::parallel {
 
-class UnitCalls : public BackwardObserver {
+class UnitCalls {
  public:
   // plan: of the units. units_of_groups: the unit of each group of `gradients`, an index in the
   // plan. device: of the model. `whole` and `gradients` must outlive this object, and this object
@@ -44,6 +43,7 @@ class UnitCalls : public BackwardObserver {
 
  private:
   class Context;
+  struct Observed;
   using Forward = std::function<models::Tensors(const models::Tensors&)>;
 
   struct Unit {
@@ -71,8 +71,18 @@ class UnitCalls : public BackwardObserver {
   models::Tensors RunUnit(Unit& unit, const std::string& name, const models::Tensors& inputs,
                           bool backward_reads, const Forward& forward);
   void BeginForward(Unit& unit);
-  void BeforeBackward(int64_t call) override;
-  void AfterBackward(int64_t call) override;
+
+  // Returns the inputs, to call a unit with. AfterBackward(call) is called when the gradients of
+  // all returned tensors that require one are complete, which is after the backward of all
+  // operations that used them, and before backward continues.
+  models::Tensors ObserveInputs(const models::Tensors& inputs, int64_t call);
+  // For each output that requires a gradient, BeforeBackward(call) is called when the gradient of
+  // the output is complete, and before the backward of any operation that the output was computed
+  // by. Returns the number of these outputs.
+  int ObserveOutputs(const models::Tensors& outputs, int64_t call);
+  // An exception from these two ends the backward and is thrown by it. call: an index in calls_.
+  void BeforeBackward(int64_t call);
+  void AfterBackward(int64_t call);
 
   // Throws ContextError if the unit does not arrive.
   void AwaitWhole(const Unit& unit);

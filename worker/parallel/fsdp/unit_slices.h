@@ -9,7 +9,6 @@
 #include "worker/comm/communicator.h"
 #include "worker/models/unit.h"
 #include "worker/parallel/fsdp/fsdp_options.h"
-#include "worker/parallel/fsdp/unit_groups.h"
 #include "worker/parallel/fsdp/unit_plan.h"
 #include "worker/parallel/fsdp/whole_units.h"
 #include "worker/parallel/slice_pieces.h"

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/layout/groups.h"
-#include "worker/parallel/gradients/partial_sums.h"
 #include "worker/parallel/gradients/sliced_gradients.h"
 #include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
@@ -37,25 +36,54 @@ class ShardedDdp : public Strategy {
   const Plan& plan() const override { return plan_; }
   const ParameterStore& store() const override { return store_; }
   ParameterStore& store() override { return store_; }
-  Placements PlacementsFor(const std::vector<bool>& trained) const override;
+  Placements PlacementsFor(const std::vector<bool>& trained) const override {
+    const int world_size = communicator_->world_size();
+    std::vector<size_t> indices;
+    const auto specs = TrainableSpecs(parameters_, trained, &indices);
+    return {OwnersOf(Buckets(specs, world_size, options_), specs, indices, ElementsOf(parameters_),
+                     world_size),
+            std::nullopt};
+  }
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
-                                                      at::Generator generator) override;
+                                                      at::Generator generator) override {
+    auto context = buckets_->MakeContext(mode, std::move(generator));
+    context->set_use_observer(gradients_->use_observer());
+    return context;
+  }
 
-  void BeginStep(const StepStart& start) override;
+  void BeginStep(const StepStart& start) override {
+    step_ = start.step;
+    gradients_->BeginStep(start);
+    unused_->BeginStep();
+  }
   void BeginMicroBatch(bool last) override { gradients_->BeginMicroBatch(last); }
   // No forward follows: FinishBackward sends the gradients of the rank's earlier micro-batches of
   // this step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { gradients_->BeginJoinedMicroBatch(last); }
-  absl::Status FinishBackward(const BucketReduced& reduced) override;
+  absl::Status FinishBackward(const BucketReduced& reduced) override {
+    // Also the buckets that no forward has waited for: their parameters are about to change.
+    absl::Status status = buckets_->Finish();
+    // The gathers were begun earlier, so their error is nearer to the cause.
+    status.Update(gradients_->Finish(status.ok() ? unused_->LookBefore(reduced) : nullptr));
+    return status;
+  }
   absl::StatusOr<at::Tensor> GatherSums(const at::Tensor& mine) override {
-    return GatherPartialSums(mine, step_, communicator_);
+    return GatherPieceSums(mine, step_, communicator_);
   }
   void FinishUpdate() override { buckets_->Start(step_); }
   absl::Status AwaitParameters() override { return buckets_->Await(); }
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   void RestoreBuffersIf(const at::Tensor& skip) override { gradients_->RestoreBuffersIf(skip); }
-  absl::Status VerifyParametersEqual(int64_t step) override;
-  KeptMemory ReleaseModel() override;
+  absl::Status VerifyParametersEqual(int64_t step) override {
+    RETURN_IF_ERROR(AwaitParameters());
+    return CheckModelEqualOnAllRanks(parameters_, buffers_, step, communicator_);
+  }
+  KeptMemory ReleaseModel() override {
+    KeptMemory kept = buckets_->ReleaseModel();
+    gradients_.reset();
+    pieces_.clear();
+    return kept;
+  }
 
  private:
   comm::Communicator* const communicator_;
@@ -100,48 +128,6 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
   pieces_ = PiecesOf(groups, specs, trainable, slices, communicator->rank(), world_size);
   unused_.emplace(pieces_, trainable,
                   [this](size_t parameter) { return gradients_->used(parameter); });
-}
-
-KeptMemory ShardedDdp::ReleaseModel() {
-  KeptMemory kept = buckets_->ReleaseModel();
-  gradients_.reset();
-  pieces_.clear();
-  return kept;
-}
-
-Placements ShardedDdp::PlacementsFor(const std::vector<bool>& trained) const {
-  const int world_size = communicator_->world_size();
-  std::vector<size_t> indices;
-  const auto specs = TrainableSpecs(parameters_, trained, &indices);
-  return {OwnersOf(Buckets(specs, world_size, options_), specs, indices, ElementsOf(parameters_),
-                   world_size),
-          std::nullopt};
-}
-
-std::unique_ptr<models::ForwardContext> ShardedDdp::MakeContext(models::Mode mode,
-                                                                at::Generator generator) {
-  auto context = buckets_->MakeContext(mode, std::move(generator));
-  context->set_use_observer(gradients_->use_observer());
-  return context;
-}
-
-void ShardedDdp::BeginStep(const StepStart& start) {
-  step_ = start.step;
-  gradients_->BeginStep(start);
-  unused_->BeginStep();
-}
-
-absl::Status ShardedDdp::FinishBackward(const BucketReduced& reduced) {
-  // Also the buckets that no forward has waited for: their parameters are about to change.
-  absl::Status status = buckets_->Finish();
-  // The gathers were begun earlier, so their error is nearer to the cause.
-  status.Update(gradients_->Finish(status.ok() ? unused_->LookBefore(reduced) : nullptr));
-  return status;
-}
-
-absl::Status ShardedDdp::VerifyParametersEqual(int64_t step) {
-  RETURN_IF_ERROR(AwaitParameters());
-  return CheckModelEqualOnAllRanks(parameters_, buffers_, step, communicator_);
 }
 
 }  // namespace

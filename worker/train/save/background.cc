@@ -9,7 +9,7 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/node.h"
-#include "worker/checkpoint/snapshot.h"
+#include "worker/checkpoint/shard.h"
 #include "worker/memory/available.h"
 #include "worker/train/ranks/guarded.h"
 

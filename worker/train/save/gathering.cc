@@ -14,7 +14,7 @@
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/gather.h"
 #include "worker/checkpoint/model_output.h"
-#include "worker/checkpoint/snapshot.h"
+#include "worker/checkpoint/shard.h"
 
 namespace muster::train {
 

@@ -6,7 +6,7 @@
 
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
-#include "worker/checkpoint/snapshot.h"
+#include "worker/checkpoint/shard.h"
 #include "worker/train/step/finite.h"
 
 namespace muster::train {

@@ -13,7 +13,7 @@
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
-#include "worker/optim/mixed.h"
+#include "worker/optim/optimizers.h"
 #include "worker/train/step/trained_parameters.h"
 
 namespace muster::train {

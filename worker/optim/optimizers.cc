@@ -1,4 +1,4 @@
-#include "worker/optim/mixed.h"
+#include "worker/optim/optimizers.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,12 +6,20 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include "common/status/status.h"
-#include "worker/optim/optimizers.h"
+#include "worker/optim/factories.h"
 
 namespace muster::optim {
 namespace {
+
+// The factory of each optimizer. If an alternative has none, CreateOptimizer does not compile.
+auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }
+auto FactoryOf(const SgdOptions&) { return &CreateSgd; }
+auto FactoryOf(const LionOptions&) { return &CreateLion; }
+auto FactoryOf(const AdamOptions&) { return &CreateAdam; }
+auto FactoryOf(const AdadeltaOptions&) { return &CreateAdadelta; }
 
 class Mixed : public Optimizer {
  public:
@@ -69,6 +77,13 @@ struct Alike {
 };
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
+    std::vector<OptimizedParameter> parameters, const OptimizerOptions& options) {
+  return std::visit(
+      [&parameters](const auto& own) { return FactoryOf(own)(std::move(parameters), own); },
+      options);
+}
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateMixed(
     std::vector<ParameterWithOptions> parameters) {
