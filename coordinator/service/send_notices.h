@@ -5,7 +5,6 @@
 #include <string>
 
 #include "coordinator/cluster/cluster.h"
-#include "coordinator/cluster/preemption_notices.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/session.h"
 
@@ -17,7 +16,7 @@ inline void SendNotices(const Engine& engine, const PeerStreams& streams,
                         const std::string& reason) {
   const auto store = engine.trouble().has_value() ? cluster::StoreState::kInTrouble
                                                   : cluster::StoreState::kWorks;
-  for (const auto& notice : cluster::PreemptionNotices(cluster, node, reason, store)) {
+  for (const auto& notice : cluster.overview().PreemptionNotices(node, reason, store)) {
     if (PeerStream* stream = streams.Find(notice.session)) stream->Send(notice.order);
   }
 }

@@ -7,14 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/cluster/parts/line.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/node_health.h"
 #include "coordinator/jobs/placement.h"
-#include "coordinator/jobs/start_failures.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/membership/refusal.h"
 

@@ -4,8 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/node_loss.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/membership.h"

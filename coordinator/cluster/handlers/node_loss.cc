@@ -1,12 +1,9 @@
-#include "coordinator/cluster/handlers/node_loss.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/handlers/consequences.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"

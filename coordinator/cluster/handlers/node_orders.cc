@@ -5,8 +5,6 @@
 #include "common/status/status.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/node_loss.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/refusal.h"

@@ -1,6 +1,6 @@
-#include "coordinator/cluster/handlers/orders.h"
-
 #include <utility>
+
+#include "coordinator/cluster/handlers/consequences.h"
 
 namespace muster::cluster {
 

@@ -17,6 +17,15 @@
 
 namespace muster::cluster {
 
+// Of notices by which jobs leave a node.
+enum class StoreState {
+  // The cluster's own decision about the jobs (LeaveNode) follows at once.
+  kWorks,
+  // Nothing else can be decided, so that jobs which begin to train, or for which a stop waits, get
+  // the notice, too.
+  kInTrouble,
+};
+
 class Overview {
  public:
   // `parts` must outlive the object.
@@ -40,6 +49,11 @@ class Overview {
   // emptied, else 0. The agent needs it because workers that only compute write nothing that the
   // agent could see itself.
   uint64_t DrainActivity(PeerStreamId session) const;
+  // For all workers of each job with ranks on this node: save a checkpoint at the next step, and
+  // end. Nothing changes in the cluster, so that the notices can be sent while the store cannot be
+  // written. A repeated notice has no effect.
+  std::vector<SendToWorker> PreemptionNotices(const std::string& node, const std::string& reason,
+                                              StoreState store) const;
 
   // ---- Slots.
   // As of the last tick.

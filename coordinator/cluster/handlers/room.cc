@@ -1,7 +1,6 @@
-#include "coordinator/cluster/handlers/room.h"
-
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {

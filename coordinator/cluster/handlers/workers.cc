@@ -3,11 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/version/protocol.h"
-#include "coordinator/cluster/handlers/checkpoints.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/later_state.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/settings.h"
