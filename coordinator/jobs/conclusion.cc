@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::jobs {
 namespace {

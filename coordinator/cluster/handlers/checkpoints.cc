@@ -10,7 +10,6 @@
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::cluster {
 

@@ -22,7 +22,7 @@
 
 namespace muster::cluster {
 
-// ---- Changes of jobs (consequences.cc).
+// ---- Changes of jobs.
 // A change that watchers and webhooks see. Handlers call this, not Jobs::Changed.
 void Changed(Turn& turn, jobs::Job* job);
 // The job made progress: its nodes are in order.
@@ -38,7 +38,7 @@ void Schedule(Turn& turn);
 // The watchdog's settings for this job: its own, or the defaults.
 membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::Job& job);
 
-// ---- Orders to agents and workers, and the ends of their streams (orders.cc).
+// ---- Orders to agents and workers, and the ends of their streams.
 // An order is lost if its receiver is not attached: what the receiver missed, it gets when it
 // attaches.
 void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order);
@@ -48,6 +48,10 @@ StopWorker StopOf(const Turn& turn, const jobs::Job& job, uint32_t rank);
 StartWorker StartOf(const jobs::Job& job, uint32_t rank);
 // Adds a command to the job's log, and tells it to the workers. Returns its number.
 uint64_t Append(Turn& turn, jobs::Job* job, commands::Command command);
+// Whether a program of this protocol is served; `own`: that of this musterd. Errors:
+// FAILED_PRECONDITION `too_old` (`update` says what to update) or PROGRAM_TOO_NEW.
+absl::Status CheckProtocol(const std::string& who, uint32_t protocol, uint32_t own,
+                           const std::string& too_old, const std::string& update);
 // 0: there is no stream.
 void Close(Turn& turn, PeerStreamId session, const absl::Status& why);
 
@@ -66,14 +70,13 @@ void EndSessionsOf(Turn& turn, const std::string& node, const std::string& why,
 
 // ---- Signs that the database was restored from an older copy: processes know more than it
 // (later_state.cc).
-// A process knows of acknowledged reports or commands that this (restored) database does not
-// have: its generation cannot continue. That is not a failure of the job.
+// The process knows of acknowledged reports or commands: its generation cannot continue. That is no
+// failure of the job.
 void FollowsALaterState(Turn& turn, jobs::Job* job, const std::string& what);
 // The same, because this rank's reports up to `newest` were acknowledged and are missing here.
 void MissesReports(Turn& turn, jobs::Job* job, uint32_t rank, uint64_t newest);
-// A process of a later generation than the job's shows that the database was restored: the
-// running generation ends, and the next one is above it. `what` says what happened to the
-// process, for the log.
+// There is a process of a later generation than the job's: the running generation ends, and the next
+// one is above it. `what` says what happened to the process, for the log.
 void NewerGenerationFound(Turn& turn, jobs::Job* job, uint64_t generation, const std::string& what);
 // If processes of later generations than their job's run on this node, tells them to end; the
 // job's next generation is above them.

@@ -13,7 +13,6 @@
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/live_state.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::cluster {
 namespace {

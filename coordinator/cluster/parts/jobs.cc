@@ -63,11 +63,6 @@ void Jobs::ChangeSettings(jobs::Job* job, jobs::NewSettings settings, const std:
   spec_bytes_ += job->spec.size();
 }
 
-jobs::Job* Jobs::Find(const std::string& id) {
-  const auto entry = entries_.find(id);
-  return entry == entries_.end() ? nullptr : &entry->second.job;
-}
-
 const jobs::Job* Jobs::Find(const std::string& id) const {
   const auto entry = entries_.find(id);
   return entry == entries_.end() ? nullptr : &entry->second.job;
