@@ -12,9 +12,6 @@
 namespace muster::jobs {
 namespace {
 
-constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
-constexpr char kStartDoesNotFit[] = "START_DOES_NOT_FIT";
-
 using Outcome = life::Ended::Outcome;
 
 void Conclude(Job* job, Outcome outcome, const std::string& reason, absl::Time now,
@@ -158,7 +155,7 @@ namespace {
 void TakeBackUnfitStart(Job* job, absl::Time now) {
   const bool unfit =
       std::any_of(job->failures.begin(), job->failures.end(), [&](const FailureNote& note) {
-        return note.generation == job->generation && note.code == kStartDoesNotFit;
+        return note.generation == job->generation && note.code == "START_DOES_NOT_FIT";
       });
   const std::string from = job->start_from;
   if (!unfit || !TakeBackStart(job)) return;
@@ -190,7 +187,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   if (halts) {
     job->state_reason = alive.halt_reason;
     job->phase = life::Paused{life::Halted{job->state_reason}};
-    job->reason_code = kCheckpointsUnreadable;
+    job->reason_code = "CHECKPOINTS_UNREADABLE";
     return;
   }
   const End end = EndOf(*job);

@@ -75,8 +75,8 @@ void EndSessionsOf(Turn& turn, const std::string& node, const std::string& why,
 void FollowsALaterState(Turn& turn, jobs::Job* job, const std::string& what);
 // The same, because this rank's reports up to `newest` were acknowledged and are missing here.
 void MissesReports(Turn& turn, jobs::Job* job, uint32_t rank, uint64_t newest);
-// There is a process of a later generation than the job's: the running generation ends, and the next
-// one is above it. `what` says what happened to the process, for the log.
+// There is a process of a later generation than the job's: the running generation ends, and the
+// next one is above it. `what` says what happened to the process, for the log.
 void NewerGenerationFound(Turn& turn, jobs::Job* job, uint64_t generation, const std::string& what);
 // If processes of later generations than their job's run on this node, tells them to end; the
 // job's next generation is above them.

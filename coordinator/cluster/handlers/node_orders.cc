@@ -15,8 +15,6 @@ namespace {
 // No drain needs longer, and an agent can add this to its clock without an overflow.
 constexpr absl::Duration kLongestDrain = absl::Hours(7 * 24);
 
-std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
-
 absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
   if (!deadline.has_value() || (*deadline > absl::ZeroDuration() && *deadline <= kLongestDrain)) {
     return absl::OkStatus();
@@ -80,7 +78,7 @@ absl::Status Handle(Turn& turn, const UncordonNode& order) {
   ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
   if (!acts) return absl::OkStatus();
   turn.nodes.Uncordon(request);
-  turn.Say(absl::StrCat("node '", request.node, "' is open again", By(request.requested_by)));
+  turn.Say(absl::StrCat("node '", request.node, "' is open again", request.By()));
   SendToNode(turn, request.node, DrainAgent{false, "", std::nullopt});
   Schedule(turn);
   return absl::OkStatus();
@@ -99,7 +97,7 @@ absl::Status Handle(Turn& turn, const ForgetNode& order) {
   }
   ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request, attached));
   if (!acts) return absl::OkStatus();
-  const std::string said = absl::StrCat("node '", node, "' is forgotten", By(request.requested_by));
+  const std::string said = absl::StrCat("node '", node, "' is forgotten", request.By());
   turn.Say(said);
   turn.restored.ProcessesEnded(node);
   EndSessionsOf(turn, node, said, [](const std::string&) { return false; });

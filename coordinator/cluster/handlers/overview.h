@@ -33,9 +33,7 @@ class Overview {
 
   // ---- Nodes.
   // As of the last tick.
-  NodeView View(const std::string& node) const {
-    return parts_.nodes.View(node, parts_.clock.last_tick);
-  }
+  NodeView View(const std::string& node) const { return parts_.nodes.View(node, parts_.last_tick); }
   // The id of the agent that has this name, or had it last; empty if the agent has no id.
   std::string AgentId(const std::string& node) const { return parts_.nodes.MarkOf(node).agent_id; }
   size_t QuarantinedSlots(const std::string& node) const;
@@ -68,7 +66,7 @@ class Overview {
   const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
 
  private:
-  Line line() const { return {parts_, parts_.clock.last_tick}; }
+  Line line() const { return {parts_, parts_.last_tick}; }
 
   const Parts& parts_;
 };

@@ -7,8 +7,7 @@ namespace muster::cluster {
 namespace {
 
 absl::Status Full(const char* reason, const std::string& message, uint64_t limit) {
-  return Refuse(absl::StatusCode::kResourceExhausted, reason, message,
-                {{"limit", absl::StrCat(limit)}});
+  return Refuse(absl::StatusCode::kResourceExhausted, reason, message, LimitOf(limit));
 }
 
 }  // namespace

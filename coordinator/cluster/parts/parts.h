@@ -49,13 +49,6 @@ struct Options {
   PlantedFault planted_fault = PlantedFault::kNone;
 };
 
-// What changes with the time alone.
-struct Clock {
-  absl::Time last_tick;
-  // Whether silent agents and workers are given up.
-  bool judging = true;
-};
-
 struct Parts {
   Parts(const Options& settings, const store::Image& image, absl::Time now)
       : options(settings),
@@ -65,7 +58,7 @@ struct Parts {
         restored(now + settings.timing.Grant()),
         jobs(image.last_number),
         outbox(settings.webhooks, image.deliveries),
-        clock{.last_tick = now} {}
+        last_tick(now) {}
 
   const Options options;
   membership::Membership membership;
@@ -75,7 +68,9 @@ struct Parts {
   Streams streams;
   Jobs jobs;
   webhook::Outbox outbox;
-  Clock clock;
+  absl::Time last_tick;
+  // Whether silent agents and workers are given up.
+  bool judging = true;
 };
 
 }  // namespace muster::cluster
