@@ -21,10 +21,10 @@ inline constexpr char kFinalSaveFailed[] = "FINAL_SAVE_FAILED";
 std::optional<Failure> OwnFailure(const Job& job);
 
 // Of how many ranks of the newest generation a flag is set.
-inline bool All(const Job& job, bool Rank::* flag) {
+inline bool All(const Job& job, bool Rank::*flag) {
   return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
 }
-inline size_t Count(const Job& job, bool Rank::* flag) {
+inline size_t Count(const Job& job, bool Rank::*flag) {
   return std::count_if(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
 }
 
