@@ -28,7 +28,7 @@
 #include "coordinator/cluster/handlers/handlers.h"
 #include "coordinator/cluster/handlers/overview.h"
 #include "coordinator/cluster/handlers/turn.h"
-#include "coordinator/cluster/options.h"
+#include "coordinator/cluster/parts/parts.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/store/store.h"

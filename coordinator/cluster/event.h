@@ -80,6 +80,7 @@ struct NodeRequest {
   std::string fingerprint;
   // The person or program that asks, for messages; may be empty.
   std::string requested_by;
+  std::string By() const { return requested_by.empty() ? "" : absl::StrCat(" by ", requested_by); }
   // For a drain: how long the processes on the node may take to end. Absent: the deadline of an
   // earlier request, otherwise the agent's own setting.
   std::optional<absl::Duration> deadline;

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
-#include "coordinator/cluster/preemption_notices.h"
 #include "coordinator/cluster/world.h"
 #include "coordinator/membership/refusal.h"
 
@@ -141,7 +140,8 @@ TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
 // The streams that get a notice for this node.
 std::vector<PeerStreamId> Noticed(World& world, const std::string& node, StoreState store) {
   std::vector<PeerStreamId> streams;
-  for (const SendToWorker& notice : PreemptionNotices(world.cluster(), node, "why", store)) {
+  for (const SendToWorker& notice :
+       world.cluster().overview().PreemptionNotices(node, "why", store)) {
     EXPECT_EQ(std::get<PreemptionNotice>(notice.order).reason, "why");
     streams.push_back(notice.session);
   }

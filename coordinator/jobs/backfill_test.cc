@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -16,11 +17,18 @@ namespace {
 const absl::Time kNow = absl::FromUnixSeconds(1000);
 absl::Time In(int64_t seconds) { return kNow + absl::Seconds(seconds); }
 
+// This many slots.
+std::vector<uint32_t> Numbers(uint32_t count, uint32_t first = 0) {
+  std::vector<uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
 // On a node of `slots` slots: the jobs that are placed.
 std::vector<std::string> Placed(uint32_t slots, const std::vector<Running>& running,
                                 const std::vector<Waiting>& line) {
   Slots offered;
-  offered.Offer("n", slots);
+  offered.Offer("n", Numbers(slots));
   uint32_t used = 0;
   for (const Running& job : running) {
     for (uint32_t i = 0; i < job.slots; ++i) offered.Use({"n", used++});
@@ -44,8 +52,8 @@ TEST(Backfill, AJobThatWouldDelayTheFirstInLineWaits) {
 
 TEST(Backfill, AJobThatFitsTheNodesOfNoProtocolHoldsUpNobody) {
   Slots slots;
-  slots.Offer("new", 4, 3);
-  slots.Offer("old", 4, 2);
+  slots.Offer("new", Numbers(4), 3);
+  slots.Offer("old", Numbers(4), 2);
   const auto decisions = PlaceInLine({Job("both", 1, 8), Job("small", 2, 4)}, slots, {}, kNow);
   ASSERT_EQ(decisions.size(), 2);
   EXPECT_FALSE(decisions[0].placed.has_value());
@@ -54,8 +62,8 @@ TEST(Backfill, AJobThatFitsTheNodesOfNoProtocolHoldsUpNobody) {
 
 TEST(Backfill, AReservationIsForNodesOfOneProtocol) {
   Slots slots;
-  slots.Offer("new", 4, 3);
-  slots.Offer("old", 4, 2);
+  slots.Offer("new", Numbers(4), 3);
+  slots.Offer("old", Numbers(4), 2);
   slots.Use({"new", 0});
   // The first in line waits for the new node; the old one is nobody's.
   const auto decisions = PlaceInLine({Job("first", 1, 4), Job("second", 2, 3), Job("third", 3, 4)},
@@ -120,7 +128,7 @@ Course CourseOf(uint32_t slots, std::vector<Planned> jobs, bool backfill) {
   absl::Time now = kNow;
   while (course.starts.size() < jobs.size()) {
     Slots offered;
-    offered.Offer("n", slots);
+    offered.Offer("n", Numbers(slots));
     std::vector<Running> known;
     for (const Now& job : running) {
       for (const Slot& slot : job.slots) offered.Use(slot);

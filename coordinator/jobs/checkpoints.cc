@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/manifest/name.h"
+#include "coordinator/jobs/events.h"
 
 namespace muster::jobs {
 namespace {
@@ -16,6 +17,8 @@ namespace fs = std::filesystem;
 // The number of dropped checkpoints that are remembered because their files may still exist. It is
 // limited because a disk may refuse for ever to remove them.
 constexpr size_t kKeptDropped = 64;
+// Of saves that fail for the same reason, each tenth one is an event.
+constexpr uint32_t kToldEvery = 10;
 
 bool Earlier(const Checkpoint& a, const Checkpoint& b) {
   return std::tie(a.generation, a.step) < std::tie(b.generation, b.step);
@@ -34,6 +37,16 @@ void Drop(Job* job, const std::string& path) {
   if (std::find(dropped.begin(), dropped.end(), path) != dropped.end()) return;
   dropped.push_back(path);
   if (dropped.size() > kKeptDropped) dropped.erase(dropped.begin());
+}
+
+// The newest one that counts; null: there is none.
+const Checkpoint* Newest(const Job& job) {
+  const auto newest = std::find_if(job.checkpoints.rbegin(), job.checkpoints.rend(), IsGood);
+  return newest == job.checkpoints.rend() ? nullptr : &*newest;
+}
+
+std::string LastSaves(uint32_t count) {
+  return count == 1 ? "the last save" : absl::StrCat("the last ", count, " saves");
 }
 
 // Sorts the checkpoints and drops the oldest ones beyond keep_checkpoints good ones. Those in
@@ -260,6 +273,45 @@ bool TakeBackStart(Job* job) {
   std::sort(job->checkpoints.begin(), job->checkpoints.end(), Earlier);
   job->start_from.clear();
   return true;
+}
+
+void OnSaveFailed(Job* job, uint64_t step, const std::string& message, absl::Time now) {
+  const SaveFailure before = job->save_failure.value_or(SaveFailure());
+  job->save_failure = {.step = step, .message = message, .time = now, .count = before.count + 1};
+  const uint32_t count = job->save_failure->count;
+  if (SameButForNumbers(before.message, message) && count % kToldEvery != 0) return;
+  const std::string in_a_row =
+      count == 1 ? "" : absl::StrCat(" (", count, " saves in a row failed)");
+  AddEvent(job, now, "SAVE_FAILED", absl::StrCat(message, in_a_row), step);
+}
+
+void OnSaved(Job* job, uint64_t step, absl::Time now) {
+  if (!job->save_failure.has_value()) return;
+  const uint32_t count = job->save_failure->count;
+  job->save_failure.reset();
+  AddEvent(job, now, "SAVES_WORK_AGAIN",
+           absl::StrCat("a checkpoint was written again, after ", count,
+                        count == 1 ? " save" : " saves", " that failed"),
+           step);
+}
+
+std::string SaveWarning(const Job& job) {
+  if (!job.save_failure.has_value()) return "";
+  const Checkpoint* newest = Newest(job);
+  return absl::StrCat(LastSaves(job.save_failure->count), " failed: ", job.save_failure->message,
+                      newest == nullptr
+                          ? "; there is no checkpoint"
+                          : absl::StrCat("; the newest checkpoint is of step ", newest->step));
+}
+
+std::string Kept(const Job& job) {
+  const Checkpoint* newest = Newest(job);
+  std::string text = newest == nullptr ? "no checkpoint is kept"
+                                       : absl::StrCat("kept: the checkpoint of step ", newest->step,
+                                                      " in ", newest->path);
+  if (!job.exported_path.empty())
+    absl::StrAppend(&text, "; the weights are in ", job.exported_path);
+  return text;
 }
 
 }  // namespace muster::jobs

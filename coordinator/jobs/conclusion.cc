@@ -8,15 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"
-#include "coordinator/jobs/ranks.h"
-#include "coordinator/jobs/saves.h"
-#include "coordinator/jobs/time_limit.h"
 
 namespace muster::jobs {
 namespace {
-
-constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
-constexpr char kStartDoesNotFit[] = "START_DOES_NOT_FIT";
 
 using Outcome = life::Ended::Outcome;
 
@@ -26,6 +20,10 @@ void Conclude(Job* job, Outcome outcome, const std::string& reason, absl::Time n
   job->state_reason = reason;
   job->reason_code = code;
   job->stage.clear();
+}
+
+absl::Duration TimeLived(const JobFields& job, absl::Time now) {
+  return std::max(now - job.alive()->since, absl::ZeroDuration());
 }
 
 void EndForTimeLimit(Job* job, absl::Time now) {
@@ -47,6 +45,12 @@ bool IsOfLastSave(const Job& job, const FailureNote& note) {
   return note.generation == job.generation && note.code == kFinalSaveFailed;
 }
 
+// The reason of an end (`how`) after a save that failed.
+std::string Unsaved(const Job& job, const std::string& how) {
+  return absl::StrCat(how, ", but its last save failed: ", job.save_failure->message, "; ",
+                      Kept(job));
+}
+
 // The job has done all its work.
 void Succeed(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
@@ -54,10 +58,7 @@ void Succeed(Job* job, absl::Time now) {
     return Conclude(job, Outcome::kSucceeded, ended_early, now);
   }
   // Work that is not saved is not done.
-  Conclude(job, Outcome::kFailed,
-           absl::StrCat("training is done, but its last save failed: ", job->save_failure->message,
-                        "; ", Kept(*job)),
-           now, kFinalSaveFailed);
+  Conclude(job, Outcome::kFailed, Unsaved(*job, "training is done"), now, kFinalSaveFailed);
 }
 
 // Another start would fail in the same way.
@@ -144,10 +145,7 @@ void Cancel(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
     return Conclude(job, Outcome::kCancelled, "stopped as asked", now);
   }
-  Conclude(job, Outcome::kCancelled,
-           absl::StrCat("stopped as asked, but its last save failed: ", job->save_failure->message,
-                        "; ", Kept(*job)),
-           now, "SAVE_FAILED");
+  Conclude(job, Outcome::kCancelled, Unsaved(*job, "stopped as asked"), now, "SAVE_FAILED");
 }
 
 namespace {
@@ -157,7 +155,7 @@ namespace {
 void TakeBackUnfitStart(Job* job, absl::Time now) {
   const bool unfit =
       std::any_of(job->failures.begin(), job->failures.end(), [&](const FailureNote& note) {
-        return note.generation == job->generation && note.code == kStartDoesNotFit;
+        return note.generation == job->generation && note.code == "START_DOES_NOT_FIT";
       });
   const std::string from = job->start_from;
   if (!unfit || !TakeBackStart(job)) return;
@@ -176,7 +174,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   const life::Alive& alive = *job->alive();
   const bool done = !job->ending() && !alive.preempted && All(*job, &Rank::finished);
   const bool time_is_over = TimeLeft(*job, now) == absl::ZeroDuration();
-  StopClock(job, now);
+  job->time_used += TimeLived(*job, now);
   job->stage.clear();
   // All work was done before the workers received the stop of the time limit.
   if (job->time_up() && done && !StopTookEffect(*job)) return Succeed(job, now);
@@ -189,7 +187,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   if (halts) {
     job->state_reason = alive.halt_reason;
     job->phase = life::Paused{life::Halted{job->state_reason}};
-    job->reason_code = kCheckpointsUnreadable;
+    job->reason_code = "CHECKPOINTS_UNREADABLE";
     return;
   }
   const End end = EndOf(*job);
@@ -224,6 +222,37 @@ void Conclude(Job* job, absl::Time now) {
   ConcludeGeneration(job, now);
   // If the job halts or starts again by itself, its next generation tries the same directory.
   if (job->terminal()) TakeBackUnfitStart(job, now);
+}
+
+bool HasStartedInVain(const Job& job) {
+  if (!job.waiting()) return false;
+  const std::optional<Failure> failure = OwnFailure(job);
+  return failure.has_value() &&
+         (failure->root.permanent || job.start_failures >= kMostStartFailures);
+}
+
+void FailToStart(Job* job, absl::Time now) {
+  const std::optional<Failure> failure = OwnFailure(*job);
+  if (!failure.has_value()) return;
+  const std::string times = failure->root.permanent
+                                ? ""
+                                : absl::StrCat("its workers did not start ", job->start_failures,
+                                               " times in a row, and ");
+  Conclude(
+      job, Outcome::kFailed,
+      absl::StrCat(Describe(failure->root), "; ", times,
+                   "no other node has room for the job; `muster retry ", job->id, "` tries again"),
+      now, failure->root.code);
+}
+
+absl::Duration TimeLeft(const JobFields& job, absl::Time now) {
+  const absl::Duration lived = job.live() ? TimeLived(job, now) : absl::ZeroDuration();
+  return std::max(job.plan.time_limit - (job.time_used + lived), absl::ZeroDuration());
+}
+
+absl::Time TimeLimitEnd(const JobFields& job) {
+  if (!job.live() || job.plan.time_limit == absl::InfiniteDuration()) return absl::InfiniteFuture();
+  return job.alive()->since + (job.plan.time_limit - job.time_used);
 }
 
 }  // namespace muster::jobs

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/life_fixture.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::jobs {
 namespace {

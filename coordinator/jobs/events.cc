@@ -6,13 +6,6 @@
 #include "common/utf8/utf8.h"
 
 namespace muster::jobs {
-namespace {
-
-constexpr char kPredictionsWritten[] = "PREDICTIONS_WRITTEN";
-constexpr char kEarlyStopped[] = "EARLY_STOPPED";
-constexpr char kBestCheckpointLost[] = "BEST_CHECKPOINT_LOST";
-
-}  // namespace
 
 void AddEvent(Job* job, absl::Time now, const std::string& reason, const std::string& message,
               std::optional<uint64_t> step) {
@@ -47,8 +40,8 @@ void TakeNotice(Job* job, const std::string& reason, const std::string& message,
   const std::string text = cut.substr(0, ValidUtf8Prefix(cut));
   // These are told once for each file, stage or checkpoint, whose names and numbers are all that
   // distinguishes them.
-  const bool of_one_thing =
-      reason == kPredictionsWritten || reason == kEarlyStopped || reason == kBestCheckpointLost;
+  const bool of_one_thing = reason == "PREDICTIONS_WRITTEN" || reason == "EARLY_STOPPED" ||
+                            reason == "BEST_CHECKPOINT_LOST";
   for (const JobEvent& event : job->events) {
     if (event.reason != reason) continue;
     if (of_one_thing ? event.message == text : SameButForNumbers(event.message, text)) return;

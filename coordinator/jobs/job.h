@@ -278,7 +278,7 @@ struct JobFacts {
   uint32_t restarts_used = 0;
   // Generations in a row that ended by the fault of a node, since the job last made progress.
   uint32_t node_faults = 0;
-  // Of these, how many in a row ended because a worker did not start (start_failures.h).
+  // Of these, how many in a row ended because a worker did not start (conclusion.h).
   uint32_t start_failures = 0;
   // The latest step at which it failed: a job without checkpoints makes progress when it passes
   // this step.

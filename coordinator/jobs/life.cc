@@ -7,11 +7,8 @@
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/events.h"
-#include "coordinator/jobs/exit.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/live_state.h"
-#include "coordinator/jobs/ranks.h"
-#include "coordinator/jobs/time_limit.h"
 
 namespace muster::jobs {
 namespace {

@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "coordinator/jobs/exit.h"
+#include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/job.h"
 
 namespace muster::jobs {

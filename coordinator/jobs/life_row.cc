@@ -1,5 +1,6 @@
 #include "coordinator/jobs/life_row.h"
 
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -9,19 +10,10 @@
 namespace muster::jobs {
 namespace {
 
-life::Alive AliveOf(const LifeRow& row) {
-  return {.since = row.live_since,
-          .rendezvous = row.rendezvous,
-          .export_granted = row.export_granted,
-          .ended_early = row.ended_early,
-          .interruption = row.interruption,
-          .preempted = row.preempted,
-          .halt_reason = row.halt_reason};
-}
-
 // Absent: no life has this row.
 std::optional<Phase> PhaseOf(const LifeRow& row) {
   using Outcome = life::Ended::Outcome;
+  const life::Alive& alive = row;
   const bool at_work = row.live && !row.ending && !row.stop_requested;
   const auto ended = [&](Outcome outcome) -> std::optional<Phase> {
     if (row.live) return std::nullopt;
@@ -33,22 +25,22 @@ std::optional<Phase> PhaseOf(const LifeRow& row) {
       return life::Queued();
     case State::kStarting:
       if (!at_work) return std::nullopt;
-      return life::Starting{AliveOf(row), row.paused};
+      return life::Starting{alive, row.paused};
     case State::kRunning:
       if (!at_work) return std::nullopt;
-      return life::Running{AliveOf(row)};
+      return life::Running{alive};
     case State::kPaused:
-      if (at_work) return life::Paused{AliveOf(row)};
+      if (at_work) return life::Paused{alive};
       if (row.live || row.halt_reason.empty()) return std::nullopt;
       return life::Paused{life::Halted{row.halt_reason}};
     case State::kRecovering:
       if (!row.live) return life::Recovering{life::Waiting{row.not_before}, row.paused};
       if (!row.ending || row.stop_requested) return std::nullopt;
-      return life::Recovering{life::Ending{AliveOf(row)}, row.paused};
+      return life::Recovering{life::Ending{alive}, row.paused};
     case State::kStopping: {
       if (!row.live || !row.stop_requested) return std::nullopt;
       using Why = life::Stopping::Why;
-      life::Stopping stopping{AliveOf(row), row.time_up ? Why::kTimeIsUp : Why::kAsked};
+      life::Stopping stopping{alive, row.time_up ? Why::kTimeIsUp : Why::kAsked};
       if (row.ending) stopping.told = absl::InfinitePast();
       stopping.paused = row.paused;
       return stopping;
@@ -80,13 +72,8 @@ LifeRow RowOf(const JobLife& life) {
   }
   if (const life::Alive* alive = life.alive(); alive != nullptr) {
     row.live = true;
-    row.live_since = alive->since;
-    row.rendezvous = alive->rendezvous;
-    row.export_granted = alive->export_granted;
-    row.ended_early = alive->ended_early;
-    row.interruption = alive->interruption;
-    row.preempted = alive->preempted;
-    row.halt_reason = alive->halt_reason;
+    static_cast<life::Alive&>(row) = *alive;
+    row.end_deadline = life::Alive().end_deadline;
   }
   return row;
 }

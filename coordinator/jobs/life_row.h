@@ -3,33 +3,23 @@
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_ROW_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_ROW_H_
 
-#include <optional>
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/jobs/job.h"
 
 namespace muster::jobs {
 
-// phase.h says what each column means. Columns of facts that the phase does not have are at their
-// defaults.
-struct LifeRow : JobFacts {
+// phase.h says what each column means. Columns of facts that the phase does not have, and
+// end_deadline, which is not stored, are at their defaults.
+struct LifeRow : JobFacts, life::Alive {
   State state = State::kQueued;
   absl::Time end_time = absl::InfinitePast();
   bool live = false;
   bool ending = false;
   bool stop_requested = false;
   bool time_up = false;
-  absl::Time live_since = absl::InfinitePast();
   bool paused = false;
-  std::string halt_reason;
-  std::string ended_early;
-  std::string interruption;
-  bool preempted = false;
   absl::Time not_before = absl::InfinitePast();
-  std::optional<Rendezvous> rendezvous;
-  std::string export_granted;
 
   bool operator==(const LifeRow&) const = default;
 };

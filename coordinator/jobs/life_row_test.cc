@@ -46,7 +46,7 @@ TEST(LifeRow, EachPhaseComesBackWithItsFacts) {
     EXPECT_EQ(again->phase.index(), phase.index());
     EXPECT_EQ(again->attempt, 3);
     EXPECT_EQ(RowOf(*again), row) << Name(row.state);
-    EXPECT_EQ(row.live, row.live_since == kNow);
+    EXPECT_EQ(row.live, row.since == kNow);
   }
 }
 
@@ -76,7 +76,7 @@ TEST(LifeRow, WhatIsLeftOfAFormerPhaseIsIgnored) {
   row.state = State::kFailed;
   row.end_time = kNow;
   const LifeRow plain = row;
-  row.live_since = kNow;
+  row.since = kNow;
   row.ending = row.stop_requested = row.paused = row.preempted = true;
   row.interruption = "node 'n' is drained";
   row.rendezvous = Rendezvous{"10.0.0.1", 4242};

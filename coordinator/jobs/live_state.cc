@@ -5,10 +5,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/failure.h"
-#include "coordinator/jobs/ranks.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::jobs {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/life_fixture.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::jobs {
 namespace {

@@ -20,6 +20,20 @@ std::string Summary(size_t failures, const std::string& last) {
                       "; the last one: ", last);
 }
 
+// The nodes with faults lately that count. A node that was left out is avoided until a generation
+// has made progress there.
+template <typename Nodes, typename Counts>
+std::set<std::string> AtFault(const Nodes& nodes, absl::Time now, const Counts& counts) {
+  std::set<std::string> found;
+  for (const auto& [name, node] : nodes) {
+    const bool at_fault = std::any_of(
+        node.faults.begin(), node.faults.end(),
+        [&](const auto& dated) { return dated.time + kWindow > now && counts(dated.fault); });
+    if (at_fault || node.left_out.times > 0) found.insert(name);
+  }
+  return found;
+}
+
 }  // namespace
 
 bool NodeHealth::Failed(const std::string& name, Fault fault, absl::Time now) {
@@ -92,31 +106,16 @@ size_t NodeHealth::FailuresOf(const std::string& job, const std::string& name,
 }
 
 std::set<std::string> NodeHealth::Suspects(const std::string& job, absl::Time now) const {
-  std::set<std::string> suspects;
-  for (const auto& [name, node] : nodes_) {
-    const bool at_fault =
-        std::any_of(node.faults.begin(), node.faults.end(), [&](const auto& dated) {
-          return dated.time + kWindow > now &&
-                 (dated.fault.kind == Fault::Kind::kPrograms || dated.fault.job == job);
-        });
-    // A node that was left out is avoided until a generation has made progress there.
-    if (at_fault || node.left_out.times > 0) suspects.insert(name);
-  }
-  return suspects;
+  return AtFault(nodes_, now, [&](const Fault& fault) {
+    return fault.kind == Fault::Kind::kPrograms || fault.job == job;
+  });
 }
 
 std::set<std::string> NodeHealth::CannotStart(const std::string& job, absl::Time now) const {
-  std::set<std::string> nodes;
-  for (const auto& [name, node] : nodes_) {
-    const bool failed = std::any_of(
-        node.faults.begin(), node.faults.end(), [&](const auto& dated) {
-          return dated.time + kWindow > now &&
-                 (dated.fault.kind == Fault::Kind::kPrograms ||
-                  (dated.fault.kind == Fault::Kind::kSaidByWorker && dated.fault.job == job));
-        });
-    if (failed || node.left_out.times > 0) nodes.insert(name);
-  }
-  return nodes;
+  return AtFault(nodes_, now, [&](const Fault& fault) {
+    return fault.kind == Fault::Kind::kPrograms ||
+           (fault.kind == Fault::Kind::kSaidByWorker && fault.job == job);
+  });
 }
 
 }  // namespace muster::jobs

@@ -130,11 +130,8 @@ void SetPaused(Phase* phase, bool paused) {
     stopping->paused = paused;
   } else {
     life::Alive alive = std::move(*AliveIn(phase));
-    if (paused) {
-      *phase = life::Paused{std::move(alive)};
-    } else {
-      *phase = life::Running{std::move(alive)};
-    }
+    *phase = life::Starting{std::move(alive), paused};
+    SettleWork(phase, true);
   }
 }
 

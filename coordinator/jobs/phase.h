@@ -53,6 +53,8 @@ struct Alive {
   std::string halt_reason;
   // Not stored: when processes that have not ended by themselves by then are told to end (again).
   absl::Time end_deadline = absl::InfiniteFuture();
+
+  bool operator==(const Alive&) const = default;
 };
 
 // In line for the slots of the first start.

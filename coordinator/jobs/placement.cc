@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "common/slots/gpu_slot.h"
 
 namespace muster::jobs {
 
@@ -20,12 +18,6 @@ void Slots::Offer(const std::string& node, const std::vector<uint32_t>& slots, u
   protocols_[node] = protocol;
   auto& free = free_[node];
   free.insert(free.end(), slots.begin(), slots.end());
-}
-
-void Slots::Offer(const std::string& node, uint32_t slots, uint32_t protocol) {
-  std::vector<uint32_t> numbers(slots);
-  std::iota(numbers.begin(), numbers.end(), device_ == Device::kCuda ? kFirstGpuSlot : 0);
-  Offer(node, numbers, protocol);
 }
 
 void Slots::Use(const Slot& slot) {

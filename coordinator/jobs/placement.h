@@ -37,8 +37,6 @@ class Slots {
   // `protocol`: that of the node's workers. Workers of two protocols cannot run collectives
   // together.
   void Offer(const std::string& node, const std::vector<uint32_t>& slots, uint32_t protocol = 0);
-  // This many slots, numbered from the first one.
-  void Offer(const std::string& node, uint32_t slots, uint32_t protocol = 0);
   // A slot that its node does not offer (any more) is ignored.
   void Use(const Slot& slot);
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
 #include "common/slots/gpu_slot.h"
 
 namespace muster::jobs {
@@ -9,25 +13,32 @@ namespace {
 
 using Placed = std::vector<Slot>;
 
+// This many slots.
+std::vector<uint32_t> Numbers(uint32_t count, uint32_t first = 0) {
+  std::vector<uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
 TEST(Placement, SpansFewNodesTheEmptiestFirst) {
   Slots slots;
-  slots.Offer("a", 1);
-  slots.Offer("b", 2);
+  slots.Offer("a", Numbers(1));
+  slots.Offer("b", Numbers(2));
   EXPECT_EQ(*slots.Place(0, 2), (Placed{{"b", 0}, {"b", 1}}));
   EXPECT_EQ(slots.free(), 1);
 }
 
 TEST(Placement, TakesNothingWhenItDoesNotFit) {
   Slots slots;
-  slots.Offer("a", 1);
-  slots.Offer("b", 1);
+  slots.Offer("a", Numbers(1));
+  slots.Offer("b", Numbers(1));
   EXPECT_FALSE(slots.Place(0, 3).has_value());
   EXPECT_EQ(*slots.Place(0, 2), (Placed{{"a", 0}, {"b", 0}}));
 }
 
 TEST(Placement, NeverGivesAUsedSlot) {
   Slots slots;
-  slots.Offer("a", 3);
+  slots.Offer("a", Numbers(3));
   slots.Use({"a", 1});
   slots.Use({"a", 7});
   slots.Use({"gone", 0});
@@ -38,9 +49,9 @@ TEST(Placement, NeverGivesAUsedSlot) {
 TEST(Placement, SaysWhatIsMissing) {
   Slots slots;
   EXPECT_EQ(slots.Shortage(1), "needs 1 slot; no agent is attached");
-  slots.Offer("a", 1);
+  slots.Offer("a", Numbers(1));
   EXPECT_EQ(slots.Shortage(4), "needs 4 slots; 1 is offered by 1 node, 1 of them free");
-  slots.Offer("b", 2);
+  slots.Offer("b", Numbers(2));
   slots.Use({"a", 0});
   EXPECT_EQ(slots.Shortage(4), "needs 4 slots; 3 are offered by 2 nodes, 2 of them free");
 }
@@ -48,9 +59,9 @@ TEST(Placement, SaysWhatIsMissing) {
 TEST(Placement, GpusAreSlotsOfTheirOwn) {
   Slots slots(Device::kCuda);
   EXPECT_EQ(slots.Shortage(2), "needs 2 GPUs; no agent is attached");
-  slots.Offer("cpu-only", 0);
+  slots.Offer("cpu-only", Numbers(0));
   EXPECT_EQ(slots.Shortage(2), "needs 2 GPUs; no attached agent offers any");
-  slots.Offer("a", 2);
+  slots.Offer("a", Numbers(2, kFirstGpuSlot));
   slots.Use({"a", 0});  // a slot of the CPU
   slots.Use({"a", kFirstGpuSlot});
   EXPECT_FALSE(slots.IsFree({"a", kFirstGpuSlot}));
@@ -61,9 +72,9 @@ TEST(Placement, GpusAreSlotsOfTheirOwn) {
 
 TEST(Placement, RanksOfOneJobAreOnNodesOfOneProtocolTheNewestThatHasRoom) {
   Slots slots;
-  slots.Offer("new", 1, 3);
-  slots.Offer("old", 2, 2);
-  slots.Offer("old-too", 1, 2);
+  slots.Offer("new", Numbers(1), 3);
+  slots.Offer("old", Numbers(2), 2);
+  slots.Offer("old-too", Numbers(1), 2);
   const auto place = [&](std::vector<Waiting> line) {
     return PlaceInLine(std::move(line), slots, {}, absl::UnixEpoch());
   };
@@ -78,7 +89,7 @@ TEST(Placement, RanksOfOneJobAreOnNodesOfOneProtocolTheNewestThatHasRoom) {
 
 TEST(Placement, CountsWhatANodeHasFree) {
   Slots slots;
-  slots.Offer("a", 3);
+  slots.Offer("a", Numbers(3));
   slots.Use({"a", 1});
   EXPECT_EQ(slots.free("a"), 2);
   EXPECT_EQ(slots.free("gone"), 0);
@@ -97,7 +108,7 @@ class PlacementLine : public testing::TestWithParam<LineCase> {};
 
 TEST_P(PlacementLine, IsServedInItsOrder) {
   Slots slots;
-  slots.Offer("n", GetParam().slots);
+  slots.Offer("n", Numbers(GetParam().slots));
   std::vector<std::string> found;
   for (const Decision& decision : PlaceInLine(GetParam().line, slots, {}, absl::UnixEpoch())) {
     EXPECT_EQ(decision.placed.has_value(), decision.reason.empty());
@@ -143,8 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Placement, ANodeToAvoidIsTakenOnlyWhenThereIsNoOther) {
   Slots slots;
-  slots.Offer("bad", 4);
-  slots.Offer("good", 2);
+  slots.Offer("bad", Numbers(4));
+  slots.Offer("good", Numbers(2));
   Waiting job{.id = "a", .number = 1, .world_size = 2, .avoid = {"bad"}};
   EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed,
             (std::vector<Slot>{{"good", 0}, {"good", 1}}));

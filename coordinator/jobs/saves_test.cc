@@ -1,11 +1,10 @@
-#include "coordinator/jobs/saves.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/checkpoints.h"
 
 namespace muster::jobs {
 namespace {

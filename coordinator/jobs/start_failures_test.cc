@@ -1,8 +1,7 @@
-#include "coordinator/jobs/start_failures.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/life_fixture.h"
 

@@ -1,7 +1,6 @@
-#include "coordinator/jobs/time_limit.h"
-
 #include <gtest/gtest.h>
 
+#include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/life.h"
 
 namespace muster::jobs {

@@ -51,13 +51,6 @@ bool Agents::Detached(const std::string& node, PeerStreamId session) {
   return true;
 }
 
-void Agents::ExpectForGood(const Agent& agent) {
-  Agent& entry = agents_[agent.node];
-  entry = agent;
-  entry.session = 0;
-  entry.lease_end = absl::InfiniteFuture();
-}
-
 absl::Duration Agents::Answered(const std::string& node, absl::Time now) const {
   const Agent* agent = Find(node);
   if (agent == nullptr || agent->last_seen == absl::InfinitePast()) return absl::ZeroDuration();

@@ -83,7 +83,7 @@ class Agents {
   void Expect(const Agent& agent, absl::Time now);
   // Adds a lost agent whose workers continue: it is detached, and its lease is not checked until it
   // attaches again.
-  void ExpectForGood(const Agent& agent);
+  void ExpectForGood(const Agent& agent) { Expect(agent, absl::InfiniteFuture()); }
   void Heard(const std::string& node, absl::Time now);
   // Has an effect only if `session` is still its stream. Returns whether it was.
   bool Detached(const std::string& node, PeerStreamId session);

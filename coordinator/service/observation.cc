@@ -53,9 +53,16 @@ ObservedJob ObserveJob(const jobs::Job& job, const cluster::Cluster& cluster) {
   return out;
 }
 
-// Since when it has waited for slots: since it was submitted, or since its last attempt ended.
+// Since when it has waited for slots: since it was submitted, or since its attempt began, with the
+// first resume after the end of the attempt before.
 absl::Time WaitsSince(const jobs::Job& job) {
-  return job.ended_attempts.empty() ? job.create_time : job.ended_attempts.back().end_time;
+  if (job.ended_attempts.empty()) return job.create_time;
+  const absl::Time ended = job.ended_attempts.back().end_time;
+  for (const auto& command : job.commands.commands()) {
+    const bool resumes = command.kind == v1::Operation::RESUME;
+    if (resumes && command.create_time >= ended) return command.create_time;
+  }
+  return ended;
 }
 
 void ObserveRanks(const jobs::Job& job, const cluster::Cluster& cluster, size_t most,

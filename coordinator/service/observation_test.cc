@@ -66,6 +66,15 @@ TEST_F(ObservationTest, TheWaitIsThatOfTheJobThatWaitsLongest) {
   EXPECT_FALSE(seen.lines.contains(Device::kCuda));
 }
 
+TEST_F(ObservationTest, AJobThatIsRetriedHasNotWaitedBeforeTheRetry) {
+  world_.Submit("a", 2);
+  ASSERT_TRUE(world_.Stop("a").ok());
+  world_.seconds += 1000;
+  ASSERT_TRUE(world_.Command("a", {.kind = v1::Operation::RESUME}).ok());
+  world_.seconds += 5;
+  EXPECT_EQ(Look().lines.at(Device::kCpu).oldest_wait, absl::Seconds(5));
+}
+
 TEST_F(ObservationTest, AJobThatHasEndedIsToldForATimeAndThenOnlyCounted) {
   world_.Submit("a", 2);
   ASSERT_TRUE(world_.Stop("a").ok());

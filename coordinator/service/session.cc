@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
-#include "coordinator/cluster/preemption_notices.h"
 #include "coordinator/service/message_limits.h"
 
 namespace muster::service {
@@ -146,7 +145,7 @@ void PeerStreams::SendNotices(const Engine& engine, const cluster::Cluster& clus
                               const std::string& node, const std::string& reason) const {
   const auto store =
       engine.trouble().has_value() ? cluster::StoreState::kInTrouble : cluster::StoreState::kWorks;
-  for (const auto& notice : cluster::PreemptionNotices(cluster, node, reason, store)) {
+  for (const auto& notice : cluster.overview().PreemptionNotices(node, reason, store)) {
     if (PeerStream* stream = Find(notice.session)) stream->Send(notice.order);
   }
 }

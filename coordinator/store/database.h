@@ -28,8 +28,21 @@ class Database {
   ~Database() { Close(); }
 
   // Opens a file that exists, to be read and written. Errors: those of SqliteError.
-  absl::Status Open(const std::string& path);
-  void Close();
+  absl::Status Open(const std::string& path) {
+    constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+    if (sqlite3_open_v2(path.c_str(), &db_, kFlags, nullptr) != SQLITE_OK) {
+      return SqliteError(db_, "open");
+    }
+    // For people who read the file with the sqlite3 tool.
+    sqlite3_busy_timeout(db_, 5000);
+    return absl::OkStatus();
+  }
+  void Close() {
+    for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+    statements_.clear();
+    sqlite3_close(db_);
+    db_ = nullptr;
+  }
   sqlite3* get() const { return db_; }
 
   // ---- In SQL text each question mark stands for one of `values`, in their order.

@@ -114,7 +114,7 @@ inline void DescribeJob(const jobs::Job& j, Lines* lines) {
   line("continue_when_cut_off", j.plan.continue_when_cut_off)("interruption", life.interruption);
   line("preempted", life.preempted)("restarts_used", j.restarts_used)("node_faults", j.node_faults);
   line("failed_step", j.failed_step)("started_step", j.started_step)("not_before", life.not_before);
-  line("attempt", j.attempt)("live_since", life.live_since)("time_up", life.time_up);
+  line("attempt", j.attempt)("live_since", life.since)("time_up", life.time_up);
   line.As("time_limit", Microseconds(j.plan.time_limit));
   line.As("time_used", Microseconds(j.time_used));
 }

@@ -57,7 +57,7 @@ struct JobLifeTable {
     column("stop_requested", life.stop_requested);
     column("time_up", life.time_up);
     column("time_used", Units{life.time_used, absl::Microseconds(1)});
-    column("live_since", life.live_since);
+    column("live_since", life.since);
     column("paused", life.paused);
     column("halt_reason", life.halt_reason);
     column("from_scratch", life.from_scratch);

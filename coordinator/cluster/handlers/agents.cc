@@ -8,9 +8,6 @@
 #include "common/version/protocol.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/later_state.h"
-#include "coordinator/cluster/handlers/node_loss.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/cluster/parts/line.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
@@ -61,20 +58,10 @@ void AgentProcessGone(Turn& turn, const std::string& node, const std::string& in
 }  // namespace
 
 absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hello) {
-  if (IsTooOld(hello.protocol, kAgentProtocol)) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "AGENT_TOO_OLD",
-                  absl::StrCat("the agent of node '", hello.node, "' speaks protocol ",
-                               hello.protocol, "; this musterd speaks ", kAgentProtocol,
-                               " and knows the one before: update the programs of the node"),
-                  {{"node", hello.node}});
-  }
-  if (IsTooNew(hello.protocol, kAgentProtocol)) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
-                  absl::StrCat("the agent of node '", hello.node, "' speaks protocol ",
-                               hello.protocol, "; this musterd speaks ", kAgentProtocol,
-                               " and knows the next one: update musterd first"),
-                  {{"node", hello.node}});
-  }
+  RETURN_IF_ERROR(
+      With(CheckProtocol(absl::StrCat("the agent of node '", hello.node, "'"), hello.protocol,
+                         kAgentProtocol, "AGENT_TOO_OLD", "update the programs of the node"),
+           {{"node", hello.node}}));
   RETURN_IF_ERROR(turn.nodes.CheckName(hello, turn.membership.agents().Find(hello.node),
                                        turn.options.timing.lease));
   if (turn.membership.agents().Find(hello.node) == nullptr &&

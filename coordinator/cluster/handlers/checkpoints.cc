@@ -1,5 +1,3 @@
-#include "coordinator/cluster/handlers/checkpoints.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,12 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "coordinator/cluster/handlers/consequences.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::cluster {
 

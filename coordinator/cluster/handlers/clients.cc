@@ -6,8 +6,6 @@
 #include "common/status/status.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/orders.h"
-#include "coordinator/cluster/handlers/room.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/settings.h"

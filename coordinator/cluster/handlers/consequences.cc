@@ -7,14 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "coordinator/cluster/handlers/orders.h"
+#include "common/version/protocol.h"
 #include "coordinator/cluster/parts/line.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/node_health.h"
 #include "coordinator/jobs/placement.h"
-#include "coordinator/jobs/start_failures.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/membership/refusal.h"
 
@@ -170,6 +169,56 @@ void Schedule(Turn& turn) {
   for (const jobs::Device device : {jobs::Device::kCpu, jobs::Device::kCuda}) {
     Schedule(turn, device);
   }
+}
+
+void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order) {
+  const membership::Worker* worker = turn.membership.FindWorker(job.id, rank);
+  if (worker == nullptr || !worker->attached()) return;
+  turn.effects.push_back(SendToWorker{worker->session, std::move(order)});
+}
+
+void SendToNode(Turn& turn, const std::string& node, AgentOrder order) {
+  const membership::Agent* agent = turn.membership.agents().Find(node);
+  if (agent == nullptr || !agent->attached()) return;
+  turn.effects.push_back(SendToAgent{agent->session, std::move(order)});
+}
+
+StopWorker StopOf(const Turn& turn, const jobs::Job& job, uint32_t rank) {
+  return {job.Worker(rank), turn.options.end_timeouts.kill};
+}
+
+StartWorker StartOf(const jobs::Job& job, uint32_t rank) {
+  return {job.Worker(rank), job.ranks[rank].slot, job.plan.continue_when_cut_off, job.plan.threads};
+}
+
+uint64_t Append(Turn& turn, jobs::Job* job, commands::Command command) {
+  command.create_time = turn.now;
+  const uint64_t number = job->commands.Append(std::move(command));
+  const commands::Delivery delivery = job->commands.DeliveryOf(number);
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const membership::Worker* worker = turn.membership.FindWorker(job->id, rank);
+    if (worker == nullptr || !worker->attached()) continue;
+    job->told_commands = number;
+    SendToRank(turn, *job, rank, delivery);
+  }
+  turn.jobs.ListsChanged(*job);
+  return number;
+}
+
+absl::Status CheckProtocol(const std::string& who, uint32_t protocol, uint32_t own,
+                           const std::string& too_old, const std::string& update) {
+  const bool old = IsTooOld(protocol, own);
+  if (!old && !IsTooNew(protocol, own)) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kFailedPrecondition, old ? too_old : "PROGRAM_TOO_NEW",
+                absl::StrCat(who, " speaks protocol ", protocol, "; this musterd speaks ", own,
+                             old ? " and knows the one before: " : " and knows the next one: ",
+                             old ? update : "update musterd first"));
+}
+
+void Close(Turn& turn, PeerStreamId session, const absl::Status& why) {
+  if (session == 0) return;
+  turn.streams.Remove(session);
+  turn.effects.push_back(CloseStream{session, why});
 }
 
 }  // namespace muster::cluster

@@ -4,8 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/node_loss.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/membership.h"
@@ -56,9 +54,9 @@ void Handle(Turn& turn, const StoreWasAway& away) {
 }
 
 void Handle(Turn& turn, const TimePassed&) {
-  turn.clock.last_tick = turn.now;
+  turn.last_tick = turn.now;
   std::vector<membership::LostAgent> lost;
-  if (turn.clock.judging) lost = turn.membership.agents().Expire(turn.now);
+  if (turn.judging) lost = turn.membership.agents().Expire(turn.now);
   for (const auto& [agent, reason] : lost) {
     turn.Say(reason);
     turn.nodes.AgentGone(agent.node);
@@ -68,7 +66,7 @@ void Handle(Turn& turn, const TimePassed&) {
     NodeLost(turn, agent);
   }
   membership::Membership::Expired expired;
-  if (turn.clock.judging) expired = turn.membership.ExpireWorkers(turn.now);
+  if (turn.judging) expired = turn.membership.ExpireWorkers(turn.now);
   for (const membership::Worker& worker : expired.gone) {
     jobs::Job* job = turn.jobs.Find(worker.id.job);
     if (job == nullptr || job->generation != worker.id.generation) continue;
@@ -98,7 +96,7 @@ void Handle(Turn& turn, const TimePassed&) {
     ApplyListsChange(turn, job, ended);
   }
   // While the coordinator does not listen, no node can come back.
-  if (turn.clock.judging) turn.restored.Tick(turn.now);
+  if (turn.judging) turn.restored.Tick(turn.now);
   for (std::string& id : turn.requests.ForgetOld(turn.now)) {
     turn.batch.removed_requests.push_back(std::move(id));
   }
@@ -106,7 +104,7 @@ void Handle(Turn& turn, const TimePassed&) {
 }
 
 void Handle(Turn& turn, const Judge& judge) {
-  turn.clock.judging = judge.judging;
+  turn.judging = judge.judging;
   if (judge.judging) Grant(turn, membership::Grace::kAll);
 }
 

@@ -1,5 +1,3 @@
-#include "coordinator/cluster/handlers/later_state.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

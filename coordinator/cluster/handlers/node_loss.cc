@@ -1,12 +1,9 @@
-#include "coordinator/cluster/handlers/node_loss.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/handlers/consequences.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
@@ -19,14 +16,12 @@ jobs::Ended Preempt(Turn& turn, jobs::Job* job, const std::string& reason) {
   // Only the first notice is an event: a repeated drain, perhaps with another deadline or of
   // another node of the job, changes nothing for the job.
   const bool first = job->interruption().empty();
-  const char* const from_step_zero =
-      jobs::WritesCheckpoints(*job)
-          ? ""
-          : "; it writes no checkpoints: it starts again from step 0 on another node";
   jobs::Ended ended;
   std::string how;
   if (jobs::OnPreempted(job, reason, turn.now, &ended)) {
-    how = from_step_zero;
+    if (!jobs::WritesCheckpoints(*job)) {
+      how = "; it writes no checkpoints: it starts again from step 0 on another node";
+    }
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       SendToRank(turn, *job, rank, PreemptionNotice{job->interruption()});
     }

@@ -5,8 +5,6 @@
 #include "common/status/status.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/node_loss.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/refusal.h"
@@ -16,8 +14,6 @@ namespace {
 
 // No drain needs longer, and an agent can add this to its clock without an overflow.
 constexpr absl::Duration kLongestDrain = absl::Hours(7 * 24);
-
-std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
 
 absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
   if (!deadline.has_value() || (*deadline > absl::ZeroDuration() && *deadline <= kLongestDrain)) {
@@ -82,7 +78,7 @@ absl::Status Handle(Turn& turn, const UncordonNode& order) {
   ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request));
   if (!acts) return absl::OkStatus();
   turn.nodes.Uncordon(request);
-  turn.Say(absl::StrCat("node '", request.node, "' is open again", By(request.requested_by)));
+  turn.Say(absl::StrCat("node '", request.node, "' is open again", request.By()));
   SendToNode(turn, request.node, DrainAgent{false, "", std::nullopt});
   Schedule(turn);
   return absl::OkStatus();
@@ -101,7 +97,7 @@ absl::Status Handle(Turn& turn, const ForgetNode& order) {
   }
   ASSIGN_OR_RETURN(const bool acts, ActsOnNode(turn, request, attached));
   if (!acts) return absl::OkStatus();
-  const std::string said = absl::StrCat("node '", node, "' is forgotten", By(request.requested_by));
+  const std::string said = absl::StrCat("node '", node, "' is forgotten", request.By());
   turn.Say(said);
   turn.restored.ProcessesEnded(node);
   EndSessionsOf(turn, node, said, [](const std::string&) { return false; });

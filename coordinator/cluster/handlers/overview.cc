@@ -1,5 +1,6 @@
 #include "coordinator/cluster/handlers/overview.h"
 
+#include "coordinator/jobs/conclusion.h"
 #include "coordinator/membership/membership.h"
 
 namespace muster::cluster {
@@ -23,6 +24,25 @@ uint64_t Overview::ActivityOn(const std::string& node) const {
 uint64_t Overview::DrainActivity(PeerStreamId session) const {
   const std::string* const node = parts_.streams.NodeOf(session);
   return node != nullptr && parts_.nodes.IsBeingEmptied(*node) ? ActivityOn(*node) : 0;
+}
+
+std::vector<SendToWorker> Overview::PreemptionNotices(const std::string& node,
+                                                      const std::string& reason,
+                                                      StoreState store) const {
+  std::vector<SendToWorker> notices;
+  for (const auto& [id, ranks] : parts_.jobs.RanksOn(node)) {
+    const jobs::Job* job = parts_.jobs.Find(id);
+    if (job->ending() || jobs::EndsByItself(*job)) continue;
+    const bool left_to_the_cluster =
+        job->stop_requested() || !jobs::All(*job, &jobs::Rank::session_started);
+    if (store == StoreState::kWorks && left_to_the_cluster) continue;
+    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+      const membership::Worker* worker = parts_.membership.FindWorker(id, rank);
+      if (worker == nullptr || !worker->attached()) continue;
+      notices.push_back({worker->session, PreemptionNotice{reason}});
+    }
+  }
+  return notices;
 }
 
 const std::deque<std::string>& Overview::NewestSteps(const std::string& job_id) const {

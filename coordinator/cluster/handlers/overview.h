@@ -17,6 +17,15 @@
 
 namespace muster::cluster {
 
+// Of notices by which jobs leave a node.
+enum class StoreState {
+  // The cluster's own decision about the jobs (LeaveNode) follows at once.
+  kWorks,
+  // Nothing else can be decided, so that jobs which begin to train, or for which a stop waits, get
+  // the notice, too.
+  kInTrouble,
+};
+
 class Overview {
  public:
   // `parts` must outlive the object.
@@ -24,9 +33,7 @@ class Overview {
 
   // ---- Nodes.
   // As of the last tick.
-  NodeView View(const std::string& node) const {
-    return parts_.nodes.View(node, parts_.clock.last_tick);
-  }
+  NodeView View(const std::string& node) const { return parts_.nodes.View(node, parts_.last_tick); }
   // The id of the agent that has this name, or had it last; empty if the agent has no id.
   std::string AgentId(const std::string& node) const { return parts_.nodes.MarkOf(node).agent_id; }
   size_t QuarantinedSlots(const std::string& node) const;
@@ -40,6 +47,11 @@ class Overview {
   // emptied, else 0. The agent needs it because workers that only compute write nothing that the
   // agent could see itself.
   uint64_t DrainActivity(PeerStreamId session) const;
+  // For all workers of each job with ranks on this node: save a checkpoint at the next step, and
+  // end. Nothing changes in the cluster, so that the notices can be sent while the store cannot be
+  // written. A repeated notice has no effect.
+  std::vector<SendToWorker> PreemptionNotices(const std::string& node, const std::string& reason,
+                                              StoreState store) const;
 
   // ---- Slots.
   // As of the last tick.
@@ -54,7 +66,7 @@ class Overview {
   const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
 
  private:
-  Line line() const { return {parts_, parts_.clock.last_tick}; }
+  Line line() const { return {parts_, parts_.last_tick}; }
 
   const Parts& parts_;
 };

@@ -6,17 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/overloaded/overloaded.h"
-#include "coordinator/cluster/handlers/checkpoints.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/later_state.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/live_state.h"
-#include "coordinator/jobs/saves.h"
 
 namespace muster::cluster {
 namespace {

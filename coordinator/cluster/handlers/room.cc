@@ -1,15 +1,13 @@
-#include "coordinator/cluster/handlers/room.h"
-
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
 namespace {
 
 absl::Status Full(const char* reason, const std::string& message, uint64_t limit) {
-  return Refuse(absl::StatusCode::kResourceExhausted, reason, message,
-                {{"limit", absl::StrCat(limit)}});
+  return Refuse(absl::StatusCode::kResourceExhausted, reason, message, LimitOf(limit));
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 
 #include "absl/time/time.h"
 #include "coordinator/cluster/effect.h"
-#include "coordinator/cluster/options.h"
 #include "coordinator/cluster/parts/line.h"
 #include "coordinator/cluster/parts/parts.h"
 #include "coordinator/store/store.h"

@@ -2,12 +2,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status.h"
 #include "common/version/protocol.h"
-#include "coordinator/cluster/handlers/checkpoints.h"
 #include "coordinator/cluster/handlers/consequences.h"
 #include "coordinator/cluster/handlers/handlers.h"
-#include "coordinator/cluster/handlers/later_state.h"
-#include "coordinator/cluster/handlers/orders.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/settings.h"
@@ -37,18 +35,8 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
         absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state()), " in generation ",
                      job->generation, "; this process belongs to generation ", id.generation));
   }
-  if (IsTooOld(hello.protocol, kWorkerProtocol)) {
-    return Refuse(
-        absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-        absl::StrCat("this process speaks protocol ", hello.protocol, "; this musterd speaks ",
-                     kWorkerProtocol, " and knows the one before: update the node's programs"));
-  }
-  if (IsTooNew(hello.protocol, kWorkerProtocol)) {
-    return Refuse(
-        absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
-        absl::StrCat("this process speaks protocol ", hello.protocol, "; this musterd speaks ",
-                     kWorkerProtocol, " and knows the next one: update musterd first"));
-  }
+  RETURN_IF_ERROR(CheckProtocol("this process", hello.protocol, kWorkerProtocol, "WORKER_TOO_OLD",
+                                "update the node's programs"));
   const uint32_t needed = jobs::LearningRateSince(*job) > 0 ? kWorkerProtocol : 0;
   if (hello.protocol <
       std::max({needed, job->plan.worker_protocol, job->commands.SinceProtocol()})) {
@@ -56,9 +44,9 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
                   "this process is of an older program, which does not know all settings and "
                   "commands of the job; update the programs of its node");
   }
-  const auto replaced = turn.membership.AttachWorker(id, session, turn.now, hello.protocol);
-  if (!replaced.ok()) return replaced.status();
-  Close(turn, *replaced,
+  ASSIGN_OR_RETURN(const PeerStreamId replaced,
+                   turn.membership.AttachWorker(id, session, turn.now, hello.protocol));
+  Close(turn, replaced,
         Refuse(absl::StatusCode::kAborted, "NEWER_STREAM",
                "a newer stream of this process is attached", {{"job", id.job}}));
   turn.streams.AddWorker(session, id);

@@ -1,6 +1,5 @@
 #include "coordinator/cluster/parts/jobs.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,11 +62,6 @@ void Jobs::ChangeSettings(jobs::Job* job, jobs::NewSettings settings, const std:
   spec_bytes_ += job->spec.size();
 }
 
-jobs::Job* Jobs::Find(const std::string& id) {
-  const auto entry = entries_.find(id);
-  return entry == entries_.end() ? nullptr : &entry->second.job;
-}
-
 const jobs::Job* Jobs::Find(const std::string& id) const {
   const auto entry = entries_.find(id);
   return entry == entries_.end() ? nullptr : &entry->second.job;
@@ -100,14 +94,9 @@ std::map<std::string, std::vector<uint32_t>> Jobs::RanksOn(const std::string& no
 }
 
 std::vector<jobs::Job*> Jobs::LiveOn(const std::string& node) {
-  std::vector<jobs::Job*> found;
-  for (jobs::Job* job : Open()) {
-    const bool there = job->live() && std::any_of(job->ranks.begin(), job->ranks.end(),
-                                                  [&](const jobs::Rank& rank) {
-                                                    return rank.node == node && !rank.exited;
-                                                  });
-    if (there) found.push_back(job);
-  }
+  const auto ranks = RanksOn(node);
+  std::vector<jobs::Job*> found = Open();
+  std::erase_if(found, [&](const jobs::Job* job) { return !ranks.contains(job->id); });
   return found;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -55,7 +56,9 @@ class Jobs {
                       uint64_t command, absl::Time now);
 
   // ---- Looking. Null when not known.
-  jobs::Job* Find(const std::string& id);
+  jobs::Job* Find(const std::string& id) {
+    return const_cast<jobs::Job*>(std::as_const(*this).Find(id));
+  }
   const jobs::Job* Find(const std::string& id) const;
   JobNotes& NotesOf(const std::string& id) { return entries_.at(id).notes; }
   const JobNotes& NotesOf(const std::string& id) const { return entries_.at(id).notes; }

@@ -9,7 +9,6 @@
 #include "absl/strings/str_replace.h"
 #include "common/slots/gpu_slot.h"
 #include "coordinator/jobs/conclusion.h"
-#include "coordinator/jobs/time_limit.h"
 
 namespace muster::cluster {
 namespace {

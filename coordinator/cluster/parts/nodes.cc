@@ -12,8 +12,6 @@ namespace {
 // The number of agent incarnations that are stored for each node.
 constexpr size_t kKeptIncarnations = 16;
 
-std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
-
 }  // namespace
 
 Nodes::Nodes(const std::vector<store::NodeMarkRow>& stored) {
@@ -30,7 +28,7 @@ store::NodeMarkRow Nodes::Drain(const NodeRequest& request) {
   mark.drained = true;
   // A repeated drain without a deadline, for example to wait for its end, keeps the deadline.
   if (request.deadline.has_value()) mark.drain_deadline = request.deadline;
-  mark.reason = absl::StrCat("muster drain", By(request.requested_by));
+  mark.reason = absl::StrCat("muster drain", request.By());
   Store(mark);
   return mark;
 }
@@ -38,7 +36,7 @@ store::NodeMarkRow Nodes::Drain(const NodeRequest& request) {
 store::NodeMarkRow Nodes::Cordon(const NodeRequest& request) {
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.cordoned = true;
-  if (!mark.drained) mark.reason = absl::StrCat("muster cordon", By(request.requested_by));
+  if (!mark.drained) mark.reason = absl::StrCat("muster cordon", request.By());
   Store(mark);
   return mark;
 }

@@ -40,7 +40,6 @@ class Nodes {
   // ---- Requests of operators. The row that is now stored of the node is returned.
   store::NodeMarkRow Drain(const NodeRequest& request);
   store::NodeMarkRow Cordon(const NodeRequest& request);
-  // Ends a drain, a cordon, and the time in which the node is left out.
   store::NodeMarkRow Uncordon(const NodeRequest& request);
   void Forget(const std::string& node);
 

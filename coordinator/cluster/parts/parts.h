@@ -1,27 +1,52 @@
-// All parts of the cluster's state. Each header says what its part decides. No part knows another
-// one: what concerns several of them is decided in coordinator/cluster/handlers. A Line (line.h) is
-// no part of the state: it is made from several parts to answer questions.
+// All parts of the cluster's state, and its settings. Each header says what its part decides. No
+// part knows another one: what concerns several of them is decided in coordinator/cluster/handlers.
+// A Line (line.h) is no part of the state: it is made from several parts to answer questions.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_PARTS_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_PARTS_H_
 
+#include <functional>
+#include <string>
+
 #include "absl/time/time.h"
-#include "coordinator/cluster/options.h"
 #include "coordinator/cluster/parts/jobs.h"
 #include "coordinator/cluster/parts/nodes.h"
 #include "coordinator/cluster/parts/requests.h"
 #include "coordinator/cluster/parts/restored.h"
 #include "coordinator/cluster/parts/streams.h"
+#include "coordinator/jobs/life.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/membership/membership.h"
+#include "coordinator/membership/timing.h"
 #include "coordinator/store/store.h"
 #include "coordinator/webhook/outbox.h"
 
 namespace muster::cluster {
 
-// What changes with the time alone.
-struct Clock {
-  absl::Time last_tick;
-  // Whether silent agents and workers are given up.
-  bool judging = true;
+// Faults that the simulation must be able to find. Programs never set them; there is no flag for
+// them.
+enum class PlantedFault {
+  kNone,
+  // Effects are carried out before the changes that caused them are durable: each transaction
+  // commits the changes of the one before.
+  kLatePersist,
+  // A checkpoint counts whichever generation's process reports it.
+  kUnfencedCommit,
+  // The answered requests are not stored.
+  kLostRequestId,
+  // A rank is replaced at the moment at which the process that holds it only begins to end.
+  kLeaseWithoutMargin,
+};
+
+// The settings of a cluster.
+struct Options {
+  membership::Timing timing;
+  jobs::EndTimeouts end_timeouts;
+  Limits limits;
+  // Makes a unique name for a process. Random in programs, counted in tests.
+  std::function<std::string()> new_incarnation;
+  webhook::OutboxOptions webhooks;
+  // Only tests set it.
+  PlantedFault planted_fault = PlantedFault::kNone;
 };
 
 struct Parts {
@@ -33,7 +58,7 @@ struct Parts {
         restored(now + settings.timing.Grant()),
         jobs(image.last_number),
         outbox(settings.webhooks, image.deliveries),
-        clock{.last_tick = now} {}
+        last_tick(now) {}
 
   const Options options;
   membership::Membership membership;
@@ -43,7 +68,9 @@ struct Parts {
   Streams streams;
   Jobs jobs;
   webhook::Outbox outbox;
-  Clock clock;
+  absl::Time last_tick;
+  // Whether silent agents and workers are given up.
+  bool judging = true;
 };
 
 }  // namespace muster::cluster

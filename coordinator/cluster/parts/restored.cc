@@ -22,31 +22,24 @@ void Restored::KnowsMore(const std::string& job) {
 
 void Restored::LaterProcess(const std::string& job, const std::string& incarnation,
                             const std::string& node) {
-  later_[job][incarnation] = node;
+  later_[{job, incarnation}] = node;
 }
 
 void Restored::ProcessEnded(const std::string& job, const std::string& incarnation,
                             const std::string& node) {
-  const auto processes = later_.find(job);
-  if (processes == later_.end()) return;
-  const auto process = processes->second.find(incarnation);
-  if (process == processes->second.end() || process->second != node) return;
-  processes->second.erase(process);
-  if (processes->second.empty()) later_.erase(processes);
+  const auto process = later_.find({job, incarnation});
+  if (process != later_.end() && process->second == node) later_.erase(process);
 }
 
 void Restored::ProcessesEnded(const std::string& node) {
-  for (auto& [job, processes] : later_) {
-    std::erase_if(processes, [&](const auto& process) { return process.second == node; });
-  }
-  std::erase_if(later_, [](const auto& entry) { return entry.second.empty(); });
+  std::erase_if(later_, [&](const auto& process) { return process.second == node; });
 }
 
 void Restored::JobDeleted(const std::string& job) {
   idle_.erase(job);
   live_.erase(job);
   behind_.erase(job);
-  later_.erase(job);
+  std::erase_if(later_, [&](const auto& process) { return process.first.first == job; });
 }
 
 std::optional<uint64_t> Restored::Attached(const std::string& job, const std::string& incarnation) {
@@ -62,8 +55,9 @@ bool Restored::Had(const std::string& job) const {
 }
 
 bool Restored::MayStillRun(const std::string& job, absl::Time now) const {
-  return later_.contains(job) || (now < until_ && behind_.contains(job)) ||
-         (!awaited_.empty() && idle_.contains(job));
+  const auto later = later_.lower_bound({job, ""});
+  return (later != later_.end() && later->first.first == job) ||
+         (now < until_ && behind_.contains(job)) || (!awaited_.empty() && idle_.contains(job));
 }
 
 }  // namespace muster::cluster

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -71,8 +72,8 @@ class Restored {
   std::map<std::string, WithProcesses> live_;
   // Jobs whose processes know more than the database.
   std::set<std::string> behind_;
-  // By job: incarnations of processes of later generations, and their nodes.
-  std::map<std::string, std::map<std::string, std::string>> later_;
+  // By job and incarnation: the nodes of processes of later generations.
+  std::map<std::pair<std::string, std::string>, std::string> later_;
 };
 
 }  // namespace muster::cluster
