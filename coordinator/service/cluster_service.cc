@@ -14,7 +14,6 @@
 #include "coordinator/service/admission.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/services.h"
-#include "coordinator/service/states.h"
 #include "coordinator/service/wire.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"

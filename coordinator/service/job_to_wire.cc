@@ -1,4 +1,4 @@
-// The snapshot of a job that clients see.
+// The snapshot of a job that clients see, and the states of its ranks and of nodes.
 #include <algorithm>
 #include <string>
 
@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/slots/gpu_slot.h"
 #include "coordinator/jobs/failure.h"
-#include "coordinator/service/states.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -170,6 +169,32 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
     message->set_message(event.message);
   }
   return out;
+}
+
+v1::RankStatus::State StateOf(const jobs::Rank& rank, const membership::Worker* worker) {
+  if (rank.exited || worker == nullptr) return v1::RankStatus::EXITED;
+  if (worker->attached()) return v1::RankStatus::ATTACHED;
+  return worker->lease_end == absl::InfiniteFuture() ? v1::RankStatus::STARTING
+                                                     : v1::RankStatus::DETACHED;
+}
+
+bool Trains(const jobs::Rank& rank) {
+  return rank.session_started && !rank.finished && !rank.exited;
+}
+
+v1::Node::State StateOf(const cluster::NodeView& view, bool attached) {
+  using View = cluster::NodeView;
+  switch (view.what) {
+    case View::kDraining:
+      return v1::Node::DRAINING;
+    case View::kCordoned:
+      return v1::Node::CORDONED;
+    case View::kLeftOut:
+      return v1::Node::LEFT_OUT;
+    case View::kOpen:
+      break;
+  }
+  return attached ? v1::Node::ATTACHED : v1::Node::DETACHED;
 }
 
 }  // namespace muster::service

@@ -7,7 +7,6 @@
 #include "common/status/code_name.h"
 #include "common/version/protocol.h"
 #include "coordinator/membership/refusal.h"
-#include "coordinator/service/reasons.h"
 
 namespace muster::service {
 namespace {
