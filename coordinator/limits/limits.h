@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// Of the parts of a message, counted before it is parsed (service/parts.h).
+// Of the parts of a message, counted before it is parsed (service/message_limits.h).
 struct MostParts {
   // Messages within it, at any depth.
   size_t messages = 0;

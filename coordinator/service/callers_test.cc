@@ -19,7 +19,7 @@
 #include "common/rpc/tls.h"
 #include "common/steady/now.h"
 #include "coordinator/service/coordinator_fixture.h"
-#include "coordinator/service/reasons.h"
+#include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {

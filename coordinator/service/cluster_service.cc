@@ -4,7 +4,6 @@
 #include <atomic>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -14,7 +13,6 @@
 #include "coordinator/service/admission.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/services.h"
-#include "coordinator/service/states.h"
 #include "coordinator/service/wire.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
@@ -77,16 +75,6 @@ void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node
   node->set_name(name);
   node->set_state(StateOf(view, false));
   if (node->state() != v1::Node::DETACHED) node->set_state_reason(view.reason);
-}
-
-// Only a drain has a deadline.
-template <typename Request>
-std::optional<absl::Duration> DeadlineOf(const Request&) {
-  return std::nullopt;
-}
-std::optional<absl::Duration> DeadlineOf(const v1::DrainNodeRequest& request) {
-  if (!request.has_deadline()) return std::nullopt;
-  return FromProto(request.deadline());
 }
 
 constexpr size_t kChunkBytes = 1 << 20;
@@ -215,11 +203,13 @@ class ClusterService final : public Admitting<v1::ClusterService::CallbackServic
   template <typename Order, typename Request>
   Reactor* ChangeNode(Context* context, const std::string& call, const Request& request,
                       v1::Node* response) {
-    const cluster::NodeRequest asked{.node = request.node(),
-                                     .request_id = request.request_id(),
-                                     .fingerprint = FingerprintOf(call, request),
-                                     .requested_by = LabelOf(context, request.requested_by()),
-                                     .deadline = DeadlineOf(request)};
+    cluster::NodeRequest asked{.node = request.node(),
+                               .request_id = request.request_id(),
+                               .fingerprint = FingerprintOf(call, request),
+                               .requested_by = LabelOf(context, request.requested_by())};
+    if constexpr (requires { request.has_deadline(); }) {
+      if (request.has_deadline()) asked.deadline = FromProto(request.deadline());
+    }
     return ChangeAndAnswer(
         engine_, context, "",
         [=](cluster::Cluster& cluster, absl::Time now) {

@@ -1,4 +1,4 @@
-#include "coordinator/service/download.h"
+#include "coordinator/service/transfers.h"
 
 #include "coordinator/cluster/event.h"
 #include "coordinator/membership/refusal.h"

@@ -8,9 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/lease/lease.h"
+#include "common/version/protocol.h"
 #include "coordinator/membership/refusal.h"
-#include "coordinator/service/worker_protocol.h"
-#include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::service {
 namespace {
@@ -40,16 +39,19 @@ absl::Status RefusalOf(const StoreTrouble& trouble) {
                    "; running jobs continue; try again with the same request id"));
 }
 
+void SetUnstored(const v1::JobSpec& spec, jobs::Plan* plan) {
+  plan->name = spec.name();
+  plan->checkpoint_directory = spec.checkpoint().directory();
+  // What workers of the version before this one do not know (common/version/protocol.h).
+  plan->worker_protocol = spec.start().what() == v1::StartSpec::EVERYTHING ? kWorkerProtocol : 0;
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, store::Store* store) {
   auto image = store->Load();
   if (!image.ok()) return image.status();
   for (jobs::Job& job : image->jobs) {
     v1::JobSpec spec;
-    if (!spec.ParseFromString(job.spec)) continue;
-    // The fields of the plan that are not stored (PlanOf in submission.h).
-    job.plan.name = spec.name();
-    job.plan.checkpoint_directory = spec.checkpoint().directory();
-    job.plan.worker_protocol = WorkerProtocolOf(spec);
+    if (spec.ParseFromString(job.spec)) SetUnstored(spec, &job.plan);
   }
   auto cluster = std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
   std::unique_ptr<Engine> engine(new Engine(std::move(options), store, std::move(cluster)));

@@ -39,8 +39,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "coordinator/cluster/cluster.h"
+#include "coordinator/jobs/job.h"
 #include "coordinator/service/engine_inbox.h"
 #include "coordinator/store/store.h"
+#include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::service {
 
@@ -53,6 +55,9 @@ struct StoreTrouble {
 // UNAVAILABLE STORE_TROUBLE, for calls and streams that cannot be served while the store is in
 // trouble.
 absl::Status RefusalOf(const StoreTrouble& trouble);
+
+// Sets the fields of a plan that are not stored: they follow from the job file, with its defaults.
+void SetUnstored(const v1::JobSpec& spec, jobs::Plan* plan);
 
 struct EngineOptions {
   cluster::Options cluster;

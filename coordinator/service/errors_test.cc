@@ -16,7 +16,7 @@
 #include "common/rpc/error.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/service/coordinator_fixture.h"
-#include "coordinator/service/reasons.h"
+#include "coordinator/service/wire.h"
 #include "coordinator/service/message_limits.h"
 #include "proto/muster/v1/control_service.pb.h"
 #include "proto/muster/v1/operation_service.pb.h"

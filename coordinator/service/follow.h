@@ -63,27 +63,71 @@ struct Follows {
   Permit permit = [] { return absl::OkStatus(); };
 };
 
-// A stream of T about one job. Subclasses say what comes next.
-template <typename T>
-class FollowStream : public grpc::ServerWriteReactor<T>,
-                     public Follower,
-                     public std::enable_shared_from_this<FollowStream<T>> {
+// A call that follows one job.
+class JobFollower : public Follower {
  public:
-  FollowStream(Engine* engine, Followers* followers, std::string job, Follows by)
+  absl::Status MayGoOn() const override { return permit_(); }
+
+ protected:
+  JobFollower(Engine* engine, Followers* followers, std::string job, Follows by)
       : engine_(engine),
         followers_(followers),
         job_(std::move(job)),
         host_(HostOf(by.peer)),
         permit_(std::move(by.permit)) {}
 
+  // Null if it was deleted.
+  const jobs::Job* job() const { return engine_->cluster().Find(job_); }
+  const std::string& job_id() const { return job_; }
+  Engine& engine() { return *engine_; }
+
+  // Begins to follow. False: the call has ended, or ends now. `committed`: of Engine::Read.
+  bool Enter(const absl::Status& committed) {
+    // The caller has given up before: this object may be destroyed soon.
+    if (ended_) return false;
+    absl::Status refused = committed;
+    if (refused.ok()) refused = followers_->ended();
+    if (refused.ok() && job() == nullptr) refused = NoSuchJob(job_);
+    if (refused.ok()) refused = followers_->Add(job_, host_, this);
+    if (!refused.ok()) End(refused);
+    return refused.ok();
+  }
+  // Follows no more. False: it did not.
+  bool Leave() {
+    if (std::exchange(ended_, true)) return false;
+    followers_->Remove(job_, this);
+    return true;
+  }
+  bool ended() const { return ended_; }
+
+ private:
+  Engine* const engine_;
+  Followers* const followers_;
+  const std::string job_;
+  const std::string host_;
+  const Permit permit_;
+  bool ended_ = false;
+};
+
+// A stream of T about one job. Subclasses say what comes next.
+template <typename T>
+class FollowStream : public grpc::ServerWriteReactor<T>,
+                     public JobFollower,
+                     public std::enable_shared_from_this<FollowStream<T>> {
+ public:
+  FollowStream(Engine* engine, Followers* followers, std::string job, Follows by)
+      : JobFollower(engine, followers, std::move(job), std::move(by)) {}
+
   // Called once, right after construction.
   void Begin() {
     self_ = this->shared_from_this();
-    engine_->Read([self = self_](const absl::Status& committed) { self->Enter(committed); });
+    engine().Read([self = self_](const absl::Status& committed) {
+      if (self->Enter(committed)) self->Poke();
+    });
   }
 
   void Poke() override {
-    if (ended_) return;
+    if (ended()) return;
     if (writing_) {
       if (!deleted_ && job() != nullptr) Remember();
       return;
@@ -101,40 +145,36 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   }
 
   void End(const absl::Status& why) override {
-    if (ended_) return;
-    ended_ = true;
-    followers_->Remove(job_, this);
+    if (!Leave()) return;
     end_status_ = why;
-    if (!writing_) this->Finish(ToWire(why, job_));
+    if (!writing_) this->Finish(ToWire(why, job_id()));
   }
 
-  absl::Status MayGoOn() const override { return permit_(); }
-
   void JobDeleted() override {
-    if (ended_) return;
+    if (ended()) return;
     deleted_ = true;
     if (!writing_) SendRest();
   }
 
   // ---- Called by gRPC, on its threads.
   void OnWriteDone(bool ok) override {
-    engine_->Aside([self = self_, ok](cluster::Cluster&, absl::Time) {
+    engine().Aside([self = self_, ok](cluster::Cluster&, absl::Time) {
       self->writing_ = false;
-      if (self->ended_) return self->Finish(ToWire(self->end_status_, self->job_));
+      if (self->ended()) return self->Finish(ToWire(self->end_status_, self->job_id()));
       if (!ok) return self->End(ClientGone());
       // What comes next has to be committed.
-      self->engine_->Post(nullptr, [self](const absl::Status& committed) {
+      self->engine().Post(nullptr, [self](const absl::Status& committed) {
         committed.ok() ? self->Poke() : self->End(committed);
       });
     });
   }
   void OnCancel() override {
-    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) { self->End(ClientGone()); });
+    engine().Aside([self = self_](cluster::Cluster&, absl::Time) { self->End(ClientGone()); });
   }
   void OnDone() override { self_.reset(); }
 
  protected:
-  // Fills in the next item; false if there is none yet.
+  // Fills in the next item; false if there is none yet. Here and in Over job() is never null.
   virtual absl::StatusOr<bool> Next(T* item) = 0;
   // True if no further items will come into being.
   virtual bool Over() = 0;
@@ -147,24 +187,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   // otherwise false.
   virtual bool Rest(T*) { return false; }
 
-  const std::string& job_id() const { return job_; }
-  // In Next and Over never null.
-  const jobs::Job* job() const { return engine_->cluster().Find(job_); }
-  Engine& engine() { return *engine_; }
-
  private:
-  void Enter(const absl::Status& committed) {
-    // The caller has given up before: this object may be destroyed soon.
-    if (ended_) return;
-    if (!committed.ok()) return End(committed);
-    if (!followers_->ended().ok()) return End(followers_->ended());
-    if (job() == nullptr) return End(NoSuchJob(job_));
-    if (const absl::Status full = followers_->Add(job_, host_, this); !full.ok()) {
-      return End(full);
-    }
-    Poke();
-  }
-
   // The job is deleted: sends what is left of it, and ends.
   void SendRest() {
     if (!complete_ && Rest(&item_)) {
@@ -174,14 +197,9 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     }
     End(complete_ ? absl::OkStatus()
                   : Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                           "job '" + job_ + "' was deleted before everything was sent"));
+                           "job '" + job_id() + "' was deleted before everything was sent"));
   }
 
-  Engine* const engine_;
-  Followers* const followers_;
-  const std::string job_;
-  const std::string host_;
-  const Permit permit_;
   // Keeps this alive until gRPC is done with it.
   std::shared_ptr<FollowStream> self_;
 
@@ -190,7 +208,6 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   // The item that was given last to gRPC is the last one.
   bool complete_ = false;
   bool deleted_ = false;
-  bool ended_ = false;
   absl::Status end_status_;
 };
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "coordinator/membership/membership.h"
-#include "coordinator/service/states.h"
+#include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {

@@ -12,7 +12,6 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/admission.h"
-#include "coordinator/service/download.h"
 #include "coordinator/service/follow.h"
 #include "coordinator/service/permit.h"
 #include "coordinator/service/request.h"
@@ -30,37 +29,26 @@ constexpr absl::Duration kLongestWait = absl::Minutes(10);
 // Answers when an operation is done, or when the timeout has passed. Everything runs on the
 // engine's thread, except the functions that gRPC calls.
 class OperationWait : public grpc::ServerUnaryReactor,
-                      public Follower,
+                      public JobFollower,
                       public std::enable_shared_from_this<OperationWait> {
  public:
   OperationWait(Engine* engine, Followers* followers, OperationId id, Follows by,
                 absl::Duration timeout, v1::Operation* response)
-      : engine_(engine),
-        followers_(followers),
-        id_(std::move(id)),
-        host_(HostOf(by.peer)),
-        permit_(std::move(by.permit)),
+      : JobFollower(engine, followers, std::move(id.job_id), std::move(by)),
+        number_(id.number),
         timeout_(timeout),
         response_(response) {}
 
   // Called once, right after construction.
   void Begin() {
     self_ = shared_from_this();
-    engine_->Read([self = self_](const absl::Status& committed) {
-      // The caller has given up before: this object may be destroyed soon.
-      if (self->ended_) return;
-      if (!committed.ok()) return self->End(committed);
-      if (!self->followers_->ended().ok()) return self->End(self->followers_->ended());
-      if (const absl::Status full =
-              self->followers_->Add(self->id_.job_id, self->host_, self.get());
-          !full.ok()) {
-        return self->End(full);
-      }
+    engine().Read([self = self_](const absl::Status& committed) {
+      if (!self->Enter(committed)) return;
       self->alarm_.Set(absl::ToChronoTime(absl::Now() + self->timeout_),
                        [weak = std::weak_ptr(self)](bool due) {
                          const auto waiting = weak.lock();
                          if (!due || waiting == nullptr) return;
-                         waiting->engine_->Read([waiting](const absl::Status& committed) {
+                         waiting->engine().Read([waiting](const absl::Status& committed) {
                            if (!committed.ok()) return waiting->End(committed);
                            waiting->Answer();
                          });
@@ -69,50 +57,33 @@ class OperationWait : public grpc::ServerUnaryReactor,
     });
   }
 
-  absl::Status MayGoOn() const override { return permit_(); }
   void Poke() override {
-    const commands::Command* command = Find();
+    const commands::Command* command = job() == nullptr ? nullptr : job()->commands.Find(number_);
     if (command == nullptr || command->outcome.has_value()) Answer();
   }
   void End(const absl::Status& why) override {
     if (!Leave()) return;
-    Finish(ToWire(why, id_.job_id));
+    alarm_.Cancel();
+    Finish(ToWire(why, job_id()));
   }
-  void JobDeleted() override { End(NoSuchJob(id_.job_id)); }
+  void JobDeleted() override { End(NoSuchJob(job_id())); }
 
   void OnCancel() override {
-    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) { self->End(ClientGone()); });
+    engine().Aside([self = self_](cluster::Cluster&, absl::Time) { self->End(ClientGone()); });
   }
   void OnDone() override { self_.reset(); }
 
  private:
-  const commands::Command* Find() const {
-    const jobs::Job* job = engine_->cluster().Find(id_.job_id);
-    return job == nullptr ? nullptr : job->commands.Find(id_.number);
-  }
   void Answer() {
-    if (!Leave()) return;
-    Finish(ToWire(FillOperation(engine_->cluster(), id_.job_id, id_.number, response_)));
-  }
-  // False if it was removed before.
-  bool Leave() {
-    if (std::exchange(ended_, true)) return false;
-    followers_->Remove(id_.job_id, this);
-    alarm_.Cancel();
-    return true;
+    if (!ended()) End(FillOperation(engine().cluster(), job_id(), number_, response_));
   }
 
-  Engine* const engine_;
-  Followers* const followers_;
-  const OperationId id_;
-  const std::string host_;
-  const Permit permit_;
+  const uint64_t number_;
   const absl::Duration timeout_;
   v1::Operation* const response_;
   // Keeps this alive until gRPC is done with it.
   std::shared_ptr<OperationWait> self_;
   grpc::Alarm alarm_;
-  bool ended_ = false;
 };
 
 // The operation's file, and the stream of the agent that has it. On the engine's thread.

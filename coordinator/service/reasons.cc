@@ -1,4 +1,5 @@
-#include "coordinator/service/reasons.h"
+// What to do about each error.
+#include "coordinator/service/wire.h"
 
 namespace muster::service {
 

@@ -24,7 +24,6 @@
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
-#include "coordinator/service/worker_protocol.h"
 
 namespace muster::service {
 namespace {
@@ -223,20 +222,20 @@ void ResolveStart(const cluster::Cluster& cluster, cluster::Submission* submissi
 }
 
 jobs::Plan PlanOf(const v1::JobSpec& spec) {
-  return {.world_size = spec.world_size(),
-          .device = DeviceOf(spec),
-          .threads = spec.threads(),
-          .total_steps = jobspec::TotalSteps(spec).value_or(0),
-          .max_restarts = spec.restart().max_restarts(),
-          .keep_checkpoints = spec.checkpoint().keep(),
-          .priority = spec.priority(),
-          .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
-          .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
-          .startup = jobspec::DurationOf(spec.watchdog().startup()),
-          .name = spec.name(),
-          .checkpoint_directory = spec.checkpoint().directory(),
-          .worker_protocol = WorkerProtocolOf(spec),
-          .time_limit = jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())};
+  jobs::Plan plan{
+      .world_size = spec.world_size(),
+      .device = DeviceOf(spec),
+      .threads = spec.threads(),
+      .total_steps = jobspec::TotalSteps(spec).value_or(0),
+      .max_restarts = spec.restart().max_restarts(),
+      .keep_checkpoints = spec.checkpoint().keep(),
+      .priority = spec.priority(),
+      .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
+      .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
+      .startup = jobspec::DurationOf(spec.watchdog().startup()),
+      .time_limit = jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())};
+  SetUnstored(spec, &plan);
+  return plan;
 }
 
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request,

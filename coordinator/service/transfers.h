@@ -9,11 +9,13 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -21,11 +23,28 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/steady/condition.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/membership/membership.h"
 #include "coordinator/service/transfer_core.h"
 #include "proto/muster/v1/agent_service.pb.h"
 #include "proto/muster/v1/file_piece.pb.h"
 
 namespace muster::service {
+
+// The file that an operation wrote for a client: which it is, and who can send it.
+struct DownloadFile {
+  // On which it lies.
+  std::string node;
+  uint64_t bytes = 0;
+};
+
+// NOT_FOUND OPERATION_NOT_FOUND. FAILED_PRECONDITION NO_DOWNLOAD: it is no operation that writes a
+// file for a client; OPERATION_NOT_DONE, OPERATION_FAILED.
+absl::StatusOr<DownloadFile> DownloadOf(const jobs::Job& job, uint64_t number);
+
+// The stream of the node's agent. UNAVAILABLE NODE_NOT_ATTACHED; FAILED_PRECONDITION AGENT_TOO_OLD.
+absl::StatusOr<membership::PeerStreamId> AgentFor(const DownloadFile& file,
+                                                  const membership::Membership& membership);
 
 class Transfers;
 

@@ -7,7 +7,6 @@
 #include "common/status/code_name.h"
 #include "common/version/protocol.h"
 #include "coordinator/membership/refusal.h"
-#include "coordinator/service/reasons.h"
 
 namespace muster::service {
 namespace {
@@ -29,15 +28,21 @@ void Set(v1::Rendezvous* out, const jobs::Rendezvous& rendezvous) {
   out->set_port(rendezvous.port);
 }
 
+// Of a Welcome.
+template <typename Message>
+void SetTiming(Message* out, const membership::Timing& timing) {
+  Set(out->mutable_heartbeat_interval(), timing.Heartbeat());
+  Set(out->mutable_lease(), timing.lease);
+  Set(out->mutable_lease_margin(), timing.Margin());
+  Set(out->mutable_autonomy(), timing.autonomy);
+}
+
 // One function for each order.
 struct AgentOrderToWire {
   v1::AgentDirective* out;
   void operator()(const cluster::WelcomeAgent& welcome) {
     auto* message = out->mutable_welcome();
-    Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
-    Set(message->mutable_lease(), welcome.timing.lease);
-    Set(message->mutable_lease_margin(), welcome.timing.Margin());
-    Set(message->mutable_autonomy(), welcome.timing.autonomy);
+    SetTiming(message, welcome.timing);
     message->set_protocol(kAgentProtocol);
   }
   void operator()(const cluster::StartWorker& start) {
@@ -81,10 +86,7 @@ struct WorkerOrderToWire {
     auto* message = out->mutable_welcome();
     message->mutable_spec()->ParseFromString(welcome.spec);
     service::Set(message->mutable_job_create_time(), welcome.job_create_time);
-    Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
-    Set(message->mutable_lease(), welcome.timing.lease);
-    Set(message->mutable_lease_margin(), welcome.timing.Margin());
-    Set(message->mutable_autonomy(), welcome.timing.autonomy);
+    SetTiming(message, welcome.timing);
     message->set_protocol(kWorkerProtocol);
     Set(message->mutable_collective_timeout(),
         welcome.timing.CollectiveTimeout(welcome.progress_limits));

@@ -6,24 +6,35 @@
 #include <grpcpp/support/status.h>
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/trainability/trainability.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/membership/membership.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/agent_service.pb.h"
+#include "proto/muster/v1/cluster_service.pb.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/job_service.pb.h"
 #include "proto/muster/v1/operation.pb.h"
 #include "proto/muster/v1/worker_service.pb.h"
 
 namespace muster::service {
+
+// The reasons of this coordinator's errors, which docs/errors.md lists: what to do about each, one
+// sentence for people, which ErrorInfo carries as `next`.
+const std::map<absl::string_view, absl::string_view>& NextSteps();
+// Of a reason that is not in the table, such as one that a worker reported: where to look.
+std::string NextStep(const std::string& reason);
 
 // An error with ErrorInfo: the reason, and as metadata what it is about ("job", "field", "limit";
 // see About) and what to do (`next`). If the cores gave no reason, it is the name of the code.
@@ -42,6 +53,12 @@ cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat);
 cluster::Report FromWire(const v1::WorkerReport& report);
 
 // ---- To the wire.
+// `worker`: what is known of its process; null: nothing.
+v1::RankStatus::State StateOf(const jobs::Rank& rank, const membership::Worker* worker);
+// Whether it takes part in training: it has begun and is not done.
+bool Trains(const jobs::Rank& rank);
+// `attached`: whether its agent is.
+v1::Node::State StateOf(const cluster::NodeView& view, bool attached);
 // In microseconds, as they are stored.
 void Set(google::protobuf::Timestamp* out, absl::Time value);
 v1::AgentDirective ToWire(const cluster::AgentOrder& order);

@@ -1,6 +1,5 @@
-#include "coordinator/service/worker_protocol.h"
-
 #include "common/version/protocol.h"
+#include "coordinator/service/engine.h"
 #include "gtest/gtest.h"
 
 namespace muster::service {
@@ -9,9 +8,12 @@ namespace {
 TEST(WorkerProtocol, AJobNeedsWorkersThatKnowAllOfItsSettings) {
   v1::JobSpec spec;
   spec.mutable_start()->set_checkpoint("/c");
-  EXPECT_EQ(WorkerProtocolOf(spec), 0u);
+  jobs::Plan plan;
+  SetUnstored(spec, &plan);
+  EXPECT_EQ(plan.worker_protocol, 0u);
   spec.mutable_start()->set_what(v1::StartSpec::EVERYTHING);
-  EXPECT_EQ(WorkerProtocolOf(spec), kWorkerProtocol) << "0.3.0 takes the checkpoint's settings";
+  SetUnstored(spec, &plan);
+  EXPECT_EQ(plan.worker_protocol, kWorkerProtocol) << "0.3.0 takes the checkpoint's settings";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <prometheus/metric_type.h>
 
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,8 +25,17 @@ class Metric {
 
   // For each combination of labels at most once. A value may be NaN or infinite; an absent one is
   // left out.
-  void Set(Labels labels, std::optional<double> value);
-  void Set(Labels labels, prometheus::ClientMetric histogram);
+  void Set(Labels labels, std::optional<double> value) {
+    if (!value.has_value()) return;
+    prometheus::ClientMetric metric;
+    metric.gauge.value = *value;
+    metric.counter.value = *value;
+    Set(std::move(labels), std::move(metric));
+  }
+  void Set(Labels labels, prometheus::ClientMetric histogram) {
+    histogram.label = std::move(labels);
+    family_->metric.push_back(std::move(histogram));
+  }
 
  private:
   prometheus::MetricFamily* family_;
@@ -45,9 +55,14 @@ class Exposition {
     return Add(name, help, prometheus::MetricType::Histogram);
   }
 
-  Metric Add(const std::string& name, const std::string& help, prometheus::MetricType type);
+  Metric Add(const std::string& name, const std::string& help, prometheus::MetricType type) {
+    families_.push_back({.name = name, .help = help, .type = type, .metric = {}});
+    return Metric(&families_.back());
+  }
 
-  std::vector<prometheus::MetricFamily> Take() &&;
+  std::vector<prometheus::MetricFamily> Take() && {
+    return {std::make_move_iterator(families_.begin()), std::make_move_iterator(families_.end())};
+  }
 
  private:
   std::deque<prometheus::MetricFamily> families_;

@@ -23,7 +23,6 @@
 #include "common/rpc/address.h"
 #include "common/rpc/connections.h"
 #include "coordinator/limits/limits.h"
-#include "coordinator/web/request.h"
 #include "coordinator/web/site.h"
 
 namespace muster::web {

@@ -8,43 +8,27 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "common/process/process_stat.h"
 #include "coordinator/web/metrics.h"
 
 namespace muster::web {
 namespace {
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::optional<double> NumberAt(const std::vector<absl::string_view>& fields, size_t index) {
-  double value = 0;
-  if (index >= fields.size() || !absl::SimpleAtod(fields[index], &value)) return std::nullopt;
-  return value;
-}
-
-// The fields of /proc/self/stat from the third one on (proc(5)): the second one is in parentheses
-// and may have anything in it.
-std::vector<absl::string_view> FieldsOf(absl::string_view stat) {
-  const size_t name_end = stat.rfind(')');
-  if (name_end == absl::string_view::npos) return {};
-  stat.remove_prefix(name_end + 1);
-  return absl::StrSplit(stat, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+// The memory in pages (proc(5)).
+std::optional<double> ResidentPages() {
+  double size = 0, resident = 0;
+  std::ifstream file("/proc/self/statm");
+  if (!(file >> size >> resident)) return std::nullopt;
+  return resident;
 }
 
 // When the machine was started, in seconds since 1970.
 std::optional<double> BootTime() {
-  const std::string text = ReadFile("/proc/stat");
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    double seconds = 0;
-    if (absl::ConsumePrefix(&line, "btime ") && absl::SimpleAtod(line, &seconds)) return seconds;
+  std::ifstream file("/proc/stat");
+  double seconds = 0;
+  for (std::string word; file >> word;) {
+    if (word == "btime" && file >> seconds) return seconds;
   }
   return std::nullopt;
 }
@@ -69,15 +53,12 @@ double CpuSeconds() {
 }  // namespace
 
 void AddProcessMetrics(Exposition* out) {
-  const std::string stat = ReadFile("/proc/self/stat");
-  const std::vector<absl::string_view> fields = FieldsOf(stat);
   out->Counter("muster_process_cpu_seconds_total",
                "Time that musterd has used on processors, in user mode and in the kernel.")
       .Set({}, CpuSeconds());
   Metric resident = out->Gauge("muster_process_resident_memory_bytes",
                                "Memory of musterd's process as the kernel counts it.");
-  // The 24th field: pages.
-  if (const auto pages = NumberAt(fields, 21)) {
+  if (const auto pages = ResidentPages()) {
     resident.Set({}, *pages * static_cast<double>(sysconf(_SC_PAGESIZE)));
   }
   out->Gauge("muster_process_open_fds", "Number of files and connections that musterd has open.")
@@ -89,11 +70,11 @@ void AddProcessMetrics(Exposition* out) {
       .Set({}, static_cast<double>(limit.rlim_cur));
   Metric start = out->Gauge("muster_process_start_time_seconds",
                             "When musterd was started, in seconds since 1970-01-01 (UTC).");
-  // The 22nd field: clock ticks since the machine was started.
-  const auto ticks = NumberAt(fields, 19);
+  const auto stat = process::ReadProcessStat(getpid());
   const auto boot = BootTime();
-  if (ticks.has_value() && boot.has_value()) {
-    start.Set({}, *boot + *ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
+  if (stat.ok() && boot.has_value()) {
+    const auto ticks = static_cast<double>(stat->start_time);
+    start.Set({}, *boot + ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
   }
 }
 

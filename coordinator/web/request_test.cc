@@ -1,4 +1,4 @@
-#include "coordinator/web/request.h"
+#include "coordinator/web/site.h"
 
 #include <gtest/gtest.h>
 

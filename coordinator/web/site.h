@@ -1,9 +1,7 @@
-// The pages of musterd: which paths there are, and what is answered to a request, as HTTP/1.1.
+// The pages of musterd over HTTP/1.1: a request, which paths there are, and what is answered.
 //
 // Of a request nothing matters but its first line, so that nothing else of it is within reach of
 // strangers: there are no bodies, no ranges, no compression and no files.
-//
-// Life cycle: add all pages, then Respond. One thread at a time.
 #ifndef MUSTER_COORDINATOR_WEB_SITE_H_
 #define MUSTER_COORDINATOR_WEB_SITE_H_
 
@@ -25,6 +23,40 @@ struct Response {
   std::shared_ptr<const std::string> body;
 };
 
+// Whose names a request may give to the server in its header `Host`.
+enum class Hosts {
+  kAny,
+  // Only localhost and numeric addresses. A web page of a stranger, shown in a browser on this
+  // machine, can make its own name point to 127.0.0.1; it must not be able to read from there.
+  kLocal,
+};
+
+// Collects one request from the pieces in which it arrives, and checks it as far as this is
+// possible without knowing the pages. Pure; one thread.
+class Request {
+ public:
+  Request(size_t most_bytes, Hosts hosts) : most_bytes_(most_bytes), hosts_(hosts) {}
+
+  // True once the request is complete: what comes after it is ignored. A body is not read.
+  bool Take(absl::string_view bytes);
+  // Of a complete request: the status of HTTP with which it must be refused; 0: it may be answered.
+  int refused() const { return refused_; }
+  // Of a complete request that may be answered: nothing else of it is needed.
+  const std::string& first_line() const { return first_line_; }
+
+ private:
+  void Complete();
+
+  const size_t most_bytes_;
+  const Hosts hosts_;
+  std::string text_;
+  int refused_ = 0;
+  std::string first_line_;
+};
+
+// A response to a request that is refused.
+Response Refusal(int status);
+
 struct Page {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
@@ -37,6 +69,7 @@ Page PlainPage(int status, const std::string& text);
 // What is answered with `page` to GET.
 Response ResponseOf(const Page& page);
 
+// Life cycle: add all pages, then Respond. One thread at a time.
 class Site {
  public:
   // `path` begins with '/'.

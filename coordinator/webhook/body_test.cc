@@ -1,4 +1,4 @@
-#include "coordinator/webhook/body.h"
+#include "coordinator/webhook/outbox.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,17 @@
 #include "coordinator/webhook/url.h"
 
 namespace muster::webhook {
+
+// Texts that need more bytes in JSON are cut.
+inline constexpr size_t kLongestText = 2000;
+
+// Less than this many bytes, whatever the texts of the job are.
+inline constexpr size_t kLongestBody = 16 << 10;
+
+// What is posted about a change of a job's state (docs/webhook.md): the JSON of the change that
+// brought the job into its present state. `id`: of the delivery. `former`: absent for a new job.
+std::string BodyOf(const std::string& id, const jobs::Job& job, std::optional<jobs::State> former,
+                   absl::Time now);
 
 struct OutboxOptions {
   // Each of them gets every message. Empty: there are no webhooks, and nothing is stored.
