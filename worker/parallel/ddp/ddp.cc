@@ -9,11 +9,10 @@
 #include "worker/layout/groups.h"
 #include "worker/parallel/buffer_sync.h"
 #include "worker/parallel/gradients/gradient_buckets.h"
-#include "worker/parallel/gradients/gradient_paths.h"
 #include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/replicated_parameters.h"
+#include "worker/parallel/parameter_store.h"
 
 namespace muster::parallel {
 namespace {

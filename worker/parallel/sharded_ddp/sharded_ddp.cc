@@ -11,7 +11,7 @@
 #include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/replicated_parameters.h"
+#include "worker/parallel/parameter_store.h"
 #include "worker/parallel/sharded_ddp/gathered_buckets.h"
 #include "worker/parallel/slice_pieces.h"
 
