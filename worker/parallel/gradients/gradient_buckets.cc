@@ -12,7 +12,7 @@
 #include "torch/csrc/autograd/variable.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
-#include "worker/parallel/gradients/unused_mark.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
 
 namespace muster::parallel {

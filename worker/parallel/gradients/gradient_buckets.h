@@ -2,10 +2,10 @@
 // complete, in the order of the buckets.
 //
 // The first gradient that a parameter gets for an empty bucket is copied to the parameter's place
-// there (without -0.0: unused_mark.h), and grad() becomes a view of this place. Later micro-batches
-// add to it there. In a pass that completes the buckets, the hook also counts the gradients, and
-// buckets are handed over while backward runs: strictly in their order, which is the same on every
-// rank.
+// there (without -0.0: unused_pieces.h), and grad() becomes a view of this place. Later
+// micro-batches add to it there. In a pass that completes the buckets, the hook also counts the
+// gradients, and buckets are handed over while backward runs: strictly in their order, which is the
+// same on every rank.
 //
 // It owns the post-accumulate-gradient hook of every parameter (autograd has one per tensor) until
 // it is destroyed. Threading: one thread, the one that calls backward.
@@ -71,7 +71,7 @@ class GradientBuckets {
 
   // Called during the backward of a pass: this pass brings no further gradient to any parameter of
   // the bucket. In a pass that completes, its parameters that no micro-batch used get the mark of
-  // unused_mark.h, and the bucket is complete.
+  // unused_pieces.h, and the bucket is complete.
   void Close(size_t bucket);
 
   // Called after the backward of a pass that completes. Parameters that no micro-batch used get the
