@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/manifest/name.h"
-#include "worker/checkpoint/found.h"
+#include "worker/checkpoint/directory.h"
 
 namespace muster::simulation {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/checkpoint/found.h"
+#include "worker/checkpoint/directory.h"
 
 #include <filesystem>
 #include <map>

@@ -22,24 +22,11 @@ using optimizerfile::OptimizerFile;
 // The file, as all ranks write it together.
 class OptimizerOutput : public JointOutput {
  public:
-  static absl::StatusOr<std::unique_ptr<JointOutput>> Make(const GatherOptions& options,
-                                                           const State& state,
-                                                           const ModelRecords& records) {
-    optimizerfile::Contents contents{.optimizer = records.optimizer,
-                                     .parameters = records.parameters,
-                                     .items = {},
-                                     .schedule_factor = options.schedule_factor};
-    for (const StateItem& item : state.items) {
-      if (item.type != at::kFloat) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "state ", Name(item), ": expected Float, found ", at::toString(item.type)));
-      }
-      contents.items.push_back({item.slot, item.parameter, item.shape});
-    }
-    ASSIGN_OR_RETURN(OptimizerFile file,
-                     OptimizerFile::Plan(contents, options.format, options.key));
-    return std::unique_ptr<JointOutput>(
-        new OptimizerOutput(options, std::move(file), contents.items.size()));
+  OptimizerOutput(GatherOptions options, OptimizerFile file, size_t items)
+      : options_(std::move(options)),
+        file_(std::move(file)),
+        files_({{options_.temporary, file_.size(), options_.for_owner ? 0600u : 0644u}}) {
+    for (size_t i = 0; i < items; ++i) places_.push_back({.offset = file_.offset(i)});
   }
 
   const std::vector<File>& files() const override { return files_; }
@@ -76,13 +63,6 @@ class OptimizerOutput : public JointOutput {
   void Discard() override { unlink(options_.temporary.c_str()); }
 
  private:
-  OptimizerOutput(GatherOptions options, OptimizerFile file, size_t items)
-      : options_(std::move(options)),
-        file_(std::move(file)),
-        files_({{options_.temporary, file_.size(), options_.for_owner ? 0600u : 0644u}}) {
-    for (size_t i = 0; i < items; ++i) places_.push_back({.offset = file_.offset(i)});
-  }
-
   const GatherOptions options_;
   const OptimizerFile file_;
   const std::vector<File> files_;
@@ -94,7 +74,19 @@ class OptimizerOutput : public JointOutput {
 absl::StatusOr<std::unique_ptr<JointOutput>> OptimizerStateOutput(const GatherOptions& options,
                                                                   const State& state,
                                                                   const ModelRecords& records) {
-  return OptimizerOutput::Make(options, state, records);
+  optimizerfile::Contents contents{.optimizer = records.optimizer,
+                                   .parameters = records.parameters,
+                                   .items = {},
+                                   .schedule_factor = options.schedule_factor};
+  for (const StateItem& item : state.items) {
+    if (item.type != at::kFloat) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("state ", Name(item), ": expected Float, found ", at::toString(item.type)));
+    }
+    contents.items.push_back({item.slot, item.parameter, item.shape});
+  }
+  ASSIGN_OR_RETURN(OptimizerFile file, OptimizerFile::Plan(contents, options.format, options.key));
+  return std::make_unique<OptimizerOutput>(options, std::move(file), contents.items.size());
 }
 
 }  // namespace muster::checkpoint

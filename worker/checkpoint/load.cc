@@ -1,24 +1,129 @@
 #include "worker/checkpoint/load.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/layout/placement.h"
+#include "common/manifest/block.h"
 #include "common/problems/faults.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
-#include "worker/checkpoint/checked_file.h"
 #include "worker/checkpoint/shard.h"
+#include "worker/device/memory.h"
 
 namespace muster::checkpoint {
 
 using safetensors::ShapeString;
 
 namespace {
+
+constexpr int64_t kBlock = files::kHashedBlock;
+
+// Reads parts of one file of a checkpoint, and checks them against the hashes of the manifest.
+// Threading: one thread.
+class CheckedFile {
+ public:
+  // The file of this record in `directory`; it is opened in Read.
+  CheckedFile(const std::string& directory, const manifest::FileRecord& record)
+      : path_(files::JoinPath(directory, record.name)), record_(record) {}
+
+  // Bytes [offset, offset + bytes), which lie in the file, go to a tensor, where they begin at byte
+  // `begin`. An undefined tensor: they are only checked.
+  struct Range {
+    int64_t offset;
+    int64_t bytes;
+    at::Tensor to;
+    int64_t begin;
+  };
+  void Want(Range range) {
+    if (range.bytes == 0) return;
+    const int64_t last = (range.offset + range.bytes - 1) / kBlock;
+    for (int64_t block = range.offset / kBlock; block <= last; ++block) wanted_.insert(block);
+    ranges_.push_back(std::move(range));
+  }
+  // The block with this number is checked, too, if the file has it; Block::kWholeFile: all blocks.
+  void Check(int64_t block) {
+    const int64_t blocks = std::ssize(record_.blocks);
+    if (block == Block::kWholeFile) {
+      for (int64_t each = 0; each < blocks; ++each) wanted_.insert(each);
+    } else if (block >= 0 && block < blocks) {
+      wanted_.insert(block);
+    }
+  }
+
+  // Reads each block in which something is wanted once, in order. Returns the errors by block
+  // (Block::kWholeFile: of the file): DATA_LOSS if the block's hash or the file's size is not the
+  // recorded one. If a block cannot be read, the later ones are not tried.
+  std::map<int64_t, absl::Status> Read() {
+    if (wanted_.empty()) return {};
+    std::sort(ranges_.begin(), ranges_.end(),
+              [](const Range& a, const Range& b) { return a.offset < b.offset; });
+    first_ = 0;
+    const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return {{Block::kWholeFile, files::ErrnoStatus(errno, "open", path_)}};
+    auto errors = ReadFrom(fd);
+    close(fd);
+    return errors;
+  }
+
+ private:
+  // Gives each range its bytes that lie in this block.
+  void Distribute(int64_t block, const char* data, int64_t bytes) {
+    const int64_t begin = block * kBlock;
+    const int64_t end = begin + bytes;
+    while (first_ < ranges_.size() && ranges_[first_].offset + ranges_[first_].bytes <= begin) {
+      ++first_;
+    }
+    for (size_t i = first_; i < ranges_.size() && ranges_[i].offset < end; ++i) {
+      const Range& range = ranges_[i];
+      const int64_t from = std::max(range.offset, begin);
+      const int64_t size = std::min(range.offset + range.bytes, end) - from;
+      if (size <= 0 || !range.to.defined()) continue;
+      device::CopyFromHost(range.to, range.begin + from - range.offset, data + (from - begin),
+                           size);
+    }
+  }
+
+  std::map<int64_t, absl::Status> ReadFrom(int fd) {
+    std::map<int64_t, absl::Status> errors;
+    std::vector<char> buffer(std::min<int64_t>(kBlock, record_.size));
+    for (const int64_t block : wanted_) {
+      const int64_t begin = block * kBlock;
+      const int64_t bytes = std::min<int64_t>(kBlock, static_cast<int64_t>(record_.size) - begin);
+      const absl::Status read = manifest::ReadAt(fd, begin, buffer.data(), bytes, path_);
+      if (!read.ok()) {
+        errors[block] = read;
+        return errors;
+      }
+      const absl::Status checked =
+          manifest::CheckBlock(record_, block, buffer.data(), bytes, path_);
+      if (!checked.ok()) {
+        errors[block] = checked;
+        continue;
+      }
+      Distribute(block, buffer.data(), bytes);
+      activity::Moved();
+    }
+    return errors;
+  }
+
+  const std::string path_;
+  const manifest::FileRecord& record_;
+  std::vector<Range> ranges_;  // by offset, once Read has begun
+  size_t first_ = 0;           // the first range that does not end before the current block
+  std::set<int64_t> wanted_;   // numbers of blocks
+};
 
 Blocks WithoutElements(const manifest::Manifest& manifest) {
   Blocks blocks;
@@ -27,7 +132,6 @@ Blocks WithoutElements(const manifest::Manifest& manifest) {
       blocks.insert({file.name, static_cast<int64_t>(i)});
     }
   }
-  constexpr auto kBlock = static_cast<int64_t>(files::kHashedBlock);
   for (const manifest::Piece& piece : manifest.pieces) {
     if (piece.begin == piece.end) continue;
     const auto dtype = safetensors::DTypeOf(piece.dtype);  // CheckComplete found that it is known

@@ -3,8 +3,9 @@
 #ifndef MUSTER_WORKER_CHECKPOINT_LOAD_H_
 #define MUSTER_WORKER_CHECKPOINT_LOAD_H_
 
-#include <cstddef>
+#include <compare>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,19 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
-#include "worker/checkpoint/checked_file.h"
 #include "worker/checkpoint/state.h"
 
 namespace muster::checkpoint {
+
+// A part of a file that is checked as a whole.
+struct Block {
+  // All blocks of a file, or that the file cannot be opened.
+  static constexpr int64_t kWholeFile = -1;
+  std::string file;
+  int64_t number = 0;
+  friend auto operator<=>(const Block&, const Block&) = default;
+};
+using Blocks = std::set<Block>;
 
 // What a checkpoint may contain besides the state that is filled.
 enum class Surplus {

@@ -1,4 +1,4 @@
-#include "worker/checkpoint/node.h"
+#include "worker/checkpoint/saver.h"
 
 #include "gtest/gtest.h"
 

@@ -35,6 +35,10 @@ std::string Hash(const std::vector<manifest::Piece>& pieces) {
 
 }  // namespace
 
+std::string NodeId() {
+  return files::ReadFile("/proc/sys/kernel/random/boot_id").value_or(std::string());
+}
+
 Saver::Saver(SaverOptions options, comm::Communicator* communicator, files::Disk& disk)
     : options_(std::move(options)), communicator_(communicator), disk_(disk) {}
 

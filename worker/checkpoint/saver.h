@@ -26,11 +26,14 @@
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/load.h"
-#include "worker/checkpoint/node.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
 
 namespace muster::checkpoint {
+
+// The kernel's boot id. Processes that share a kernel, and so its page cache, have the same one,
+// whatever containers they are in; other machines have others. Empty if the kernel gives none.
+std::string NodeId();
 
 struct SaverOptions {
   std::string directory;  // of the job's checkpoints, seen by all ranks; made when missing

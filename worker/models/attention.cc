@@ -4,11 +4,24 @@
 #include <limits>
 #include <optional>
 
+#include "ATen/core/IListRef.h"
+#include "ATen/ops/addcmul.h"
+#include "ATen/ops/arange.h"
+#include "ATen/ops/cat.h"
 #include "ATen/ops/matmul.h"
+#include "ATen/ops/pow.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
 #include "ATen/ops/softmax.h"
 
 namespace muster::models {
+namespace {
+
+at::Tensor Turned(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
+  // Rolled by half a head, each number meets its partner.
+  return at::addcmul(x.mul(cosines), x.roll(x.size(3) / 2, 3), sines).to(x.scalar_type());
+}
+
+}  // namespace
 
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const bool grouped = q.size(1) != k.size(1);
@@ -32,6 +45,36 @@ at::Tensor OneTokenAttention(const at::Tensor& q, const at::Tensor& k, const at:
 double AttentionFlops(int64_t context, int64_t width) {
   return 2 * 2.0 * static_cast<double>(context) * static_cast<double>(context) *
          static_cast<double>(width);
+}
+
+Rotary::Rotary(int64_t context, int64_t head, double theta) {
+  // In float32 as transformers does: at distant positions float64 would give other angles.
+  const at::Tensor exponents = at::arange(0, head, 2, at::kFloat).div(head);
+  const at::Tensor frequencies = at::pow(theta, exponents).reciprocal();
+  const at::Tensor angles = at::arange(context, at::kFloat).unsqueeze(1).mul(frequencies);
+  const at::Tensor sines = angles.sin();
+  cosines_ = at::cat({angles.cos(), angles.cos()}, 1).unsqueeze(1);
+  sines_ = at::cat({sines.neg(), sines}, 1).unsqueeze(1);
+}
+
+at::Tensor Rotary::Turn(const at::Tensor& x) {
+  MoveTo(x.device());
+  const int64_t length = x.size(1);
+  return Turned(x, cosines_.narrow(0, 0, length), sines_.narrow(0, 0, length));
+}
+
+at::Tensor Rotary::TurnAt(const at::Tensor& positions, const at::Tensor& x) {
+  MoveTo(x.device());
+  const auto at_positions = [&](const at::Tensor& table) {
+    return table.index_select(0, positions.flatten())
+        .view({positions.size(0), positions.size(1), 1, x.size(3)});
+  };
+  return Turned(x, at_positions(cosines_), at_positions(sines_));
+}
+
+void Rotary::MoveTo(c10::Device device) {
+  cosines_ = cosines_.to(device);
+  sines_ = sines_.to(device);
 }
 
 }  // namespace muster::models

@@ -1,4 +1,4 @@
-#include "worker/models/judged.h"
+#include "worker/models/model.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,6 @@
 #include "worker/models/init.h"
 #include "worker/models/key_value_cache.h"
 #include "worker/models/language_model.h"
-#include "worker/models/rotary.h"
 #include "worker/models/unit.h"
 
 namespace muster::models {

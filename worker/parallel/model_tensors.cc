@@ -2,8 +2,11 @@
 
 #include <unordered_set>
 
+#include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
+#include "worker/device/memory.h"
 
 namespace muster::parallel {
 
@@ -71,6 +74,8 @@ layout::ElementType ElementTypeOf(at::ScalarType type) {
   return type == at::kLong ? layout::ElementType::kInt64 : layout::ElementType::kFloat32;
 }
 
+}  // namespace
+
 std::vector<layout::ParameterSpec> SpecsOf(const std::vector<models::Parameter>& parameters,
                                            const std::vector<bool>& trained, bool trainable,
                                            std::vector<size_t>* indices) {
@@ -87,24 +92,10 @@ std::vector<layout::ParameterSpec> SpecsOf(const std::vector<models::Parameter>&
   return specs;
 }
 
-}  // namespace
-
 std::vector<bool> TrainedOf(const std::vector<models::Parameter>& parameters) {
   std::vector<bool> trained;
   for (const auto& [name, tensor] : parameters) trained.push_back(tensor.requires_grad());
   return trained;
-}
-
-std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
-                                                  const std::vector<bool>& trained,
-                                                  std::vector<size_t>* indices) {
-  return SpecsOf(parameters, trained, true, indices);
-}
-
-std::vector<layout::ParameterSpec> FrozenSpecs(const std::vector<models::Parameter>& parameters,
-                                               const std::vector<bool>& trained,
-                                               std::vector<size_t>* indices) {
-  return SpecsOf(parameters, trained, false, indices);
 }
 
 std::vector<int64_t> ElementsOf(const std::vector<models::Parameter>& parameters) {
@@ -129,6 +120,49 @@ std::vector<at::Tensor> TensorsOf(const std::vector<models::Buffer>& buffers) {
   std::vector<at::Tensor> tensors;
   for (const models::Buffer& buffer : buffers) tensors.push_back(buffer.tensor);
   return tensors;
+}
+
+absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
+                                  const std::vector<at::Tensor>& tensors, int64_t step,
+                                  comm::Communicator* communicator) {
+  const int64_t count = tensors.size();
+  const int world_size = communicator->world_size();
+  if (world_size == 1) return absl::OkStatus();
+  const at::Tensor mine = device::Hashes(communicator->device(), tensors);
+  const at::Tensor all = at::empty({world_size * count}, mine.options());
+  RETURN_IF_ERROR(communicator->AllGather(all, mine, {"parameter hashes", step})->Wait());
+
+  const at::Tensor table = device::On(at::kCPU, all);
+  const auto hashes = device::HostValues<int64_t>(table);
+  for (int64_t i = 0; i < count; ++i) {
+    std::string differing;
+    int found = 0;
+    for (int rank = 1; rank < world_size; ++rank) {
+      if (hashes[rank * count + i] == hashes[i]) continue;
+      if (++found <= 3) absl::StrAppend(&differing, found > 1 ? ", " : "", rank);
+    }
+    if (found == 0) continue;
+    if (found > 3) absl::StrAppend(&differing, " and ", found - 3, " more");
+    return absl::DataLossError(
+        absl::StrCat("step ", step, ": ", names[i], " differs from rank 0's on rank ", differing));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModelEqualOnAllRanks(const std::vector<models::Parameter>& parameters,
+                                       const std::vector<models::Buffer>& buffers, int64_t step,
+                                       comm::Communicator* communicator) {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : parameters) {
+    names.push_back(absl::StrCat("parameter '", name, "'"));
+    tensors.push_back(tensor);
+  }
+  for (const auto& [name, tensor] : buffers) {
+    names.push_back(absl::StrCat("buffer '", name, "'"));
+    tensors.push_back(tensor);
+  }
+  return CheckEqualOnAllRanks(names, tensors, step, communicator);
 }
 
 }  // namespace muster::parallel

@@ -1,5 +1,5 @@
-// The tensors of a model as strategies use them: the checks that they must pass, and their
-// descriptions for layouts.
+// The tensors of a model as strategies use them: the checks that they must pass, their descriptions
+// for layouts, and whether all ranks hold the same ones, bit by bit.
 #ifndef MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 #define MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 
@@ -10,6 +10,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
+#include "worker/comm/communicator.h"
 #include "worker/layout/groups.h"
 #include "worker/models/unit.h"
 
@@ -28,16 +29,11 @@ absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers, c10::Devic
 // Which of the parameters require a gradient.
 std::vector<bool> TrainedOf(const std::vector<models::Parameter>& parameters);
 
-// The descriptions of the parameters that are `trained`. indices: receives their indices in
-// `parameters`.
-std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
-                                                  const std::vector<bool>& trained,
-                                                  std::vector<size_t>* indices);
-
-// The same for the other parameters, which are float32, float64 or int64.
-std::vector<layout::ParameterSpec> FrozenSpecs(const std::vector<models::Parameter>& parameters,
-                                               const std::vector<bool>& trained,
-                                               std::vector<size_t>* indices);
+// The descriptions of the parameters whose `trained` is `trainable`; those that are not trained
+// must be float32, float64 or int64. indices: receives their indices in `parameters`.
+std::vector<layout::ParameterSpec> SpecsOf(const std::vector<models::Parameter>& parameters,
+                                           const std::vector<bool>& trained, bool trainable,
+                                           std::vector<size_t>* indices);
 
 // The number of elements of each parameter.
 std::vector<int64_t> ElementsOf(const std::vector<models::Parameter>& parameters);
@@ -45,6 +41,18 @@ std::vector<int64_t> ElementsOf(const std::vector<models::Parameter>& parameters
 at::ScalarType ScalarTypeOf(layout::ElementType type);
 
 std::vector<at::Tensor> TensorsOf(const std::vector<models::Buffer>& buffers);
+
+// A collective: every rank calls it with the same names (such as "parameter 'w'") in the same
+// order. If bits differ, it returns DATA_LOSS on every rank, with the name of the first tensor that
+// differs and the ranks whose bits differ from those of rank 0.
+absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
+                                  const std::vector<at::Tensor>& tensors, int64_t step,
+                                  comm::Communicator* communicator);
+
+// The same for a model's parameters and buffers.
+absl::Status CheckModelEqualOnAllRanks(const std::vector<models::Parameter>& parameters,
+                                       const std::vector<models::Buffer>& buffers, int64_t step,
+                                       comm::Communicator* communicator);
 
 }  // namespace muster::parallel
 

@@ -50,13 +50,13 @@ TEST(CheckBuffers, NamesWhatDoesNotFit) {
   refused({{"b", at::empty({3})}, {"b", at::empty({3})}}, "buffer 'b' appears twice");
 }
 
-TEST(TrainableSpecs, LeaveOutFrozenParameters) {
+TEST(SpecsOf, LeavesOutFrozenParameters) {
   std::vector<size_t> indices;
   const std::vector<models::Parameter> parameters = {
       {"a", at::empty({7})},
       {"b", Leaf()},
       {"c", at::empty({5}, at::kDouble).requires_grad_(true)}};
-  const auto specs = TrainableSpecs(parameters, TrainedOf(parameters), &indices);
+  const auto specs = SpecsOf(parameters, TrainedOf(parameters), true, &indices);
   ASSERT_EQ(specs.size(), 2u);
   EXPECT_EQ(indices, (std::vector<size_t>{1, 2}));
   EXPECT_EQ(specs[0].name, "b");

@@ -1,4 +1,4 @@
-#include "worker/parallel/parameter_hash.h"
+#include "worker/parallel/model_tensors.h"
 
 #include <thread>
 

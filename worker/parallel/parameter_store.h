@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -74,6 +75,28 @@ class ParameterStore {
   // The memory that a pass with PassMemory::kWhole needs in addition to what is held now, in bytes.
   // Not a collective.
   virtual int64_t BytesOfWholePass() const = 0;
+};
+
+// The store of strategies whose ranks have all parameters (ddp, sharded_ddp): there is nothing to
+// gather or to free, and no method is a collective.
+class ReplicatedParameters : public ParameterStore {
+ public:
+  const ParameterShards* shards() const override { return nullptr; }
+  absl::Status Gather(const std::vector<size_t>&) override { return absl::OkStatus(); }
+  void Release() override {}
+  absl::Status BeginPass(PassMemory, std::function<void()> exchange) override {
+    exchange_ = std::move(exchange);
+    if (exchange_ != nullptr) exchange_();
+    return absl::OkStatus();
+  }
+  absl::Status EndPass() override {
+    if (exchange_ != nullptr) std::exchange(exchange_, nullptr)();
+    return absl::OkStatus();
+  }
+  int64_t BytesOfWholePass() const override { return 0; }
+
+ private:
+  std::function<void()> exchange_;  // only in a pass
 };
 
 }  // namespace muster::parallel

@@ -103,8 +103,6 @@ class Strategy {
   virtual const std::vector<Piece>& pieces() const = 0;
 
   virtual const Plan& plan() const = 0;
-  // plan().fingerprint, for the roll call.
-  uint64_t layout_fingerprint() const { return plan().fingerprint; }
 
   // The placements that a plan of this strategy would have if it trained the parameters whose
   // `trained` is true. Pure.

@@ -9,11 +9,9 @@
 #include "worker/layout/groups.h"
 #include "worker/parallel/buffer_sync.h"
 #include "worker/parallel/gradients/gradient_buckets.h"
-#include "worker/parallel/gradients/gradient_paths.h"
 #include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
-#include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/replicated_parameters.h"
+#include "worker/parallel/parameter_store.h"
 
 namespace muster::parallel {
 namespace {
@@ -29,7 +27,7 @@ class Ddp : public Strategy {
     const std::vector<bool> trained = TrainedOf(parameters);
     plan_.owners = PlacementsFor(trained).owners;
     std::vector<size_t> trainable;
-    const auto specs = TrainableSpecs(parameters, trained, &trainable);
+    const auto specs = SpecsOf(parameters, trained, /*trainable=*/true, &trainable);
     std::vector<models::Parameter> reduced;
     for (const size_t index : trainable) {
       reduced.push_back(parameters[index]);

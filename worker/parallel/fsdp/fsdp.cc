@@ -17,7 +17,6 @@
 #include "worker/parallel/gradients/sliced_gradients.h"
 #include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
-#include "worker/parallel/parameter_hash.h"
 #include "worker/parallel/parameter_store.h"
 #include "worker/parallel/slice_pieces.h"
 

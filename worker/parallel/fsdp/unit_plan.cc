@@ -82,9 +82,8 @@ UnitGroups GroupByUnit(const std::vector<models::Parameter>& parameters,
                        const std::vector<bool>& trained, const std::vector<PlannedUnit>& plan,
                        GroupKind kind, int world_size) {
   UnitGroups result;
-  result.specs = kind == GroupKind::kTrainable
-                     ? TrainableSpecs(parameters, trained, &result.indices)
-                     : FrozenSpecs(parameters, trained, &result.indices);
+  result.specs =
+      SpecsOf(parameters, trained, kind == GroupKind::kTrainable, &result.indices);
   for (size_t unit = plan.size(); unit-- > 0;) {
     for (const auto type : {layout::ElementType::kFloat32, layout::ElementType::kFloat64,
                             layout::ElementType::kInt64}) {

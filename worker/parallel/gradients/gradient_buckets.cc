@@ -1,6 +1,7 @@
 #include "worker/parallel/gradients/gradient_buckets.h"
 
 #include <memory>
+#include <unordered_set>
 #include <utility>
 
 #include "ATen/ops/empty.h"
@@ -11,7 +12,7 @@
 #include "torch/csrc/autograd/variable.h"
 #include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
-#include "worker/parallel/gradients/unused_mark.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
 
 namespace muster::parallel {
@@ -219,6 +220,34 @@ absl::Status GradientBuckets::Finish() {
     HandOver();
   }
   return error_;
+}
+
+GradientPaths::GradientPaths(const std::vector<models::Parameter>& trainable,
+                             std::function<void(size_t parameter)> expect,
+                             std::function<void()> before_recomputation)
+    : expect_(std::move(expect)),
+      before_recomputation_(std::move(before_recomputation)),
+      directly_(trainable.size()) {
+  for (size_t i = 0; i < trainable.size(); ++i) {
+    index_of_[trainable[i].tensor.unsafeGetTensorImpl()] = i;
+  }
+}
+
+void GradientPaths::BeginPass() { directly_.assign(directly_.size(), false); }
+
+void GradientPaths::Used(const models::Unit& unit, bool recomputed) {
+  std::unordered_set<size_t> told;
+  for (const auto& [name, tensor] : recomputed ? unit.Parameters() : unit.own_parameters()) {
+    const auto found = index_of_.find(tensor.unsafeGetTensorImpl());
+    if (found == index_of_.end()) continue;  // frozen
+    const size_t index = found->second;
+    if (recomputed && !told.insert(index).second) continue;
+    if (!recomputed) {
+      if (directly_[index]) continue;
+      directly_[index] = true;
+    }
+    expect_(index);
+  }
 }
 
 }  // namespace muster::parallel

@@ -2,19 +2,21 @@
 // complete, in the order of the buckets.
 //
 // The first gradient that a parameter gets for an empty bucket is copied to the parameter's place
-// there (without -0.0: unused_mark.h), and grad() becomes a view of this place. Later micro-batches
-// add to it there. In a pass that completes the buckets, the hook also counts the gradients, and
-// buckets are handed over while backward runs: strictly in their order, which is the same on every
-// rank.
+// there (without -0.0: unused_pieces.h), and grad() becomes a view of this place. Later
+// micro-batches add to it there. In a pass that completes the buckets, the hook also counts the
+// gradients, and buckets are handed over while backward runs: strictly in their order, which is the
+// same on every rank.
 //
 // It owns the post-accumulate-gradient hook of every parameter (autograd has one per tensor) until
 // it is destroyed. Threading: one thread, the one that calls backward.
 #ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_BUCKETS_H_
 #define MUSTER_WORKER_PARALLEL_GRADIENTS_GRADIENT_BUCKETS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -69,7 +71,7 @@ class GradientBuckets {
 
   // Called during the backward of a pass: this pass brings no further gradient to any parameter of
   // the bucket. In a pass that completes, its parameters that no micro-batch used get the mark of
-  // unused_mark.h, and the bucket is complete.
+  // unused_pieces.h, and the bucket is complete.
   void Close(size_t bucket);
 
   // Called after the backward of a pass that completes. Parameters that no micro-batch used get the
@@ -129,6 +131,29 @@ class GradientBuckets {
   Gradients gradients_ = Gradients::kCount;
   absl::Status error_;
   size_t next_ = 0;  // the first bucket that is not handed over
+};
+
+// Counts how many gradients a backward will bring to each parameter if units are recomputed.
+class GradientPaths : public models::UseObserver {
+ public:
+  // trainable: the trainable ones of the model's parameters. expect: called once for each gradient
+  // that will come, with the index of its parameter in `trainable`. before_recomputation: called by
+  // BeforeRecomputation.
+  GradientPaths(const std::vector<models::Parameter>& trainable,
+                std::function<void(size_t parameter)> expect,
+                std::function<void()> before_recomputation);
+
+  // Called before the forward of a micro-batch.
+  void BeginPass();
+  void Used(const models::Unit& unit, bool recomputed) override;
+  void BeforeRecomputation() override { before_recomputation_(); }
+
+ private:
+  const std::function<void(size_t parameter)> expect_;
+  const std::function<void()> before_recomputation_;
+  std::unordered_map<const void*, size_t> index_of_;
+  // By parameter: whether a call that is not recomputed has used it in this pass.
+  std::vector<bool> directly_;
 };
 
 }  // namespace muster::parallel

@@ -12,7 +12,7 @@
 #include "ATen/ops/ones.h"
 #include "gtest/gtest.h"
 #include "worker/memory/counting_allocator.h"
-#include "worker/parallel/gradients/unused_mark.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
 
 namespace muster::parallel {
@@ -37,7 +37,7 @@ class Fixture : public testing::Test {
     parameters_ = {{"a", at::ones({5})}, {"b", at::ones({3, 7})}, {"c", at::ones({40})}};
     for (auto& parameter : parameters_) parameter.tensor.requires_grad_(true);
     std::vector<size_t> indices;
-    const auto specs = TrainableSpecs(parameters_, TrainedOf(parameters_), &indices);
+    const auto specs = SpecsOf(parameters_, TrainedOf(parameters_), true, &indices);
     groups_ = layout::AssignBuckets(specs, kWorldSize,
                                     {.first_bytes = bucket_bytes, .bytes = bucket_bytes});
   }

@@ -1,4 +1,4 @@
-#include "worker/parallel/gradients/gradient_paths.h"
+#include "worker/parallel/gradients/gradient_buckets.h"
 
 #include <memory>
 #include <vector>

@@ -24,7 +24,6 @@
 #include "worker/models/unit.h"
 #include "worker/parallel/buffer_sync.h"
 #include "worker/parallel/gradients/gradient_buckets.h"
-#include "worker/parallel/gradients/gradient_paths.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {

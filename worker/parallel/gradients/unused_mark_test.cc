@@ -1,4 +1,4 @@
-#include "worker/parallel/gradients/unused_mark.h"
+#include "worker/parallel/gradients/unused_pieces.h"
 
 #include <cmath>
 

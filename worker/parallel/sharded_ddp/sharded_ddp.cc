@@ -10,8 +10,7 @@
 #include "worker/parallel/gradients/sliced_gradients.h"
 #include "worker/parallel/gradients/unused_pieces.h"
 #include "worker/parallel/model_tensors.h"
-#include "worker/parallel/parameter_hash.h"
-#include "worker/parallel/replicated_parameters.h"
+#include "worker/parallel/parameter_store.h"
 #include "worker/parallel/sharded_ddp/gathered_buckets.h"
 #include "worker/parallel/slice_pieces.h"
 
@@ -39,7 +38,7 @@ class ShardedDdp : public Strategy {
   Placements PlacementsFor(const std::vector<bool>& trained) const override {
     const int world_size = communicator_->world_size();
     std::vector<size_t> indices;
-    const auto specs = TrainableSpecs(parameters_, trained, &indices);
+    const auto specs = SpecsOf(parameters_, trained, /*trainable=*/true, &indices);
     return {OwnersOf(Buckets(specs, world_size, options_), specs, indices, ElementsOf(parameters_),
                      world_size),
             std::nullopt};
@@ -107,7 +106,7 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
   const int world_size = communicator->world_size();
   std::vector<size_t> trainable;
   const std::vector<bool> trained = TrainedOf(parameters);
-  const auto specs = TrainableSpecs(parameters, trained, &trainable);
+  const auto specs = SpecsOf(parameters, trained, /*trainable=*/true, &trainable);
   const auto groups = Buckets(specs, world_size, options);
   plan_ = {.sharded = true,
            .owners = PlacementsFor(trained).owners,

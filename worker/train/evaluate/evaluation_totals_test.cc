@@ -10,7 +10,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/tensor.h"
-#include "worker/models/judged.h"
+#include "worker/models/model.h"
 #include "worker/train/ranks/rank_threads.h"
 
 namespace muster::train {

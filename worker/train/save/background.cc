@@ -8,7 +8,7 @@
 #include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
-#include "worker/checkpoint/node.h"
+#include "worker/checkpoint/saver.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/memory/available.h"
 #include "worker/train/ranks/guarded.h"
