@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/printable/who_asked.h"
+#include "common/printable/printable.h"
 #include "common/slots/gpu_slot.h"
 #include "common/trainability/from_proto.h"
 #include "coordinator/jobs/failure.h"
