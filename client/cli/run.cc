@@ -10,7 +10,6 @@
 #include "client/cli/commands.h"
 #include "client/cli/continuation.h"
 #include "client/cli/follow.h"
-#include "client/cli/halted.h"
 #include "client/cli/local_coordinator.h"
 #include "client/cli/same_command.h"
 #include "client/cli/stopper.h"

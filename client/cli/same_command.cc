@@ -13,7 +13,6 @@
 #include "common/jobfile/continued.h"
 #include "common/jobspec/changes.h"
 #include "common/jobspec/jobspec.h"
-#include "common/jobspec/lines.h"
 #include "common/jobspec/rules.h"
 #include "common/problems/problems.h"
 
