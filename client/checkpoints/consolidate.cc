@@ -11,7 +11,6 @@
 #include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
 #include "common/manifest/tensor_reader.h"
-#include "common/modelfolder/companions.h"
 #include "common/modelfolder/convert.h"
 #include "common/modelfolder/folder.h"
 #include "common/status/status.h"

@@ -8,7 +8,6 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/continuation.h"
 #include "client/cli/follow.h"
 #include "client/cli/local_coordinator.h"
 #include "client/cli/same_command.h"

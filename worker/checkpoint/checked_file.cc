@@ -13,7 +13,7 @@
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/files/hash.h"
-#include "common/manifest/block.h"
+#include "common/manifest/tensor_reader.h"
 #include "worker/device/memory.h"
 
 namespace muster::checkpoint {
