@@ -16,7 +16,7 @@
 #include "common/ids/ids.h"
 #include "common/jobfile/check_files.h"
 #include "common/rpc/address.h"
-#include "common/slots/most_slots.h"
+#include "common/slots/slots.h"
 #include "common/status/status.h"
 
 namespace muster::cli {

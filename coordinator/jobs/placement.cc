@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 
 namespace muster::jobs {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 
 namespace muster::jobs {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/rpc/proto_time.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/states.h"

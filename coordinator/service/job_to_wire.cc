@@ -4,7 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/service/states.h"
 #include "coordinator/service/wire.h"

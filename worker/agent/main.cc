@@ -21,7 +21,7 @@
 #include "common/pluginfolders/plugin_folders.h"
 #include "common/process/stop_signals.h"
 #include "common/rpc/address.h"
-#include "common/slots/most_slots.h"
+#include "common/slots/slots.h"
 #include "common/status/status.h"
 #include "common/version/version.h"
 #include "worker/agent/agent.h"

@@ -8,7 +8,7 @@
 
 #include "common/flags/tls.h"
 #include "common/pluginfolders/plugin_folders.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "common/status/status.h"
 #include "worker/agent/worker_command.h"
 
