@@ -14,7 +14,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/job_text.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"

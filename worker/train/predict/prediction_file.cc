@@ -13,7 +13,6 @@
 #include "common/activity/activity.h"
 #include "common/exports/signature.h"
 #include "common/exports/target.h"
-#include "common/exports/temporary.h"
 #include "common/files/files.h"
 #include "common/files/mapped_file.h"
 #include "common/safetensors/safetensors.h"

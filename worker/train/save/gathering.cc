@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/exports/signature.h"
 #include "common/exports/target.h"
-#include "common/exports/temporary.h"
 #include "common/optimizerfile/optimizer_file.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
