@@ -15,8 +15,7 @@
 
 #include "absl/time/time.h"
 #include "common/files/files.h"
-#include "common/flags/duration.h"
-#include "common/flags/tls.h"
+#include "common/flags/flags.h"
 #include "common/log/log.h"
 #include "common/pluginfolders/plugin_folders.h"
 #include "common/process/stop_signals.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/flags/tls.h"
+#include "common/flags/flags.h"
 #include "common/pluginfolders/plugin_folders.h"
 #include "common/slots/slots.h"
 #include "common/status/status.h"
