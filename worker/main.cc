@@ -20,7 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "common/downloads/downloads.h"
 #include "common/files/mapped_file.h"
-#include "common/flags/tls.h"
+#include "common/flags/flags.h"
 #include "common/lease/lease_file.h"
 #include "common/log/log.h"
 #include "common/secret/secret.h"

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/api/retries.h"
 #include "common/rpc/proto_time.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"

@@ -1,4 +1,4 @@
-#include "client/api/retries.h"
+#include "client/api/connection.h"
 
 #include <arpa/inet.h>
 #include <grpcpp/create_channel.h>

@@ -1,4 +1,4 @@
-#include "client/api/utf8_texts.h"
+#include "client/api/connection.h"
 
 #include <gtest/gtest.h>
 

@@ -11,9 +11,8 @@
 #include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
 #include "common/manifest/tensor_reader.h"
-#include "common/modelfolder/companions.h"
-#include "common/modelfolder/convert.h"
 #include "common/modelfolder/folder.h"
+#include "common/modelfolder/plan.h"
 #include "common/status/status.h"
 
 namespace muster::checkpoints {

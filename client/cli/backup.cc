@@ -2,7 +2,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/staged_file.h"
+#include "client/cli/partial_file.h"
 #include "client/cli/terminal/job_text.h"
 #include "common/status/status.h"
 

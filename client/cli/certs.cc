@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/certs/authority.h"
 #include "common/certs/certificate.h"
 #include "common/certs/pem_file.h"

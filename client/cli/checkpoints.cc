@@ -12,7 +12,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/job_text.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/manifest/manifest.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"

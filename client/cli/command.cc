@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/flags/tls.h"
+#include "common/flags/flags.h"
 #include "common/jobfile/yaml_document.h"
 #include "common/rpc/address.h"
 #include "common/rpc/error.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/continuation.h"
+#include "client/cli/same_command.h"
 #include "client/cli/steer.h"
 #include "client/cli/terminal/job_text.h"
 #include "common/modelfolder/plan.h"

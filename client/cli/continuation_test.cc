@@ -1,4 +1,4 @@
-#include "client/cli/continuation.h"
+#include "client/cli/same_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/cli/halted.h"
+#include "client/cli/follow.h"
 
 #include <gtest/gtest.h>
 

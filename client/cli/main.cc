@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/cli/cli.h"
-#include "client/cli/terminal/columns.h"
+#include "client/cli/terminal/escaped_stream.h"
 
 int main(int argc, char** argv) {
   // It exists until the process ends, because a signal may come at any time.

@@ -1,7 +1,6 @@
 // nodes, and what changes what may run on one: drain, cordon, uncordon.
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +14,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/job_text.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -128,9 +127,6 @@ absl::StatusOr<ExitCode> Forget(Console* console, client::MusterClient& client,
 // The pause between two requests for the state of a node that is drained.
 constexpr std::chrono::milliseconds kLook(200);
 
-using NodeChange = std::function<absl::StatusOr<v1::Node>(
-    client::MusterClient& client, const NodeOptions& options, const client::SteerOptions& steer)>;
-
 // `last` as it is now. One that is not listed any more runs nothing.
 absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes,
@@ -177,26 +173,24 @@ void WarnOfLostWork(Console* console, const v1::Node& node) {
   }
 }
 
-// The change that `rpc` makes.
 template <typename Request>
-NodeChange ChangeBy(client::Connection::Unary<v1::ClusterService::Stub, Request, v1::Node> rpc) {
-  return [rpc](client::MusterClient& client, const NodeOptions& options,
-               const client::SteerOptions& steer) {
-    Request request;
-    request.set_node(options.node);
-    if constexpr (requires { request.mutable_deadline(); }) {
-      if (options.deadline.has_value()) *request.mutable_deadline() = ToProto(*options.deadline);
-    }
-    return client.Steer(rpc, request, steer);
-  };
-}
+using NodeRpc = client::Connection::Unary<v1::ClusterService::Stub, Request, v1::Node>;
+// Only a drain has one.
+template <typename Request>
+concept HasDeadline = requires(Request request) { request.mutable_deadline(); };
 
-ExitCode ChangeNode(Console* console, const NodeOptions& options, const NodeChange& change) {
+template <typename Request>
+ExitCode ChangeNode(Console* console, const NodeOptions& options, NodeRpc<Request> rpc) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  auto node =
-      change(**client, options,
-             {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
+  Request request;
+  request.set_node(options.node);
+  if constexpr (HasDeadline<Request>) {
+    if (options.deadline.has_value()) *request.mutable_deadline() = ToProto(*options.deadline);
+  }
+  auto node = (*client)->Steer(
+      rpc, request,
+      {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
   // Printed before the wait, so that the user can still uncordon the node.
   if (node.ok() && node->state() == v1::Node::DRAINING) WarnOfLostWork(console, *node);
   if (node.ok() && options.wait) node = AwaitEmpty(**client, *std::move(node), options);
@@ -217,12 +211,13 @@ ExitCode ChangeNode(Console* console, const NodeOptions& options, const NodeChan
   return kDone;
 }
 
+template <typename Request>
 void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
-         const std::string& help, bool drains, const NodeChange& change) {
+         const std::string& help, NodeRpc<Request> rpc) {
   auto options = std::make_shared<NodeOptions>();
   CLI::App* command = app->add_subcommand(name, help);
   command->add_option("NODE", options->node, "The node's name, as in `muster nodes`")->required();
-  if (drains) {
+  if constexpr (HasDeadline<Request>) {
     AddDurationOption(
         command, "--deadline", &options->deadline,
         "How long the jobs there may take to save and to end, longer while they make "
@@ -234,7 +229,7 @@ void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& nam
   }
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
-  command->callback([=] { *code = ChangeNode(console, *options, change); });
+  command->callback([=] { *code = ChangeNode<Request>(console, *options, rpc); });
 }
 
 }  // namespace
@@ -261,20 +256,23 @@ void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
 }
 
 void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
-  Add(app, console, code, "drain",
+  Add<v1::DrainNodeRequest>(
+      app, console, code, "drain",
       "Empty a node: its jobs save a checkpoint at their next step and continue on other nodes",
-      true, ChangeBy(&v1::ClusterService::Stub::DrainNode));
+      &v1::ClusterService::Stub::DrainNode);
 }
 
 void AddCordon(CLI::App* app, Console* console, ExitCode* code) {
-  Add(app, console, code, "cordon", "Place nothing more on a node; its running jobs continue",
-      false, ChangeBy(&v1::ClusterService::Stub::CordonNode));
+  Add<v1::CordonNodeRequest>(app, console, code, "cordon",
+                             "Place nothing more on a node; its running jobs continue",
+                             &v1::ClusterService::Stub::CordonNode);
 }
 
 void AddUncordon(CLI::App* app, Console* console, ExitCode* code) {
-  Add(app, console, code, "uncordon",
-      "End a drain or a cordon, and the time in which a node is left out after failures", false,
-      ChangeBy(&v1::ClusterService::Stub::UncordonNode));
+  Add<v1::UncordonNodeRequest>(
+      app, console, code, "uncordon",
+      "End a drain or a cordon, and the time in which a node is left out after failures",
+      &v1::ClusterService::Stub::UncordonNode);
 }
 
 }  // namespace muster::cli

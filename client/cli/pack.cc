@@ -20,7 +20,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/staged_file.h"
+#include "client/cli/partial_file.h"
 #include "common/filekind/file_kind.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"

@@ -1,5 +1,5 @@
-// A file that arrives in pieces, and whose arrival another process can continue: until it is whole
-// it has a hidden name beside its own, ".NAME.TAG.part".
+// Files that have a temporary name until they are whole: one that is written at once, and one that
+// arrives in pieces.
 #ifndef MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
 #define MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
 
@@ -11,8 +11,31 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/files/hash.h"
+#include "common/files/hashing_writer.h"
 
 namespace muster::cli {
+
+// Create, Append..., MakeDurable, Publish. An object that is destroyed before Publish leaves no
+// file. Threading: one thread. Errors: those of common/files.
+class StagedFile {
+ public:
+  // FAILED_PRECONDITION: `path` is something else than a regular file, for example a link.
+  static absl::StatusOr<std::unique_ptr<StagedFile>> Create(const std::string& path);
+  ~StagedFile();
+
+  absl::Status Append(const void* data, size_t size) { return writer_->Append(data, size); }
+  // After this only a rename is left to do.
+  absl::Status MakeDurable();
+  absl::Status Publish();
+
+ private:
+  explicit StagedFile(std::string path);
+  std::string temporary() const { return path_ + ".tmp"; }
+
+  const std::string path_;
+  std::unique_ptr<files::HashingWriter> writer_;
+  bool durable_ = false;  // complete under the temporary name, which this object then removes
+};
 
 enum class Existing { kKeep, kReplace };
 
@@ -21,6 +44,9 @@ enum class Existing { kKeep, kReplace };
 // PERMISSION_DENIED.
 absl::Status CheckNewFile(const std::string& path, Existing existing);
 
+// A file whose arrival another process can continue: until it is whole it has a hidden name beside
+// its own, ".NAME.TAG.part".
+//
 // Open, Append..., Publish or Discard. If the object is destroyed before, what has arrived stays,
 // and the next Open continues it. Threading: one thread; of several processes one may have it open.
 // Errors: those of common/files; after one only Discard may be called.

@@ -8,9 +8,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/continuation.h"
 #include "client/cli/follow.h"
-#include "client/cli/halted.h"
 #include "client/cli/local_coordinator.h"
 #include "client/cli/same_command.h"
 #include "client/cli/stopper.h"
@@ -18,7 +16,7 @@
 #include "common/ids/ids.h"
 #include "common/jobfile/check_files.h"
 #include "common/rpc/address.h"
-#include "common/slots/most_slots.h"
+#include "common/slots/slots.h"
 #include "common/status/status.h"
 
 namespace muster::cli {

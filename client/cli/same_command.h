@@ -1,5 +1,6 @@
 // What `muster run --state DIR FILE` does when DIR holds jobs already: a batch script that is
-// started again, after a preemption for example, goes on with its job. Pure.
+// started again, after a preemption for example, goes on with its job. And how a run that was
+// preempted is continued by hand.
 #ifndef MUSTER_CLIENT_CLI_SAME_COMMAND_H_
 #define MUSTER_CLIENT_CLI_SAME_COMMAND_H_
 
@@ -47,10 +48,22 @@ struct SameCommand {
 
 // `jobs`: all of the state directory, newest first. `job_file`: the absolute path of the job file;
 // empty: the job comes from standard input. `spec`: the job as the file has it, without its
-// defaults and with the values of --set. `settings`: those of --set.
+// defaults and with the values of --set. `settings`: those of --set. Pure.
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
                    const v1::JobSpec& spec, Wish wish,
                    const std::vector<std::string>& settings = {});
+
+// The newest whole checkpoint in a job's own folder: its path; empty: there is none, or the folder
+// cannot be read. The coordinator may not know it, if its store could not be written.
+std::string NewestCheckpoint(const std::string& job_folder);
+
+// `words` as a line that a shell reads as the same words.
+std::string ShellLine(const std::vector<std::string>& words);
+
+// The words of a `muster run` without --new, --retry and all that chooses where the job starts, and
+// with `checkpoint` as its start. Without a checkpoint: the start stays as it was. Pure.
+std::vector<std::string> ContinueFrom(const std::vector<std::string>& words,
+                                      const std::string& checkpoint);
 
 }  // namespace muster::cli
 

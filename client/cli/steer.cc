@@ -10,7 +10,6 @@
 #include "client/cli/commands.h"
 #include "client/cli/download.h"
 #include "client/cli/partial_file.h"
-#include "client/cli/terminal/columns.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/operation_text.h"
 #include "common/status/status.h"

@@ -8,7 +8,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
 #include "client/cli/terminal/job_text.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"

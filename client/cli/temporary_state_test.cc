@@ -1,4 +1,4 @@
-#include "client/cli/temporary_state.h"
+#include "client/cli/local_coordinator.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

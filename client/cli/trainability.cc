@@ -5,7 +5,7 @@
 #include "client/cli/steer.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/operation_text.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/status/status.h"
 
 namespace muster::cli {

@@ -9,7 +9,6 @@
 
 #include "common/exports/signature.h"
 #include "common/exports/target.h"
-#include "common/exports/temporary.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/status/status.h"

@@ -55,17 +55,11 @@ std::optional<std::vector<Step>> ParseKey(const std::string& key) {
 bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
 
 // The value of a key; nothing if the mapping does not have it.
-YAML::Node Entry(const YAML::Node& map, const std::string& name) {
+std::optional<YAML::Node> Entry(const YAML::Node& map, const std::string& name) {
   for (const auto& entry : map) {
-    if (entry.first.IsScalar() && entry.first.Scalar() == name) return entry.second;
+    if (entry.first.IsScalar() && entry.first.Scalar() == name) return YAML::Node(entry.second);
   }
-  return YAML::Node();
-}
-
-bool HasEntry(const YAML::Node& map, const std::string& name) {
-  return std::any_of(map.begin(), map.end(), [&](const auto& entry) {
-    return entry.first.IsScalar() && entry.first.Scalar() == name;
-  });
+  return std::nullopt;
 }
 
 // A mapping with another value for one key. Nodes are shared, also by anchors and aliases of the
@@ -106,17 +100,18 @@ class Setting {
       if (!near.empty()) meant_ = ChildPath(path, near);
       return Refuse(child_path, what);
     }
-    if (!HasEntry(node, name) && field->real_containing_oneof() != nullptr) {
+    const auto entry = Entry(node, name);
+    if (!entry.has_value() && field->real_containing_oneof() != nullptr) {
       const std::vector<std::string> names = jobspec::Alternatives(*field->real_containing_oneof());
       for (const std::string& other : names) {
-        if (!HasEntry(node, other)) continue;
+        if (!Entry(node, other).has_value()) continue;
         return Refuse(child_path, absl::StrCat("only one of ", absl::StrJoin(names, ", "),
                                                " is allowed, and ", ChildPath(path, other),
                                                " is given; to replace it, write --set '", path,
                                                "={", name, ": ...}'"));
       }
     }
-    const auto child = InField(Entry(node, name), *field, child_path, at + 1);
+    const auto child = InField(entry.value_or(YAML::Node()), *field, child_path, at + 1);
     if (!child.has_value()) return std::nullopt;
     return WithEntry(node, name, *child);
   }

@@ -1,5 +1,7 @@
 #include "common/jobfile/yaml_message.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -75,28 +77,12 @@ void Choose(const FieldDescriptor& field, Message* message) {
   const auto* oneof = field.real_containing_oneof();
   const auto* reflection = message->GetReflection();
   if (oneof == nullptr || reflection->HasOneof(*message, oneof)) return;
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return reflection->SetInt32(message, &field, 0);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return reflection->SetInt64(message, &field, 0);
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return reflection->SetUInt32(message, &field, 0);
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return reflection->SetUInt64(message, &field, 0);
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return reflection->SetDouble(message, &field, 0);
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return reflection->SetFloat(message, &field, 0);
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection->SetBool(message, &field, false);
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return reflection->SetEnumValue(message, &field, 0);
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection->SetString(message, &field, "");
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      reflection->MutableMessage(message, &field);
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    reflection->MutableMessage(message, &field);
+    return;
   }
+  const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  google::protobuf::TextFormat::ParseFieldValueFromString(text ? "''" : "0", &field, message);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #ifndef MUSTER_COMMON_JOBSPEC_CHANGES_H_
 #define MUSTER_COMMON_JOBSPEC_CHANGES_H_
 
+#include <google/protobuf/message.h>
+
 #include <string>
 #include <vector>
 
@@ -10,6 +12,17 @@
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobspec {
+
+struct Line {
+  std::string path;   // as in the job file: "stages[1].fit.steps"
+  std::string value;  // exact, and without a line break; "{}" for a message
+
+  friend bool operator==(const Line&, const Line&) = default;
+};
+
+// Every value that is set, messages before their fields and a map's entries by their keys. Equal
+// messages give equal lines, and different ones different lines. Pure.
+std::vector<Line> LinesOf(const google::protobuf::Message& message);
 
 struct Change {
   // "optimizer.adamw.lr".

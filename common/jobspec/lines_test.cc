@@ -1,4 +1,4 @@
-#include "common/jobspec/lines.h"
+#include "common/jobspec/changes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

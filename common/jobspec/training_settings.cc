@@ -12,8 +12,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/jobspec/changes.h"
 #include "common/jobspec/jobspec.h"
-#include "common/jobspec/lines.h"
 
 namespace muster::jobspec {
 namespace {

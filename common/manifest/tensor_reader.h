@@ -18,6 +18,15 @@
 
 namespace muster::manifest {
 
+// Reads bytes [offset, offset + bytes) of the open file `path`; read, not mapped, so that a failed
+// read is an error and not a signal. DATA_LOSS: the file ends before.
+absl::Status ReadAt(int fd, int64_t offset, char* to, int64_t bytes, const std::string& path);
+
+// DATA_LOSS unless `data` has the hash of block `number` of the file, whose record has hashes of
+// its blocks.
+absl::Status CheckBlock(const FileRecord& record, int64_t number, const char* data, int64_t bytes,
+                        const std::string& path);
+
 // A whole tensor of a checkpoint.
 struct StoredTensor {
   std::string slot;

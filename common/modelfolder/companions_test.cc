@@ -1,4 +1,4 @@
-#include "common/modelfolder/companions.h"
+#include "common/modelfolder/folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

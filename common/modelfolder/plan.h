@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/safetensors/safetensors.h"
 
@@ -58,6 +59,12 @@ inline constexpr char kIndexName[] = "model.safetensors.index.json";
 // or a type is not allowed.
 absl::StatusOr<FolderPlan> PlanFolder(const std::vector<Tensor>& tensors,
                                       const PlanOptions& options);
+
+// Converts `count` float32 numbers at `from` (may be unaligned) to kF32, kBF16 or kF16 at `to`,
+// rounded to the nearest and halves to even, as torch.Tensor.to rounds. `to` may be `from`: then
+// the numbers are converted in place. OUT_OF_RANGE: a finite number is too large for the type; the
+// message has the number. Infinities and NaN stay what they are.
+absl::Status ConvertFloats(const void* from, size_t count, safetensors::DType dtype, void* to);
 
 }  // namespace muster::modelfolder
 

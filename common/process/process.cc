@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -82,6 +83,14 @@ Exit Process::Stop(absl::Duration grace) {
   if (std::optional<Exit> exit = Wait(grace)) return *exit;
   Signal(SIGKILL);
   return *Wait(absl::InfiniteDuration());
+}
+
+size_t RaiseOpenFiles() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : before;
 }
 
 }  // namespace muster::process

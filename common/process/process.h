@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -122,6 +123,9 @@ class Spawner {
   struct Thread;
   std::unique_ptr<Thread> thread_;
 };
+
+// Lets this process have as many open files as it may. The result is how many that are.
+size_t RaiseOpenFiles();
 
 }  // namespace muster::process
 

@@ -1,4 +1,4 @@
-#include "common/rpc/call_counts.h"
+#include "common/rpc/call_limit.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,6 @@
 #include "common/certs/tls_files.h"
 #include "common/files/temp_dir.h"
 #include "common/rpc/address.h"
-#include "common/rpc/call_counts.h"
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"
 #include "common/rpc/deadline.h"

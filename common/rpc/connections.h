@@ -30,9 +30,27 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "common/rpc/crowd.h"
 
 namespace muster {
+
+// Which peer has the most connections of one kind.
+class Crowd {
+ public:
+  // Ids grow with time.
+  void Add(const std::string& peer, int64_t id);
+  // Nothing, if it is not there.
+  void Remove(const std::string& peer, int64_t id);
+
+  std::optional<int64_t> OldestOf(const std::string& peer) const;
+  // The oldest one of the peer that has the most. Of peers that have as many, the oldest of all.
+  std::optional<int64_t> OldestOfTheMost() const;
+
+ private:
+  std::map<std::string, std::set<int64_t>> ids_;
+  // How many each peer has, and its oldest one negated: the last element is what OldestOfTheMost
+  // looks for, however many peers there are.
+  std::set<std::pair<size_t, int64_t>> order_;
+};
 
 struct ConnectionLimits {
   size_t silent = 1024;

@@ -1,4 +1,4 @@
-#include "common/rpc/crowd.h"
+#include "common/rpc/connections.h"
 
 #include <gtest/gtest.h>
 

@@ -18,22 +18,10 @@
 namespace muster {
 namespace {
 
-bool IsRefused(const std::string& path) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+bool IsRefused(const sockaddr* name, socklen_t bytes, absl::Time deadline) {
+  const int fd = socket(name->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
-  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
-  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
-  const bool connected = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0;
-  const int error = connected ? 0 : errno;
-  close(fd);
-  return error == ECONNREFUSED || error == ENOENT;
-}
-
-bool IsRefused(const addrinfo& where, absl::Time deadline) {
-  const int fd =
-      socket(where.ai_family, where.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, where.ai_protocol);
-  if (fd < 0) return false;
-  int error = connect(fd, where.ai_addr, where.ai_addrlen) == 0 ? 0 : errno;
+  int error = connect(fd, name, bytes) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     pollfd entry = {.fd = fd, .events = POLLOUT, .revents = 0};
     const int64_t left = std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline - SteadyNow()));
@@ -44,7 +32,8 @@ bool IsRefused(const addrinfo& where, absl::Time deadline) {
     }
   }
   close(fd);
-  return error == ECONNREFUSED;
+  // The second: of a Unix socket.
+  return error == ECONNREFUSED || error == ENOENT;
 }
 
 }  // namespace
@@ -53,7 +42,11 @@ bool IsRefused(const std::string& address, absl::Duration timeout) {
   const absl::Time deadline = SteadyNow() + timeout;
   const auto asked = ParseAddress(address);
   if (!asked.ok()) return false;
-  if (asked->local()) return IsRefused(asked->path);
+  if (asked->local()) {
+    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+    asked->path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+    return IsRefused(reinterpret_cast<sockaddr*>(&name), sizeof(name), deadline);
+  }
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -62,7 +55,7 @@ bool IsRefused(const std::string& address, absl::Duration timeout) {
   }
   bool refused = found != nullptr;
   for (const addrinfo* where = found; where != nullptr && refused; where = where->ai_next) {
-    refused = IsRefused(*where, deadline);
+    refused = IsRefused(where->ai_addr, where->ai_addrlen, deadline);
   }
   freeaddrinfo(found);
   return refused;

@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/process/fd.h"
-#include "common/rpc/call_counts.h"
+#include "common/rpc/call_limit.h"
 #include "common/rpc/holding_service.h"
 #include "common/rpc/rpc.h"
 #include "common/rpc/test_server.h"

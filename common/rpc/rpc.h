@@ -21,7 +21,7 @@
 #include "common/process/fd.h"
 #include "common/rpc/accept_loop.h"
 #include "common/rpc/address.h"
-#include "common/rpc/call_counts.h"
+#include "common/rpc/call_limit.h"
 #include "common/rpc/call_times.h"
 #include "common/rpc/caller.h"
 #include "common/rpc/caller_processor.h"

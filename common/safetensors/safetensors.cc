@@ -1,5 +1,7 @@
 #include "common/safetensors/safetensors.h"
 
+#include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,42 +11,16 @@
 #include "common/status/status.h"
 
 namespace muster::safetensors {
+namespace {
 
-std::string Name(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "BOOL";
-    case DType::kU8:
-      return "U8";
-    case DType::kI8:
-      return "I8";
-    case DType::kF8E5M2:
-      return "F8_E5M2";
-    case DType::kF8E4M3:
-      return "F8_E4M3";
-    case DType::kI16:
-      return "I16";
-    case DType::kU16:
-      return "U16";
-    case DType::kF16:
-      return "F16";
-    case DType::kBF16:
-      return "BF16";
-    case DType::kI32:
-      return "I32";
-    case DType::kU32:
-      return "U32";
-    case DType::kF32:
-      return "F32";
-    case DType::kI64:
-      return "I64";
-    case DType::kU64:
-      return "U64";
-    case DType::kF64:
-      return "F64";
-  }
-  return "?";
-}
+// In the order of DType.
+constexpr const char* kNames[] = {"BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
+                                  "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
+static_assert(std::size(kNames) == static_cast<size_t>(DType::kF64) + 1);
+
+}  // namespace
+
+std::string Name(DType dtype) { return kNames[static_cast<size_t>(dtype)]; }
 
 std::optional<DType> DTypeOf(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(DType::kF64); ++i) {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/glob/glob.h"
-#include "common/glob/near_pattern.h"
+#include "common/jobfile/near_name.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 
@@ -71,7 +71,7 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
     }
     // Of what is only counted nobody sees what was meant, and to find it takes long.
     const bool shown = problems.count() < Problems::kShown;
-    const std::string near = shown ? NearPattern(rule.pattern, names) : "";
+    const std::string near = shown ? jobfile::NearPattern(rule.pattern, names) : "";
     problems.Add(absl::StrCat("no parameter is named as '", rule.pattern, "'",
                               near.empty() ? "" : absl::StrCat("; did you mean '", near, "'?")));
   }

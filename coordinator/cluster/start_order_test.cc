@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
 

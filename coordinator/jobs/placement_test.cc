@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 
 namespace muster::jobs {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "common/rpc/proto_time.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/admission.h"
 #include "coordinator/service/request.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/printable/printable.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "common/trainability/from_proto.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/service/wire.h"

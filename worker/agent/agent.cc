@@ -19,7 +19,7 @@
 #include "common/rpc/access.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
-#include "common/slots/most_slots.h"
+#include "common/slots/slots.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "common/version/protocol.h"

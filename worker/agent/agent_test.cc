@@ -11,7 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "common/steady/test_bound.h"
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/fake_coordinator.h"

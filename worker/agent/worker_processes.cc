@@ -17,9 +17,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/flags/tls.h"
+#include "common/flags/flags.h"
 #include "common/pluginfolders/plugin_folders.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "common/status/status.h"
 #include "worker/agent/worker_command.h"
 

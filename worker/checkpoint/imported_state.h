@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/jobspec/lines.h"
+#include "common/jobspec/changes.h"
 #include "common/manifest/manifest.h"
 #include "common/optimizerfile/optimizer_source.h"
 #include "worker/checkpoint/state.h"

@@ -14,7 +14,7 @@
 #include "common/files/files.h"
 #include "common/files/hash.h"
 #include "common/layout/placement.h"
-#include "common/manifest/block.h"
+#include "common/manifest/tensor_reader.h"
 #include "common/problems/faults.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"

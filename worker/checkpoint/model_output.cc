@@ -15,7 +15,6 @@
 #include "common/exports/target.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
-#include "common/modelfolder/companions.h"
 #include "common/modelfolder/folder.h"
 #include "common/status/status.h"
 #include "common/tokenizer/source.h"

@@ -16,7 +16,7 @@
 #include "absl/strings/match.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
-#include "common/modelfolder/convert.h"
+#include "common/modelfolder/plan.h"
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

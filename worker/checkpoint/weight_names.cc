@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/glob/glob.h"
-#include "common/glob/near_pattern.h"
+#include "common/jobfile/near_name.h"
 
 namespace muster::checkpoint {
 namespace {
@@ -33,7 +33,7 @@ std::string Renamed(absl::string_view to, absl::string_view star) {
 }
 
 std::string DidYouMean(const std::string& pattern, const std::vector<std::string>& names) {
-  const std::string near = NearPattern(pattern, names);
+  const std::string near = jobfile::NearPattern(pattern, names);
   return near.empty() ? "" : absl::StrCat("; did you mean '", near, "'?");
 }
 

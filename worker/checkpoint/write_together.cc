@@ -13,7 +13,7 @@
 #include "common/activity/activity.h"
 #include "common/files/hash.h"
 #include "common/layout/placement.h"
-#include "common/modelfolder/convert.h"
+#include "common/modelfolder/plan.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/output_file.h"

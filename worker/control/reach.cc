@@ -16,7 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/process/open_files.h"
+#include "common/process/process.h"
 #include "common/rpc/address.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"

@@ -1,4 +1,4 @@
-#include "client/cli/terminal/columns.h"
+#include "client/cli/terminal/escaped_stream.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/terminal/metrics_text.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/rpc/proto_time.h"
 
 namespace muster::cli {

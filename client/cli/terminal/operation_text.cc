@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/metrics_text.h"
-#include "client/cli/terminal/table.h"
+#include "client/cli/terminal/output.h"
 #include "common/printable/printable.h"
 #include "common/utf8/utf8.h"
 

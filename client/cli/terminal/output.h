@@ -6,6 +6,7 @@
 #include <google/protobuf/message.h>
 
 #include <string>
+#include <vector>
 
 namespace muster::cli {
 
@@ -36,6 +37,22 @@ std::string StreamItem(const google::protobuf::Message& message, Output output);
 // in the same order. A text that a reader might take for a number, a truth value, a date or null is
 // quoted. `json` is valid JSON. Ends with a newline.
 std::string YamlOfJson(const std::string& json);
+
+// A text table: left-aligned columns, two spaces between them.
+class Table {
+ public:
+  // No header is printed if it is empty.
+  explicit Table(std::vector<std::string> header = {});
+  // Cells are shown in one line each (printable.h).
+  void Add(std::vector<std::string> row);
+  bool empty() const;
+  // Every line ends with a newline and has no spaces before it.
+  std::string Text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  const bool has_header_;
+};
 
 }  // namespace muster::cli
 

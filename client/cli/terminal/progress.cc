@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/terminal/columns.h"
 #include "client/cli/terminal/escaped_stream.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/metrics_text.h"

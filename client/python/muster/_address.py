@@ -12,18 +12,16 @@ _UNIX = "unix:"
 _MOST_BYTES = 107
 
 
-def _wrong(why: str) -> errors.InvalidArgument:
-    return errors.InvalidArgument(why, code="INVALID_ARGUMENT")
-
-
 def _checked(text: str) -> str:
     if text.startswith(_UNIX):
         path = text.removeprefix(_UNIX)
         size = len(os.fsencode(path))
         if not path.startswith("/"):
-            raise _wrong(f"address '{text}': the path of a Unix socket must begin with '/'")
+            raise errors.InvalidArgument(
+                f"address '{text}': the path of a Unix socket must begin with '/'"
+            )
         if size > _MOST_BYTES:
-            raise _wrong(
+            raise errors.InvalidArgument(
                 f"address '{text}': the path has {size} bytes; that of a Unix socket has at most "
                 f"{_MOST_BYTES}"
             )
@@ -35,7 +33,7 @@ def _checked(text: str) -> str:
         pass
     elif brackets or ":" not in host:
         return text
-    raise _wrong(
+    raise errors.InvalidArgument(
         f"address '{text}': expected HOST:PORT, unix:/PATH, or a coordinator's state directory"
     )
 
@@ -54,14 +52,11 @@ def find_coordinator(text: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         socket = f"{_UNIX}{folder}/socket"
     except OSError as error:
-        raise errors.PermissionDenied(
-            f"{folder} cannot be read: {error}", code="PERMISSION_DENIED"
-        ) from error
+        raise errors.PermissionDenied(f"{folder} cannot be read: {error}") from error
     if len(os.fsencode(socket)) - len(_UNIX) > _MOST_BYTES:
         raise errors.Unavailable(
             f"no coordinator has run with the state directory {text} (it has no file 'address'); "
-            f"`musterd --state {text}` starts one",
-            code="UNAVAILABLE",
+            f"`musterd --state {text}` starts one"
         )
     return socket
 

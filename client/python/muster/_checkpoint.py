@@ -137,7 +137,7 @@ class Checkpoint:
                 pass
 
     def _damaged(self, why: str) -> DataLoss:
-        return DataLoss(f"{self.path} is damaged: {why}", code="DATA_LOSS")
+        return DataLoss(f"{self.path} is damaged: {why}")
 
     def _read(self, name: str, offset: int, count: int) -> bytes:
         """Bytes of a file, after a check of all blocks in which they lie."""
@@ -166,7 +166,7 @@ class Checkpoint:
                         raise self._damaged(f"{name}: the hash of block {index} is wrong")
                     yield content
         except FileNotFoundError as error:
-            raise NotFound(f"{path} is missing", code="NOT_FOUND") from error
+            raise NotFound(f"{path} is missing") from error
 
 
 def read(directory: str | os.PathLike[str]) -> Checkpoint:
@@ -178,12 +178,11 @@ def read(directory: str | os.PathLike[str]) -> Checkpoint:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(
             f"{manifest_path} is missing: {path} is no complete checkpoint "
-            "(a directory such as checkpoints/JOB/step-200-g1)",
-            code="NOT_FOUND",
+            "(a directory such as checkpoints/JOB/step-200-g1)"
         ) from error
 
     def damaged(why: str) -> DataLoss:
-        return DataLoss(f"{manifest_path} is damaged: {why}", code="DATA_LOSS")
+        return DataLoss(f"{manifest_path} is damaged: {why}")
 
     hashed = _HASH.search(text)
     if hashed is not None:
@@ -200,8 +199,7 @@ def read(directory: str | os.PathLike[str]) -> Checkpoint:
     version = manifest.get("version")
     if version != _NEWEST:
         raise FailedPrecondition(
-            f"{path} has version {version} of the format; this package reads version {_NEWEST}",
-            code="FAILED_PRECONDITION",
+            f"{path} has version {version} of the format; this package reads version {_NEWEST}"
         )
     if hashed is None:
         raise damaged("it has no hash")

@@ -52,9 +52,7 @@ def within(timeout: float | None, unfinished: str) -> Iterator[None]:
     except errors.DeadlineExceeded as error:
         if timeout is None or error.reason:
             raise
-        raise errors.DeadlineExceeded(
-            f"{unfinished} after {timeout:g} s", code=error.code
-        ) from error
+        raise errors.DeadlineExceeded(f"{unfinished} after {timeout:g} s") from error
 
 
 def _left(end: float | None, most: float = math.inf) -> float:
@@ -132,8 +130,7 @@ class Connection:
             left = _left(deadline, CALL_TIMEOUT)
             if left == 0:
                 raise errors.DeadlineExceeded(
-                    f"no time is left to call the coordinator at {self.address}",
-                    code="DEADLINE_EXCEEDED",
+                    f"no time is left to call the coordinator at {self.address}"
                 )
             try:
                 answer = method(request, timeout=left)
@@ -182,8 +179,7 @@ class Connection:
                 if finished():
                     return
                 failure = errors.Unavailable(
-                    f"the coordinator at {self.address} ended the stream before its end",
-                    code="UNAVAILABLE",
+                    f"the coordinator at {self.address} ended the stream before its end"
                 )
             except grpc.RpcError as error:
                 failure = self._failure(error)
@@ -198,8 +194,7 @@ class Connection:
         failure = errors.from_grpc(error, self.address)
         if isinstance(failure, errors.DeadlineExceeded) and not failure.reason:
             return errors.Unavailable(
-                f"the coordinator at {self.address} has not ended the call in time",
-                code="UNAVAILABLE",
+                f"the coordinator at {self.address} has not ended the call in time"
             )
         return failure
 
@@ -208,7 +203,7 @@ class Connection:
         """Waits for a moment. After the end: raises the failure. After the deadline:
         DeadlineExceeded."""
         if deadline is not None and _left(deadline) == 0:
-            raise errors.DeadlineExceeded(failure.message, code="DEADLINE_EXCEEDED")
+            raise errors.DeadlineExceeded(failure.message)
         if _left(end) == 0:
             raise failure
         time.sleep(_left(deadline, _left(end, _PAUSE)))

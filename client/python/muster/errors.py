@@ -25,14 +25,14 @@ class MusterError(Exception):
         self,
         message: str,
         *,
-        code: str = "UNKNOWN",
+        code: str = "",
         reason: str = "",
         metadata: Mapping[str, str] | None = None,
     ):
         super().__init__(message)
         self.message = message
         # As of gRPC: "NOT_FOUND".
-        self.code = code
+        self.code = code or _CODES.get(type(self), "UNKNOWN")
         # For programs: "JOB_NOT_FOUND". Empty if the coordinator did not answer.
         self.reason = reason
         # "job", "field", "limit" and others, as far as they apply; "next": what to do.
@@ -136,6 +136,7 @@ _CLASSES: dict[str, type[MusterError]] = {
     "UNIMPLEMENTED": Unimplemented,
     "INTERNAL": Internal,
 }
+_CODES = {of: code for code, of in _CLASSES.items() if code != "OUT_OF_RANGE"}
 
 
 def problems_of(messages: Iterable[error_pb2.SpecProblem]) -> list[Problem]:

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "coordinator/jobs/conclusion.h"
 
 namespace muster::cluster {

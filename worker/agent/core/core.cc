@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/overloaded/overloaded.h"
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 
 namespace muster::agent {
 

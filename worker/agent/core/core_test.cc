@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "common/slots/gpu_slot.h"
+#include "common/slots/slots.h"
 #include "worker/agent/core/core_fixture.h"
 
 namespace muster::agent {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/jobspec/lines.h"
+#include "common/jobspec/changes.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/model.h"
 

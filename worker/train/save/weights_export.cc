@@ -8,7 +8,8 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "common/exports/temporary.h"
+#include "common/exports/signature.h"
+#include "common/exports/target.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/manifest/tensor_reader.h"

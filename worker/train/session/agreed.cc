@@ -9,7 +9,7 @@
 #include "ATen/core/Tensor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "common/jobspec/lines.h"
+#include "common/jobspec/changes.h"
 #include "common/jobspec/rules.h"
 #include "common/status/status.h"
 #include "worker/train/job/stages.h"

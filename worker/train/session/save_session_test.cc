@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "common/exports/signature.h"
 #include "common/exports/target.h"
-#include "common/exports/temporary.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"

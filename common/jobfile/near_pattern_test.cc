@@ -1,8 +1,8 @@
-#include "common/glob/near_pattern.h"
+#include "common/jobfile/near_name.h"
 
 #include <gtest/gtest.h>
 
-namespace muster {
+namespace muster::jobfile {
 namespace {
 
 const std::vector<std::string> kNames = {
@@ -24,4 +24,4 @@ TEST(NearPattern, SaysNothingWhereNothingIsNear) {
 }
 
 }  // namespace
-}  // namespace muster
+}  // namespace muster::jobfile

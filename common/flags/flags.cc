@@ -1,4 +1,4 @@
-#include "common/flags/duration.h"
+#include "common/flags/flags.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -1,13 +1,15 @@
-// The options --tls-certificate, --tls-key and --tls-ca, which every program has that speaks over
-// TCP.
-#ifndef MUSTER_COMMON_FLAGS_TLS_H_
-#define MUSTER_COMMON_FLAGS_TLS_H_
+// Command-line flags of several programs: --tls-certificate, --tls-key and --tls-ca, which every
+// program has that speaks over TCP, and durations ("90s", "1h30m").
+#ifndef MUSTER_COMMON_FLAGS_FLAGS_H_
+#define MUSTER_COMMON_FLAGS_FLAGS_H_
 
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/certs/tls_files.h"
 
 namespace muster {
@@ -46,6 +48,11 @@ inline void AddTlsOptions(CLI::App* app, certs::TlsFiles* files) {
       ->type_name("FILE");
 }
 
+// The value of `flag`. INVALID_ARGUMENT names the flag, its text and the range: it is not a
+// duration, or is outside of the range (both ends are allowed).
+absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag, const std::string& text,
+                                                 absl::Duration least, absl::Duration most);
+
 }  // namespace muster
 
-#endif  // MUSTER_COMMON_FLAGS_TLS_H_
+#endif  // MUSTER_COMMON_FLAGS_FLAGS_H_
