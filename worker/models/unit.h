@@ -19,6 +19,7 @@
 
 #include "ATen/core/Generator.h"
 #include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
 
 namespace muster::models {
 
@@ -43,6 +44,19 @@ struct Buffer {
 class ModelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// An error of a context during a forward, for example because it could not gather the parameters of
+// a unit. It passes through the forward as an exception; the model did not cause it.
+class ContextError : public std::runtime_error {
+ public:
+  explicit ContextError(absl::Status status)
+      : std::runtime_error(std::string(status.message())), status_(std::move(status)) {}
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const absl::Status status_;
 };
 
 // Whether an error of LibTorch is a lack of memory. This is recognised by its text, because on the

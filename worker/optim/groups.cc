@@ -58,39 +58,27 @@ absl::Status MatchesNothing(size_t index, const std::string& pattern,
   return absl::InvalidArgumentError(message);
 }
 
-// What some kinds of optimizers have.
-template <typename Options>
-concept HasBetas = requires(Options options) { options.beta1; };
-template <typename Options>
-concept HasEps = requires(Options options) { options.eps; };
-template <typename Options>
-concept HasMomentum = requires(Options options) { options.momentum; };
-
 // Changes what a group sets. Returns the name of a setting that this kind does not have, or "".
 template <typename Options>
 std::string Apply(const ParameterGroup& group, Options* options) {
   if (group.weight_decay.has_value()) options->weight_decay = *group.weight_decay;
-  if (group.betas.has_value()) {
-    if constexpr (HasBetas<Options>) {
+  if constexpr (requires { options->beta1; }) {
+    if (group.betas.has_value()) {
       options->beta1 = (*group.betas)[0];
       options->beta2 = (*group.betas)[1];
-    } else {
-      return "betas";
     }
+  } else if (group.betas.has_value()) {
+    return "betas";
   }
-  if (group.eps.has_value()) {
-    if constexpr (HasEps<Options>) {
-      options->eps = *group.eps;
-    } else {
-      return "eps";
-    }
+  if constexpr (requires { options->eps; }) {
+    if (group.eps.has_value()) options->eps = *group.eps;
+  } else if (group.eps.has_value()) {
+    return "eps";
   }
-  if (group.momentum.has_value()) {
-    if constexpr (HasMomentum<Options>) {
-      options->momentum = *group.momentum;
-    } else {
-      return "momentum";
-    }
+  if constexpr (requires { options->momentum; }) {
+    if (group.momentum.has_value()) options->momentum = *group.momentum;
+  } else if (group.momentum.has_value()) {
+    return "momentum";
   }
   return "";
 }

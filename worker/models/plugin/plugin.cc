@@ -21,7 +21,6 @@
 #include "worker/models/plugin/file.h"
 #include "worker/models/plugin/recording.h"
 #include "worker/models/plugin/units.h"
-#include "worker/models/process_generator.h"
 #include "worker/models/seed.h"
 #include "worker/models/value_watch.h"
 #include "worker/models/values_on_demand.h"

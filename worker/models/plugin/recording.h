@@ -45,7 +45,7 @@
 #include "ATen/core/ivalue.h"
 #include "c10/core/Storage.h"
 #include "worker/models/operation_watch.h"
-#include "worker/models/process_generator.h"
+#include "worker/models/seed.h"
 
 namespace muster::models {
 

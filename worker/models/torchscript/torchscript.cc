@@ -14,7 +14,6 @@
 #include "torch/csrc/jit/api/module.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/output_check.h"
-#include "worker/models/process_generator.h"
 #include "worker/models/seed.h"
 #include "worker/models/torchscript/checks.h"
 #include "worker/models/torchscript/file.h"

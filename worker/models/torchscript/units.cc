@@ -12,7 +12,7 @@
 #include "torch/csrc/jit/runtime/graph_executor.h"
 #include "worker/models/model.h"
 #include "worker/models/output_check.h"
-#include "worker/models/process_generator.h"
+#include "worker/models/seed.h"
 #include "worker/models/torchscript/forward.h"
 
 namespace muster::models {

@@ -7,7 +7,6 @@
 #include "c10/core/GradMode.h"
 #include "torch/csrc/autograd/custom_function.h"
 #include "worker/models/autocast_state.h"
-#include "worker/models/context_error.h"
 
 namespace muster::parallel {
 namespace {

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "worker/memory/memory_scope.h"
-#include "worker/models/context_error.h"
 #include "worker/parallel/in_place.h"
 #include "worker/parallel/model_tensors.h"
 

@@ -1,4 +1,5 @@
 // What sharded_ddp does beyond what the conformance tests of strategies test.
+#include "worker/models/unit.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
 
 #include <cmath>
@@ -15,7 +16,6 @@
 #include "c10/core/GradMode.h"
 #include "gtest/gtest.h"
 #include "worker/comm/local/local_group.h"
-#include "worker/models/context_error.h"
 #include "worker/models/seed.h"
 #include "worker/parallel/recording.h"
 #include "worker/parallel/test_model.h"

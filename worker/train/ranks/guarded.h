@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
-#include "worker/models/context_error.h"
 #include "worker/models/unit.h"
 
 namespace muster::train {
