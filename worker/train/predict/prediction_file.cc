@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/exports/signature.h"
-#include "common/exports/target.h"
 #include "common/files/files.h"
 #include "common/files/mapped_file.h"
 #include "common/safetensors/safetensors.h"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "common/exports/signature.h"
-#include "common/exports/target.h"
 #include "common/optimizerfile/optimizer_file.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"

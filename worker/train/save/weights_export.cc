@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/exports/signature.h"
-#include "common/exports/target.h"
 #include "common/files/disk.h"
 #include "common/files/files.h"
 #include "common/manifest/tensor_reader.h"
