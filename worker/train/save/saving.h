@@ -13,7 +13,6 @@
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/communicator.h"
-#include "worker/train/reports/attempts.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"

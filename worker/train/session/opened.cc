@@ -6,13 +6,6 @@
 #include "worker/comm/flight/recorded_communicator.h"
 
 namespace muster::train {
-namespace {
-
-void Sleep(absl::Duration duration) {
-  std::this_thread::sleep_for(absl::ToChronoMilliseconds(duration));
-}
-
-}  // namespace
 
 RecordedRanks::RecordedRanks(const SessionParts& parts)
     : flight_(parts.flight != nullptr ? parts.flight : &own_),
@@ -36,7 +29,10 @@ Opened::Opened(const Identity& identity, const Job& job, const SessionParts& giv
       profile(job.profile, identity),
       parts(profile.Trace(ranks.In(given))),
       reports(identity.rank, given.events, &state),
-      attempts(given.save_retry, &reports, Sleep),
+      attempts(given.save_retry, &reports,
+               [](absl::Duration pause) {
+                 std::this_thread::sleep_for(absl::ToChronoMilliseconds(pause));
+               }),
       writing(given.writing != nullptr ? given.writing : &own_writing),
       disk(writing) {}
 

@@ -18,7 +18,6 @@
 #include "worker/comm/flight/flight_recorder.h"
 #include "worker/parallel/communicators.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/attempts.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/session/profile.h"

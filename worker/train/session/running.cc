@@ -20,14 +20,15 @@ Running::Running(std::unique_ptr<Loaded> loaded)
       writers_(loaded_.get(), &schedule_, &live_, &background_),
       forwards_(loaded_.get(), &live_, &calls_.between, &background_),
       changes_(ChangesOf(loaded_.get(), &calls_.each_step)),
-      skipping_(SkippingOf(loaded_.get())),
       commands_({.source = opened().parts.commands,
-                 .calls = &calls_.between,
+                 .call = [this] { return calls_.between.CallNow(); },
                  .saver = has_checkpoints() ? &writers_.best : nullptr,
                  .gatherer = writers_.gathering.has_value() ? &*writers_.gathering : nullptr,
                  .training = changes_.has_value() ? &*changes_ : nullptr,
-                 .skip_data = [this](int64_t samples,
-                                     bool dry_run) { return skipping_->Skip(samples, dry_run); },
+                 .skip_data =
+                     [this](int64_t samples, bool dry_run) {
+                       return SkippingOf(loaded_.get()).Skip(samples, dry_run);
+                     },
                  .evaluator = &forwards_.evaluation,
                  .generator = &forwards_.generator,
                  .learning_rates = &job().schedule,

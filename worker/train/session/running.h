@@ -77,7 +77,8 @@ struct Forwards {
 
 // Absent: the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
-std::optional<Skipping> SkippingOf(Loaded* loaded);
+// Of a job that trains.
+Skipping SkippingOf(Loaded* loaded);
 
 // Threading: one thread.
 class Running {
@@ -144,7 +145,6 @@ class Running {
   Writers writers_;
   Forwards forwards_;
   std::optional<TrainabilityChanges> changes_;  // absent: the job trains nothing
-  std::optional<Skipping> skipping_;            // likewise
   Commands commands_;
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;  // how the save after the last step of training ended

@@ -135,8 +135,7 @@ std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* ca
                               .reports = &loaded->opened().reports});
 }
 
-std::optional<Skipping> SkippingOf(Loaded* loaded) {
-  if (!loaded->trains()) return std::nullopt;
+Skipping SkippingOf(Loaded* loaded) {
   Opened& opened = loaded->opened();
   const bool own_files = !loaded->agreed->data.train->own_sizes.empty();
   return Skipping({.job = &opened.job,

@@ -16,7 +16,6 @@
 #include "worker/checkpoint/imported_state.h"
 #include "worker/train/ranks/agreement.h"
 #include "worker/train/start/continuation.h"
-#include "worker/train/training/model_records.h"
 #include "worker/train/training/setup.h"
 
 namespace muster::train {
