@@ -49,7 +49,7 @@ LiveState LiveStateOf(Loaded* loaded) {
 RollCalls::RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background)
     : each_step({.identity = loaded->opened().identity,
                  .control = loaded->opened().parts.control,
-                 .flight = loaded->opened().ranks.flight(),
+                 .flight = loaded->opened().flight,
                  .commands = loaded->opened().parts.commands,
                  .lease = loaded->opened().parts.lease,
                  .session_state = &loaded->opened().state,
