@@ -25,20 +25,10 @@ using manifest::OptimizerSettings;
 // The settings of an optimizer but for the learning rate.
 OptimizerSettings SettingsOf(const optim::OptimizerOptions& options) {
   using Result = OptimizerSettings;
-  return std::visit(Overloaded{[](const optim::AdamWOptions& adamw) -> Result {
-                                 return {{"betas", {adamw.beta1, adamw.beta2}},
-                                         {"eps", {adamw.eps}},
-                                         {"weight_decay", {adamw.weight_decay}}};
-                               },
-                               [](const optim::SgdOptions& sgd) -> Result {
+  return std::visit(Overloaded{[](const optim::SgdOptions& sgd) -> Result {
                                  return {{"momentum", {sgd.momentum}},
                                          {"weight_decay", {sgd.weight_decay}},
                                          {"nesterov", {sgd.nesterov ? 1.0 : 0.0}}};
-                               },
-                               [](const optim::AdamOptions& adam) -> Result {
-                                 return {{"betas", {adam.beta1, adam.beta2}},
-                                         {"eps", {adam.eps}},
-                                         {"weight_decay", {adam.weight_decay}}};
                                },
                                [](const optim::AdadeltaOptions& adadelta) -> Result {
                                  return {{"rho", {adadelta.rho}},
@@ -48,6 +38,11 @@ OptimizerSettings SettingsOf(const optim::OptimizerOptions& options) {
                                [](const optim::LionOptions& lion) -> Result {
                                  return {{"betas", {lion.beta1, lion.beta2}},
                                          {"weight_decay", {lion.weight_decay}}};
+                               },
+                               [](const auto& adam) -> Result {  // AdamW and Adam
+                                 return {{"betas", {adam.beta1, adam.beta2}},
+                                         {"eps", {adam.eps}},
+                                         {"weight_decay", {adam.weight_decay}}};
                                }},
                     options);
 }

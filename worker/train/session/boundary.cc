@@ -68,7 +68,8 @@ DueRules Running::RulesOf(const FitUntil& stage) const {
 }
 
 absl::StatusOr<std::optional<bool>> Running::ValidateInFit(FitUntil* stage) {
-  ASSIGN_OR_RETURN(const std::optional<v1::Evaluation> evaluation, forwards_.evaluation.Validate());
+  ASSIGN_OR_RETURN(const std::optional<v1::Evaluation> evaluation,
+                   forwards_.evaluation.Run(SessionEvaluation::Set::kValidate));
   if (!evaluation.has_value()) return std::nullopt;
   if (!stage->passes.any()) return false;
   ASSIGN_OR_RETURN(const BestCheckpoint::Judged judged, writers_.best.Judge(*stage, *evaluation));
@@ -97,7 +98,8 @@ absl::Status Running::ValidateDue() {
 absl::StatusOr<bool> Running::ValidateLeft() {
   auto stage = FitOfStep(loaded_->stages, state().step);
   if (!stage.has_value()) {
-    ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Validate());
+    ASSIGN_OR_RETURN(const auto evaluation,
+                     forwards_.evaluation.Run(SessionEvaluation::Set::kValidate));
     return evaluation.has_value();
   }
   ASSIGN_OR_RETURN(const std::optional<bool> best, ValidateInFit(&*stage));

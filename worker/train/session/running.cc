@@ -94,25 +94,22 @@ absl::Status Running::RunStage(const PlannedStage& stage) {
   const bool trained = !ended_early_.empty() || !FitFollows(loaded_->stages, stage.index);
   if (!stage.trains() && trained) RETURN_IF_ERROR(EndTraining());
   if (state().stopped) return absl::OkStatus();
+  const auto evaluate = [this](const char* name, SessionEvaluation::Set set) {
+    BeginStage(name);
+    return RunToEnd([this, set]() -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Run(set));
+      return evaluation.has_value();
+    });
+  };
   RETURN_IF_ERROR(std::visit(
       Overloaded{[this](const FitUntil& fit) {
                    BeginStage("fit");
                    return Fit(fit);
                  },
-                 [this](const ValidateStage&) {
-                   BeginStage("validate");
-                   return RunToEnd([this]() -> absl::StatusOr<bool> {
-                     ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Validate());
-                     return evaluation.has_value();
-                   });
+                 [&](const ValidateStage&) {
+                   return evaluate("validate", SessionEvaluation::Set::kValidate);
                  },
-                 [this](const TestStage&) {
-                   BeginStage("test");
-                   return RunToEnd([this]() -> absl::StatusOr<bool> {
-                     ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Test());
-                     return evaluation.has_value();
-                   });
-                 },
+                 [&](const TestStage&) { return evaluate("test", SessionEvaluation::Set::kTest); },
                  [&](const PredictStage& predict) {
                    BeginStage("predict");
                    return Predict(stage.index, predict);
