@@ -108,8 +108,6 @@ class SessionRollCall {
  private:
   // The record of this rank for the step after `step` completed ones, which begins at `position`.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
-  // A hash of the layout of the parameters under the plan that is in force.
-  int64_t layout() const;
   void Post(const RollCallRecord& record);
   absl::StatusOr<RollCallPlan> BlockingCall();
   // Waits for the results of all steps except the newest `left`.

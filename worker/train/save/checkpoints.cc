@@ -117,10 +117,6 @@ checkpoint::Epoch EpochOf(const Identity& identity) {
           .incarnation = identity.incarnation};
 }
 
-void Checkpoints::Report(const Event& event) {
-  if (identity_.rank == 0) events_->Report(event);
-}
-
 std::string Checkpoints::PathOf(const std::string& name) const {
   return files::JoinPath(folder_, name);
 }
@@ -244,7 +240,7 @@ void Checkpoints::ReportFound(const checkpoint::RestoreOutcome& outcome) {
   for (const Rejected& rejected : outcome.rejected) {
     if (!Contains(recorded, rejected.name)) continue;
     if (rejected.damaged) {
-      Report(CheckpointBad{PathOf(rejected.name), rejected.reason});
+      events_->Report(CheckpointBad{PathOf(rejected.name), rejected.reason});
     } else if (const auto name = manifest::ParseFinalName(rejected.name); name.has_value()) {
       told.found.push_back({.path = PathOf(rejected.name),
                             .step = name->step,
@@ -267,7 +263,7 @@ void Checkpoints::ReportFound(const checkpoint::RestoreOutcome& outcome) {
                           .generation = one.generation,
                           .reason = one.reason});
   }
-  if (!told.found.empty()) Report(told);
+  if (!told.found.empty()) events_->Report(told);
 }
 
 absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(

@@ -113,7 +113,6 @@ class Checkpoints {
         communicator_(communicator),
         events_(events),
         saver_(options, communicator, disk) {}
-  void Report(const Event& event);
   // The names of the recorded checkpoints in the job's folder.
   std::vector<std::string> RecordedNames() const;
   // OK if all ranks see the folder; otherwise the error of this rank.

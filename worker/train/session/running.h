@@ -123,14 +123,11 @@ class Running {
   absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
-  // The work of ValidateDue: whether the pass is done.
-  absl::StatusOr<bool> ValidateLeft();
 
   // ---- Ends (boundary.cc). Collectives.
   // Frees what only training needs, unless a checkpoint of this step may still need it.
   absl::Status EndTraining();
   absl::Status Export();
-  absl::Status ExportWeights();
 
   bool has_checkpoints() const { return loaded_->checkpoints != nullptr; }
   Opened& opened() { return loaded_->opened(); }
