@@ -18,7 +18,6 @@
 #include "worker/train/job/improvement.h"
 #include "worker/train/ranks/guarded.h"
 #include "worker/train/session/best_checkpoint.h"
-#include "worker/train/session/start_from.h"
 #include "worker/train/start/continuation.h"
 #include "worker/train/start/known_ends.h"
 #include "worker/train/training/setup.h"
