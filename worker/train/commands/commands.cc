@@ -59,7 +59,7 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
     if (!paused_) return any;
     parts_.reports->Progress("paused");
     std::this_thread::sleep_for(parts_.pause_beat);
-    ASSIGN_OR_RETURN(const RollCallPlan plan, parts_.calls->CallNow());
+    ASSIGN_OR_RETURN(const RollCallPlan plan, parts_.call());
     if (plan.preempted) {
       RETURN_IF_ERROR(EndHere());
       return true;
@@ -69,7 +69,7 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
 }
 
 absl::Status Commands::EndHere() {
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
+  RETURN_IF_ERROR(parts_.call().status());
   if (trains()) RETURN_IF_ERROR(parts_.gatherer->LeaveToNextGeneration());
   if (can_save()) {
     ASSIGN_OR_RETURN(const Saver::Saved saved, parts_.saver->SaveLast());
@@ -218,14 +218,14 @@ absl::Status Commands::Cancel(const CommandSchedule::Due& due) {
 
 absl::Status Commands::Stop(const Command& command) {
   TellApplied(NumberOf(command));
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
+  RETURN_IF_ERROR(parts_.call().status());
   if (can_save()) RETURN_IF_ERROR(parts_.saver->SaveLast().status());
   parts_.session_state->stopped = true;
   return absl::OkStatus();
 }
 
 absl::Status Commands::Begin(const Command& command) {
-  RETURN_IF_ERROR(parts_.calls->CallNow().status());
+  RETURN_IF_ERROR(parts_.call().status());
   TellApplied(NumberOf(command));
   return absl::OkStatus();
 }

@@ -33,7 +33,7 @@ class Commands {
   // `skip_data` the stages and `learning_rates`.
   struct Parts {
     const CommandSource* source;
-    Caller* calls;
+    std::function<absl::StatusOr<RollCallPlan>()> call;  // Calls::CallNow
     Saver* saver;                   // null: the job has no checkpoints
     Gatherer* gatherer;             // null: the job trains nothing
     TrainabilityChanger* training;  // likewise

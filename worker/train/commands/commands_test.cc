@@ -20,14 +20,13 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // A session that notes what is done to it.
-class Effects : public Caller,
-                public Saver,
+class Effects : public Saver,
                 public Gatherer,
                 public TrainabilityChanger,
                 public Evaluator,
                 public Generator {
  public:
-  absl::StatusOr<RollCallPlan> CallNow() override {
+  absl::StatusOr<RollCallPlan> CallNow() {
     done_.push_back("call");
     RollCallPlan plan;
     if (!plans_.empty()) {
@@ -173,7 +172,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
   void OfAJobThat(bool trains, bool has_checkpoints) {
     commands_.emplace(Commands::Parts{
         .source = this,
-        .calls = &effects_,
+        .call = [this] { return effects_.CallNow(); },
         .saver = has_checkpoints ? &effects_ : nullptr,
         .gatherer = trains ? &effects_ : nullptr,
         .training = trains ? &effects_ : nullptr,

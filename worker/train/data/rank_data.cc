@@ -29,16 +29,6 @@ namespace {
 
 using OpenedDataset = absl::StatusOr<std::unique_ptr<data::Dataset>>;
 
-OpenedDataset OpenPaths(const TokenFiles& files, const std::vector<std::string>& paths,
-                        const models::InputSpec& input, data::Emptiness emptiness, data::Labels) {
-  return data::OpenTokens(paths, files.type, input, emptiness);
-}
-OpenedDataset OpenPaths(const RowFiles&, const std::vector<std::string>& paths,
-                        const models::InputSpec& input, data::Emptiness emptiness,
-                        data::Labels labels) {
-  return data::OpenSafetensors(paths, input, emptiness, labels);
-}
-
 // The files of `config` that this rank reads.
 template <typename Files>
 absl::StatusOr<std::vector<std::string>> PathsOf(const Files& files,
@@ -73,8 +63,12 @@ OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
           return data::OpenNpy(files.inputs, files.labels, input, labels);
         } else {
           ASSIGN_OR_RETURN(const auto paths, PathsOf(files, communicator));
-          return OpenPaths(files, paths, input,
-                           files.per_rank ? emptiness : data::Emptiness::kRefused, labels);
+          const auto empty = files.per_rank ? emptiness : data::Emptiness::kRefused;
+          if constexpr (std::is_same_v<Files, TokenFiles>) {
+            return data::OpenTokens(paths, files.type, input, empty);
+          } else {
+            return data::OpenSafetensors(paths, input, empty, labels);
+          }
         }
       },
       config);

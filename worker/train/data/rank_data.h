@@ -47,16 +47,12 @@ absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig&
                                       comm::Communicator& communicator,
                                       data::Labels labels = data::Labels::kNeeded);
 
-// ---- Rows.
-
 // Whether the rows of a data set have their numbers in the order of the model's input. `row`: the
 // dimensions of a row, with as many numbers as the model takes. A row may join neighbouring
 // dimensions of the input ([784] or [28, 28] for [1, 28, 28]) or split them. INVALID_ARGUMENT: it
 // is another order of the dimensions, such as [28, 28, 3] for [3, 28, 28]. OK for a model whose
 // input has no shape.
 absl::Status CheckRowShape(const v1::ModelSpec& model, const std::vector<int64_t>& row);
-
-// ---- Tokens.
 
 // A set of data as one rank has opened it. Its tokenizer may be unknown.
 struct TokenizedSet {
@@ -71,10 +67,8 @@ struct TokenizedSet {
 absl::StatusOr<tokenizer::Source> TokenizerOfJob(const std::vector<TokenizedSet>& sets,
                                                  comm::Communicator& communicator);
 
-// ---- What was noted about the files (worker/data/notes.h).
-
-// One notice for each kind of note, DATA_CONVERTED and DATA_DOUBTFUL, with at most three notes.
-// `name`: "data.train", or "rank 1: data.train". Pure.
+// One notice for each kind of note (worker/data/notes.h), DATA_CONVERTED and DATA_DOUBTFUL, with at
+// most three notes. `name`: "data.train", or "rank 1: data.train". Pure.
 std::vector<Notice> DataNotices(const std::string& name, const std::vector<data::Note>& notes,
                                 int64_t step);
 

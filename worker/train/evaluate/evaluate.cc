@@ -116,14 +116,6 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Evaluate(Set se
   return totals.Reduce(name, parts_.session_state->step, *parts_.control);
 }
 
-absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Validate() {
-  return Pass(Set::kValidate, Interrupts::kByAnEnd);
-}
-
-absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Test() {
-  return Pass(Set::kTest, Interrupts::kByAnEnd);
-}
-
 absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Pass(Set set,
                                                                       Interrupts interrupts) {
   const bool test = set == Set::kTest;

@@ -55,17 +55,18 @@ class SessionEvaluation : public Evaluator {
                     Calls* calls)
       : parts_(parts), validate_(validate), test_(test), calls_(calls) {}
 
-  // Collectives: passes of stages, which are reported. None if the job is to end: the pass was
+  enum class Set { kValidate, kTest };
+  // A collective: the pass of a stage, which is reported. None if the job is to end: the pass was
   // interrupted.
-  absl::StatusOr<std::optional<v1::Evaluation>> Validate();
-  absl::StatusOr<std::optional<v1::Evaluation>> Test();
+  absl::StatusOr<std::optional<v1::Evaluation>> Run(Set set) {
+    return Pass(set, Interrupts::kByAnEnd);
+  }
 
   bool has_validation() const { return validate_ != nullptr; }
   bool HasDataFor(const std::string& stage) const override;
   absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) override;
 
  private:
-  enum class Set { kValidate, kTest };
   enum class Interrupts { kNever, kByAnEnd };
   // Runs a pass and reports its metrics (docs/metrics.md). All ranks get bitwise the same ones.
   // Leaves the context in evaluation mode. Errors: the communicator's, or the data set's;

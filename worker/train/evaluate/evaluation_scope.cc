@@ -80,10 +80,13 @@ absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::BeginWith(Tra
 absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::ParameterStore& store) {
   if (parts_.job->evaluation.reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
   if (parts_.job->evaluation.reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
+  const bool cpu = parts_.device.is_cpu();  // else each rank has a GPU of its own
   const EvaluationMemory memory{.needed = static_cast<uint64_t>(store.BytesOfWholePass()),
                                 .kept = gathered_,
-                                .available = Available(),
-                                .ranks = ranks_of_memory()};
+                                .available = parts_.available != nullptr ? parts_.available()
+                                             : cpu                       ? memory::AvailableBytes()
+                                                   : memory::AvailableDeviceBytes(),
+                                .ranks = cpu ? parts_.background->ranks_of_node() : 1};
   const at::Tensor short_of_it = at::full({1}, int64_t{!HasMemoryForAll(memory)}, at::kLong);
   RETURN_IF_ERROR(
       parts_.control
@@ -106,11 +109,6 @@ absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::Parame
     parts_.reports->Report(Notice{"EVALUATION_RESHARDS", text, parts_.session_state->step});
   }
   return PassMemory::kUnits;
-}
-
-uint64_t EvaluationPasses::Available() const {
-  if (parts_.available != nullptr) return parts_.available();
-  return parts_.device.is_cpu() ? memory::AvailableBytes() : memory::AvailableDeviceBytes();
 }
 
 }  // namespace muster::train

@@ -104,11 +104,6 @@ class EvaluationPasses {
                                                              bool gathers);
   // The same on all ranks. A collective if the job leaves it open.
   absl::StatusOr<parallel::PassMemory> ChooseMemory(const parallel::ParameterStore& store);
-  uint64_t Available() const;
-  // How many ranks share that: each has a GPU of its own.
-  uint64_t ranks_of_memory() const {
-    return parts_.device.is_cpu() ? parts_.background->ranks_of_node() : 1;
-  }
 
   const Parts parts_;
   uint64_t gathered_ = 0;  // the most that a pass of this session has gathered, in bytes

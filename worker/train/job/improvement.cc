@@ -1,5 +1,8 @@
 #include "worker/train/job/improvement.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -10,6 +13,7 @@
 namespace muster::train {
 namespace {
 
+// The name of its field in v1::Evaluation.
 const char* NameOf(Metric metric) {
   switch (metric) {
     case Metric::kLoss:
@@ -24,32 +28,12 @@ const char* NameOf(Metric metric) {
   return "";
 }
 
-double ValueOf(const v1::Evaluation& evaluation, Metric metric) {
-  switch (metric) {
-    case Metric::kLoss:
-      return evaluation.loss();
-    case Metric::kAccuracy:
-      return evaluation.accuracy();
-    case Metric::kTopKAccuracy:
-      return evaluation.top_k_accuracy();
-    case Metric::kPerplexity:
-      return evaluation.perplexity();
-  }
-  return NAN;
+const google::protobuf::FieldDescriptor* FieldOf(Metric metric) {
+  return v1::Evaluation::descriptor()->FindFieldByName(NameOf(metric));
 }
 
-bool Gives(const GivenMetrics& given, Metric metric) {
-  switch (metric) {
-    case Metric::kLoss:
-      return true;
-    case Metric::kAccuracy:
-      return given.accuracy;
-    case Metric::kTopKAccuracy:
-      return given.top_k_accuracy;
-    case Metric::kPerplexity:
-      return given.perplexity;
-  }
-  return false;
+double ValueOf(const v1::Evaluation& evaluation, Metric metric) {
+  return evaluation.GetReflection()->GetDouble(evaluation, FieldOf(metric));
 }
 
 bool Improves(double value, const std::optional<double>& best, const Criterion& criterion,
@@ -72,19 +56,18 @@ std::string WhyStopped(const EarlyStopping& rule, const manifest::ValidationReco
 }  // namespace
 
 GivenMetrics GivenBy(const v1::Evaluation& evaluation) {
-  return {.accuracy = evaluation.has_accuracy(),
-          .top_k_accuracy = evaluation.has_top_k_accuracy(),
-          .perplexity = evaluation.has_perplexity()};
+  GivenMetrics given = {Metric::kLoss};
+  for (const Metric one : {Metric::kAccuracy, Metric::kTopKAccuracy, Metric::kPerplexity}) {
+    if (evaluation.GetReflection()->HasField(evaluation, FieldOf(one))) given.insert(one);
+  }
+  return given;
 }
 
 absl::Status CheckMetrics(const PassRules& rules, const GivenMetrics& given, int64_t stage) {
   const auto check = [&](const char* rule, Metric metric) {
-    if (Gives(given, metric)) return absl::OkStatus();
+    if (given.contains(metric)) return absl::OkStatus();
     std::vector<std::string> allowed;
-    for (const Metric one :
-         {Metric::kLoss, Metric::kAccuracy, Metric::kTopKAccuracy, Metric::kPerplexity}) {
-      if (Gives(given, one)) allowed.push_back(NameOf(one));
-    }
+    for (const Metric one : given) allowed.push_back(NameOf(one));
     return absl::InvalidArgumentError(
         absl::StrCat("stages[", stage, "].fit.", rule, ".metric: found ", NameOf(metric),
                      ", which the validation of this model with this loss does not give; allowed: ",

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -38,11 +39,7 @@ struct PassRules {
 };
 
 // The metrics that validation gives; the loss is always among them.
-struct GivenMetrics {
-  bool accuracy = false;
-  bool top_k_accuracy = false;
-  bool perplexity = false;
-};
+using GivenMetrics = std::set<Metric>;
 GivenMetrics GivenBy(const v1::Evaluation& evaluation);
 
 // INVALID_ARGUMENT if a rule needs a metric that validation does not give. `stage`: the index in

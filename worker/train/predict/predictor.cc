@@ -215,13 +215,11 @@ absl::StatusOr<Predictor::Predicted> Predictor::Place(const Prediction& predicti
   RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", forward_.session_state->step,
                                *forward_.control, &predicted.file));
   if (!predicted.file.ok()) return predicted;
-  if (forward_.reports->leader()) {
-    forward_.reports->Report(
-        Notice{"PREDICTIONS_WRITTEN",
-               absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
-                            same ? "; it was there already, with the same bytes" : ""),
-               forward_.session_state->step});
-  }
+  forward_.reports->Report(
+      Notice{"PREDICTIONS_WRITTEN",
+             absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
+                          same ? "; it was there already, with the same bytes" : ""),
+             forward_.session_state->step});
   return predicted;
 }
 

@@ -1,10 +1,10 @@
-#include "worker/train/reports/attempts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "worker/train/reports/session_reports.h"
 
 namespace muster::train {
 namespace {

@@ -102,7 +102,9 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
           .cursor = position.cursor,
           .input = {share.micro_batches, share.samples, joined_since},
           .newest_command = parts_.commands->Newest(),
-          .layout = layout(),
+          .layout = parts_.training == nullptr
+                        ? 0
+                        : std::bit_cast<int64_t>(parts_.training->strategy().plan().fingerprint),
           .learning_rate = parts_.session_state->learning_rate,
           .mask_hash = parts_.trained->wanted_hash(),
           .first_change = parts_.trained->first_change(),
@@ -111,11 +113,6 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
                    static_cast<int64_t>(newest_.outcome)},
           .unused_news = unused_.news(),
           .collectives = {static_cast<int64_t>(digest.begun), static_cast<int64_t>(digest.hash)}};
-}
-
-int64_t SessionRollCall::layout() const {
-  if (parts_.training == nullptr) return 0;
-  return std::bit_cast<int64_t>(parts_.training->strategy().plan().fingerprint);
 }
 
 void SessionRollCall::Post(const RollCallRecord& record) {

@@ -108,8 +108,6 @@ class SessionRollCall {
  private:
   // The record of this rank for the step after `step` completed ones, which begins at `position`.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
-  // A hash of the layout of the parameters under the plan that is in force.
-  int64_t layout() const;
   void Post(const RollCallRecord& record);
   absl::StatusOr<RollCallPlan> BlockingCall();
   // Waits for the results of all steps except the newest `left`.
@@ -138,20 +136,10 @@ class SessionRollCall {
   UnusedParameters unused_;
 };
 
-// How work between two steps asks for a roll call.
-class Caller {
- public:
-  virtual ~Caller() = default;
-
-  // A blocking roll call for the next step; a collective. Its success means that training may
-  // continue from here, because the losses are finite on every rank. An error ends the session.
-  virtual absl::StatusOr<RollCallPlan> CallNow() = 0;
-};
-
 // The roll calls of a running session outside of its steps: at boundaries, and during long work,
 // which asks in them whether it has to end early. Threading: the session's thread. All methods are
 // collectives.
-class Calls : public Caller {
+class Calls {
  public:
   // All outlive it.
   struct Parts {
@@ -164,8 +152,10 @@ class Calls : public Caller {
   };
   explicit Calls(const Parts& parts) : parts_(parts) {}
 
-  // If a task of the background has failed, this returns its error and makes no call.
-  absl::StatusOr<RollCallPlan> CallNow() override;
+  // A blocking roll call for the next step. Its success means that training may continue from here,
+  // because the losses are finite on every rank. An error ends the session. If a task of the
+  // background has failed, this returns its error and makes no call.
+  absl::StatusOr<RollCallPlan> CallNow();
   // Whether the job is to leave its nodes, or to stop.
   absl::StatusOr<bool> AskedToEnd();
   // The same for a pass of evaluation, which goes on in a job without checkpoints that is to leave

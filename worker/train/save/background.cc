@@ -16,12 +16,7 @@
 namespace muster::train {
 
 Background::~Background() {
-  bool running = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    running = running_;
-  }
-  if (running) {
+  if (running()) {
     communicator_->Abort(
         absl::UnavailableError("the session of this rank ended while files were written"));
   }
@@ -69,14 +64,14 @@ uint64_t Background::Start(Task task) {
 }
 
 absl::Status Background::Await() {
-  bool running = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    running = running_;
-  }
-  if (running) reports_->Progress("waiting for files that are being written");
+  if (running()) reports_->Progress("waiting for files that are being written");
   if (thread_.joinable()) thread_.join();
   return failure();
+}
+
+bool Background::running() const {
+  absl::MutexLock lock(&mutex_);
+  return running_;
 }
 
 absl::Status Background::failure() const {

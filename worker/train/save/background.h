@@ -60,6 +60,8 @@ class Background {
   absl::Status failure() const;
 
  private:
+  bool running() const;
+
   comm::Communicator* const communicator_;
   const SessionReports* const reports_;
   const uint64_t ranks_of_node_;

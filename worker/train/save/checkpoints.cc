@@ -117,29 +117,6 @@ checkpoint::Epoch EpochOf(const Identity& identity) {
           .incarnation = identity.incarnation};
 }
 
-Checkpoints::Checkpoints(const Identity& identity, std::string folder,
-                         const CheckpointHistory& history, const std::string& strategy,
-                         const std::string& model_kind, comm::Communicator* communicator,
-                         EventSink* events, std::function<absl::Status()> still_mine,
-                         files::Disk& disk)
-    : identity_(identity),
-      folder_(std::move(folder)),
-      history_(history),
-      communicator_(communicator),
-      events_(events),
-      saver_({.directory = folder_,
-              .job = identity.job,
-              .generation = identity.generation,
-              .strategy = strategy,
-              .model_kind = model_kind},
-             communicator, disk) {
-  saver_.SetStillMine(std::move(still_mine));
-}
-
-void Checkpoints::Report(const Event& event) {
-  if (identity_.rank == 0) events_->Report(event);
-}
-
 std::string Checkpoints::PathOf(const std::string& name) const {
   return files::JoinPath(folder_, name);
 }
@@ -178,8 +155,14 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
     const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
     EventSink* events, std::function<absl::Status()> still_mine, files::Disk& disk) {
   std::unique_ptr<Checkpoints> checkpoints(
-      new Checkpoints(identity, CheckpointFolder(identity, config), history, strategy, model_kind,
-                      communicator, events, std::move(still_mine), disk));
+      new Checkpoints(identity, history,
+                      {.directory = CheckpointFolder(identity, config),
+                       .job = identity.job,
+                       .generation = identity.generation,
+                       .strategy = strategy,
+                       .model_kind = model_kind},
+                      communicator, events, disk));
+  checkpoints->saver_.SetStillMine(std::move(still_mine));
   // If the file system is not mounted any more, a new folder in its place would hide the job's
   // checkpoints from the person who mounts it again.
   const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();
@@ -257,7 +240,7 @@ void Checkpoints::ReportFound(const checkpoint::RestoreOutcome& outcome) {
   for (const Rejected& rejected : outcome.rejected) {
     if (!Contains(recorded, rejected.name)) continue;
     if (rejected.damaged) {
-      Report(CheckpointBad{PathOf(rejected.name), rejected.reason});
+      events_->Report(CheckpointBad{PathOf(rejected.name), rejected.reason});
     } else if (const auto name = manifest::ParseFinalName(rejected.name); name.has_value()) {
       told.found.push_back({.path = PathOf(rejected.name),
                             .step = name->step,
@@ -280,7 +263,7 @@ void Checkpoints::ReportFound(const checkpoint::RestoreOutcome& outcome) {
                           .generation = one.generation,
                           .reason = one.reason});
   }
-  if (!told.found.empty()) Report(told);
+  if (!told.found.empty()) events_->Report(told);
 }
 
 absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(

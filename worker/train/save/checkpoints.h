@@ -104,11 +104,15 @@ class Checkpoints {
                              const checkpoint::ModelRecords& records);
 
  private:
-  Checkpoints(const Identity& identity, std::string folder, const CheckpointHistory& history,
-              const std::string& strategy, const std::string& model_kind,
-              comm::Communicator* communicator, EventSink* events,
-              std::function<absl::Status()> still_mine, files::Disk& disk);
-  void Report(const Event& event);
+  Checkpoints(const Identity& identity, const CheckpointHistory& history,
+              const checkpoint::SaverOptions& options, comm::Communicator* communicator,
+              EventSink* events, files::Disk& disk)
+      : identity_(identity),
+        folder_(options.directory),
+        history_(history),
+        communicator_(communicator),
+        events_(events),
+        saver_(options, communicator, disk) {}
   // The names of the recorded checkpoints in the job's folder.
   std::vector<std::string> RecordedNames() const;
   // OK if all ranks see the folder; otherwise the error of this rank.

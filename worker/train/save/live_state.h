@@ -8,7 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/manifest/manifest.h"
 #include "common/tokenizer/source.h"
+#include "common/trainability/trainability.h"
 #include "worker/checkpoint/state.h"
 #include "worker/models/model.h"
 #include "worker/parallel/communicators.h"
@@ -79,6 +81,21 @@ class LiveState : public StateSource {
   const bool trains_;
   const std::unique_ptr<models::ForwardContext> plain_context_;  // used if there is no training
 };
+
+// ---- What files say of parameters and optimizer, for readers that have neither.
+
+// Of the "param" items of `state`, in the model's SourceOrder. `learning_rate`: what the schedule
+// scales. `trained` and `ever_trained`: by the model's Parameters; the latter includes the former.
+// A job without an optimizer trains nothing. INVALID_ARGUMENT: a group of the optimizer does not
+// fit the parameters.
+absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models::Model& model,
+                                                   const checkpoint::State& state,
+                                                   double learning_rate, const Mask& trained,
+                                                   const Mask& ever_trained);
+
+// FAILED_PRECONDITION: the state that a checkpoint has of a parameter is that of another kind of
+// optimizer than the job has for it; the message names both.
+absl::Status SameOptimizers(const manifest::Manifest& saved, const checkpoint::ModelRecords& own);
 
 }  // namespace muster::train
 

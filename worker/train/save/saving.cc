@@ -57,17 +57,13 @@ absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command)
   return contents;
 }
 
-absl::Status Saving::CheckParameters(const Contents& contents) const {
+absl::StatusOr<Checkpoints::Saved> Saving::Write(const Contents& contents) {
   const int64_t step = contents.point.step;
   const absl::Status mine = FiniteCheck::CheckParameters(step, contents.state);
   ASSIGN_OR_RETURN(const auto results,
                    checkpoint::Exchange(*parts_.communicator, checkpoint::ToResult(mine),
                                         "whether the parameters are finite", step));
-  return mine.ok() ? checkpoint::Combine(results) : mine;
-}
-
-absl::StatusOr<Checkpoints::Saved> Saving::Write(const Contents& contents) {
-  RETURN_IF_ERROR(CheckParameters(contents));
+  RETURN_IF_ERROR(mine.ok() ? checkpoint::Combine(results) : mine);
   parts_.writing->Begin(contents.command, checkpoint::BytesWritten(contents.state, parts_.rank));
   auto saved = parts_.checkpoints->Save(contents.point, contents.state, contents.records);
   parts_.writing->End();

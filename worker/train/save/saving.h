@@ -13,7 +13,6 @@
 #include "worker/checkpoint/state.h"
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/communicator.h"
-#include "worker/train/reports/attempts.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
@@ -108,9 +107,8 @@ class Saving {
   bool IsBest(const checkpoint::SavePoint& point) const;
   // After what was begun before has ended. Nothing: there is a checkpoint of this step.
   absl::StatusOr<std::optional<Contents>> Prepare(int64_t command);
-  // A collective of the background: OUT_OF_RANGE on all ranks if a parameter of any rank is not
-  // finite. Checks the copies where there are any, so that training does not wait for it.
-  absl::Status CheckParameters(const Contents& contents) const;
+  // A collective of the background. OUT_OF_RANGE on all ranks if a parameter of any rank is not
+  // finite: it checks the copies where there are any, so that training does not wait for it.
   absl::StatusOr<Checkpoints::Saved> Write(const Contents& contents);
   // Takes in how it ended. An error ends the session.
   absl::StatusOr<Saved> Take(const Contents& contents, const Checkpoints::Saved& saved);

@@ -17,7 +17,6 @@
 #include "worker/parallel/communicators.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/attempts.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"

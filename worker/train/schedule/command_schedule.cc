@@ -7,13 +7,19 @@
 #include "common/commands/command_rule.h"
 
 namespace muster::train {
+namespace {
+
+// True for the natures DONE_ONCE and CHANGES_NOTHING (command_rule.proto): the command must be
+// carried out even if a checkpoint was written after it took effect. Where the coordinator knows
+// that it is done, it sends a command that is over instead.
+bool IsDoneOnce(const Command& command) { return commands::IsDoneOnce(commands::KindOf(command)); }
+
+}  // namespace
 
 const std::string* PathFor(const Command& command) {
   if (command.has_gather_optimizer_state()) return &command.gather_optimizer_state().file().path();
   return command.has_consolidate() ? &command.consolidate().folder().path() : nullptr;
 }
-
-bool IsDoneOnce(const Command& command) { return commands::IsDoneOnce(commands::KindOf(command)); }
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (commands::IsOver(command)) return;

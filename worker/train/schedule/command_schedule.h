@@ -23,11 +23,6 @@ namespace muster::train {
 // The path that the command writes for others than the job; null if it writes none.
 const std::string* PathFor(const Command& command);
 
-// True for the natures DONE_ONCE and CHANGES_NOTHING (command_rule.proto): the command must be
-// carried out even if a checkpoint was written after it took effect. Where the coordinator knows
-// that it is done, it sends a command that is over instead.
-bool IsDoneOnce(const Command& command);
-
 class CommandSchedule {
  public:
   // The schedule's part of a checkpoint; empty for a new job.
@@ -101,9 +96,10 @@ struct Unreported {
 
 // By increasing number, of the commands 1..newest that the checkpoint includes. Left out are
 // commands that wait, commands that the coordinator knows to be in force, and commands whose end it
-// no longer awaits (Command::replay, begun, IsDoneOnce). `position` and `step` are those of the
-// checkpoint. `steps` maps the number of a command to the step at which it took effect, as far as
-// the checkpoint says so. For other commands the step of the checkpoint is reported.
+// no longer awaits (Command::replay, begun, the natures DONE_ONCE and CHANGES_NOTHING). `position`
+// and `step` are those of the checkpoint. `steps` maps the number of a command to the step at which
+// it took effect, as far as the checkpoint says so. For other commands the step of the checkpoint
+// is reported.
 std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position, int64_t step,
                                        const std::map<int64_t, int64_t>& steps, int64_t newest,
                                        const CommandSchedule::Get& get);

@@ -32,12 +32,9 @@ std::vector<jobspec::Line> LinesOfWeights(const checkpoint::WeightsReport& repor
 }
 
 // Logs and reports it.
-void Tell(const Opened& opened, const char* reason, const std::string& text) {
-  spdlog::info("{}", text);
-  opened.reports.Report(Notice{reason, text, opened.state.step});
-}
-void Warn(const Opened& opened, const char* reason, const std::string& text) {
-  spdlog::warn("{}", text);
+void Tell(const Opened& opened, spdlog::level::level_enum level, const char* reason,
+          const std::string& text) {
+  spdlog::log(level, "{}", text);
   opened.reports.Report(Notice{reason, text, opened.state.step});
 }
 
@@ -48,10 +45,12 @@ absl::Status AgreeOnWeights(const Agreed& agreed) {
   const checkpoint::WeightsReport& report = agreed.weights->report();
   if (opened.leader()) {
     if (opened.job.spec.model().has_weights_from()) {
-      Tell(opened, "WEIGHTS_TAKEN", absl::StrCat(kWeights, ": ", Describe(report)));
+      Tell(opened, spdlog::level::info, "WEIGHTS_TAKEN",
+           absl::StrCat(kWeights, ": ", Describe(report)));
     }
     if (!report.other_config.empty()) {
-      Warn(opened, "WEIGHTS_OF_ANOTHER_MODEL", absl::StrCat(kWeights, ": ", report.other_config));
+      Tell(opened, spdlog::level::warn, "WEIGHTS_OF_ANOTHER_MODEL",
+           absl::StrCat(kWeights, ": ", report.other_config));
     }
   }
   // A file that is another one on some node would give the ranks parts of different models.
@@ -124,15 +123,10 @@ absl::Status OpenData(Agreed* agreed) {
   return absl::OkStatus();
 }
 
-struct NamedData {
-  const char* name;  // "data.train"
-  const RankData* data;
-};
-
 // Compares what made the tokens, and the sizes of the data sets that all ranks share.
 absl::Status AgreeOnData(Agreed* agreed) {
   const Opened& opened = *agreed->opened;
-  std::vector<NamedData> all;
+  std::vector<std::pair<const char*, const RankData*>> all;  // "data.train"
   const auto add = [&all](const char* name, const std::optional<RankData>& data) {
     if (data.has_value()) all.push_back({name, &*data});
   };

@@ -68,7 +68,8 @@ DueRules Running::RulesOf(const FitUntil& stage) const {
 }
 
 absl::StatusOr<std::optional<bool>> Running::ValidateInFit(FitUntil* stage) {
-  ASSIGN_OR_RETURN(const std::optional<v1::Evaluation> evaluation, forwards_.evaluation.Validate());
+  ASSIGN_OR_RETURN(const std::optional<v1::Evaluation> evaluation,
+                   forwards_.evaluation.Run(SessionEvaluation::Set::kValidate));
   if (!evaluation.has_value()) return std::nullopt;
   if (!stage->passes.any()) return false;
   ASSIGN_OR_RETURN(const BestCheckpoint::Judged judged, writers_.best.Judge(*stage, *evaluation));
@@ -86,26 +87,25 @@ absl::StatusOr<std::optional<bool>> Running::ValidateInFit(FitUntil* stage) {
 }
 
 absl::Status Running::ValidateDue() {
+  const auto validate = [this]() -> absl::StatusOr<bool> {
+    auto stage = FitOfStep(loaded_->stages, state().step);
+    if (!stage.has_value()) {
+      ASSIGN_OR_RETURN(const auto evaluation,
+                       forwards_.evaluation.Run(SessionEvaluation::Set::kValidate));
+      return evaluation.has_value();
+    }
+    ASSIGN_OR_RETURN(const std::optional<bool> best, ValidateInFit(&*stage));
+    if (!best.has_value()) return false;
+    state().validation_due = false;  // of the checkpoint that is saved now
+    if (*best) RETURN_IF_ERROR(writers_.best.SaveBest());
+    return true;
+  };
   if (forwards_.evaluation.has_validation()) {
     BeginStage("validate");
-    RETURN_IF_ERROR(RunToEnd([this] { return ValidateLeft(); }));
+    RETURN_IF_ERROR(RunToEnd(validate));
   }
   state().validation_due = false;
   return absl::OkStatus();
-}
-
-absl::StatusOr<bool> Running::ValidateLeft() {
-  auto stage = FitOfStep(loaded_->stages, state().step);
-  if (!stage.has_value()) {
-    ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Validate());
-    return evaluation.has_value();
-  }
-  ASSIGN_OR_RETURN(const std::optional<bool> best, ValidateInFit(&*stage));
-  if (!best.has_value()) return false;
-  state().validation_due = false;  // of the checkpoint that is saved now
-  if (!*best) return true;
-  RETURN_IF_ERROR(writers_.best.SaveBest());
-  return true;
 }
 
 absl::Status Running::EndTraining() {
@@ -143,19 +143,15 @@ absl::Status Running::Export() {
     return calls_.between.CallNow().status();
   }
   RETURN_IF_ERROR(live_.AwaitParameters());
-  RETURN_IF_ERROR(ExportWeights());
+  RETURN_IF_ERROR(loaded_->agreed->finite->Check(state().step, live_.strategy()));
+  std::unique_ptr<EvaluationScope> averages;
+  if (job().weights_export->from == ExportConfig::From::kAverages) {
+    ASSIGN_OR_RETURN(averages, forwards_.passes.WithAverages(live_.training()));
+  }
+  RETURN_IF_ERROR(writers_.weights_export->Write(live_.model(), live_.strategy()));
+  if (averages != nullptr) RETURN_IF_ERROR(averages->End());
   // No rank ends before the weights have their final name.
   return calls_.between.CallNow().status();
-}
-
-absl::Status Running::ExportWeights() {
-  RETURN_IF_ERROR(loaded_->agreed->finite->Check(state().step, live_.strategy()));
-  if (job().weights_export->from != ExportConfig::From::kAverages) {
-    return writers_.weights_export->Write(live_.model(), live_.strategy());
-  }
-  ASSIGN_OR_RETURN(const auto scope, forwards_.passes.WithAverages(live_.training()));
-  RETURN_IF_ERROR(writers_.weights_export->Write(live_.model(), live_.strategy()));
-  return scope->End();
 }
 
 }  // namespace muster::train

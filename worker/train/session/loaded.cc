@@ -18,7 +18,6 @@
 #include "worker/train/job/improvement.h"
 #include "worker/train/ranks/guarded.h"
 #include "worker/train/session/best_checkpoint.h"
-#include "worker/train/session/start_from.h"
 #include "worker/train/start/continuation.h"
 #include "worker/train/start/known_ends.h"
 #include "worker/train/training/setup.h"
@@ -110,9 +109,11 @@ absl::Status CheckMetrics(Loaded& loaded) {
   const Job& job = loaded.opened().job;
   // Whether a model's own loss tells how many are right is known after the first pass only.
   const bool mse = job.model.loss.has_value() && job.model.loss->kind == models::LossKind::kMse;
-  const GivenMetrics given{.accuracy = !mse,
-                           .top_k_accuracy = !mse && CountsTopK(*loaded.agreed->model),
-                           .perplexity = loaded.agreed->model->HasPerplexity()};
+  const models::Model& model = *loaded.agreed->model;
+  GivenMetrics given = {Metric::kLoss};
+  if (!mse) given.insert(Metric::kAccuracy);
+  if (!mse && CountsTopK(model)) given.insert(Metric::kTopKAccuracy);
+  if (model.HasPerplexity()) given.insert(Metric::kPerplexity);
   for (size_t i = 0; i < job.stages.size(); ++i) {
     const auto* fit = std::get_if<FitStage>(&job.stages[i]);
     if (fit == nullptr) continue;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/tokenizer/source.h"
 #include "worker/data/sampler.h"
@@ -46,6 +47,11 @@ struct Loaded {
 // (known_ends.h), or the job does not fit model and data; those of files and of checkpoints; the
 // communicators'.
 absl::StatusOr<std::unique_ptr<Loaded>> Load(std::unique_ptr<Agreed> agreed);
+
+// A part of Load (start_from.cc): opens the job's checkpoints, and fills `loaded` from one of them,
+// or from what the job names to begin with: another job's checkpoint, or a file with the state of
+// the optimizer. The model is made, and what trains it.
+absl::Status StartFrom(Loaded& loaded);
 
 // The plan of the stages, of which some may have ended early.
 std::vector<PlannedStage> PlanOf(const Job& job, const SessionState& state);

@@ -8,35 +8,32 @@
 namespace muster::train {
 namespace {
 
-void Sleep(absl::Duration duration) {
-  std::this_thread::sleep_for(absl::ToChronoMilliseconds(duration));
+// `parts` with communicators of `own`, which record their collectives.
+SessionParts Recorded(SessionParts parts, comm::FlightRecorder* flight,
+                      std::vector<std::unique_ptr<comm::Communicator>>* own) {
+  const auto record = [&](comm::Communicator*& ranks, size_t channel) {
+    ranks = own->emplace_back(comm::Recorded(ranks, flight, channel)).get();
+  };
+  record(parts.control, 0);
+  record(parts.gradients, 1);
+  record(parts.parameters, 2);
+  record(parts.files, comm::FlightRecorder::kBackground);
+  return parts;
 }
 
 }  // namespace
 
-RecordedRanks::RecordedRanks(const SessionParts& parts)
-    : flight_(parts.flight != nullptr ? parts.flight : &own_),
-      control_(comm::Recorded(parts.control, flight_, 0)),
-      gradients_(comm::Recorded(parts.gradients, flight_, 1)),
-      parameters_(comm::Recorded(parts.parameters, flight_, 2)),
-      files_(comm::Recorded(parts.files, flight_, comm::FlightRecorder::kBackground)) {}
-
-SessionParts RecordedRanks::In(SessionParts parts) const {
-  parts.control = control_.get();
-  parts.gradients = gradients_.get();
-  parts.parameters = parameters_.get();
-  parts.files = files_.get();
-  return parts;
-}
-
 Opened::Opened(const Identity& identity, const Job& job, const SessionParts& given)
     : identity(identity),
       job(job),
-      ranks(given),
+      flight(given.flight != nullptr ? given.flight : &own_flight),
       profile(job.profile, identity),
-      parts(profile.Trace(ranks.In(given))),
+      parts(profile.Trace(Recorded(given, flight, &recorded))),
       reports(identity.rank, given.events, &state),
-      attempts(given.save_retry, &reports, Sleep),
+      attempts(given.save_retry, &reports,
+               [](absl::Duration pause) {
+                 std::this_thread::sleep_for(absl::ToChronoMilliseconds(pause));
+               }),
       writing(given.writing != nullptr ? given.writing : &own_writing),
       disk(writing) {}
 

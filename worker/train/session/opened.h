@@ -12,37 +12,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "worker/checkpoint/writing.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/flight/flight_recorder.h"
 #include "worker/parallel/communicators.h"
 #include "worker/train/job/job.h"
-#include "worker/train/reports/attempts.h"
 #include "worker/train/reports/session_reports.h"
 #include "worker/train/reports/session_state.h"
 #include "worker/train/session/profile.h"
 #include "worker/train/session/session_parts.h"
 
 namespace muster::train {
-
-// The communicators of a session, wrapped so that each of their collectives is recorded.
-class RecordedRanks {
- public:
-  explicit RecordedRanks(const SessionParts& parts);
-
-  // `parts` with these communicators in place of its own.
-  SessionParts In(SessionParts parts) const;
-  comm::FlightRecorder* flight() const { return flight_; }
-
- private:
-  comm::FlightRecorder own_;
-  comm::FlightRecorder* const flight_;
-  const std::unique_ptr<comm::Communicator> control_;
-  const std::unique_ptr<comm::Communicator> gradients_;
-  const std::unique_ptr<comm::Communicator> parameters_;
-  const std::unique_ptr<comm::Communicator> files_;
-};
 
 // Threading: one thread, as all phases.
 struct Opened {
@@ -60,7 +42,9 @@ struct Opened {
   // Changed only where its schedule ends, if the job file leaves that open: when the stages are
   // planned (loaded.cc), and by Skipping.
   Job job;
-  const RecordedRanks ranks;
+  comm::FlightRecorder own_flight;
+  comm::FlightRecorder* const flight;  // records each collective of the session
+  std::vector<std::unique_ptr<comm::Communicator>> recorded;
   Profile profile;
   const SessionParts parts;  // with the session's own communicators
   SessionState state;

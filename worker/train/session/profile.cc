@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/exports/target.h"
@@ -19,14 +20,11 @@ Profile::Profile(const std::optional<ProfileConfig>& config, const Identity& ide
 
 SessionParts Profile::Trace(const SessionParts& parts) {
   if (!config_.has_value()) return parts;
-  control_ = comm::Traced(parts.control, &recorder_);
-  gradients_ = comm::Traced(parts.gradients, &recorder_);
-  parameters_ = comm::Traced(parts.parameters, &recorder_);
   events_ = parts.events;
   SessionParts traced = parts;
-  traced.control = control_.get();
-  traced.gradients = gradients_.get();
-  traced.parameters = parameters_.get();
+  for (comm::Communicator** ranks : {&traced.control, &traced.gradients, &traced.parameters}) {
+    *ranks = traced_.emplace_back(comm::Traced(*ranks, &recorder_)).get();
+  }
   return traced;
 }
 
@@ -42,7 +40,7 @@ void Profile::BeginStep(int64_t step) {
 absl::Status Profile::EndStep(int64_t step) {
   if (!Asked(step)) return absl::OkStatus();
   const std::string mine = trace::ChromeEvents(identity_.rank, recorder_.Stop());
-  ASSIGN_OR_RETURN(const auto texts, checkpoint::GatherTexts(*control_, mine, "trace", step));
+  ASSIGN_OR_RETURN(const auto texts, checkpoint::GatherTexts(*traced_[0], mine, "trace", step));
   if (identity_.rank != 0) return absl::OkStatus();
   const std::string path =
       files::JoinPath(config_->directory, absl::StrCat(identity_.job, "-step-", step, ".json"));

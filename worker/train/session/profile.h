@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/comm/communicator.h"
@@ -43,9 +43,7 @@ class Profile {
   const Identity identity_;
   trace::Recorder recorder_;
   EventSink* events_ = nullptr;
-  std::unique_ptr<comm::Communicator> control_;
-  std::unique_ptr<comm::Communicator> gradients_;
-  std::unique_ptr<comm::Communicator> parameters_;
+  std::vector<std::unique_ptr<comm::Communicator>> traced_;  // the first one: for control
 };
 
 }  // namespace muster::train

@@ -20,14 +20,15 @@ Running::Running(std::unique_ptr<Loaded> loaded)
       writers_(loaded_.get(), &schedule_, &live_, &background_),
       forwards_(loaded_.get(), &live_, &calls_.between, &background_),
       changes_(ChangesOf(loaded_.get(), &calls_.each_step)),
-      skipping_(SkippingOf(loaded_.get())),
       commands_({.source = opened().parts.commands,
-                 .calls = &calls_.between,
+                 .call = [this] { return calls_.between.CallNow(); },
                  .saver = has_checkpoints() ? &writers_.best : nullptr,
                  .gatherer = writers_.gathering.has_value() ? &*writers_.gathering : nullptr,
                  .training = changes_.has_value() ? &*changes_ : nullptr,
-                 .skip_data = [this](int64_t samples,
-                                     bool dry_run) { return skipping_->Skip(samples, dry_run); },
+                 .skip_data =
+                     [this](int64_t samples, bool dry_run) {
+                       return SkippingOf(loaded_.get()).Skip(samples, dry_run);
+                     },
                  .evaluator = &forwards_.evaluation,
                  .generator = &forwards_.generator,
                  .learning_rates = &job().schedule,
@@ -93,25 +94,22 @@ absl::Status Running::RunStage(const PlannedStage& stage) {
   const bool trained = !ended_early_.empty() || !FitFollows(loaded_->stages, stage.index);
   if (!stage.trains() && trained) RETURN_IF_ERROR(EndTraining());
   if (state().stopped) return absl::OkStatus();
+  const auto evaluate = [this](const char* name, SessionEvaluation::Set set) {
+    BeginStage(name);
+    return RunToEnd([this, set]() -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Run(set));
+      return evaluation.has_value();
+    });
+  };
   RETURN_IF_ERROR(std::visit(
       Overloaded{[this](const FitUntil& fit) {
                    BeginStage("fit");
                    return Fit(fit);
                  },
-                 [this](const ValidateStage&) {
-                   BeginStage("validate");
-                   return RunToEnd([this]() -> absl::StatusOr<bool> {
-                     ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Validate());
-                     return evaluation.has_value();
-                   });
+                 [&](const ValidateStage&) {
+                   return evaluate("validate", SessionEvaluation::Set::kValidate);
                  },
-                 [this](const TestStage&) {
-                   BeginStage("test");
-                   return RunToEnd([this]() -> absl::StatusOr<bool> {
-                     ASSIGN_OR_RETURN(const auto evaluation, forwards_.evaluation.Test());
-                     return evaluation.has_value();
-                   });
-                 },
+                 [&](const TestStage&) { return evaluate("test", SessionEvaluation::Set::kTest); },
                  [&](const PredictStage& predict) {
                    BeginStage("predict");
                    return Predict(stage.index, predict);

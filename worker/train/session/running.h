@@ -77,7 +77,8 @@ struct Forwards {
 
 // Absent: the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
-std::optional<Skipping> SkippingOf(Loaded* loaded);
+// Of a job that trains.
+Skipping SkippingOf(Loaded* loaded);
 
 // Threading: one thread.
 class Running {
@@ -122,14 +123,11 @@ class Running {
   absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
   // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
-  // The work of ValidateDue: whether the pass is done.
-  absl::StatusOr<bool> ValidateLeft();
 
   // ---- Ends (boundary.cc). Collectives.
   // Frees what only training needs, unless a checkpoint of this step may still need it.
   absl::Status EndTraining();
   absl::Status Export();
-  absl::Status ExportWeights();
 
   bool has_checkpoints() const { return loaded_->checkpoints != nullptr; }
   Opened& opened() { return loaded_->opened(); }
@@ -144,7 +142,6 @@ class Running {
   Writers writers_;
   Forwards forwards_;
   std::optional<TrainabilityChanges> changes_;  // absent: the job trains nothing
-  std::optional<Skipping> skipping_;            // likewise
   Commands commands_;
   std::string ended_early_;  // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;  // how the save after the last step of training ended

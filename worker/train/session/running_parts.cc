@@ -49,7 +49,7 @@ LiveState LiveStateOf(Loaded* loaded) {
 RollCalls::RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background)
     : each_step({.identity = loaded->opened().identity,
                  .control = loaded->opened().parts.control,
-                 .flight = loaded->opened().ranks.flight(),
+                 .flight = loaded->opened().flight,
                  .commands = loaded->opened().parts.commands,
                  .lease = loaded->opened().parts.lease,
                  .session_state = &loaded->opened().state,
@@ -135,8 +135,7 @@ std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* ca
                               .reports = &loaded->opened().reports});
 }
 
-std::optional<Skipping> SkippingOf(Loaded* loaded) {
-  if (!loaded->trains()) return std::nullopt;
+Skipping SkippingOf(Loaded* loaded) {
   Opened& opened = loaded->opened();
   const bool own_files = !loaded->agreed->data.train->own_sizes.empty();
   return Skipping({.job = &opened.job,

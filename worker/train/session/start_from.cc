@@ -1,5 +1,4 @@
-#include "worker/train/session/start_from.h"
-
+// What a session starts from.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -15,8 +14,8 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/imported_state.h"
 #include "worker/train/ranks/agreement.h"
+#include "worker/train/session/loaded.h"
 #include "worker/train/start/continuation.h"
-#include "worker/train/training/model_records.h"
 #include "worker/train/training/setup.h"
 
 namespace muster::train {

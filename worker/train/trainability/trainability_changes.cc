@@ -69,7 +69,7 @@ absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
   } else {
     changed = parts_.trained->FirstFlipped() >= 0;
     if (changed) {
-      ASSIGN_OR_RETURN(const TrainabilityChange change, BringFlagsIntoForce());
+      ASSIGN_OR_RETURN(const TrainabilityChange change, BringIntoForce(parts_.trained->Flags(), 0));
       Report(change);
     }
     // Also where the hook changed no flag on this rank, because it may have changed one on another
@@ -106,8 +106,9 @@ absl::StatusOr<bool> TrainabilityChanges::RunHook() {
   return wrote;
 }
 
-absl::StatusOr<TrainabilityChange> TrainabilityChanges::BringFlagsIntoForce() {
-  ASSIGN_OR_RETURN(TrainabilityChange change, ChangeTo(parts_.trained->Flags(), 0));
+absl::StatusOr<TrainabilityChange> TrainabilityChanges::BringIntoForce(const Mask& mask,
+                                                                       int64_t command) {
+  ASSIGN_OR_RETURN(TrainabilityChange change, ChangeTo(mask, command));
   parts_.trained->NameByParameters();
   change.version = parts_.trained->version();
   return change;
@@ -165,9 +166,8 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::Add(const std::vector<Tr
 }
 
 absl::StatusOr<TrainabilityChange> TrainabilityChanges::BringPendingIntoForce(int64_t command) {
-  ASSIGN_OR_RETURN(TrainabilityChange change, ChangeTo(parts_.trained->TakePending(), command));
-  parts_.trained->NameByParameters();
-  change.version = parts_.trained->version();
+  ASSIGN_OR_RETURN(TrainabilityChange change,
+                   BringIntoForce(parts_.trained->TakePending(), command));
   if (!change.frozen.empty() || !change.unfrozen.empty()) Report(change);
   return change;
 }

@@ -108,7 +108,8 @@ class TrainabilityChanges : public TrainabilityChanger {
  private:
   // Runs the model's step hook. Returns whether it has written a value.
   absl::StatusOr<bool> RunHook();
-  absl::StatusOr<TrainabilityChange> BringFlagsIntoForce();
+  // A change to this mask that no rules gave.
+  absl::StatusOr<TrainabilityChange> BringIntoForce(const Mask& mask, int64_t command);
   TrainabilityChange Difference(const Mask& mask, int64_t command) const;
   // Plans training anew for this mask, unless it is already in force. `command` asked for it; 0:
   // the model's code did.

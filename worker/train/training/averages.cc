@@ -39,6 +39,17 @@ void ExchangeValues(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
+std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
+    const layout::Placement& placement) {
+  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(placement.elements.size());
+  for (size_t rank = 0; rank < placement.holders.size(); ++rank) {
+    for (const layout::Range& range : placement.holders[rank]) {
+      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
+    }
+  }
+  return parts;
+}
+
 Placement Averages::PlacementFor(const parallel::Placements& placements, bool replicated) {
   if (placements.holders.has_value()) return *placements.holders;
   const std::vector<int64_t>& elements = placements.owners.elements;
@@ -178,12 +189,7 @@ absl::Status Averages::Spread(int64_t step) {
 
 void Averages::AddTo(checkpoint::StateBuilder* builder) const {
   if (!begun_) return;
-  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(parameters_.size());
-  for (size_t rank = 0; rank < placement_.holders.size(); ++rank) {
-    for (const Range& range : placement_.holders[rank]) {
-      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
-    }
-  }
+  const auto parts = PartsOf(placement_);
   std::map<size_t, const Held*> held;
   for (const Held& one : held_) held[one.parameter] = &one;
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -32,6 +32,10 @@
 
 namespace muster::train {
 
+// For each parameter, the ranges that ranks hold, as the state of a checkpoint takes them.
+std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
+    const layout::Placement& placement);
+
 class Averages {
  public:
   // The plan that is in force: which parameters its strategy trains.

@@ -10,6 +10,7 @@
 #include "worker/layout/groups.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/parallel/move_pieces.h"
+#include "worker/train/training/averages.h"
 
 namespace muster::train {
 namespace {
@@ -214,12 +215,7 @@ void AddState(const OptimizerState& state, const ParameterSlots& slots,
               const std::vector<models::Parameter>& parameters,
               const std::vector<at::ScalarType>& types, bool replicated,
               checkpoint::StateBuilder* builder) {
-  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(parameters.size());
-  for (size_t rank = 0; rank < state.holders.holders.size(); ++rank) {
-    for (const Range& range : state.holders.holders[rank]) {
-      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
-    }
-  }
+  const auto parts = PartsOf(state.holders);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!state.present[i]) continue;
     const std::string& name = parameters[i].name;

@@ -34,6 +34,50 @@ std::optional<checkpoint::WeightsOptions> WeightsOf(const v1::ModelSpec& model) 
       .missing = spec.missing() == v1::WeightsSpec::INITIAL ? Missing::kInitial : Missing::kRefuse};
 }
 
+const char* NameOf(parallel::UnitEvent::Kind kind) {
+  switch (kind) {
+    case parallel::UnitEvent::Kind::kGather:
+      return "gather ";
+    case parallel::UnitEvent::Kind::kFree:
+      return "free ";
+    case parallel::UnitEvent::Kind::kForward:
+      return "forward of ";
+    case parallel::UnitEvent::Kind::kBeforeBackward:
+      return "backward of ";
+    case parallel::UnitEvent::Kind::kAfterBackward:
+      return "after backward of ";
+  }
+  return "";
+}
+
+void RecordUnit(const parallel::UnitEvent& event, trace::Recorder* recorder) {
+  if (!recorder->on()) return;
+  recorder->Mark(trace::Lane::kUnits,
+                 absl::StrCat(NameOf(event.kind), event.unit.empty() ? "the root" : event.unit));
+  recorder->Level("gathered parameters", event.whole_bytes);
+}
+
+std::vector<std::string> NamesOf(const models::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& parameter : model.Parameters()) names.push_back(parameter.name);
+  return names;
+}
+
+// Adds parameters of which each rank holds only its own pieces.
+void AddShards(const std::vector<models::Parameter>& parameters,
+               const parallel::ParameterShards& shards, checkpoint::StateBuilder* builder) {
+  const auto parts = PartsOf(shards.holders);
+  std::map<size_t, const parallel::Piece*> held;
+  for (const parallel::Piece& piece : shards.held) held[piece.parameter] = &piece;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    builder->AddSharded({"param", name, tensor.sizes().vec(), shards.types[i]}, parts[i]);
+    if (const auto own = held.find(i); own != held.end()) {
+      builder->Hold(own->second->begin, own->second->tensor);
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
@@ -68,33 +112,6 @@ void MoveTo(c10::Device device, const models::Model& model, Moved moved) {
   if (moved == Moved::kBuffers) return;
   for (const auto& parameter : model.Parameters()) move(parameter.tensor);
 }
-
-namespace {
-
-const char* NameOf(parallel::UnitEvent::Kind kind) {
-  switch (kind) {
-    case parallel::UnitEvent::Kind::kGather:
-      return "gather ";
-    case parallel::UnitEvent::Kind::kFree:
-      return "free ";
-    case parallel::UnitEvent::Kind::kForward:
-      return "forward of ";
-    case parallel::UnitEvent::Kind::kBeforeBackward:
-      return "backward of ";
-    case parallel::UnitEvent::Kind::kAfterBackward:
-      return "after backward of ";
-  }
-  return "";
-}
-
-void RecordUnit(const parallel::UnitEvent& event, trace::Recorder* recorder) {
-  if (!recorder->on()) return;
-  recorder->Mark(trace::Lane::kUnits,
-                 absl::StrCat(NameOf(event.kind), event.unit.empty() ? "the root" : event.unit));
-  recorder->Level("gathered parameters", event.whole_bytes);
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
     const Job& job, const models::Model& model, const parallel::Communicators& communicators,
@@ -145,16 +162,6 @@ absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
       ": the model has no blocks (units whose name ends in a number); name units by patterns"));
 }
 
-namespace {
-
-std::vector<std::string> NamesOf(const models::Model& model) {
-  std::vector<std::string> names;
-  for (const auto& parameter : model.Parameters()) names.push_back(parameter.name);
-  return names;
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     const OptimizerConfig& config, const models::Model& model,
     const std::vector<parallel::Piece>& pieces, std::vector<std::vector<at::Tensor>> states) {
@@ -179,37 +186,6 @@ absl::StatusOr<ParameterSlots> SlotsFor(const OptimizerConfig& config, const mod
   for (const auto& own : settings) slots.push_back(optim::SlotsOf(own.options));
   return slots;
 }
-
-namespace {
-
-// For each parameter, the ranges that ranks hold.
-std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
-    const layout::Placement& placement) {
-  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(placement.elements.size());
-  for (size_t rank = 0; rank < placement.holders.size(); ++rank) {
-    for (const layout::Range& range : placement.holders[rank]) {
-      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
-    }
-  }
-  return parts;
-}
-
-// Adds parameters of which each rank holds only its own pieces.
-void AddShards(const std::vector<models::Parameter>& parameters,
-               const parallel::ParameterShards& shards, checkpoint::StateBuilder* builder) {
-  const auto parts = PartsOf(shards.holders);
-  std::map<size_t, const parallel::Piece*> held;
-  for (const parallel::Piece& piece : shards.held) held[piece.parameter] = &piece;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, tensor] = parameters[i];
-    builder->AddSharded({"param", name, tensor.sizes().vec(), shards.types[i]}, parts[i]);
-    if (const auto own = held.find(i); own != held.end()) {
-      builder->Hold(own->second->begin, own->second->tensor);
-    }
-  }
-}
-
-}  // namespace
 
 checkpoint::State TrainingState(const models::Model& model, const TrainingParts& training,
                                 int world_size) {

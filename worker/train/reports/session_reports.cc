@@ -1,4 +1,4 @@
-#include "worker/train/reports/attempts.h"
+#include "worker/train/reports/session_reports.h"
 
 #include <spdlog/spdlog.h>
 

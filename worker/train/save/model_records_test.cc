@@ -1,5 +1,3 @@
-#include "worker/train/training/model_records.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "worker/models/spec_from_json.h"
+#include "worker/train/save/live_state.h"
 #include "worker/train/training/setup.h"
 
 namespace muster::train {
