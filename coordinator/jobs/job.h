@@ -317,7 +317,7 @@ struct JobLife : JobFacts {
   // The job has no processes until a person decides how it continues.
   bool halted() const;
   // In line for slots.
-  bool waiting() const { return !terminal() && !live() && !halted(); }
+  bool waiting() const { return Waits(phase); }
 };
 
 // How far it has come. It changes with each step.

@@ -66,7 +66,7 @@ TEST(LifeRow, WhatNoLifeCanHaveIsRefusedByName) {
   row.state = State::kPaused;
   row.live = false;
   EXPECT_EQ(error(row), "no job can be PAUSED without processes");
-  row.state = static_cast<State>(10);
+  row.state = static_cast<State>(99);
   EXPECT_EQ(error(row), "no job can be UNKNOWN without processes");
 }
 

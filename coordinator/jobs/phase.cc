@@ -77,6 +77,18 @@ std::optional<absl::Time> ToldToEnd(const Phase& phase) {
   return ending == nullptr ? std::nullopt : std::optional(ending->told);
 }
 
+bool Waits(const Phase& phase) {
+  return std::visit(Overloaded{
+                        [](const life::Queued&) { return true; },
+                        [](const life::Recovering& recovering) {
+                          return std::holds_alternative<life::Waiting>(recovering.how);
+                        },
+                        [](const OneOf<life::Starting, life::Running, life::Paused, life::Stopping,
+                                       life::Ended> auto&) { return false; },
+                    },
+                    phase);
+}
+
 bool PausedByCommand(const Phase& phase) {
   return std::visit(
       Overloaded{

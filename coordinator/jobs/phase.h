@@ -128,6 +128,8 @@ const life::Alive* AliveIn(const Phase& phase);
 life::Alive* AliveIn(Phase* phase);
 // When the processes of an ending generation were first told to end; absent: they were not.
 std::optional<absl::Time> ToldToEnd(const Phase& phase);
+// In line for slots.
+bool Waits(const Phase& phase);
 // A command has paused the job, now or as soon as it runs again.
 bool PausedByCommand(const Phase& phase);
 
