@@ -37,7 +37,7 @@ class Commands {
     Saver* saver;                   // null: the job has no checkpoints
     Gatherer* gatherer;             // null: the job trains nothing
     TrainabilityChanger* training;  // likewise
-    // Skipping::Skip; called only if the job trains.
+    // SkipSamples; called only if the job trains.
     std::function<absl::StatusOr<v1::SkippedData>(int64_t samples, bool dry_run)> skip_data;
     Evaluator* evaluator;
     Generator* generator;

@@ -78,7 +78,7 @@ struct Forwards {
 // Absent: the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
 // Of a job that trains.
-Skipping SkippingOf(Loaded* loaded);
+SkipParts SkipPartsOf(Loaded* loaded);
 
 // Threading: one thread.
 class Running {

@@ -135,15 +135,15 @@ std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* ca
                               .reports = &loaded->opened().reports});
 }
 
-Skipping SkippingOf(Loaded* loaded) {
+SkipParts SkipPartsOf(Loaded* loaded) {
   Opened& opened = loaded->opened();
   const bool own_files = !loaded->agreed->data.train->own_sizes.empty();
-  return Skipping({.job = &opened.job,
-                   .session_state = &opened.state,
-                   .stages = &loaded->stages,
-                   .sampler = loaded->sampler.get(),
-                   .together = own_files ? opened.world_size() : 1},
-                  loaded->written_schedule);
+  return {.job = &opened.job,
+          .session_state = &opened.state,
+          .stages = &loaded->stages,
+          .sampler = loaded->sampler.get(),
+          .written = loaded->written_schedule,
+          .together = own_files ? opened.world_size() : 1};
 }
 
 }  // namespace muster::train
