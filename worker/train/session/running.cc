@@ -136,9 +136,9 @@ absl::Status Running::RunToEnd(const std::function<absl::StatusOr<bool>()>& work
 
 absl::Status Running::Predict(int64_t stage, const PredictStage& predict) {
   for (int attempt = 1;;) {
-    Predictor::Predicted end;
+    Predicted end;
     RETURN_IF_ERROR(RunToEnd([&]() -> absl::StatusOr<bool> {
-      ASSIGN_OR_RETURN(end, forwards_.predictor.Run(stage, predict));
+      ASSIGN_OR_RETURN(end, RunPrediction(forwards_.predict, stage, predict));
       return !end.interrupted;
     }));
     if (state().stopped) return absl::OkStatus();

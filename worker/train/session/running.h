@@ -72,7 +72,7 @@ struct Forwards {
   const ForwardParts parts;
   SessionEvaluation evaluation;
   SessionGenerator generator;
-  Predictor predictor;
+  const PredictParts predict;
 };
 
 // Absent: the job trains nothing.

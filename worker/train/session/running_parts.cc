@@ -116,12 +116,13 @@ Forwards::Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Backgrou
       evaluation(parts, OrNull(loaded->agreed->data.validate), OrNull(loaded->agreed->data.test),
                  calls),
       generator(parts),
-      predictor(parts, {.identity = loaded->opened().identity,
-                        .requests = loaded->requests,
-                        .generator = &generator,
-                        .data = OrNull(loaded->agreed->data.predict),
-                        .calls = calls,
-                        .lease = loaded->opened().parts.lease}) {}
+      predict{.forward = parts,
+              .identity = loaded->opened().identity,
+              .requests = loaded->requests,
+              .generator = &generator,
+              .data = OrNull(loaded->agreed->data.predict),
+              .calls = calls,
+              .lease = loaded->opened().parts.lease} {}
 
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls) {
   if (!loaded->trains()) return std::nullopt;
