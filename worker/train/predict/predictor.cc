@@ -11,6 +11,7 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/train/predict/predict.h"
+#include "worker/train/predict/prediction_file.h"
 #include "worker/train/ranks/agreement.h"
 #include "worker/train/step/autocast.h"
 

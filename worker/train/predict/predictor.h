@@ -17,7 +17,6 @@
 #include "worker/train/evaluate/generate.h"
 #include "worker/train/job/job.h"
 #include "worker/train/job/stages.h"
-#include "worker/train/predict/prediction_file.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/rollcall/session_roll_call.h"
 
