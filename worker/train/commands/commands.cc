@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <map>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -31,13 +32,47 @@ std::string Describe(const v1::SkippedData& skipped) {
                       skipped.last(), " of epoch ", skipped.last_epoch());
 }
 
-}  // namespace
+using Parts = Commands::Parts;
 
+bool Trains(const Parts& parts) { return parts.training != nullptr; }
+bool CanSave(const Parts& parts) {
+  return parts.saver != nullptr && Trains(parts) && parts.session_state->step > 0;
+}
+
+// Reports that the command took effect at this step.
+void TellApplied(const Parts& parts, int64_t number) {
+  parts.session_state->Applied(number);
+  parts.reports->Report(CommandApplied{number, parts.session_state->step});
+}
+
+// Reports that the command took effect and how it ended. Both are reported together after the
+// change, so that a change during which the workers end counts as not made.
+void Finish(const Parts& parts, const Command& command,
+            decltype(CommandFinished::result) result = {}) {
+  TellApplied(parts, NumberOf(command));
+  parts.reports->Report(CommandFinished{.number = NumberOf(command),
+                                        .status = absl::OkStatus(),
+                                        .reason = "",
+                                        .result = std::move(result)});
+}
+
+// Reports that the command took effect without changing anything, and why. `reason`: as in
+// CommandFinished.
+void Fail(const Parts& parts, const Command& command, const absl::Status& status,
+          const std::string& reason) {
+  TellApplied(parts, NumberOf(command));
+  parts.reports->Report(CommandFinished{
+      .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
+}
+
+// Reports how a command ended that has taken effect before, because it takes long: its file is
+// written, its pass is done. If the workers end meanwhile, the next generation carries it out
+// again.
 template <typename Result>
-std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
-    const Command& command) const {
+std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Parts& parts,
+                                                               const Command& command) {
   return
-      [reports = parts_.reports, number = NumberOf(command)](const absl::StatusOr<Result>& result) {
+      [reports = parts.reports, number = NumberOf(command)](const absl::StatusOr<Result>& result) {
         CommandFinished finished{
             .number = number, .status = result.status(), .reason = "", .result = {}};
         if (result.ok()) finished.result = *result;
@@ -45,6 +80,161 @@ std::function<void(const absl::StatusOr<Result>&)> Commands::ReportEndOf(
         reports->Report(finished);
       };
 }
+
+// Returns true if the job has what the command's rule says it needs, apart from a model that
+// generates. If not, reports that the command failed.
+bool HasNeeds(const Parts& parts, const Command& command) {
+  const auto lacks = [&](const std::string& what, const char* reason) {
+    Fail(parts, command, absl::FailedPreconditionError(what), reason);
+    return false;
+  };
+  for (const int need : commands::RuleOf(command).needs()) {
+    const bool optimizer = need == v1::CommandRule::OPTIMIZER;
+    if (need == v1::CommandRule::CHECKPOINTS && parts.saver == nullptr) {
+      return lacks("the job has no place for checkpoints: its job file has no `checkpoint`",
+                   "NO_CHECKPOINTS");
+    }
+    if ((optimizer || need == v1::CommandRule::TRAINING) && !Trains(parts)) {
+      return lacks("the job trains nothing", "NO_OPTIMIZER");
+    }
+    if (optimizer && parts.session_state->training_over) {
+      return lacks(
+          absl::StrCat("training ended with step ", parts.session_state->step,
+                       ", and the optimizer's state was freed; the job's last checkpoint has it, "
+                       "if the job writes checkpoints (start.checkpoint)"),
+          "TRAINING_OVER");
+    }
+  }
+  return true;
+}
+
+// A roll call, after which the command has taken effect: what takes long begins with it.
+absl::Status Begin(const Parts& parts, const Command& command) {
+  RETURN_IF_ERROR(parts.call().status());
+  TellApplied(parts, NumberOf(command));
+  return absl::OkStatus();
+}
+
+absl::Status Stop(const Parts& parts, const Command& command) {
+  TellApplied(parts, NumberOf(command));
+  RETURN_IF_ERROR(parts.call().status());
+  if (CanSave(parts)) RETURN_IF_ERROR(parts.saver->SaveLast().status());
+  parts.session_state->stopped = true;
+  return absl::OkStatus();
+}
+
+void SetLearningRate(const Parts& parts, const Command& command) {
+  const double rate = command.set_learning_rate().learning_rate();
+  SessionState& state = *parts.session_state;
+  LearningRateSet result{.old_rate = state.learning_rate, .new_rate = rate};
+  state.learning_rate = rate;
+  result.next_step = rate * optim::LearningRateFactor(*parts.learning_rates, state.step);
+  Finish(parts, command, result);
+}
+
+absl::Status SetTrainability(const Parts& parts, const Command& command) {
+  const std::vector<TrainableRule> rules = RulesFromProto(command.set_trainability().rules());
+  const absl::Status fit = parts.training->CheckRules(rules);
+  if (!fit.ok()) {
+    Fail(parts, command, fit, "TRAINABILITY_INVALID");
+    return absl::OkStatus();
+  }
+  if (command.set_trainability().dry_run()) {
+    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts.training->Foresee(rules, NumberOf(command)));
+    Finish(parts, command, std::move(plan));
+  } else {
+    ASSIGN_OR_RETURN(TrainabilityChange change, parts.training->Add(rules, NumberOf(command)));
+    Finish(parts, command, std::move(change));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Refresh(const Parts& parts, const Command& command) {
+  ASSIGN_OR_RETURN(TrainabilityChange change,
+                   parts.training->BringPendingIntoForce(NumberOf(command)));
+  Finish(parts, command, std::move(change));
+  return absl::OkStatus();
+}
+
+absl::Status SkipData(const Parts& parts, const Command& command) {
+  const v1::SkipDataCommand& skip = command.skip_data();
+  const auto skipped = parts.skip_data(static_cast<int64_t>(skip.samples()), skip.dry_run());
+  const v1::OperationResult& first = command.first_result();
+  const std::string now = skipped.ok() ? Describe(*skipped) : "nothing";
+  if (first.has_skipped_data() && now != Describe(first.skipped_data())) {
+    parts.reports->Report(
+        Notice{"OTHER_DATA_SKIPPED",
+               absl::StrCat("operation ", NumberOf(command),
+                            " (skip-data) is repeated with another batch, or after other steps: "
+                            "it leaves out ",
+                            now, ", and the first time ", Describe(first.skipped_data())),
+               parts.session_state->step});
+  }
+  if (!skipped.ok()) {
+    Fail(parts, command, skipped.status(), "NO_STEPS_LEFT");
+    return absl::OkStatus();
+  }
+  v1::OperationResult result;
+  *result.mutable_skipped_data() = *skipped;
+  Finish(parts, command, result);
+  return absl::OkStatus();
+}
+
+absl::Status RunStage(const Parts& parts, const Command& command) {
+  const std::string& stage = command.run_stage().stage();
+  if (!parts.evaluator->HasDataFor(stage)) {
+    Fail(parts, command,
+         absl::FailedPreconditionError(
+             absl::StrCat("the job has no data for a stage '", stage,
+                          "': it can validate with data.validate, and test with data.test")),
+         "NO_DATA");
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(Begin(parts, command));
+  ASSIGN_OR_RETURN(const auto evaluated, parts.evaluator->EvaluateNow(stage));
+  ReportEndOf<StageEvaluated>(parts, command)(evaluated);
+  return absl::OkStatus();
+}
+
+absl::Status Sample(const Parts& parts, const Command& command) {
+  const v1::SampleCommand& sample = command.sample();
+  if (const absl::Status bad = parts.generator->CheckSample(sample); !bad.ok()) {
+    Fail(parts, command, bad,
+         absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(Begin(parts, command));
+  ASSIGN_OR_RETURN(const auto sampled, parts.generator->Sample(sample));
+  ReportEndOf<Sampled>(parts, command)(sampled);
+  return absl::OkStatus();
+}
+
+absl::Status Cancel(const Parts& parts, const CommandSchedule::Due& due) {
+  const auto target = static_cast<int64_t>(due.command.cancel().target());
+  if (due.cancels) {
+    const Command waited = parts.source->Get(target);
+    const std::string* const path = PathFor(waited);
+    if (path != nullptr && Trains(parts)) parts.gatherer->RemoveLeftovers(*path);
+    parts.reports->Report(Cancelled(target));
+    Finish(parts, due.command);
+    return absl::OkStatus();
+  }
+  bool cancelled = false;
+  if (Trains(parts)) {
+    ASSIGN_OR_RETURN(cancelled, parts.gatherer->Cancel(target));
+  }
+  if (cancelled) {
+    Finish(parts, due.command);
+  } else {
+    Fail(parts, due.command,
+         absl::FailedPreconditionError(
+             "the command cannot be cancelled: it has already taken effect or been cancelled"),
+         "OPERATION_APPLIED");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<bool> Commands::Apply(int64_t newest) {
   const auto get = [this](int64_t number) { return parts_.source->Get(number); };
@@ -70,8 +260,8 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
 
 absl::Status Commands::EndHere() {
   RETURN_IF_ERROR(parts_.call().status());
-  if (trains()) RETURN_IF_ERROR(parts_.gatherer->LeaveToNextGeneration());
-  if (can_save()) {
+  if (Trains(parts_)) RETURN_IF_ERROR(parts_.gatherer->LeaveToNextGeneration());
+  if (CanSave(parts_)) {
     ASSIGN_OR_RETURN(const Saver::Saved saved, parts_.saver->SaveLast());
     if (!saved.ok() && parts_.reports->leader()) {
       spdlog::warn(
@@ -105,213 +295,45 @@ void Commands::TellUnreported() const {
 
 absl::Status Commands::Apply(const CommandSchedule::Due& due) {
   const Command& command = due.command;
-  if (!HasNeeds(command)) return absl::OkStatus();
+  if (!HasNeeds(parts_, command)) return absl::OkStatus();
   switch (command.kind_case()) {
     case Command::kStop:
-      return Stop(command);
+      return Stop(parts_, command);
     case Command::kSaveCheckpoint:
-      RETURN_IF_ERROR(Begin(command));
-      return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(command));
+      RETURN_IF_ERROR(Begin(parts_, command));
+      return parts_.saver->Save(NumberOf(command), ReportEndOf<CheckpointWritten>(parts_, command));
     case Command::kGatherOptimizerState:
-      RETURN_IF_ERROR(Begin(command));
+      RETURN_IF_ERROR(Begin(parts_, command));
       return parts_.gatherer->Gather(command.gather_optimizer_state().file(), NumberOf(command),
-                                     ReportEndOf<OptimizerStateGathered>(command));
+                                     ReportEndOf<OptimizerStateGathered>(parts_, command));
     case Command::kConsolidate:
-      RETURN_IF_ERROR(Begin(command));
+      RETURN_IF_ERROR(Begin(parts_, command));
       return parts_.gatherer->Consolidate(command.consolidate().folder(), NumberOf(command),
-                                          ReportEndOf<ModelConsolidated>(command));
+                                          ReportEndOf<ModelConsolidated>(parts_, command));
     case Command::kSetLearningRate:
-      SetLearningRate(command);
+      SetLearningRate(parts_, command);
       return absl::OkStatus();
     case Command::kSetTrainability:
-      return SetTrainability(command);
+      return SetTrainability(parts_, command);
     case Command::kRefresh:
-      return Refresh(command);
+      return Refresh(parts_, command);
     case Command::kSkipData:
-      return SkipData(command);
+      return SkipData(parts_, command);
     case Command::kRunStage:
-      return RunStage(command);
+      return RunStage(parts_, command);
     case Command::kSample:
-      return Sample(command);
+      return Sample(parts_, command);
     case Command::kPause:
     case Command::kResume:
       paused_ = command.has_pause();
-      Finish(command);
+      Finish(parts_, command);
       return absl::OkStatus();
     case Command::kCancel:
-      return Cancel(due);
+      return Cancel(parts_, due);
     case Command::kNone:
     case Command::KIND_NOT_SET:
       return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
-
-void Commands::TellApplied(int64_t number) {
-  parts_.session_state->Applied(number);
-  parts_.reports->Report(CommandApplied{number, parts_.session_state->step});
-}
-
-void Commands::Finish(const Command& command, decltype(CommandFinished::result) result) {
-  TellApplied(NumberOf(command));
-  parts_.reports->Report(CommandFinished{.number = NumberOf(command),
-                                         .status = absl::OkStatus(),
-                                         .reason = "",
-                                         .result = std::move(result)});
-}
-
-void Commands::Fail(const Command& command, const absl::Status& status, const std::string& reason) {
-  TellApplied(NumberOf(command));
-  parts_.reports->Report(CommandFinished{
-      .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
-}
-
-bool Commands::HasNeeds(const Command& command) {
-  const auto lacks = [&](const std::string& what, const char* reason) {
-    Fail(command, absl::FailedPreconditionError(what), reason);
-    return false;
-  };
-  for (const int need : commands::RuleOf(command).needs()) {
-    const bool optimizer = need == v1::CommandRule::OPTIMIZER;
-    if (need == v1::CommandRule::CHECKPOINTS && parts_.saver == nullptr) {
-      return lacks("the job has no place for checkpoints: its job file has no `checkpoint`",
-                   "NO_CHECKPOINTS");
-    }
-    if ((optimizer || need == v1::CommandRule::TRAINING) && !trains()) {
-      return lacks("the job trains nothing", "NO_OPTIMIZER");
-    }
-    if (optimizer && parts_.session_state->training_over) {
-      return lacks(
-          absl::StrCat("training ended with step ", parts_.session_state->step,
-                       ", and the optimizer's state was freed; the job's last checkpoint has it, "
-                       "if the job writes checkpoints (start.checkpoint)"),
-          "TRAINING_OVER");
-    }
-  }
-  return true;
-}
-
-absl::Status Commands::Cancel(const CommandSchedule::Due& due) {
-  const auto target = static_cast<int64_t>(due.command.cancel().target());
-  if (due.cancels) {
-    const Command waited = parts_.source->Get(target);
-    const std::string* const path = PathFor(waited);
-    if (path != nullptr && trains()) parts_.gatherer->RemoveLeftovers(*path);
-    parts_.reports->Report(Cancelled(target));
-    Finish(due.command);
-    return absl::OkStatus();
-  }
-  bool cancelled = false;
-  if (trains()) {
-    ASSIGN_OR_RETURN(cancelled, parts_.gatherer->Cancel(target));
-  }
-  if (cancelled) {
-    Finish(due.command);
-  } else {
-    Fail(due.command,
-         absl::FailedPreconditionError(
-             "the command cannot be cancelled: it has already taken effect or been cancelled"),
-         "OPERATION_APPLIED");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Commands::Stop(const Command& command) {
-  TellApplied(NumberOf(command));
-  RETURN_IF_ERROR(parts_.call().status());
-  if (can_save()) RETURN_IF_ERROR(parts_.saver->SaveLast().status());
-  parts_.session_state->stopped = true;
-  return absl::OkStatus();
-}
-
-absl::Status Commands::Begin(const Command& command) {
-  RETURN_IF_ERROR(parts_.call().status());
-  TellApplied(NumberOf(command));
-  return absl::OkStatus();
-}
-
-void Commands::SetLearningRate(const Command& command) {
-  const double rate = command.set_learning_rate().learning_rate();
-  SessionState& state = *parts_.session_state;
-  LearningRateSet result{.old_rate = state.learning_rate, .new_rate = rate};
-  state.learning_rate = rate;
-  result.next_step = rate * optim::LearningRateFactor(*parts_.learning_rates, state.step);
-  Finish(command, result);
-}
-
-absl::Status Commands::SetTrainability(const Command& command) {
-  const std::vector<TrainableRule> rules = RulesFromProto(command.set_trainability().rules());
-  const absl::Status fit = parts_.training->CheckRules(rules);
-  if (!fit.ok()) {
-    Fail(command, fit, "TRAINABILITY_INVALID");
-    return absl::OkStatus();
-  }
-  if (command.set_trainability().dry_run()) {
-    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts_.training->Foresee(rules, NumberOf(command)));
-    Finish(command, std::move(plan));
-  } else {
-    ASSIGN_OR_RETURN(TrainabilityChange change, parts_.training->Add(rules, NumberOf(command)));
-    Finish(command, std::move(change));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Commands::Refresh(const Command& command) {
-  ASSIGN_OR_RETURN(TrainabilityChange change,
-                   parts_.training->BringPendingIntoForce(NumberOf(command)));
-  Finish(command, std::move(change));
-  return absl::OkStatus();
-}
-
-absl::Status Commands::SkipData(const Command& command) {
-  const v1::SkipDataCommand& skip = command.skip_data();
-  const auto skipped = parts_.skip_data(static_cast<int64_t>(skip.samples()), skip.dry_run());
-  const v1::OperationResult& first = command.first_result();
-  const std::string now = skipped.ok() ? Describe(*skipped) : "nothing";
-  if (first.has_skipped_data() && now != Describe(first.skipped_data())) {
-    parts_.reports->Report(
-        Notice{"OTHER_DATA_SKIPPED",
-               absl::StrCat("operation ", NumberOf(command),
-                            " (skip-data) is repeated with another batch, or after other steps: "
-                            "it leaves out ",
-                            now, ", and the first time ", Describe(first.skipped_data())),
-               parts_.session_state->step});
-  }
-  if (!skipped.ok()) {
-    Fail(command, skipped.status(), "NO_STEPS_LEFT");
-    return absl::OkStatus();
-  }
-  v1::OperationResult result;
-  *result.mutable_skipped_data() = *skipped;
-  Finish(command, result);
-  return absl::OkStatus();
-}
-
-absl::Status Commands::RunStage(const Command& command) {
-  const std::string& stage = command.run_stage().stage();
-  if (!parts_.evaluator->HasDataFor(stage)) {
-    Fail(command,
-         absl::FailedPreconditionError(
-             absl::StrCat("the job has no data for a stage '", stage,
-                          "': it can validate with data.validate, and test with data.test")),
-         "NO_DATA");
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(Begin(command));
-  ASSIGN_OR_RETURN(const auto evaluated, parts_.evaluator->EvaluateNow(stage));
-  ReportEndOf<StageEvaluated>(command)(evaluated);
-  return absl::OkStatus();
-}
-
-absl::Status Commands::Sample(const Command& command) {
-  const v1::SampleCommand& sample = command.sample();
-  if (const absl::Status bad = parts_.generator->CheckSample(sample); !bad.ok()) {
-    Fail(command, bad, absl::IsFailedPrecondition(bad) ? "CANNOT_GENERATE" : "SAMPLE_INVALID");
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(Begin(command));
-  ASSIGN_OR_RETURN(const auto sampled, parts_.generator->Sample(sample));
-  ReportEndOf<Sampled>(command)(sampled);
   return absl::OkStatus();
 }
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,7 +36,7 @@ class Commands {
     Saver* saver;                   // null: the job has no checkpoints
     Gatherer* gatherer;             // null: the job trains nothing
     TrainabilityChanger* training;  // likewise
-    // Skipping::Skip; called only if the job trains.
+    // SkipSamples; called only if the job trains.
     std::function<absl::StatusOr<v1::SkippedData>(int64_t samples, bool dry_run)> skip_data;
     Evaluator* evaluator;
     Generator* generator;
@@ -66,37 +65,6 @@ class Commands {
 
  private:
   absl::Status Apply(const CommandSchedule::Due& due);
-  absl::Status Stop(const Command& command);
-  // A roll call, after which the command has taken effect: what takes long begins with it.
-  absl::Status Begin(const Command& command);
-  void SetLearningRate(const Command& command);
-  absl::Status SetTrainability(const Command& command);
-  absl::Status Refresh(const Command& command);
-  absl::Status SkipData(const Command& command);
-  absl::Status RunStage(const Command& command);
-  absl::Status Sample(const Command& command);
-  absl::Status Cancel(const CommandSchedule::Due& due);
-
-  // Reports that the command took effect and how it ended. Both are reported together after the
-  // change, so that a change during which the workers end counts as not made.
-  void Finish(const Command& command, decltype(CommandFinished::result) result = {});
-  // Reports how a command ended that has taken effect before, because it takes long: its file is
-  // written, its pass is done. If the workers end meanwhile, the next generation carries it out
-  // again.
-  template <typename Result>
-  std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Command& command) const;
-  // Reports that the command took effect without changing anything, and why. `reason`: as in
-  // CommandFinished.
-  void Fail(const Command& command, const absl::Status& status, const std::string& reason);
-  // Reports that the command took effect at this step.
-  void TellApplied(int64_t number);
-  // Returns true if the job has what the command's rule says it needs, apart from a model that
-  // generates. If not, reports that the command failed.
-  bool HasNeeds(const Command& command);
-  bool trains() const { return parts_.training != nullptr; }
-  bool can_save() const {
-    return parts_.saver != nullptr && trains() && parts_.session_state->step > 0;
-  }
 
   const Parts parts_;
   bool paused_ = false;

@@ -1,5 +1,6 @@
 #include "worker/train/predict/predictor.h"
 
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -10,6 +11,7 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/train/predict/predict.h"
+#include "worker/train/predict/prediction_file.h"
 #include "worker/train/ranks/agreement.h"
 #include "worker/train/step/autocast.h"
 
@@ -90,6 +92,113 @@ absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& genera
   return request;
 }
 
+struct Prediction {
+  std::string stage;
+  std::string path;
+  std::string contents;  // described, for the event
+};
+
+// Gives the file of rank 0, of which all bytes are written unless `written` is an error, its name.
+absl::StatusOr<Predicted> Place(const PredictParts& parts, const Prediction& prediction,
+                                absl::Status written, std::unique_ptr<PredictionFile> file) {
+  bool same = false;
+  if (parts.forward.reports->leader() && written.ok()) {
+    // A lost lease is no failed prediction: the next generation predicts.
+    if (parts.lease != nullptr) RETURN_IF_ERROR(parts.lease->StillMine());
+    const auto placed = file->Place();
+    written = placed.status();
+    same = placed.ok() && *placed == PredictionFile::Placed::kSame;
+  }
+  // A file that got no name is removed before the others hear of it: if one of them ends the job,
+  // this process may be killed at once.
+  file.reset();
+  Predicted predicted;
+  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", parts.forward.session_state->step,
+                               *parts.forward.control, &predicted.file));
+  if (!predicted.file.ok()) return predicted;
+  parts.forward.reports->Report(
+      Notice{"PREDICTIONS_WRITTEN",
+             absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
+                          same ? "; it was there already, with the same bytes" : ""),
+             parts.forward.session_state->step});
+  return predicted;
+}
+
+absl::StatusOr<Predicted> PredictSamples(const PredictParts& parts, const std::string& name,
+                                         const PredictStage& predict) {
+  parts.forward.reports->Progress("predicting");
+  LiveState& live = *parts.forward.live;
+  const int64_t step = parts.forward.session_state->step;
+  const PredictionArray array = PredictionArrayOf(*parts.data, live.model().Input(), predict.what);
+  ASSIGN_OR_RETURN(const std::string header,
+                   PredictionHeader(predict.output, NameOf(predict.what), array));
+  std::unique_ptr<PredictionFile> file;
+  absl::Status begun;
+  if (parts.forward.reports->leader()) {
+    auto created = PredictionFile::Create(TargetOf(predict, *parts.forward.job, parts.identity),
+                                          header.size() + array.bytes(), files::Disk::Real());
+    begun = created.status();
+    if (begun.ok()) begun = (*created)->WriteAt(0, header);
+    if (begun.ok()) file = *std::move(created);
+  }
+  Predicted predicted;
+  RETURN_IF_ERROR(
+      ShareOfRank0(begun, "predictions begun", step, *parts.forward.control, &predicted.file));
+  if (!predicted.file.ok()) return predicted;
+
+  PredictionEnd end;
+  {
+    RETURN_IF_ERROR(live.AwaitParameters());
+    ASSIGN_OR_RETURN(const auto scope, parts.forward.passes->Begin(live.training()));
+    const AutocastScope autocast(parts.forward.job->numerics.precision, live.device().type());
+    const PredictionPass pass = {
+        .source = parts.data,
+        .data = "data.predict",
+        .what = predict.what,
+        .per_rank = parts.forward.job->batch.per_rank,
+        .step = step,
+        .model = &live.model(),
+        .context = &live.context(),
+        .device = live.device(),
+        .communicator = parts.forward.control,
+        .write =
+            [&](uint64_t begin, std::string_view bytes) {
+              return file->WriteAt(header.size() + begin, bytes);
+            },
+        .interrupted = [calls = parts.calls] { return calls->AskedToEnd(); }};
+    ASSIGN_OR_RETURN(end, train::Predict(pass));
+    RETURN_IF_ERROR(scope->End());
+  }
+  predicted.interrupted = end.interrupted;
+  if (end.interrupted) return predicted;
+  return Place(parts, {name, predict.output, Describe(predict.what, array)}, end.written,
+               std::move(file));
+}
+
+absl::StatusOr<Predicted> PredictTexts(const PredictParts& parts, const std::string& name,
+                                       const PredictStage& predict,
+                                       const models::GenerationRequest& request) {
+  parts.forward.reports->Progress("generating");
+  ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> tokens,
+                   parts.generator->Generate(request));
+  std::unique_ptr<PredictionFile> file;
+  absl::Status written;
+  if (parts.forward.reports->leader()) {
+    const std::string text = Completions(request.prompts, tokens);
+    auto created = PredictionFile::Create(TargetOf(predict, *parts.forward.job, parts.identity),
+                                          text.size(), files::Disk::Real());
+    written = created.status();
+    if (written.ok()) written = (*created)->WriteAt(0, text);
+    if (written.ok()) file = *std::move(created);
+  }
+  const size_t prompts = request.prompts.size();
+  return Place(parts,
+               {name, predict.output,
+                absl::StrCat(request.max_tokens, " new tokens for each of ", prompts,
+                             prompts == 1 ? " prompt" : " prompts")},
+               written, std::move(file));
+}
+
 }  // namespace
 
 std::string NameOfPrediction(int64_t stage) { return absl::StrCat("stages[", stage, "].predict"); }
@@ -118,109 +227,11 @@ absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedS
   return requests;
 }
 
-absl::StatusOr<Predictor::Predicted> Predictor::Run(int64_t stage, const PredictStage& predict) {
+absl::StatusOr<Predicted> RunPrediction(const PredictParts& parts, int64_t stage,
+                                        const PredictStage& predict) {
   const std::string name = NameOfPrediction(stage);
-  if (!predict.generate.has_value()) return PredictSamples(name, predict);
-  return PredictTexts(name, predict, parts_.requests.at(stage));
-}
-
-absl::StatusOr<Predictor::Predicted> Predictor::PredictSamples(const std::string& name,
-                                                               const PredictStage& predict) {
-  forward_.reports->Progress("predicting");
-  LiveState& live = *forward_.live;
-  const int64_t step = forward_.session_state->step;
-  const PredictionArray array = PredictionArrayOf(*parts_.data, live.model().Input(), predict.what);
-  ASSIGN_OR_RETURN(const std::string header,
-                   PredictionHeader(predict.output, NameOf(predict.what), array));
-  std::unique_ptr<PredictionFile> file;
-  absl::Status begun;
-  if (forward_.reports->leader()) {
-    auto created = PredictionFile::Create(TargetOf(predict, *forward_.job, parts_.identity),
-                                          header.size() + array.bytes(), files::Disk::Real());
-    begun = created.status();
-    if (begun.ok()) begun = (*created)->WriteAt(0, header);
-    if (begun.ok()) file = *std::move(created);
-  }
-  Predicted predicted;
-  RETURN_IF_ERROR(
-      ShareOfRank0(begun, "predictions begun", step, *forward_.control, &predicted.file));
-  if (!predicted.file.ok()) return predicted;
-
-  PredictionEnd end;
-  {
-    RETURN_IF_ERROR(live.AwaitParameters());
-    ASSIGN_OR_RETURN(const auto scope, forward_.passes->Begin(live.training()));
-    const AutocastScope autocast(forward_.job->numerics.precision, live.device().type());
-    const PredictionPass pass = {
-        .source = parts_.data,
-        .data = "data.predict",
-        .what = predict.what,
-        .per_rank = forward_.job->batch.per_rank,
-        .step = step,
-        .model = &live.model(),
-        .context = &live.context(),
-        .device = live.device(),
-        .communicator = forward_.control,
-        .write =
-            [&](uint64_t begin, std::string_view bytes) {
-              return file->WriteAt(header.size() + begin, bytes);
-            },
-        .interrupted = [calls = parts_.calls] { return calls->AskedToEnd(); }};
-    ASSIGN_OR_RETURN(end, train::Predict(pass));
-    RETURN_IF_ERROR(scope->End());
-  }
-  predicted.interrupted = end.interrupted;
-  if (end.interrupted) return predicted;
-  return Place({name, predict.output, Describe(predict.what, array)}, end.written, std::move(file));
-}
-
-absl::StatusOr<Predictor::Predicted> Predictor::PredictTexts(
-    const std::string& name, const PredictStage& predict,
-    const models::GenerationRequest& request) {
-  forward_.reports->Progress("generating");
-  ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> tokens,
-                   parts_.generator->Generate(request));
-  std::unique_ptr<PredictionFile> file;
-  absl::Status written;
-  if (forward_.reports->leader()) {
-    const std::string text = Completions(request.prompts, tokens);
-    auto created = PredictionFile::Create(TargetOf(predict, *forward_.job, parts_.identity),
-                                          text.size(), files::Disk::Real());
-    written = created.status();
-    if (written.ok()) written = (*created)->WriteAt(0, text);
-    if (written.ok()) file = *std::move(created);
-  }
-  const size_t prompts = request.prompts.size();
-  return Place({name, predict.output,
-                absl::StrCat(request.max_tokens, " new tokens for each of ", prompts,
-                             prompts == 1 ? " prompt" : " prompts")},
-               written, std::move(file));
-}
-
-absl::StatusOr<Predictor::Predicted> Predictor::Place(const Prediction& prediction,
-                                                      absl::Status written,
-                                                      std::unique_ptr<PredictionFile> file) {
-  bool same = false;
-  if (forward_.reports->leader() && written.ok()) {
-    // A lost lease is no failed prediction: the next generation predicts.
-    if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
-    const auto placed = file->Place();
-    written = placed.status();
-    same = placed.ok() && *placed == PredictionFile::Placed::kSame;
-  }
-  // A file that got no name is removed before the others hear of it: if one of them ends the job,
-  // this process may be killed at once.
-  file.reset();
-  Predicted predicted;
-  RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", forward_.session_state->step,
-                               *forward_.control, &predicted.file));
-  if (!predicted.file.ok()) return predicted;
-  forward_.reports->Report(
-      Notice{"PREDICTIONS_WRITTEN",
-             absl::StrCat(prediction.stage, ": ", prediction.path, " has ", prediction.contents,
-                          same ? "; it was there already, with the same bytes" : ""),
-             forward_.session_state->step});
-  return predicted;
+  if (!predict.generate.has_value()) return PredictSamples(parts, name, predict);
+  return PredictTexts(parts, name, predict, parts.requests.at(stage));
 }
 
 }  // namespace muster::train

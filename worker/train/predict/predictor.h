@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,6 @@
 #include "worker/train/evaluate/generate.h"
 #include "worker/train/job/job.h"
 #include "worker/train/job/stages.h"
-#include "worker/train/predict/prediction_file.h"
 #include "worker/train/reports/outside.h"
 #include "worker/train/rollcall/session_roll_call.h"
 
@@ -37,47 +35,26 @@ absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedS
                                                       const models::Model& model, int64_t step,
                                                       comm::Communicator& control);
 
-// Threading: the session's thread.
-class Predictor {
- public:
-  // All outlive it.
-  struct Parts {
-    Identity identity;
-    GenerationRequests requests;
-    SessionGenerator* generator;
-    const RankData* data;  // null: no stage needs data
-    Calls* calls;
-    const LeaseHolder* lease;  // null: no other process can replace this one
-  };
-  Predictor(const ForwardParts& forward, Parts parts)
-      : forward_(forward), parts_(std::move(parts)) {}
-
-  // How a run of such a stage ended that was not ended by an error of the session; the same on all
-  // ranks.
-  struct Predicted {
-    bool interrupted = false;  // there is something else to do first
-    absl::Status file;         // of writing the file
-  };
-  // A collective: runs the stage with this index once.
-  absl::StatusOr<Predicted> Run(int64_t stage, const PredictStage& predict);
-
- private:
-  absl::StatusOr<Predicted> PredictSamples(const std::string& name, const PredictStage& predict);
-  absl::StatusOr<Predicted> PredictTexts(const std::string& name, const PredictStage& predict,
-                                         const models::GenerationRequest& request);
-  struct Prediction {
-    std::string stage;
-    std::string path;
-    std::string contents;  // described, for the event
-  };
-  // Gives the file of rank 0, of which all bytes are written unless `written` is an error, its
-  // name.
-  absl::StatusOr<Predicted> Place(const Prediction& prediction, absl::Status written,
-                                  std::unique_ptr<PredictionFile> file);
-
-  const ForwardParts forward_;
-  const Parts parts_;
+// What a stage `predict` uses. All outlive its run.
+struct PredictParts {
+  ForwardParts forward;
+  Identity identity;
+  GenerationRequests requests;
+  SessionGenerator* generator;
+  const RankData* data;  // null: no stage needs data
+  Calls* calls;
+  const LeaseHolder* lease;  // null: no other process can replace this one
 };
+
+// How a run of such a stage ended that was not ended by an error of the session; the same on all
+// ranks.
+struct Predicted {
+  bool interrupted = false;  // there is something else to do first
+  absl::Status file;         // of writing the file
+};
+// A collective: runs the stage with this index once. Threading: the session's thread.
+absl::StatusOr<Predicted> RunPrediction(const PredictParts& parts, int64_t stage,
+                                        const PredictStage& predict);
 
 }  // namespace muster::train
 

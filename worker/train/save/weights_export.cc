@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "common/exports/signature.h"
@@ -38,31 +39,155 @@ absl::Status Failed(const absl::Status& files) {
   return WithCause(Annotate(files, "export.path"), Cause::kFinalSaveFailed);
 }
 
-}  // namespace
+using Parts = WeightsExport::Parts;
 
-std::string WeightsExport::Temporary() const {
-  return exports::TemporaryPath(parts_.config.path, parts_.identity.job, parts_.identity.generation,
-                                parts_.identity.incarnation);
+// The result of rank 0's part of the work, as all ranks know it. It has its own type, because
+// absl::StatusOr<absl::Status> could not distinguish it from an error of the communicator.
+struct Rank0Result {
+  absl::Status status;
+};
+// Writes the weights under their temporary name; a collective.
+using WriteFile = std::function<absl::StatusOr<Rank0Result>()>;
+
+std::string Temporary(const Parts& parts) {
+  return exports::TemporaryPath(parts.config.path, parts.identity.job, parts.identity.generation,
+                                parts.identity.incarnation);
 }
 
-absl::Status WeightsExport::CheckTarget() const {
-  const ExportConfig& config = parts_.config;
-  return exports::CheckTarget(config.path, config.job_name, config.overwrite, parts_.inputs);
+absl::Status CheckTarget(const Parts& parts) {
+  const ExportConfig& config = parts.config;
+  return exports::CheckTarget(config.path, config.job_name, config.overwrite, parts.inputs);
 }
 
-absl::Status WeightsExport::Place(const models::Model& model) const {
-  const ExportConfig& config = parts_.config;
+// Gives the weights their final name, and writes the config.json.
+absl::Status Place(const Parts& parts, const models::Model& model) {
+  const ExportConfig& config = parts.config;
   // Both run again, so that files which somebody else wrote there during training are not lost.
-  absl::Status status = CheckTarget();
+  absl::Status status = CheckTarget(parts);
   if (status.ok()) {
     status = exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
                                   config.overwrite);
   }
-  if (status.ok()) status = files::RenameDurably(Temporary(), config.path);
+  if (status.ok()) status = files::RenameDurably(Temporary(parts), config.path);
   if (status.ok()) return checkpoint::WriteConfig(config.path, model);
   // The path comes first, because long texts are cut when they are sent to the other ranks.
-  return absl::Status(status.code(),
-                      absl::StrCat("the weights are in ", Temporary(), ": ", status.message()));
+  return absl::Status(
+      status.code(), absl::StrCat("the weights are in ", Temporary(parts), ": ", status.message()));
+}
+
+// A collective; `mine` counts on rank 0 only.
+absl::StatusOr<Rank0Result> ShareRank0Result(const Parts& parts, const absl::Status& mine,
+                                             const char* what) {
+  ASSIGN_OR_RETURN(const auto results,
+                   checkpoint::Exchange(*parts.control, checkpoint::ToResult(mine), what,
+                                        parts.session_state->step));
+  return Rank0Result{results[0].status()};
+}
+
+// A WriteFile with the parameters that `strategy` holds.
+absl::StatusOr<Rank0Result> WriteTemporary(const Parts& parts, const models::Model& model,
+                                           parallel::Strategy* strategy) {
+  const size_t parameters = model.Parameters().size();
+  size_t gathered = 0;
+  const auto gather = [&](size_t parameter) {
+    gathered = parameter + 1;
+    return strategy == nullptr ? absl::OkStatus() : strategy->store().Gather({parameter});
+  };
+  absl::Status files;
+  absl::Status communication;
+  if (parts.reports->leader()) {
+    const auto before_read = [&](size_t parameter) {
+      communication = gather(parameter);
+      return communication;
+    };
+    const safetensors::Metadata metadata =
+        exports::MetadataOf(parts.config.job_name, parts.identity.job,
+                            parts.tokenizer == nullptr ? tokenizer::Source() : *parts.tokenizer);
+    files = checkpoint::WriteWeights(Temporary(parts), model.Parameters(), model.Buffers(),
+                                     metadata, before_read);
+    RETURN_IF_ERROR(communication);
+  }
+  // Also if writing the file failed half way, because the other ranks gather to the end.
+  while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
+  if (strategy != nullptr) strategy->store().Release();
+  // On a GPU, values may have been written of a gather that turned out to have failed.
+  RETURN_IF_ERROR(parts.communicators.failure());
+  return ShareRank0Result(parts, files, "export written");
+}
+
+// Waits until the weights may get their final name; a collective.
+absl::StatusOr<Rank0Result> AwaitGrant(const Parts& parts) {
+  const bool asks = parts.reports->leader() && parts.gate != nullptr;
+  const std::string& path = parts.config.path;
+  if (asks) parts.reports->Report(ExportReady{Temporary(parts), path});
+  absl::Duration waited = absl::ZeroDuration();
+  while (true) {
+    absl::Status word;
+    if (asks && !parts.gate->WaitForGrant(path, kGrantBeat)) {
+      waited += kGrantBeat;
+      word = absl::UnavailableError("not yet");
+      if (waited >= parts.gate->grant_timeout()) {
+        word = absl::DeadlineExceededError(absl::StrCat(
+            "the weights are in ", Temporary(parts), ": the coordinator did not allow within ",
+            absl::FormatDuration(parts.gate->grant_timeout()), " that they get their final name"));
+      }
+    }
+    ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(parts, word, "export granted"));
+    if (!absl::IsUnavailable(told.status)) return told;
+    parts.reports->Progress("waiting until the coordinator allows the weights their final name");
+  }
+}
+
+// Removes files that older generations left under temporary names.
+void RemoveOlder(const Parts& parts) {
+  // Called only when this generation's weights have their final name: the older files may be all
+  // that is left of a job that failed at its export.
+  const auto removed =
+      exports::RemoveStale(parts.config.path, parts.identity.job, parts.identity.generation);
+  if (!removed.ok()) {
+    return spdlog::warn("cannot remove the temporary files that older generations left: {}",
+                        Message(removed.status()));
+  }
+  for (const std::string& name : *removed) {
+    spdlog::info("removed {}, which an older generation of this job left", name);
+  }
+}
+
+// The whole export, with `write_file` for its file.
+absl::Status WriteAnd(const Parts& parts, const models::Model& model, const WriteFile& write_file) {
+  for (int attempt = 1;; ++attempt) {
+    ASSIGN_OR_RETURN(const Rank0Result written, write_file());
+    if (written.status.ok()) break;
+    if (!parts.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
+      return Failed(written.status);
+    }
+  }
+  ASSIGN_OR_RETURN(const Rank0Result granted, AwaitGrant(parts));
+  if (!granted.status.ok()) return Failed(granted.status);
+  absl::Status placed;
+  if (parts.reports->leader()) {
+    // A lost lease is no failed export: the next generation exports.
+    if (parts.lease != nullptr) RETURN_IF_ERROR(parts.lease->StillMine());
+    placed = Place(parts, model);
+  }
+  ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(parts, placed, "export placed"));
+  if (!told.status.ok()) return Failed(told.status);
+  if (parts.reports->leader()) RemoveOlder(parts);
+  parts.reports->Report(Exported{parts.config.path});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WeightsExport::Prepare() const {
+  if (!parts_.reports->leader()) return absl::OkStatus();
+  const ExportConfig& config = parts_.config;
+  const auto check = [&]() -> absl::Status {
+    RETURN_IF_ERROR(CheckTarget(parts_));
+    RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(config.path)));
+    return Probe(Temporary(parts_));
+  };
+  return Annotate(check(), "export.path");
 }
 
 absl::Status WeightsExport::PrepareConfig(const models::Model& model) const {
@@ -73,93 +198,8 @@ absl::Status WeightsExport::PrepareConfig(const models::Model& model) const {
                   "export.path");
 }
 
-absl::Status WeightsExport::Prepare() const {
-  if (!parts_.reports->leader()) return absl::OkStatus();
-  const ExportConfig& config = parts_.config;
-  const auto check = [&]() -> absl::Status {
-    RETURN_IF_ERROR(CheckTarget());
-    RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(config.path)));
-    return Probe(Temporary());
-  };
-  return Annotate(check(), "export.path");
-}
-
-absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::ShareRank0Result(const absl::Status& mine,
-                                                                           const char* what) const {
-  ASSIGN_OR_RETURN(const auto results,
-                   checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine), what,
-                                        parts_.session_state->step));
-  return Rank0Result{results[0].status()};
-}
-
-absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
-    const models::Model& model, parallel::Strategy* strategy) const {
-  const size_t parameters = model.Parameters().size();
-  size_t gathered = 0;
-  const auto gather = [&](size_t parameter) {
-    gathered = parameter + 1;
-    return strategy == nullptr ? absl::OkStatus() : strategy->store().Gather({parameter});
-  };
-  absl::Status files;
-  absl::Status communication;
-  if (parts_.reports->leader()) {
-    const auto before_read = [&](size_t parameter) {
-      communication = gather(parameter);
-      return communication;
-    };
-    const safetensors::Metadata metadata =
-        exports::MetadataOf(parts_.config.job_name, parts_.identity.job,
-                            parts_.tokenizer == nullptr ? tokenizer::Source() : *parts_.tokenizer);
-    files = checkpoint::WriteWeights(Temporary(), model.Parameters(), model.Buffers(), metadata,
-                                     before_read);
-    RETURN_IF_ERROR(communication);
-  }
-  // Also if writing the file failed half way, because the other ranks gather to the end.
-  while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
-  if (strategy != nullptr) strategy->store().Release();
-  // On a GPU, values may have been written of a gather that turned out to have failed.
-  RETURN_IF_ERROR(parts_.communicators.failure());
-  return ShareRank0Result(files, "export written");
-}
-
-absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::AwaitGrant() const {
-  const bool asks = parts_.reports->leader() && parts_.gate != nullptr;
-  const std::string& path = parts_.config.path;
-  if (asks) parts_.reports->Report(ExportReady{Temporary(), path});
-  absl::Duration waited = absl::ZeroDuration();
-  while (true) {
-    absl::Status word;
-    if (asks && !parts_.gate->WaitForGrant(path, kGrantBeat)) {
-      waited += kGrantBeat;
-      word = absl::UnavailableError("not yet");
-      if (waited >= parts_.gate->grant_timeout()) {
-        word = absl::DeadlineExceededError(absl::StrCat(
-            "the weights are in ", Temporary(), ": the coordinator did not allow within ",
-            absl::FormatDuration(parts_.gate->grant_timeout()), " that they get their final name"));
-      }
-    }
-    ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(word, "export granted"));
-    if (!absl::IsUnavailable(told.status)) return told;
-    parts_.reports->Progress("waiting until the coordinator allows the weights their final name");
-  }
-}
-
-void WeightsExport::RemoveOlder() const {
-  // Called only when this generation's weights have their final name: the older files may be all
-  // that is left of a job that failed at its export.
-  const auto removed =
-      exports::RemoveStale(parts_.config.path, parts_.identity.job, parts_.identity.generation);
-  if (!removed.ok()) {
-    return spdlog::warn("cannot remove the temporary files that older generations left: {}",
-                        Message(removed.status()));
-  }
-  for (const std::string& name : *removed) {
-    spdlog::info("removed {}, which an older generation of this job left", name);
-  }
-}
-
 absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy* strategy) const {
-  return WriteAnd(model, [&] { return WriteTemporary(model, strategy); });
+  return WriteAnd(parts_, model, [&] { return WriteTemporary(parts_, model, strategy); });
 }
 
 absl::Status WeightsExport::WriteStored(const models::Model& model, const std::string& directory,
@@ -180,38 +220,14 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
     const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
                                       [&](const auto& tensor) { return tensor.slot == slot; });
     return checkpoint::WriteStoredWeights(
-        Temporary(), model.Parameters(), model.Buffers(),
+        Temporary(parts_), model.Parameters(), model.Buffers(),
         exports::MetadataOf(parts_.config.job_name, parts_.identity.job), has_slot ? slot : "param",
         &reader);
   };
-  return WriteAnd(model, [&] {
+  return WriteAnd(parts_, model, [&] {
     const absl::Status mine = parts_.reports->leader() ? write() : absl::OkStatus();
-    return ShareRank0Result(mine, "export written");
+    return ShareRank0Result(parts_, mine, "export written");
   });
-}
-
-absl::Status WeightsExport::WriteAnd(const models::Model& model,
-                                     const WriteFile& write_file) const {
-  for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const Rank0Result written, write_file());
-    if (written.status.ok()) break;
-    if (!parts_.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
-      return Failed(written.status);
-    }
-  }
-  ASSIGN_OR_RETURN(const Rank0Result granted, AwaitGrant());
-  if (!granted.status.ok()) return Failed(granted.status);
-  absl::Status placed;
-  if (parts_.reports->leader()) {
-    // A lost lease is no failed export: the next generation exports.
-    if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
-    placed = Place(model);
-  }
-  ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(placed, "export placed"));
-  if (!told.status.ok()) return Failed(told.status);
-  if (parts_.reports->leader()) RemoveOlder();
-  parts_.reports->Report(Exported{parts_.config.path});
-  return absl::OkStatus();
 }
 
 }  // namespace muster::train

@@ -4,7 +4,6 @@
 #ifndef MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
 #define MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
 
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -60,29 +59,6 @@ class WeightsExport {
                            const std::string& slot) const;
 
  private:
-  // The result of rank 0's part of the work, as all ranks know it. It has its own type, because
-  // absl::StatusOr<absl::Status> could not distinguish it from an error of the communicator.
-  struct Rank0Result {
-    absl::Status status;
-  };
-  // Writes the weights under their temporary name; a collective.
-  using WriteFile = std::function<absl::StatusOr<Rank0Result>()>;
-  // The whole export, with `write_file` for its file.
-  absl::Status WriteAnd(const models::Model& model, const WriteFile& write_file) const;
-  // A collective; `mine` counts on rank 0 only.
-  absl::StatusOr<Rank0Result> ShareRank0Result(const absl::Status& mine, const char* what) const;
-  // WriteFile with the parameters that `strategy` holds.
-  absl::StatusOr<Rank0Result> WriteTemporary(const models::Model& model,
-                                             parallel::Strategy* strategy) const;
-  // Waits until the weights may get their final name; a collective.
-  absl::StatusOr<Rank0Result> AwaitGrant() const;
-  // Removes files that older generations left under temporary names.
-  void RemoveOlder() const;
-  absl::Status CheckTarget() const;
-  // Gives the weights their final name, and writes the config.json.
-  absl::Status Place(const models::Model& model) const;
-  std::string Temporary() const;
-
   const Parts parts_;
 };
 

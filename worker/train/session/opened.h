@@ -40,7 +40,7 @@ struct Opened {
 
   const Identity identity;
   // Changed only where its schedule ends, if the job file leaves that open: when the stages are
-  // planned (loaded.cc), and by Skipping.
+  // planned (loaded.cc), and by SkipSamples.
   Job job;
   comm::FlightRecorder own_flight;
   comm::FlightRecorder* const flight;  // records each collective of the session

@@ -27,7 +27,7 @@ Running::Running(std::unique_ptr<Loaded> loaded)
                  .training = changes_.has_value() ? &*changes_ : nullptr,
                  .skip_data =
                      [this](int64_t samples, bool dry_run) {
-                       return SkippingOf(loaded_.get()).Skip(samples, dry_run);
+                       return SkipSamples(SkipPartsOf(loaded_.get()), samples, dry_run);
                      },
                  .evaluator = &forwards_.evaluation,
                  .generator = &forwards_.generator,
@@ -136,9 +136,9 @@ absl::Status Running::RunToEnd(const std::function<absl::StatusOr<bool>()>& work
 
 absl::Status Running::Predict(int64_t stage, const PredictStage& predict) {
   for (int attempt = 1;;) {
-    Predictor::Predicted end;
+    Predicted end;
     RETURN_IF_ERROR(RunToEnd([&]() -> absl::StatusOr<bool> {
-      ASSIGN_OR_RETURN(end, forwards_.predictor.Run(stage, predict));
+      ASSIGN_OR_RETURN(end, RunPrediction(forwards_.predict, stage, predict));
       return !end.interrupted;
     }));
     if (state().stopped) return absl::OkStatus();

@@ -72,13 +72,13 @@ struct Forwards {
   const ForwardParts parts;
   SessionEvaluation evaluation;
   SessionGenerator generator;
-  Predictor predictor;
+  const PredictParts predict;
 };
 
 // Absent: the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
 // Of a job that trains.
-Skipping SkippingOf(Loaded* loaded);
+SkipParts SkipPartsOf(Loaded* loaded);
 
 // Threading: one thread.
 class Running {

@@ -116,12 +116,13 @@ Forwards::Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Backgrou
       evaluation(parts, OrNull(loaded->agreed->data.validate), OrNull(loaded->agreed->data.test),
                  calls),
       generator(parts),
-      predictor(parts, {.identity = loaded->opened().identity,
-                        .requests = loaded->requests,
-                        .generator = &generator,
-                        .data = OrNull(loaded->agreed->data.predict),
-                        .calls = calls,
-                        .lease = loaded->opened().parts.lease}) {}
+      predict{.forward = parts,
+              .identity = loaded->opened().identity,
+              .requests = loaded->requests,
+              .generator = &generator,
+              .data = OrNull(loaded->agreed->data.predict),
+              .calls = calls,
+              .lease = loaded->opened().parts.lease} {}
 
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls) {
   if (!loaded->trains()) return std::nullopt;
@@ -135,15 +136,15 @@ std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* ca
                               .reports = &loaded->opened().reports});
 }
 
-Skipping SkippingOf(Loaded* loaded) {
+SkipParts SkipPartsOf(Loaded* loaded) {
   Opened& opened = loaded->opened();
   const bool own_files = !loaded->agreed->data.train->own_sizes.empty();
-  return Skipping({.job = &opened.job,
-                   .session_state = &opened.state,
-                   .stages = &loaded->stages,
-                   .sampler = loaded->sampler.get(),
-                   .together = own_files ? opened.world_size() : 1},
-                  loaded->written_schedule);
+  return {.job = &opened.job,
+          .session_state = &opened.state,
+          .stages = &loaded->stages,
+          .sampler = loaded->sampler.get(),
+          .written = loaded->written_schedule,
+          .together = own_files ? opened.world_size() : 1};
 }
 
 }  // namespace muster::train

@@ -16,32 +16,23 @@
 
 namespace muster::train {
 
-// Threading: the session's thread. All ranks make the same calls, and decide the same. After Skip
-// a stage by epochs may have another end in *stages.
-class Skipping {
- public:
-  // All outlive it. Skip changes those that are not const.
-  struct Parts {
-    Job* job;                           // where its schedule ends, if only the data tell
-    SessionState* session_state;        // `position` and `sampling`
-    std::vector<PlannedStage>* stages;  // the plan
-    const data::Sampler* sampler;
-    // A multiple of so many samples is left out, so that the ranks' own files stay at one place.
-    // Where the last steps of an epoch may be uneven, whole steps are left out.
-    int64_t together = 1;
-  };
-  // `written`: the schedule as in the job file.
-  Skipping(const Parts& parts, const optim::Schedule& written) : parts_(parts), written_(written) {}
-
-  // Leaves out the samples that the next steps would take, and says which. With `dry_run` it only
-  // says so. `samples`: of all ranks together, as the sampler's cursor counts them; at least 1.
-  // FAILED_PRECONDITION, the same on all ranks: no step of the stage would be left.
-  absl::StatusOr<v1::SkippedData> Skip(int64_t samples, bool dry_run);
-
- private:
-  const Parts parts_;
-  const optim::Schedule written_;
+// All outlive the call, which changes those that are not const.
+struct SkipParts {
+  Job* job;                           // where its schedule ends, if only the data tell
+  SessionState* session_state;        // `position` and `sampling`
+  std::vector<PlannedStage>* stages;  // the plan: a stage by epochs may get another end
+  const data::Sampler* sampler;
+  optim::Schedule written;  // as in the job file
+  // A multiple of so many samples is left out, so that the ranks' own files stay at one place.
+  // Where the last steps of an epoch may be uneven, whole steps are left out.
+  int64_t together = 1;
 };
+
+// Leaves out the samples that the next steps would take, and says which. With `dry_run` it only
+// says so. `samples`: of all ranks together, as the sampler's cursor counts them; at least 1. All
+// ranks make the same calls, and decide the same. FAILED_PRECONDITION, the same on all ranks: no
+// step of the stage would be left. Threading: the session's thread.
+absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samples, bool dry_run);
 
 }  // namespace muster::train
 

@@ -30,18 +30,16 @@ class SkippingTest : public testing::Test {
     state_.position = sampler_->pace().Ahead({}, step);
     stages_ = PlanStages(job_.stages, TimelineOf(state_.sampling));
   }
-  Skipping Made(int64_t together = 1) {
-    return Skipping({.job = &job_,
-                     .session_state = &state_,
-                     .stages = &stages_,
-                     .sampler = &*sampler_,
-                     .together = together},
-                    job_.schedule);
-  }
   // "4: 0/8 to 0/11, then 0/12": how many, the first and the last place, and where training goes
   // on.
   std::string Skip(int64_t samples, int64_t together = 1, bool dry_run = false) {
-    const auto skipped = Made(together).Skip(samples, dry_run);
+    const auto skipped = SkipSamples({.job = &job_,
+                                      .session_state = &state_,
+                                      .stages = &stages_,
+                                      .sampler = &*sampler_,
+                                      .written = job_.schedule,
+                                      .together = together},
+                                     samples, dry_run);
     if (!skipped.ok()) return std::string(absl::StatusCodeToString(skipped.status().code()));
     return absl::StrCat(skipped->samples(), ": ", skipped->first_epoch(), "/", skipped->first(),
                         " to ", skipped->last_epoch(), "/", skipped->last(), ", then ",
