@@ -6,7 +6,9 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,7 @@
 #include "worker/models/spec_from_json.h"
 #include "worker/parallel/recording.h"
 #include "worker/train/ranks/rank_threads.h"
+#include "worker/train/reports/test_commands.h"
 #include "worker/train/session/session.h"
 #include "worker/train/training/join_fixture.h"
 
@@ -28,11 +31,13 @@ v1::ModelSpec Mlp() {
   return models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [64], "classes": 3})");
 }
 
-// What rank 0 reported.
+// What rank 0 reported, and the command that it is given.
 class Outside : public CommandSource, public EventSink {
  public:
-  int64_t Newest() const override { return 0; }
-  Command Get(int64_t) const override { return {}; }
+  std::optional<v1::Command> command;
+
+  int64_t Newest() const override { return command.has_value() ? 1 : 0; }
+  Command Get(int64_t number) const override { return Numbered(number, *command); }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
     if (const auto* joined = std::get_if<RanksJoined>(&event)) joined_.push_back(joined->ranks);
@@ -68,8 +73,10 @@ class JoinSessionTest : public JoinFixture {
       return errors;
     }
   };
-  std::unique_ptr<Result> RunSessions(const Job& job, int world_size) {
+  std::unique_ptr<Result> RunSessions(const Job& job, int world_size,
+                                      std::optional<v1::Command> command = std::nullopt) {
     auto result = std::make_unique<Result>();
+    result->outside.command = std::move(command);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     result->operations.resize(world_size);
     result->flights.resize(world_size);
@@ -150,6 +157,23 @@ TEST_P(JoinSessionTest, TrainingEndsOnAllRanksBeforeTheFirstStepThatOneCannotFil
     ASSERT_TRUE(end.ok()) << end.status();
     EXPECT_EQ(end->step, 1);
     EXPECT_FALSE(end->stopped);
+    EXPECT_EQ(end->ended_early,
+              "rank 1 has run out of input after step 1 (uneven_inputs: stop_at_first)");
+  }
+  EXPECT_THAT(run->outside.saved(), ElementsAre(1));
+}
+
+TEST_P(JoinSessionTest, TheLastStepIsSavedIfARankHasNoInputLeftAfterSkipData) {
+  Job job = JobOn({29, 20, 30}, 8);  // rank 1 has one micro-batch for step 3
+  job.batch.uneven_inputs.stop_at_first = true;
+  job.stages.push_back(FitStage{4, 0});
+  job.checkpoint = CheckpointConfig{folder_.Path("checkpoints"), 0};
+  v1::SkipDataCommand skip;
+  skip.set_samples(3 * 8);  // those of one step
+  const auto run = RunSessions(job, 3, At(1, A(skip)));
+  for (const auto& end : run->ends) {
+    ASSERT_TRUE(end.ok()) << end.status();
+    EXPECT_EQ(end->step, 1);
     EXPECT_EQ(end->ended_early,
               "rank 1 has run out of input after step 1 (uneven_inputs: stop_at_first)");
   }

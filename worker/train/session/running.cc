@@ -165,6 +165,11 @@ absl::Status Running::Fit(FitUntil stage) {
     if (applied) {
       stage = Planned(stage);
       ASSIGN_OR_RETURN(plan, calls_.between.CallNow());
+      if (!plan.inputs.ran_out.empty() && state().step > 0 && has_checkpoints()) {
+        // A command left out the last samples of a rank, so no boundary follows.
+        ASSIGN_OR_RETURN(const Saver::Saved saved, writers_.best.SaveLast());
+        final_save_ = saved.status();
+      }
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
