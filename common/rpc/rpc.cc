@@ -30,7 +30,7 @@ constexpr int kMinPingIntervalMs = 10;
 
 // Of what gRPC buffers for all connections together.
 constexpr size_t kMostMemory = 256 << 20;
-// Of one connection at a time. Those that a client has reset are not among them (call_counts.h).
+// Of one connection at a time. Those that a client has reset are not among them (call_limit.h).
 constexpr int kMostStreams = 1000;
 // A connection without a call is closed after this time; a client opens another one when it calls.
 constexpr absl::Duration kLongestIdle = absl::Minutes(2);

@@ -37,12 +37,11 @@ struct StoredTensor {
 // Movable. Threading: const.
 class TensorSet {
  public:
-  // A path that ends in .json is an index (index.h), whose files lie in its folder; anything else
-  // one file.
+  // A path that ends in .json is an index, whose files lie in its folder; any other is one file.
   //
-  // Errors of the index and of each file as in index.h and safetensors.h. Of the files together,
-  // every problem at once, capped at 3: files that cannot be opened (the code is then the first
-  // one's); INVALID_ARGUMENT for tensors that the file named by the index lacks, that lie in
+  // Errors of the index and of each file as of ParseIndex and in safetensors.h. Of the files
+  // together, every problem at once, capped at 3: files that cannot be opened (the code is then the
+  // first one's); INVALID_ARGUMENT for tensors that the file named by the index lacks, that lie in
   // another file or in two, or that the index does not name.
   static absl::StatusOr<TensorSet> Open(const std::string& path);
 

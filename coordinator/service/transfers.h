@@ -42,7 +42,7 @@ struct DownloadFile {
 // file for a client; OPERATION_NOT_DONE, OPERATION_FAILED.
 absl::StatusOr<DownloadFile> DownloadOf(const jobs::Job& job, uint64_t number);
 
-// The stream of the node's agent. UNAVAILABLE NODE_NOT_ATTACHED; FAILED_PRECONDITION AGENT_TOO_OLD.
+// The stream of the node's agent. UNAVAILABLE NODE_NOT_ATTACHED.
 absl::StatusOr<membership::PeerStreamId> AgentFor(const DownloadFile& file,
                                                   const membership::Membership& membership);
 

@@ -11,7 +11,8 @@
 namespace muster::store {
 
 absl::Status CheckVersion(Database* db) {
-  ASSIGN_OR_RETURN(const uint64_t version, db->Number("PRAGMA user_version"));
+  ASSIGN_OR_RETURN(const uint64_t number, db->Number("PRAGMA user_version"));
+  const int version = static_cast<int>(number);
   if (version > kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the file is of schema version ", version,
                                                       ", this musterd knows up to ", kSchemaVersion,

@@ -22,6 +22,8 @@ OTHERS = {
     "DOWNLOAD_GONE",  # worker/agent
     "DOWNLOAD_UNREADABLE",  # worker/agent
     "BACKUP_FAILED",  # with the code of the store
+    "AGENT_TOO_OLD",  # CheckProtocol (coordinator/cluster/handlers), and the next one
+    "PROGRAM_TOO_NEW",
 }
 
 

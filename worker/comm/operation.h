@@ -68,7 +68,7 @@ void TypedSum(const OperationSpec& spec, const std::vector<const void*>& sources
 class IssuingCommunicator : public Communicator {
  public:
   std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
-                                  OpLabel label) final;
+                                  OpLabel label) override;
   std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label, double divide_by) final;
   std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
                                          double divide_by) final;

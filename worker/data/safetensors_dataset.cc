@@ -18,16 +18,35 @@ using safetensors::DType;
 
 // The types that are read.
 std::optional<ElementType> TypeOf(DType dtype) {
-  static constexpr std::pair<DType, ElementType> kTypes[] = {
-      {DType::kBool, ElementType::kBool},   {DType::kU8, ElementType::kUint8},
-      {DType::kI8, ElementType::kInt8},     {DType::kU16, ElementType::kUint16},
-      {DType::kI16, ElementType::kInt16},   {DType::kU32, ElementType::kUint32},
-      {DType::kI32, ElementType::kInt32},   {DType::kI64, ElementType::kInt64},
-      {DType::kF16, ElementType::kFloat16}, {DType::kBF16, ElementType::kBFloat16},
-      {DType::kF32, ElementType::kFloat32}, {DType::kF64, ElementType::kFloat64},
-  };
-  for (const auto& [stored, type] : kTypes) {
-    if (dtype == stored) return type;
+  switch (dtype) {
+    case DType::kBool:
+      return ElementType::kBool;
+    case DType::kU8:
+      return ElementType::kUint8;
+    case DType::kI8:
+      return ElementType::kInt8;
+    case DType::kU16:
+      return ElementType::kUint16;
+    case DType::kI16:
+      return ElementType::kInt16;
+    case DType::kU32:
+      return ElementType::kUint32;
+    case DType::kI32:
+      return ElementType::kInt32;
+    case DType::kI64:
+      return ElementType::kInt64;
+    case DType::kF16:
+      return ElementType::kFloat16;
+    case DType::kBF16:
+      return ElementType::kBFloat16;
+    case DType::kF32:
+      return ElementType::kFloat32;
+    case DType::kF64:
+      return ElementType::kFloat64;
+    case DType::kF8E5M2:
+    case DType::kF8E4M3:
+    case DType::kU64:
+      return std::nullopt;
   }
   return std::nullopt;
 }

@@ -30,8 +30,6 @@ absl::Span<const T> HostValues(const at::Tensor& tensor) {
 // A new tensor [values.size()] with these values.
 at::Tensor HostTensor(absl::Span<const int64_t> values);
 at::Tensor HostTensor(absl::Span<const double> values);
-// A new tensor of bytes [bytes]: the text, and zeros behind it. A longer text is cut.
-at::Tensor HostText(std::string_view text, int64_t bytes);
 
 // The bytes of a tensor of bytes on the CPU. Valid as long as the tensor's memory is.
 std::string_view TextOf(const at::Tensor& bytes);

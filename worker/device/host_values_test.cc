@@ -23,12 +23,6 @@ TEST(HostValues, NumbersGoInAndComeOut) {
   EXPECT_EQ(HostValues<double>(HostTensor(std::vector<double>{0.5}))[0], 0.5);
 }
 
-TEST(HostValues, ATextHasZerosBehindItAndIsCutWhereThereIsNoRoom) {
-  EXPECT_EQ(TextOf(HostText("rank", 6)), std::string("rank\0\0", 6));
-  EXPECT_EQ(TextOf(HostText("rank 12", 6)), "rank 1");
-  EXPECT_EQ(TextOf(HostText("", 0)), "");
-}
-
 TEST(HostValues, AnotherTypeOrAnotherDeviceIsRefused) {
   const at::Tensor floats = at::empty({2});
   EXPECT_THROW(HostValues<int64_t>(floats), c10::Error);

@@ -193,6 +193,7 @@ std::vector<NamedTensor> ListOptimizer::State() {
 std::vector<std::vector<at::Tensor>> ListOptimizer::TensorsOf(const ClassGradients& of) const {
   const std::vector<size_t>& members = list_.classes[of.number].members;
   std::vector<std::vector<at::Tensor>> all(1 + states_.size());
+  for (auto& tensors : all) tensors.reserve(of.gradients.size());
   for (size_t k = 0; k < of.gradients.size(); ++k) {
     const size_t i = members[of.position(k)];
     all[0].push_back(list_.tensors[i]);

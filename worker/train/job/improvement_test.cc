@@ -109,8 +109,8 @@ TEST(KeepBest, DoesNotKnowTheMinDeltaOfEarlyStopping) {
 TEST(Metrics, ThatValidationDoesNotGiveAreRefused) {
   PassRules rules = Stops(1);
   rules.keep_best = Criterion{Metric::kTopKAccuracy, true};
-  EXPECT_TRUE(CheckMetrics(rules, {.top_k_accuracy = true}, 1).ok());
-  const absl::Status refused = CheckMetrics(rules, {.accuracy = true}, 1);
+  EXPECT_TRUE(CheckMetrics(rules, {Metric::kLoss, Metric::kTopKAccuracy}, 1).ok());
+  const absl::Status refused = CheckMetrics(rules, {Metric::kLoss, Metric::kAccuracy}, 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refused.message(),
             "stages[1].fit.keep_best.metric: found top_k_accuracy, which the validation of this "

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "common/exports/target.h"
 #include "common/tokenizer/source.h"
 #include "worker/comm/communicator.h"
