@@ -58,9 +58,9 @@ class Commands {
   // stops.
   absl::Status EndHere();
 
-  // At the start of a session: reports again how those commands ended that the checkpoint includes
-  // and of which the coordinator has not heard. Their reports were lost with the process that wrote
-  // the checkpoint.
+  // At the start of a session: reports as done or cancelled, without results, the commands that the
+  // checkpoint includes and of which the coordinator has not heard. Their reports were lost with
+  // the process that wrote the checkpoint.
   void TellUnreported() const;
 
  private:

@@ -31,7 +31,8 @@ struct SkipParts {
 // Leaves out the samples that the next steps would take, and says which. With `dry_run` it only
 // says so. `samples`: of all ranks together, as the sampler's cursor counts them; at least 1. All
 // ranks make the same calls, and decide the same. FAILED_PRECONDITION, the same on all ranks: no
-// step of the stage would be left. Threading: the session's thread.
+// step of the stage would be left, or no validation pass for the export of the best checkpoint.
+// Threading: the session's thread.
 absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samples, bool dry_run);
 
 }  // namespace muster::train
