@@ -18,7 +18,8 @@
 
 namespace muster::parallel {
 
-// What this rank updates of a parameter: elements [begin, begin + tensor.numel()) of it, flattened.
+// What this rank updates, or holds (ParameterShards), of a parameter: elements [begin, begin +
+// tensor.numel()) of it, flattened.
 struct Piece {
   size_t parameter = 0;  // index in the list that the strategy was made of
   int64_t begin = 0;

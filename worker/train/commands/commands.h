@@ -35,7 +35,7 @@ class Commands {
     std::function<absl::StatusOr<RollCallPlan>()> call;  // Calls::CallNow
     Saver* saver;                   // null: the job has no checkpoints
     Gatherer* gatherer;             // null: the job trains nothing
-    TrainabilityChanger* training;  // likewise
+    TrainabilityChanger* training;  // likewise; changes which parameters are trained
     // SkipSamples; called only if the job trains.
     std::function<absl::StatusOr<v1::SkippedData>(int64_t samples, bool dry_run)> skip_data;
     Evaluator* evaluator;

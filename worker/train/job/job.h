@@ -172,7 +172,8 @@ struct AverageConfig {
 enum class EvaluationReshard { kAuto, kAlways, kNever };
 
 struct EvaluationConfig {
-  std::optional<AverageConfig> averages;  // also what is exported may be these
+  // `ema`: training updates them (training/averages.h), evaluation and exports may use them.
+  std::optional<AverageConfig> averages;
   EvaluationReshard reshard = EvaluationReshard::kAuto;
 };
 

@@ -31,7 +31,8 @@ struct BegunCollectives {
   friend bool operator==(const BegunCollectives&, const BegunCollectives&) = default;
 };
 
-// The record of one rank. Every field is an int64 or a float64 on the wire.
+// The record of one rank. Every field is an int64 or a float64 on the wire; only those that
+// ForEachField (roll_call.cc) lists are sent.
 struct RollCallRecord {
   int64_t generation = 0;
   // The step that the table decides about: optimizer steps that will be done after it.

@@ -52,7 +52,7 @@ struct CheckpointHistory {
   bool any() const { return !recorded.empty() || had_others; }
 };
 
-// All methods are collective over the communicator. Threading: one thread at a time.
+// All methods but PathOf are collective over the communicator. Threading: one thread at a time.
 class Checkpoints {
  public:
   struct Restored {

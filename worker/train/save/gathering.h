@@ -1,5 +1,6 @@
 // Writing the state of all ranks to files for others than the job, while training continues or
-// while it waits: the optimizer's state, the folder of a model, the weights.
+// while it waits: the optimizer's state, the folder of a model, the weights. Each rank writes its
+// own ranges (checkpoint/write_together.h): nothing whole is gathered in memory.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_GATHERING_H_
 #define MUSTER_WORKER_TRAIN_SAVE_GATHERING_H_
 

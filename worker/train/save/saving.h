@@ -1,5 +1,6 @@
-// A session's checkpoints: what one of them contains, whether it is written while training
-// continues, and what happens if one cannot be written. checkpoints.h says where they are.
+// Saves a session's checkpoints: whether one is written while training continues, and what happens
+// if it cannot be written. checkpoints.h says where they are, DueAfter (job/stages.h) when one is
+// due, TrainingState (training/setup.h) which tensors it has and which rank writes what of them.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_SAVING_H_
 #define MUSTER_WORKER_TRAIN_SAVE_SAVING_H_
 
@@ -24,9 +25,9 @@
 
 namespace muster::train {
 
-// How commands and stages save a checkpoint. BestCheckpoint (session/best_checkpoint.h) implements
-// it with Saving, whose methods of the same names have the same errors. All methods are
-// collectives.
+// How commands save a checkpoint, and stages the last one; a periodic one is saved by Saving
+// directly (boundary.cc). BestCheckpoint (session/best_checkpoint.h) implements it with Saving,
+// whose methods of the same names have the same errors. All methods are collectives.
 class Saver {
  public:
   virtual ~Saver() = default;

@@ -1,6 +1,6 @@
-// Exports the weights at the end of the job. They are written under a temporary name that no other
-// process uses, and get their final name once the coordinator has said that this generation is
-// still the current one.
+// Exports the weights at the end of the job (Gathering::Export: during training). They are written
+// under a temporary name that no other process uses, and get their final name once the coordinator
+// has said that this generation is still the current one.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
 #define MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
 

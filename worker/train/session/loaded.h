@@ -28,7 +28,8 @@ struct Loaded {
 
   std::unique_ptr<Agreed> agreed;
   std::unique_ptr<data::Sampler> sampler;  // null: the job trains nothing
-  // Also in jobs that train nothing if the model is sharded; null: every rank has the whole model.
+  // Also in jobs that train nothing if the model is sharded; null: nothing is trained, and every
+  // rank has the whole model.
   std::unique_ptr<Training> training;
   std::unique_ptr<Checkpoints> checkpoints;  // null: the job has none
   Checkpoints::Restored restored;            // the one that was restored; an empty path: none
@@ -40,7 +41,7 @@ struct Loaded {
   CommandSchedule::Position commands;  // of the checkpoint from which the session starts
   std::vector<PlannedStage> stages;
   optim::Schedule written_schedule;  // as in the job file: its end may be open
-  GenerationRequests requests;
+  GenerationRequests requests;  // the prompts of its stages `predict` that are left
 };
 
 // A collective. Errors: INVALID_ARGUMENT: an end that would lose training is known now

@@ -38,7 +38,7 @@ Running::Running(std::unique_ptr<Loaded> loaded)
       background_(opened().parts.files, &reports(), loaded_->agreed->ranks_of_node) {}
 
 absl::Status Running::Begin() {
-  RETURN_IF_ERROR(calls_.between.CallNow().status());  // every rank has the same plan
+  RETURN_IF_ERROR(calls_.between.CallNow().status());  // the ranks' strategies have the same layout
   reports().ReportOfRank(SessionStarted{state().step, loaded_->started_from,
                                         schedule_.position().taken, TotalSteps(loaded_->stages)});
   commands_.TellUnreported();

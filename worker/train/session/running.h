@@ -45,8 +45,8 @@ void ReturnFreedMemory(const std::string& when);
 
 LiveState LiveStateOf(Loaded* loaded);
 
-// The roll calls of a session. `between` is for all code between two steps but changes of which
-// parameters are trained; it uses `each_step`.
+// The roll calls of a session. `each_step`: those that overlap with steps, and the blocking ones of
+// TrainabilityChanges. `between`: those of all other code between two steps; it uses `each_step`.
 struct RollCalls {
   RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background);
 

@@ -17,9 +17,9 @@ namespace muster::train {
 
 // What a session uses; all must outlive it. The communicators have the same ranks.
 struct SessionParts {
-  comm::Communicator* control;     // roll call, evaluation totals
-  comm::Communicator* gradients;   // used by the strategy only
-  comm::Communicator* parameters;  // likewise (parallel/communicators.h)
+  comm::Communicator* control;     // roll calls, agreement, totals, loss terms of a step
+  comm::Communicator* gradients;   // the strategy's, and between two steps also Training's
+  comm::Communicator* parameters;  // used by the strategy only (parallel/communicators.h)
   // For checkpoints and the files of optimizer states, which are written while training goes on.
   comm::Communicator* files;
   const CommandSource* commands;

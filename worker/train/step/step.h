@@ -48,8 +48,7 @@ class Stepper {
   // plan.position. The outcome is the same on all ranks. With kSkipped and kOverflowed, parameters,
   // buffers and the optimizer are as before. Errors, and kRefused, end the session: what a step
   // before them has updated must not be saved. Errors: the communicator's; those of reading and of
-  // the model's code, with rank and samples; those of
-  // UpdateOnHost.
+  // the model's code, with rank and samples; those of the update (update.h).
   absl::StatusOr<PendingStep> Run(const StepPlan& plan);
 
  private:

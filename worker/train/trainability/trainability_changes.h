@@ -81,7 +81,7 @@ class TrainabilityChanges : public TrainabilityChanger {
     models::Model* model;
     TrainedParameters* trained;
     Training* training;
-    SessionRollCall* calls;
+    SessionRollCall* calls;  // RollCalls::each_step, not Calls
     const SessionState* session_state;
     const SessionReports* reports;
   };

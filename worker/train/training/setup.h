@@ -1,4 +1,5 @@
-// Builds the parts of a session from a job: model with its initial values, optimizer.
+// Builds the parts of a session from a job (model with its initial values, strategy, optimizer),
+// and the list of the tensors of which a checkpoint is made, with who writes them (TrainingState).
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_SETUP_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_SETUP_H_
 
