@@ -8,7 +8,6 @@
 //                                                 has no processes and no slots until Resume
 //     RUNNING <-> PAUSED                          a client asked for it
 //   any with processes -> STOPPING -> FAILED      its time_limit is used up
-//   any with processes -> STOPPING -> FAILED      its time_limit is used up
 //   any of these -> STOPPING -> CANCELLED         a client asked for a stop (a job that has no
 //                                                 processes is CANCELLED at once)
 //   FAILED, CANCELLED -> QUEUED | RECOVERING      a client asked for the next attempt
