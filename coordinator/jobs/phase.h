@@ -99,7 +99,6 @@ struct Recovering {
 };
 
 // A stop is due, or the time is up: the ranks save and end, and the job is over.
-// A stop is due, or the time is up: the ranks save and end, and the job is over.
 struct Stopping {
   enum class Why { kAsked, kTimeIsUp };
 
