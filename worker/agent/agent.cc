@@ -66,12 +66,10 @@ class Agent::Loop {
         incarnation_(NewUuid()),
         core_(options.core, SteadyNow()),
         spools_{.folder = SpoolFolder(options.spool)},
-        downloads_{
-            .folder = DownloadsFolder(options.node, options.downloads, options.keep_downloads),
-            .sender =
-                DownloadSender([coordinator = options.coordinator,
-                                credentials] { return OpenChannel(coordinator, {}, credentials); },
-                               &downloads_.folder)},
+        downloads_(options,
+                   [coordinator = options.coordinator, credentials] {
+                     return OpenChannel(coordinator, {}, credentials);
+                   }),
         processes_(&options_, &mailbox_,
                    [this](const WorkerId& worker, const process::Exit& exit,
                           const std::string& log_tail) { OnExit(worker, exit, log_tail); }),
@@ -107,6 +105,10 @@ class Agent::Loop {
   };
   // Files that clients fetch.
   struct Downloads {
+    Downloads(const AgentOptions& options, DownloadSender::Connect connect)
+        : folder(options.node, options.downloads, options.keep_downloads),
+          sender(std::move(connect), &folder) {}
+
     DownloadsFolder folder;  // thread-safe once open
     DownloadSender sender;
     absl::Time tidy_at = absl::InfinitePast();
