@@ -41,7 +41,7 @@ class Retries {
   Retries(const Retries&) = delete;
   Retries& operator=(const Retries&) = delete;
 
-  // The cancellation of the caller; if that is null, one that is never cancelled.
+  // The caller's cancellation. If the caller gave none: a cancellation that nobody uses.
   Cancellation* cancellation() const { return cancellation_; }
   // The coordinator has answered: after the next break the whole time is available again.
   void Answered() { broken_since_ = absl::InfiniteFuture(); }

@@ -77,8 +77,8 @@ absl::StatusOr<std::unique_ptr<TemporaryState>> TemporaryState::Create(const std
   const std::string root =
       SocketFits(files::JoinPath(wanted, absl::StrCat(kPrefix, "XXXXXX"))) ? wanted : "/tmp";
   RemoveLeftovers(root);
-  // A run that starts at the same time may find the owner before it is locked, and remove it: then
-  // once more.
+  // Another run that starts at the same time may remove the file `owner` before this run has locked
+  // the file. Then this run makes a new directory.
   constexpr int kAttempts = 10;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     std::string path = files::JoinPath(root, absl::StrCat(kPrefix, "XXXXXX"));

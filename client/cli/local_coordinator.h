@@ -20,7 +20,7 @@ namespace muster::cli {
 
 // The state directory of a `muster run` without --state: made under $TMPDIR, and removed after the
 // run. The directory of a killed run is removed by the next run. The coordinator's socket is always
-// in it, so that it goes with it.
+// in this directory, and is removed with the directory.
 //
 // A directory ROOT/muster-run-XXXXXX (mode 0700) with a file `owner` that is locked while this
 // object lives: the kernel frees the lock of a process that is killed. Where the path of a socket

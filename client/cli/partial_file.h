@@ -1,5 +1,5 @@
-// Files that have a temporary name until they are whole: one that is written at once, and one that
-// arrives in pieces.
+// Files that have a temporary name until they are whole: a file that is written at once, and a file
+// that arrives in pieces.
 #ifndef MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
 #define MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
 

@@ -22,8 +22,8 @@ absl::StatusOr<std::string> ReadPemFile(const std::string& path);
 // A file that exists is replaced only if that was asked for, and only a regular one.
 enum class IfExists { kRefuse, kReplace };
 
-// ALREADY_EXISTS: there is something of that name, and it is not to be replaced, or it is no
-// regular file (a link is none).
+// ALREADY_EXISTS: `path` exists, and `if_exists` is kRefuse, or `path` is no regular file (a link
+// is none).
 absl::Status CheckFree(const std::string& path, IfExists if_exists);
 
 // Whoever opens `path` afterwards, also after a crash, finds all of `contents`. No moment passes in

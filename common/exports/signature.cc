@@ -39,8 +39,8 @@ std::string Prefix(const std::string& path, const std::string& job_id) {
   return absl::StrCat(".", fs::path(path).filename().string(), ".", job_id, "-g");
 }
 
-// A UUID as NewUuid writes it, with or without a number behind it that tells two processes of one
-// incarnation apart. Ids of jobs may hold "-g2-": nothing shorter tells where the incarnation
+// The text is a UUID, written as by NewUuid. A number may follow, by which two processes of one
+// incarnation differ. Ids of jobs may hold "-g2-": nothing shorter tells where the incarnation
 // begins.
 bool IsIncarnation(const std::string& text) {
   constexpr size_t kUuid = 36;
