@@ -7,9 +7,9 @@
 //
 // After an event the caller takes the changes with TakeBatch(), commits them, and only after the
 // commit has succeeded carries out TakeEffects(). Until the batch is committed the object is ahead
-// of the store. During this time only AgentHeard and WorkerBeat may be called, because they change
-// nothing durable that others act on. A new object that is made from the store's Image continues
-// from what was committed.
+// of the store. During this time only AgentHeard, WorkerBeat and Handle(WasAway) may be called,
+// because they change nothing durable that others act on. A new object that is made from the
+// store's Image continues from what was committed.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 
@@ -72,9 +72,10 @@ class Cluster {
   absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now) {
     return cluster::NextAttempt(At(now), request);
   }
-  // Adds a CANCEL command, whose target has not taken effect. If no process can hold the target,
-  // the target is cancelled at once. Returns the target's number. Errors: also NOT_FOUND
-  // OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
+  // Adds a CANCEL command, unless one of this target is open. The workers get it like any other.
+  // The target's rule says until when it can be cancelled (command_rule.proto). If no process can
+  // hold the target, the target is cancelled at once. Returns the target's number. Errors: also
+  // NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now) {
     return cluster::Cancel(At(now), request);
   }
@@ -101,7 +102,8 @@ class Cluster {
   absl::Status AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now) {
     return cluster::AttachAgent(At(now), session, hello);
   }
-  // A heartbeat. True if it renewed the lease; then the caller acknowledges it.
+  // A heartbeat, which only renews the lease: what changes where jobs are placed is an AgentWord.
+  // True if it renewed the lease; then the caller acknowledges it.
   bool AgentHeard(PeerStreamId session, absl::Time now) {
     return cluster::AgentHeard(At(now), session);
   }

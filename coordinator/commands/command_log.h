@@ -65,7 +65,7 @@ struct Delivery {
     // Carry it out again after command.applied_step steps, as an earlier generation did, and before
     // any later change.
     kReplay,
-    // Nothing: it is done, or was cancelled.
+    // Nothing: it failed, was cancelled or replaced, or is done and did not change the job's state.
     kNever,
   };
   Command command;
@@ -86,8 +86,8 @@ class CommandLog {
 
   // The commands that a worker must still receive which holds all commands up to `newest`. The
   // worker may start from an earlier step than that at which a command took effect. So a command
-  // that changes settings, or is not finished, is carried out again at its step. A command that is
-  // carried out only once is not. A paused job halts again at once.
+  // that changed its state is sent as a replay (the worker skips what its checkpoint has), and one
+  // that is not finished as begun; finished others are over. A paused job halts again at once.
   std::vector<Delivery> After(uint64_t newest) const;
   // The same for one command, which must be known.
   Delivery DeliveryOf(uint64_t number) const;
@@ -98,8 +98,8 @@ class CommandLog {
   bool Applied(uint64_t number, uint64_t step);
   bool Finished(uint64_t number, Outcome outcome);
   // A worker continues after `step` steps from a checkpoint that has taken in commands up to
-  // `number`. Those of them that change settings and had taken effect by then are done, even if no
-  // report said so because rank 0 was lost before it could report.
+  // `number`. Those of them that change settings and had taken effect by then are done, even if
+  // rank 0 was lost after the report that they took effect and before the one of their end.
   void FinishTaken(uint64_t number, uint64_t step, absl::Time now);
   // The command `by` decides anew what commands of this kind have decided (ChangesState): no
   // process carries them out again.

@@ -233,7 +233,8 @@ struct SettingChange {
 // A job without its lists is of a fixed size, however long it has run. It is in three parts, and
 // each of them is stored by itself when it has changed.
 
-// What was handed in. Only a retry with other settings changes `spec` and `plan`.
+// What was handed in. Only a retry with other settings changes `spec` and `plan`; any other later
+// change is not stored (job_rows.h).
 struct JobIdentity {
   std::string id;
   // Of submission, from 1: who came first.

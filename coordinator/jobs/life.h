@@ -7,6 +7,7 @@
 //       RECOVERING -> PAUSED, halted              the job has checkpoints and none can be read: it
 //                                                 has no processes and no slots until Resume
 //     RUNNING <-> PAUSED                          a client asked for it
+//   any with processes -> STOPPING -> FAILED      its time_limit is used up
 //   any of these -> STOPPING -> CANCELLED         a client asked for a stop (a job that has no
 //                                                 processes is CANCELLED at once)
 //   FAILED, CANCELLED -> QUEUED | RECOVERING      a client asked for the next attempt
@@ -44,7 +45,7 @@ struct EndTimeouts {
   absl::Duration kill = absl::Seconds(2);
 };
 
-// The ranks whose processes must be told to end: they have not ended yet.
+// The ranks whose processes must be told to end: they still run. Not life::Ended, the last phase.
 using Ended = std::vector<uint32_t>;
 
 // Starts a new generation; `ranks` have the node, the slot and the incarnation of each process. No
@@ -100,8 +101,8 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
                       const EndTimeouts& timeouts, absl::Time now);
 
 // Begins the next attempt of a job that FAILED or was CANCELLED: its generations, commands and
-// checkpoints continue, and all its restarts are available again. Has no effect on a job in another
-// state.
+// checkpoints continue, and all its restarts are available again. Whether it is allowed is decided
+// before (NextAttempt in cluster/handlers). Has no effect on a job in another state.
 void OnNextAttempt(Job* job, absl::Time now);
 
 // A process ended.

@@ -75,7 +75,8 @@ struct Running {
 struct Halted {
   std::string reason;
 };
-// By a command, until it is resumed; or halted.
+// By a command, until it is resumed: the processes wait, and keep their slots. Or halted: there
+// are none.
 struct Paused {
   std::variant<Alive, Halted> how;
 };
@@ -97,6 +98,7 @@ struct Recovering {
   bool paused = false;
 };
 
+// A stop is due, or the time is up: the ranks save and end, and the job is over.
 struct Stopping {
   enum class Why { kAsked, kTimeIsUp };
 

@@ -64,7 +64,7 @@ class Slots {
   std::map<std::string, std::vector<uint32_t>> free_;
 };
 
-// A job in line.
+// A job in line, for its first start (life::Queued) or for another (life::Waiting).
 struct Waiting {
   std::string id;
   // Of submission.
@@ -80,7 +80,7 @@ struct Waiting {
   absl::Duration time_limit = absl::InfiniteDuration();
 };
 
-// A job that holds slots.
+// A job that holds slots: in any phase with processes, not only life::Running.
 struct Running {
   uint32_t slots = 0;
   // It ends by then at the latest; the infinite future: unknown.

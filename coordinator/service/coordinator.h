@@ -88,9 +88,10 @@ class Coordinator {
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   ~Coordinator();
 
-  // The node's agent will be stopped on purpose: the jobs that run there save a checkpoint at their
-  // next step boundary, end there, and continue later or on other nodes. This does not count as a
-  // failure. The jobs are told so even while the store cannot be written. May be repeated.
+  // Not an operator's drain (DrainNode): the agent of musterd's own node will be stopped
+  // (LeaveNode): the jobs that run there save a checkpoint at their next step boundary, end there,
+  // and continue later or on other nodes. This does not count as a failure. The jobs are told so
+  // even while the store cannot be written. May be repeated.
   void Drain(const std::string& node);
   // Waits until no process is left on the drained node, but no longer than `timeout`. True if none
   // is left, or if the store has failed.

@@ -63,7 +63,7 @@ struct Follows {
   Permit permit = [] { return absl::OkStatus(); };
 };
 
-// A call that follows one job.
+// A call that follows one job: a FollowStream, or a wait for an operation (operation_service.cc).
 class JobFollower : public Follower {
  public:
   absl::Status MayGoOn() const override { return permit_(); }

@@ -1,7 +1,7 @@
-// The control streams of agents and workers. They work on the engine's thread: messages are applied
-// to the cluster in the order of their arrival, except heartbeats, which are applied at once.
-// Orders are sent in the order in which they were given. A `session` here is such a stream, not the
-// session in which a worker trains.
+// The control streams of peers: of agents and workers. They work on the engine's thread: messages
+// are applied to the cluster in the order of their arrival, except heartbeats, which are applied at
+// once. Orders are sent in the order in which they were given. A `session` here is such a stream,
+// not the session in which a worker trains.
 //
 // gRPC gives them bytes, so that a message that is too large is refused before it is parsed: it may
 // take 25 times the memory of its bytes.
@@ -117,7 +117,8 @@ class PeerOutbox {
 // stream.
 absl::Status TooManyMessages(About limit);
 
-// One stream of a peer, which sends In and receives Out.
+// One stream of a peer, which sends In and receives Out. AgentStream and WorkerStream
+// (peer_services.cc) make events of In.
 template <typename In, typename Out>
 class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public PeerStream,

@@ -1,6 +1,7 @@
-// The transfers that are under way: each joins the stream of a client (OperationService.Download)
-// and the stream of an agent (AgentService.SendFile). The coordinator keeps one piece of each in
-// memory; nothing of it passes through the engine.
+// Files that operations wrote for clients, on their way from the nodes: each transfer joins the
+// stream of a client (OperationService.Download) and the stream of an agent
+// (AgentService.SendFile). The coordinator keeps one piece of each in memory; nothing of it passes
+// through the engine.
 //
 // Life cycle: a client's call makes a Transfer. Transfers::Begin gives it a name, which the agent
 // is told; the agent's stream begins with this name. TransferCore decides, on the threads of gRPC.

@@ -1,4 +1,4 @@
-// Questions about the whole cluster that need several of its parts.
+// What the service may ask of the Cluster, whose parts it does not see. Changes nothing.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_OVERVIEW_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_OVERVIEW_H_
 

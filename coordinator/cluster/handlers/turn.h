@@ -1,5 +1,5 @@
-// What handlers work with: the parts of the state, the time of the event that they handle, and what
-// comes of it.
+// What handlers work with. There is one Turn, as long as the Cluster lives: the parts of the state,
+// the time of the event that they handle, and what comes of it.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_TURN_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_TURN_H_
 

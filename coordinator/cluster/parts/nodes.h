@@ -1,6 +1,6 @@
-// What is known of nodes besides their agents' leases: those that are drained or cordoned, agents
-// that are being stopped, slots whose processes do not end, and nodes that fail the jobs on them.
-// Pure: rows that must be stored are taken with TakeChanges.
+// What is known of nodes besides their agents' slots, GPUs and leases (membership::Agents): those
+// that are drained or cordoned, agents that are being stopped, slots whose processes do not end,
+// and nodes that fail the jobs on them. Pure: rows that must be stored are taken with TakeChanges.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_NODES_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_NODES_H_
 
@@ -95,7 +95,9 @@ class Nodes {
     bool by_agent = false;
   };
 
-  // Why jobs may not be placed on the node; absent if they may.
+  // Why jobs may not be placed on the node; absent if they may. The only place that decides it:
+  // another reason also needs a NodeView::What, and words in WhyClosed. The only place that decides
+  // it: another reason also needs a NodeView::What, and words in WhyClosed.
   std::optional<NodeView> Closed(const std::string& node, absl::Time now) const;
   void Store(store::NodeMarkRow mark);
   void Remove(const std::string& node);

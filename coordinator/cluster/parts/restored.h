@@ -1,4 +1,4 @@
-// What a coordinator does not know at its start because its database may have been restored from
+// After every start: what the coordinator does not know because its database may be restored from
 // an older copy: processes that were started later may still run. Jobs do not start again before
 // such processes have ended. Pure.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_RESTORED_H_

@@ -95,8 +95,8 @@ struct Unreported {
 };
 
 // By increasing number, of the commands 1..newest that the checkpoint includes. Left out are
-// commands that wait, commands that the coordinator knows to be in force, and commands whose end it
-// no longer awaits (Command::replay, begun, the natures DONE_ONCE and CHANGES_NOTHING). `position`
+// commands that wait, that the coordinator knows to have taken effect (Command::replay, begun), and
+// that this session carries out again (the natures DONE_ONCE and CHANGES_NOTHING). `position`
 // and `step` are those of the checkpoint. `steps` maps the number of a command to the step at which
 // it took effect, as far as the checkpoint says so. For other commands the step of the checkpoint
 // is reported.
