@@ -95,8 +95,8 @@ void AddOperation(CLI::App* app, Console* console, ExitCode* code) {
                     "With --wait: wait at most this long (exit code 101)");
   CLI::Option* cancel =
       command->add_flag("--cancel", options->cancel,
-                        "Cancel it if it has not taken effect, or if its file of an optimizer's "
-                        "state is not complete");
+                        "Cancel it if it has not taken effect, or if the files of an optimizer's "
+                        "state or of a model that it writes are not complete");
   CLI::Option* download =
       command
           ->add_option("--download", options->download,

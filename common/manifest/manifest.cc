@@ -14,6 +14,7 @@
 #include "common/manifest/name.h"
 #include "common/manifest/whole.h"
 #include "common/status/status.h"
+#include "common/utf8/utf8.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::manifest {
@@ -76,6 +77,12 @@ Json ToJson(const Steering& steering) {
                           {"rules", std::move(rules)},
                           {"pending", steering.pending}};
   json["applied"] = steering.applied;
+  for (const FailedCommand& failed : steering.failed) {
+    json["failed"].push_back({{"command", failed.number},
+                              {"code", static_cast<int>(failed.status.code())},
+                              {"message", ValidUtf8(std::string(failed.status.message()))},
+                              {"reason", failed.reason}});
+  }
   if (steering.validation_due) json["validation_due"] = true;
   if (steering.validations != ValidationRecord()) {
     json["validations"] = ToJson(steering.validations);
@@ -96,6 +103,12 @@ Steering SteeringFromJson(const Json& json) {
         {.freeze = freeze, .pattern = item.at(freeze ? "freeze" : "unfreeze").get<std::string>()});
   }
   if (json.contains("applied")) WholeTo(json["applied"], &steering.applied);
+  for (const Json& failed : json.value("failed", Json::array())) {
+    const auto code = static_cast<absl::StatusCode>(Whole<int32_t>(failed.at("code")));
+    steering.failed.push_back({.number = Whole<int64_t>(failed.at("command")),
+                               .status = {code, failed.at("message").get<std::string>()},
+                               .reason = failed.at("reason").get<std::string>()});
+  }
   if (json.contains("validation_due")) json["validation_due"].get_to(steering.validation_due);
   if (json.contains("validations")) {
     steering.validations = ValidationRecordFromJson(json["validations"]);

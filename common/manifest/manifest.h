@@ -45,6 +45,14 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
+// A command that took effect without changing anything, and why. `reason`: a code for programs.
+struct FailedCommand {
+  int64_t number = 0;
+  absl::Status status;
+  std::string reason;
+  friend bool operator==(const FailedCommand&, const FailedCommand&) = default;
+};
+
 // The current state of everything that commands have changed.
 struct Steering {
   // Commands that the ranks have taken in and that have not taken effect.
@@ -58,6 +66,8 @@ struct Steering {
   std::vector<std::string> pending;
   // The newest commands that took effect: number and step.
   std::vector<std::pair<int64_t, int64_t>> applied;
+  // The commands of `applied` that failed.
+  std::vector<FailedCommand> failed;
   // A validation pass was due after this step and was not run, because the job had to leave its
   // node. A generation that continues from here runs it first.
   bool validation_due = false;

@@ -360,6 +360,15 @@ TEST_F(ManifestTest, DamageIsToldWhereAnotherFileIsMissing) {
   EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: expected "));
 }
 
+TEST_F(ManifestTest, HoldsWhyCommandsFailed) {
+  manifest_.steering.applied = {{1, 3}, {2, 7}};
+  manifest_.steering.failed = {{2, absl::OutOfRangeError("no step is left"), "NO_STEPS_LEFT"}};
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  EXPECT_EQ(Read(dir_.path())->steering, manifest_.steering);
+  manifest_.steering.failed[0].status = absl::OutOfRangeError("a name \xff");
+  EXPECT_TRUE(Write(manifest_, dir_.path()).ok()) << "a message never costs a checkpoint";
+}
+
 TEST_F(ManifestTest, ANumberThatIsNotWholeOrOutOfRangeIsRefused) {
   const auto read = [this](const std::string& step) {
     Edit("\"step\": 12", absl::StrCat("\"step\": ", step));

@@ -86,6 +86,8 @@ std::string What(const v1::Command& command) {
       return absl::StrCat(rule.name(), " ", command.consolidate().folder().path());
     case v1::Command::kRunStage:
       return absl::StrCat(rule.name(), " ", command.run_stage().stage());
+    case v1::Command::kSkipData:
+      return absl::StrCat(rule.name(), " ", command.skip_data().samples(), planned);
     case v1::Command::kCancel:
       return absl::StrCat("cancel operation ", command.cancel().target());
     default:

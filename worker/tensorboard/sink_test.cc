@@ -181,6 +181,20 @@ TEST_F(SinkTest, MarksACommandOnceThatTakesEffectAgain) {
   EXPECT_EQ(texts_["marks/operations"].size(), 2u);
 }
 
+TEST_F(SinkTest, AMarkSaysWithWhatACommandWasGiven) {
+  v1::Command rate;
+  rate.set_number(1);
+  rate.mutable_set_learning_rate()->set_learning_rate(0.25);
+  v1::Command skip;
+  skip.set_number(2);
+  skip.mutable_skip_data()->set_samples(12);
+  commands_.commands_ = {rate, skip};
+  RunSession(0, {train::CommandApplied{1, 2}, train::CommandApplied{2, 2}});
+  Read();
+  EXPECT_THAT(texts_["marks/operations"], ElementsAre(Pair(2, "set-lr 0.25 (operation job/1)"),
+                                                      Pair(2, "skip-data 12 (operation job/2)")));
+}
+
 // A disk that can fail to write or to sync.
 class FaultyDisk : public files::Disk {
  public:

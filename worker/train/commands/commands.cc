@@ -61,6 +61,7 @@ void Finish(const Parts& parts, const Command& command,
 void Fail(const Parts& parts, const Command& command, const absl::Status& status,
           const std::string& reason) {
   TellApplied(parts, NumberOf(command));
+  parts.session_state->Failed({NumberOf(command), status, reason});
   parts.reports->Report(CommandFinished{
       .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
 }
@@ -288,7 +289,13 @@ void Commands::TellUnreported() const {
     }
     parts_.reports->Report(CommandApplied{number, step});
     if (what == Unreported::What::kFinished) {
-      parts_.reports->Report(CommandFinished{.number = number});
+      CommandFinished finished{.number = number};
+      for (const manifest::FailedCommand& failed : parts_.session_state->failed) {
+        if (failed.number != number) continue;
+        finished.status = failed.status;
+        finished.reason = failed.reason;
+      }
+      parts_.reports->Report(finished);
     }
   }
 }

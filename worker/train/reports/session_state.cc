@@ -9,7 +9,11 @@ constexpr size_t kKeptApplied = 256;
 
 void SessionState::Applied(int64_t command) {
   applied.emplace_back(command, step);
-  if (applied.size() > kKeptApplied) applied.pop_front();
+  if (applied.size() <= kKeptApplied) return;
+  std::erase_if(failed, [&](const manifest::FailedCommand& oldest) {
+    return oldest.number == applied.front().first;
+  });
+  applied.pop_front();
 }
 
 void SessionState::Describe(double jobs_rate, checkpoint::SavePoint* point) const {
@@ -19,6 +23,7 @@ void SessionState::Describe(double jobs_rate, checkpoint::SavePoint* point) cons
   point->sampling = sampling;
   if (learning_rate != jobs_rate) point->steering.learning_rate = learning_rate;
   point->steering.applied.assign(applied.begin(), applied.end());
+  point->steering.failed = failed;
   point->steering.validation_due = validation_due;
   point->steering.validations = validations;
 }
@@ -29,6 +34,7 @@ void SessionState::ResumeFrom(const checkpoint::SavePoint& point) {
   sampling = point.sampling;
   learning_rate = point.steering.learning_rate.value_or(learning_rate);
   applied.assign(point.steering.applied.begin(), point.steering.applied.end());
+  failed = point.steering.failed;
   validation_due = point.steering.validation_due;
   validations = point.steering.validations;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/manifest/manifest.h"
 #include "common/manifest/sampling_record.h"
 #include "common/manifest/validation_record.h"
 #include "worker/checkpoint/saver.h"
@@ -42,9 +43,14 @@ struct SessionState {
   // The newest commands that took effect, with their steps, in the order in which they took effect.
   std::deque<std::pair<int64_t, int64_t>> applied;
 
+  // Those of them that failed.
+  std::vector<manifest::FailedCommand> failed;
+
   // Records that the command took effect at this step. Keeps the newest 256 commands, which include
   // those of which a coordinator has not heard.
   void Applied(int64_t command);
+  // Records in addition that the command failed.
+  void Failed(manifest::FailedCommand command) { failed.push_back(std::move(command)); }
 
   // Writes this into a checkpoint of this step. `jobs_rate`: the learning rate of the job file,
   // which a checkpoint does not repeat.

@@ -13,6 +13,7 @@ SessionState Some() {
   state.learning_rate = 0.5;
   state.validation_due = true;
   state.applied = {{1, 3}, {2, 7}};
+  state.failed = {{2, absl::OutOfRangeError("no steps are left"), "NO_STEPS_LEFT"}};
   state.validations.best = {.step = 6, .generation = 2, .value = 0.25};
   state.validations.ended = {{0, 4}};
   return state;
@@ -30,6 +31,7 @@ TEST(SessionState, ResumesFromACheckpoint) {
   EXPECT_EQ(other.learning_rate, 0.5);
   EXPECT_TRUE(other.validation_due);
   EXPECT_EQ(other.applied, Some().applied);
+  EXPECT_EQ(other.failed, Some().failed);
   EXPECT_EQ(other.validations, Some().validations);
 }
 
@@ -45,10 +47,15 @@ TEST(SessionState, TheJobFilesLearningRateIsNotInTheCheckpoint) {
 
 TEST(SessionState, KeepsTheNewestCommandsThatTookEffect) {
   SessionState state;
-  for (int64_t command = 1; command <= 300; ++command) state.Applied(command);
+  for (int64_t command = 1; command <= 300; ++command) {
+    state.Applied(command);
+    state.Failed({command, absl::InternalError("why"), "WHY"});
+  }
   EXPECT_EQ(state.applied.size(), 256);
   EXPECT_EQ(state.applied.front().first, 45);
   EXPECT_EQ(state.applied.back().first, 300);
+  EXPECT_EQ(state.failed.size(), 256);
+  EXPECT_EQ(state.failed.front().number, 45);
 }
 
 }  // namespace
