@@ -1,15 +1,14 @@
-// The coordinator's whole state and every decision about it: jobs, membership and commands put
+// The coordinator's whole state and every decision about it: jobs, membership and commands
 // together. Pure: (state, event, now) -> (state, rows to store, effects). No thread, no clock, no
 // disk, no wire.
 //
-// The cluster itself decides nothing. Its state is in parts (parts/), and it routes each event to
-// the handler (handlers/) that decides with them and says what comes of it.
-//
-// After an event the caller takes the changes with TakeBatch(), commits them, and only after the
-// commit has succeeded carries out TakeEffects(). Until the batch is committed the object is ahead
-// of the store. During this time only AgentHeard, WorkerBeat and Handle(WasAway) may be called,
-// because they change nothing durable that others act on. A new object that is made from the
-// store's Image continues from what was committed.
+// The Cluster object only routes each event to its handler (handlers/). The handler decides, with
+// the state in parts (parts/).
+// The caller does three things after an event. It takes the changes with TakeBatch(), commits them,
+// and carries out TakeEffects() after the commit has succeeded. Until the commit, the object is
+// ahead of the store. During this time only AgentHeard, WorkerBeat and Handle(WasAway) may be
+// called, because they change nothing durable that others act on. A new object made from the
+// store's Image continues from the committed state.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 
@@ -41,22 +40,22 @@ class Cluster {
   Cluster(const Options& options, const store::Image& image, absl::Time now);
 
   // ---- Clients.
-  // A repeated call (same request id and fingerprint) changes nothing and returns the first answer;
-  // if its job has been deleted, NOT_FOUND JOB_NOT_FOUND. A request id with another fingerprint:
-  // ALREADY_EXISTS REQUEST_ID_REUSED, from all of these methods.
+  // A repeated call (same request id and fingerprint) changes nothing and returns the first answer,
+  // or NOT_FOUND JOB_NOT_FOUND if its job has been deleted. All of these methods return
+  // ALREADY_EXISTS REQUEST_ID_REUSED for a request id with another fingerprint.
   //
-  // All methods that change something, except a stop, Cancel and Delete, may also return:
-  // RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
+  // All methods that change something may also return RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS,
+  // except a stop, Cancel and Delete.
   //
-  // Returns the job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED
+  // Adds a job and returns its id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED
   // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS, JOBS_TOO_LARGE; Submission::refusal.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now) {
     return cluster::Submit(At(now), submission);
   }
   // Adds a command to the job's log and returns its number. A stop without at_step is also recorded
   // in the job itself (stop_requested). A RESUME of a job that has ended is NextAttempt. `check`
-  // returns any further reason to refuse the command; may be null. Neither a repeat nor NextAttempt
-  // calls it. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED,
+  // (may be null) returns any further reason to refuse the command. `check` is not called for a
+  // repeat or NextAttempt. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED,
   // JOB_ALREADY_PAUSED, JOB_NOT_PAUSED, WORKER_TOO_OLD; INVALID_ARGUMENT AT_STEP_INVALID,
   // START_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS,
   // COMMANDS_TOO_LARGE; the error of `check`.
@@ -72,38 +71,39 @@ class Cluster {
   absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now) {
     return cluster::NextAttempt(At(now), request);
   }
-  // Adds a CANCEL command, unless one of this target is open. The workers get it like any other.
-  // The target's rule says until when it can be cancelled (command_rule.proto). If no process can
-  // hold the target, the target is cancelled at once. Returns the target's number. Errors: also
-  // NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
+  // Adds a CANCEL command, unless a CANCEL of this target is open. The workers get the CANCEL like
+  // any other command. The target's rule says until when the target can be cancelled
+  // (command_rule.proto). If no process can hold the target, the target is cancelled at once.
+  // Returns the target's number. Errors: those of Command, and NOT_FOUND OPERATION_NOT_FOUND;
+  // FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now) {
     return cluster::Cancel(At(now), request);
   }
-  // Removes a job that has ended, and everything that is stored of it. The result is the answer for
-  // the caller: that of the request, or of the first call if this is a repeat. Errors: NOT_FOUND
+  // Removes an ended job and everything stored about the job. Returns the answer for the caller:
+  // the request's answer, or the first call's answer if this call is a repeat. Errors: NOT_FOUND
   // JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED.
   absl::StatusOr<std::string> Delete(const DeleteRequest& request, absl::Time now) {
     return cluster::Delete(At(now), request);
   }
 
-  // ---- Nodes. Kept over restarts; a repeat (same request id) changes nothing.
-  // Errors: NOT_FOUND NODE_NOT_FOUND; of a drain INVALID_ARGUMENT DEADLINE_INVALID; of ForgetNode
-  // FAILED_PRECONDITION NODE_ATTACHED.
+  // ---- Nodes. Orders are kept over restarts; a repeat (same request id) changes nothing.
+  // Errors: NOT_FOUND NODE_NOT_FOUND; INVALID_ARGUMENT DEADLINE_INVALID from a drain;
+  // FAILED_PRECONDITION NODE_ATTACHED from ForgetNode.
   absl::Status Handle(const NodeOrder& order, absl::Time now) {
     return std::visit([&](const auto& one) { return cluster::Handle(At(now), one); }, order);
   }
 
-  // ---- Agents. After an error the caller ends the stream with it.
-  // A new process of the same agent replaces the former one at once. So does any new process if the
-  // former one has no id.
+  // ---- Agents. After an error the caller ends the stream with this error.
+  // A new process of the same agent replaces the former process at once. The same holds for any new
+  // process if the former process has no agent id.
   //
-  // What an agent says counts only for processes that may be on its node; the rest is ignored, and
-  // logged once for each stream. It is acknowledged nevertheless.
+  // Reports about processes that cannot be on the agent's node are ignored, and logged once for
+  // each stream. They are acknowledged nevertheless.
   absl::Status AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now) {
     return cluster::AttachAgent(At(now), session, hello);
   }
-  // A heartbeat, which only renews the lease: what changes where jobs are placed is an AgentWord.
-  // True if it renewed the lease; then the caller acknowledges it.
+  // Handles a heartbeat. A heartbeat only renews the lease: a change of slots or processes is an
+  // AgentWord. True if the lease was renewed; then the caller acknowledges the heartbeat.
   bool AgentHeard(PeerStreamId session, absl::Time now) {
     return cluster::AgentHeard(At(now), session);
   }
@@ -111,23 +111,24 @@ class Cluster {
     std::visit([&](const auto& one) { cluster::Handle(At(now), session, one); }, word);
   }
 
-  // ---- Workers. After an error the caller ends the stream with it.
+  // ---- Workers. After an error the caller ends the stream with this error.
   absl::Status AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now) {
     return cluster::AttachWorker(At(now), session, hello);
   }
-  // True if it renewed the lease; then the caller acknowledges it.
+  // True if the lease was renewed; then the caller acknowledges the heartbeat.
   bool WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now) {
     return cluster::WorkerBeat(At(now), session, heartbeat);
   }
-  // A gap before its sequence shows that the database was restored: the generation ends.
+  // Applies a report. A missing sequence number before it shows that the database was restored:
+  // then the generation ends.
   absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now) {
     return cluster::WorkerReported(At(now), session, report);
   }
 
   // ---- Streams that end, webhooks, and musterd itself.
-  // An agent's or a worker's stream broke. Unknown streams are ignored.
+  // Handles the end of an agent's or a worker's stream. Unknown streams are ignored.
   void Detached(PeerStreamId session, absl::Time now) { cluster::Detached(At(now), session); }
-  // Receivers of webhooks have accepted these messages (Deliver), or they were given up.
+  // Removes webhook messages (Deliver) that receivers have accepted or that were given up.
   void Settled(const std::vector<uint64_t>& numbers) {
     for (const uint64_t number : numbers) turn_.outbox.Settle(number);
   }
@@ -135,13 +136,13 @@ class Cluster {
     std::visit([&](const auto& one) { cluster::Handle(At(now), one); }, event);
   }
 
-  // ---- What came of it.
+  // ---- The results of events.
   store::Batch TakeBatch();
   std::vector<Effect> TakeEffects() { return std::exchange(turn_.effects, {}); }
 
-  // ---- Looking. Null when not known.
+  // ---- Looking. Null if the job is not known.
   const jobs::Job* Find(const std::string& job_id) const { return turn_.jobs.Find(job_id); }
-  // By number.
+  // The ids of all jobs, by number.
   const std::map<uint64_t, std::string>& submitted() const { return turn_.jobs.submitted(); }
   const membership::Membership& membership() const { return turn_.membership; }
   Overview overview() const { return Overview(&turn_); }
@@ -152,9 +153,9 @@ class Cluster {
     return turn_;
   }
 
-  // The whole state, and the event that is handled.
+  // The whole state, and the current event.
   Turn turn_;
-  // Of PlantedFault::kLatePersist.
+  // The batch that PlantedFault::kLatePersist holds back.
   store::Batch late_batch_;
 };
 

@@ -1,4 +1,4 @@
-// What the caller must do for the cluster, once its changes are durable.
+// Effects: what the caller must do for the cluster after its changes are durable.
 #ifndef MUSTER_COORDINATOR_CLUSTER_EFFECT_H_
 #define MUSTER_COORDINATOR_CLUSTER_EFFECT_H_
 
@@ -43,23 +43,23 @@ struct AckSpool {
   WorkerId worker;
   uint64_t sequence = 0;
 };
-// The node should be drained, or its drain has ended.
+// Tells the agent that its node should be drained, or that the drain has ended.
 struct DrainAgent {
   bool drain = false;
   std::string reason;
-  // Absent: the agent uses its own setting.
+  // The time that processes may take to end. If absent, the agent uses its own setting.
   std::optional<absl::Duration> deadline;
 };
-// A client waits for the file that this command of the job wrote.
+// Asks the agent to send the file that this command of the job wrote. A client waits for the file.
 struct SendDownload {
   std::string transfer;
   std::string job;
   uint64_t command = 0;
   uint64_t bytes = 0;
-  // The client has what is before this.
+  // The offset from which to send. The client already has the bytes before it.
   uint64_t offset = 0;
 };
-// The client has the file.
+// Tells the agent that the client has the whole file.
 struct RemoveDownload {
   std::string job;
   uint64_t command = 0;
@@ -73,15 +73,15 @@ struct WelcomeWorker {
   absl::Time job_create_time;
   membership::Timing timing;
   membership::ProgressLimits progress_limits;
-  // Newest first.
+  // The usable checkpoints (jobs::Usable), newest first.
   std::vector<jobs::Checkpoint> checkpoints;
-  // Those of jobs::NotUsable.
+  // The known checkpoints from which a generation must not start (jobs::NotUsable).
   std::vector<jobs::Checkpoint> known_checkpoints;
   bool from_scratch = false;
   std::string start_from;
-  // jobs::LearningRateSince.
+  // The number that jobs::LearningRateSince returns.
   uint64_t learning_rate_since = 0;
-  // As in jobs::JobProgress.
+  // The same as in jobs::JobProgress.
   uint64_t stages_done = 0;
   uint64_t stages_done_step = 0;
   uint64_t acked_report = 0;
@@ -93,18 +93,18 @@ struct WelcomeWorker {
 struct AckReport {
   uint64_t sequence = 0;
 };
-// Also sent without a step and a path, only for `remove`.
+// Confirms a checkpoint of rank 0. Without step and path, it only carries `remove`.
 struct CheckpointRecorded {
   uint64_t step = 0;
   std::string path;
   // Paths of checkpoints that rank 0 should remove.
   std::vector<std::string> remove;
 };
-// The weights may be renamed to this path.
+// Permits rank 0 to rename the exported weights to this path.
 struct ExportGranted {
   std::string path;
 };
-// The worker should save a checkpoint at the next step boundary and end there.
+// Asks the worker to save a checkpoint at the next step boundary, and to end there.
 struct PreemptionNotice {
   std::string reason;
 };
@@ -124,11 +124,11 @@ struct CloseStream {
   PeerStreamId session = 0;
   absl::Status why;
 };
-// For streams that follow the job.
+// Tells the streams that follow the job.
 struct JobChanged {
   std::string job;
 };
-// The job was deleted.
+// Tells the streams that follow the job that the job was deleted.
 struct JobDeleted {
   std::string job;
 };
@@ -138,7 +138,7 @@ struct StepsChanged {
 struct LogsChanged {
   std::string job;
 };
-// For the daemon's own log.
+// A line for the daemon's own log.
 struct Say {
   std::string text;
 };
@@ -146,7 +146,7 @@ struct Say {
 struct Deliver {
   store::DeliveryRow message;
 };
-// This message is not to be sent any more.
+// Stops the sending of this message.
 struct Withdraw {
   std::string receiver;
   uint64_t number = 0;

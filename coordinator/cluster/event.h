@@ -1,4 +1,4 @@
-// What happens to the cluster, in plain values: the service makes these from the wire.
+// The events of the cluster, as plain values. The service makes them from messages of the wire.
 #ifndef MUSTER_COORDINATOR_CLUSTER_EVENT_H_
 #define MUSTER_COORDINATOR_CLUSTER_EVENT_H_
 
@@ -27,11 +27,11 @@ namespace muster::cluster {
 using membership::WorkerId;
 
 struct Submission {
-  // Empty: the coordinator makes one from the name.
+  // The job's id. If empty, the coordinator makes an id from the name.
   std::string job_id;
   std::string name;
   std::string request_id;
-  // Of the request's contents.
+  // A hash of the request's contents.
   std::string fingerprint;
   std::string submitter;
   std::string job_file;
@@ -47,15 +47,15 @@ struct Submission {
 struct CommandRequest {
   std::string job_id;
   std::string request_id;
-  // Of the request's contents.
+  // A hash of the request's contents.
   std::string fingerprint;
-  // Its number is not set yet.
+  // The command to add. The cluster sets its number.
   commands::Command command;
-  // For a RESUME: where a halted job starts: at step 0, or from this directory. If neither is set,
-  // it starts from its newest checkpoint.
+  // The start of a halted job, for a RESUME: step 0, or the directory `from`. If neither is set,
+  // the job starts from its newest checkpoint.
   bool from_scratch = false;
   std::string from;
-  // For a retry: why it is refused unless it is a repeat, and the settings that it changes.
+  // For a retry: the error unless the request is a repeat, and the settings to change.
   absl::Status refusal;
   jobs::NewSettings settings;
 };
@@ -64,11 +64,11 @@ struct CommandRequest {
 struct DeleteRequest {
   std::string job_id;
   std::string request_id;
-  // Of the request's contents.
+  // A hash of the request's contents.
   std::string fingerprint;
-  // Kept for repeated calls.
+  // The answer of the request. It is kept for repeated calls.
   std::string answer;
-  // For the daemon's log.
+  // The requester's name, for the daemon's log.
   std::string requested_by = "";
 };
 
@@ -76,31 +76,31 @@ struct DeleteRequest {
 struct NodeRequest {
   std::string node;
   std::string request_id;
-  // Of the request's contents.
+  // A hash of the request's contents.
   std::string fingerprint;
   // The person or program that asks, for messages; may be empty.
   std::string requested_by;
   std::string By() const { return requested_by.empty() ? "" : absl::StrCat(" by ", requested_by); }
-  // For a drain: how long the processes on the node may take to end. Absent: the deadline of an
-  // earlier request, otherwise the agent's own setting.
+  // For a drain: how long the processes on the node may take to end. If absent, the deadline of an
+  // earlier request holds, otherwise the agent's own setting.
   std::optional<absl::Duration> deadline;
 };
 
-// Nothing is placed there any more. The jobs that run there save a checkpoint at their next step,
-// end, and continue on other nodes without using a restart. Another deadline replaces the former.
+// Closes the node for new processes. Its jobs save a checkpoint at their next step boundary, end,
+// and continue on other nodes without using a restart. A new deadline replaces the former deadline.
 struct DrainNode {
   NodeRequest request;
 };
-// Nothing is placed there any more.
+// Closes the node for new processes.
 struct CordonNode {
   NodeRequest request;
 };
-// Ends a drain, a cordon, and the time in which the node is left out after failures.
+// Ends a drain, a cordon, and the time for which the node is left out after failures.
 struct UncordonNode {
   NodeRequest request;
 };
-// Everything that ran on this node, which is not attached, has ended: its ranks are replaced at
-// once, and nothing is remembered of the node, also no drain or cordon.
+// Declares that all processes on this node, which is not attached, have ended. Their ranks are
+// replaced at once. Everything known of the node is deleted, also its drain or cordon.
 struct ForgetNode {
   NodeRequest request;
 };
@@ -118,8 +118,8 @@ struct RunningWorker {
   int64_t pid = 0;
 };
 
-// No database is so old that it lacks more generations of a job. Without a limit one false number
-// would leave no higher one for the next generation.
+// The largest accepted distance of a reported generation from the job's newest generation. Without
+// a limit, a false report could use up all generation numbers.
 inline constexpr uint64_t kMostLostGenerations = 1'000'000;
 
 struct AgentHello {
@@ -130,17 +130,17 @@ struct AgentHello {
   // The version of the agent's program.
   std::string version;
   uint32_t protocol = kAgentProtocol;
-  // Stays the same when the agent is started again.
+  // The agent's id. It stays the same when the agent is started again.
   std::string agent_id;
   std::vector<RunningWorker> running;
   std::vector<WorkerExit> exits;
-  // Why the agent is being stopped; empty: it is not being stopped.
+  // The reason why the agent is being stopped; empty if it is not being stopped.
   std::string draining;
   std::vector<uint32_t> quarantined_slots;
   std::vector<membership::Gpu> gpus;
 };
 
-// A process does not end although it was killed (`quarantined`), or has finally ended.
+// A change of a slot: a killed process does not end (`quarantined`), or it has finally ended.
 struct SlotQuarantine {
   uint32_t slot = 0;
   WorkerId worker;
@@ -149,16 +149,17 @@ struct SlotQuarantine {
   std::string reason;
 };
 
-// Lines of the log of a worker.
+// Lines of a worker's log.
 struct LogLines {
   WorkerId worker;
   std::vector<std::string> lines;
 };
-// The agent is being stopped: the node is drained until another process of the agent attaches.
+// Announces that the agent is being stopped. Its node is drained until another process of the agent
+// attaches.
 struct AgentStops {
   std::string reason;
 };
-// Why the jobs leave the node.
+// The reason that jobs on the node are given.
 inline std::string WhyAgentStops(const std::string& node) {
   return absl::StrCat("the agent of node '", node, "' is being stopped");
 }
@@ -176,12 +177,12 @@ struct WorkerHello {
 struct Heartbeat {
   uint64_t step = 0;
   std::string progress;
-  // What keeps it from starting, for people.
+  // The reason why the rank cannot start, for people.
   std::string trouble;
   std::string stage;
   uint64_t activity = 0;
   membership::Collectives collectives;
-  // v1::RankMemory, serialized; the cores never look inside.
+  // v1::RankMemory, serialized. The cluster does not parse it.
   std::string memory;
   std::optional<membership::FileWriting> writing;
 };
@@ -190,20 +191,20 @@ struct Heartbeat {
 struct SessionStarted {
   uint64_t step = 0;
   std::string checkpoint_path;
-  // The newest command that this checkpoint has taken in.
+  // The newest command whose effect is in this checkpoint.
   uint64_t last_command = 0;
-  // Optimizer steps of all fit stages. 0: there are none, or the worker does not tell.
+  // The optimizer steps of all fit stages; 0 if there are none or the worker does not tell.
   uint64_t total_steps = 0;
 };
-// The values of a step that the cores use in decisions, and all its measurements.
+// A finished step: the values that the cluster uses for decisions, and all its measurements.
 struct StepDone {
   uint64_t step = 0;
-  // The step updated nothing.
+  // Whether the step changed no weights.
   bool skipped = false;
-  // v1::StepMetrics, serialized; the cores never look inside.
+  // v1::StepMetrics, serialized. The cluster does not parse it.
   std::string metrics;
 };
-// The ranks that have joined, each with the first step without input. All other ranks have input.
+// The ranks without input, each with its first step without input. All other ranks have input.
 struct RanksJoined {
   std::map<uint32_t, uint64_t> since;
 };
@@ -211,20 +212,20 @@ struct StageStarted {
   std::string stage;
   uint64_t step = 0;
 };
-// The first so many stages of the job are over.
+// The number of stages, from the first, that are over.
 struct StageFinished {
   uint64_t stages_done = 0;
   uint64_t step = 0;
 };
-// A pass over the data of a stage, or during one that trains.
+// A validation or test pass: a stage of its own, or a pass during training.
 struct Validated {
   enum class Data { kValidation, kTest };
   // The number of steps before the pass.
   uint64_t step = 0;
-  // As in StepDone.
+  // The pass's metrics, serialized like StepDone::metrics.
   std::string metrics;
-  // The same without counts by class, which may be large: a job's newest pass is stored with each
-  // of its steps.
+  // The metrics without counts by class, which may be large. This copy is stored again with each
+  // step.
   std::string summary;
   Data data = Data::kValidation;
 };
@@ -234,16 +235,15 @@ struct CheckpointWritten {
   uint64_t bytes = 0;
   absl::Duration stall;
   absl::Duration write_time;
-  // It is the best one of the job. A session also reports the best one that it starts with, which
-  // an earlier generation may have written.
+  // Whether this checkpoint is the best of the job. A worker also reports the best checkpoint that
+  // it found at its start. An earlier generation may have written that checkpoint.
   bool best = false;
 };
 struct CheckpointFailed {
   uint64_t step = 0;
   std::string reason;
 };
-// The weights are written under a temporary name and wait for the permission to be renamed to
-// `path`.
+// Asks for permission to rename the exported weights from a temporary name to `path`.
 struct ExportReady {
   std::string path;
 };
@@ -257,7 +257,7 @@ struct CheckpointsFound {
     uint64_t generation = 0;
     std::string path;
     bool adopted = false;
-    // Why it was not adopted.
+    // The reason why the checkpoint was not adopted.
     std::string reason;
   };
   std::vector<One> found;
@@ -275,16 +275,16 @@ struct CommandFinished {
 };
 struct TrainabilityReport {
   uint64_t version = 0;
-  // As in jobs::Trainability; `parameters` is empty if they have not changed.
+  // The same as in jobs::Trainability. `parameters` is empty if they have not changed.
   std::string in_force;
   std::string parameters;
-  // Without its generation and time; absent: nothing changed.
+  // The change, without generation and time; absent if nothing changed.
   std::optional<jobs::TrainabilityChange> change;
 };
 struct Exported {
   std::string path;
 };
-// Becomes an event of the job.
+// A message that becomes an event of the job.
 struct Notice {
   std::string reason;
   std::string message;
@@ -293,7 +293,7 @@ struct Notice {
 struct Finished {
   uint64_t step = 0;
   std::string ended_early;
-  // It ended because of a preemption notice: the job continues on other nodes.
+  // Whether the rank ended because of a preemption notice. Then the job continues on other nodes.
   bool preempted = false;
 };
 struct Report {
@@ -306,49 +306,49 @@ struct Report {
       what;
 };
 
-// Reports that a worker left on the disk of its node, in order. They are applied like reports that
-// the worker sends itself. After a gap, and if the worker is not the current process of its rank,
-// only their measurements are stored. They are acknowledged even if nobody needs them any more.
+// Reports that a worker left on its node's disk, in order. They are applied like reports that the
+// worker sends itself. Only their measurements are stored after a gap, or if the worker is not its
+// rank's current process. All of them are acknowledged, even if unused.
 struct SpooledReports {
   WorkerId worker;
   std::vector<Report> reports;
 };
-// RunningWorker: the process has started.
+// An agent's messages after AgentHello. RunningWorker means that the process has started.
 using AgentWord =
     std::variant<RunningWorker, WorkerExit, SpooledReports, LogLines, AgentStops, SlotQuarantine>;
 
 // ---- What musterd itself says.
-// Comes several times per lease.
+// A tick. It comes several times per lease.
 struct TimePassed {};
-// Whether silent agents and workers are given up. It is on at first. It must be off while the
-// coordinator does not listen, because a refused connection counts as an answer for agents and
-// workers. When it is turned on, everybody gets a new lease.
+// Whether agents and workers count as lost when they are silent; true at first. The caller sets it
+// to false while the coordinator does not listen, because agents and workers take a refused
+// connection for an answer. A change to true gives all agents and workers a new lease.
 struct Judge {
   bool judging = true;
 };
-// The coordinator's process stood still for this time and received nothing: everybody gets a new
-// lease.
+// Reports that the coordinator's process stood still for this time and received nothing. All agents
+// and workers get a new lease.
 struct WasAway {
   absl::Duration gap;
 };
-// The store could not be written for this time, and no peer could attach: everybody without a
-// stream gets a new lease.
+// Reports that the store could not be written for this time, so that no peer could attach. All
+// agents and workers without a stream get a new lease.
 struct StoreWasAway {
   absl::Duration gap;
 };
-// The agent of musterd's own node is about to be stopped. Like AgentStops, but another process of
-// the agent does not end the drain.
+// Drains the node because musterd is about to stop its own agent there. In contrast to AgentStops,
+// another process of the agent does not end this drain.
 struct LeaveNode {
   std::string node;
 };
-// All processes that still run there end now.
+// Ends all processes that still run on the node.
 struct InterruptNode {
   std::string node;
 };
 using DaemonEvent =
     std::variant<TimePassed, Judge, WasAway, StoreWasAway, LeaveNode, InterruptNode>;
 
-// Why the jobs leave the node of musterd's own agent.
+// The reason that jobs on the node of musterd's own agent are given.
 inline constexpr char kMusterdStops[] = "musterd is being stopped";
 
 }  // namespace muster::cluster

@@ -1,5 +1,5 @@
-// A running job that has saved checkpoints, in a world of messages. For tests of what the cluster
-// knows of a job's folder.
+// A running job with saved checkpoints, in a World. For tests of what the cluster knows of a job's
+// folder.
 #ifndef MUSTER_COORDINATOR_CLUSTER_SAVED_JOB_FIXTURE_H_
 #define MUSTER_COORDINATOR_CLUSTER_SAVED_JOB_FIXTURE_H_
 
@@ -26,7 +26,7 @@ inline std::vector<uint64_t> Steps(const std::vector<jobs::Checkpoint>& checkpoi
 }
 using StepList = std::vector<uint64_t>;
 
-// A job of two ranks on node 'a' that trains, with checkpoints after 5 and 10 steps.
+// A job of two ranks on node 'a' that trains, with checkpoints at steps 5 and 10.
 class SavedJobTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -39,7 +39,7 @@ class SavedJobTest : public ::testing::Test {
     ASSERT_TRUE(world_.Report(session, report).ok());
   }
   const jobs::Job& job() { return world_.job("job"); }
-  // Both processes exit because they were told to end.
+  // Both processes exit as they were told.
   void ExitAll() {
     const jobs::Job before = job();
     for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);

@@ -1,4 +1,4 @@
-// A cluster for tests: over a memory store, without threads, with a clock that the test sets.
+// A cluster for tests, with a memory store, without threads, and with a clock that the test sets.
 #ifndef MUSTER_COORDINATOR_CLUSTER_WORLD_H_
 #define MUSTER_COORDINATOR_CLUSTER_WORLD_H_
 
@@ -20,12 +20,12 @@ namespace muster::cluster {
 
 inline const absl::Time kStart = absl::FromUnixSeconds(1000);
 
-// A cluster over a memory store. Each event is committed before its effects can be read.
+// A cluster with a memory store. Each event is committed before its effects can be read.
 class World {
  public:
   World() { Restart(); }
 
-  // Like a coordinator that is killed and started again: only committed changes are left.
+  // Acts like a coordinator that is killed and started again: only committed changes are left.
   void Restart() {
     Options options;
     options.timing.lease = absl::Seconds(10);
@@ -106,8 +106,8 @@ class World {
     cluster_->Handle(session, exit, now());
     Commit();
   }
-  // A job of `world_size` ranks that train, on a node 'a' of as many slots: sessions 1 of the agent
-  // and 10 + rank of the workers, each of which has reported once.
+  // Starts a job of `world_size` ranks on a node 'a' with that number of slots. Session 1 is the
+  // agent's, and sessions 10 + rank are the workers'. Each worker has reported once.
   void Start(const std::string& id, uint32_t world_size) {
     ASSERT_TRUE(
         Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = world_size}).ok());
@@ -117,12 +117,12 @@ class World {
       ASSERT_TRUE(Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
     }
   }
-  // The coordinator's process stood still for this number of seconds.
+  // The coordinator's process stands still for this number of seconds.
   void StandStill(double duration) {
     seconds += duration;
     cluster_->Handle(WasAway{absl::Seconds(duration)}, now());
   }
-  // For this number of seconds the store could not be written, and no peer could attach.
+  // The store cannot be written for this number of seconds, and no peer can attach.
   void StoreFails(double duration) {
     seconds += duration;
     cluster_->Handle(StoreWasAway{absl::Seconds(duration)}, now());

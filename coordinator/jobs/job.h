@@ -1,5 +1,5 @@
-// What the coordinator knows about one job: plain values, almost all of them durable. The state
-// machine over them is in life.h.
+// The coordinator's knowledge of one job, as plain values. Almost all of them are durable. life.h
+// has the state machine over them.
 #ifndef MUSTER_COORDINATOR_JOBS_JOB_H_
 #define MUSTER_COORDINATOR_JOBS_JOB_H_
 
@@ -17,35 +17,36 @@
 
 namespace muster::jobs {
 
-// What a rank computes on, and what a slot offers. The numbers are stored.
+// The device that a rank computes on and that a slot offers. The numbers are stored.
 enum class Device : uint8_t { kCpu = 1, kCuda = 2 };
 
 // The parts of the job file that the coordinator uses.
 struct Plan {
   uint32_t world_size = 1;
   Device device = Device::kCpu;
-  // Of LibTorch, in each rank.
+  // The threads of LibTorch in each rank.
   uint32_t threads = 1;
-  // Of all fit stages. 0: there are none, or only the workers know (JobProgress::fit_steps).
+  // The optimizer steps of all fit stages; 0 if there are none, or if only the workers know the
+  // number (JobProgress::fit_steps).
   uint64_t total_steps = 0;
   uint32_t max_restarts = 0;
   uint32_t keep_checkpoints = 3;
-  // Among jobs that wait for their first start the highest goes first.
+  // The priority among jobs that wait for their first start. The highest starts first.
   int32_t priority = 0;
-  // Ranks on a node that is cut off continue to train. They are not replaced until the node is back
-  // or an operator says that they have ended.
+  // Whether ranks on a node that is cut off continue to train. Such ranks are not replaced until
+  // the node is back or an operator says that they have ended.
   bool continue_when_cut_off = false;
-  // membership::ProgressLimits, where the job says so itself.
+  // membership::ProgressLimits of this job; absent: the coordinator's.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
-  // The job file's. Not stored, because it follows from the spec.
+  // The job's name in the job file. Not stored, because it follows from the spec.
   std::string name;
-  // The directory in which the job's own folder for checkpoints lies; empty: it writes none. Not
-  // stored, either.
+  // The directory that contains the job's own folder for checkpoints; empty if the job writes none.
+  // Not stored, because it follows from the spec.
   std::string checkpoint_directory;
-  // The oldest worker protocol that knows all settings of the job; 0: any. Not stored either.
+  // The oldest worker protocol that knows all settings of the job; 0 for any. Not stored either.
   uint32_t worker_protocol = 0;
-  // How long it may run; infinite: as long as it takes.
+  // The longest time that the job may run; infinite without a limit.
   absl::Duration time_limit = absl::InfiniteDuration();
 };
 
@@ -53,9 +54,10 @@ struct Plan {
 struct Rank {
   std::string node;
   uint32_t slot = 0;
-  // Where other nodes reach this one.
+  // The host at which other nodes reach this one.
   std::string host;
-  // Of the agent process that starts it; its workers die with it.
+  // The incarnation of the agent process that starts the rank. The workers of an agent process end
+  // with it.
   std::string agent_incarnation;
   std::string incarnation;
   int64_t pid = 0;
@@ -63,29 +65,30 @@ struct Rank {
   // The newest report of this process that was applied.
   uint64_t acked_report = 0;
   bool session_started = false;
-  // It has done all its work, or has stopped because of a command.
+  // The rank has done all its work, or has stopped because of a command.
   bool finished = false;
-  // Its process is gone.
+  // The rank's process is gone.
   bool exited = false;
-  // Its process has attached to the coordinator. From then on its end does not count as a fault of
-  // the node's programs.
+  // The rank's process has attached to the coordinator. From then on its end does not count as a
+  // fault of the node's programs.
   bool attached = false;
-  // The first step to which it brought no input, while it has none; else 0.
+  // The first step without input while the rank has no input; else 0.
   uint64_t joined_since = 0;
-  // What keeps it from starting, as it says itself; empty: nothing. Not stored.
+  // The worker's words why it cannot start; empty if nothing prevents the start. Not stored.
   std::string trouble;
 
   bool operator==(const Rank&) const = default;
 };
 
-// How a checkpoint became known. Values are those of v1::Checkpoint::Origin and are stored: never
-// renumbered.
+// The way in which a checkpoint became known. Values are those of v1::Checkpoint::Origin and are
+// stored: never renumbered.
 enum class Origin {
-  // The worker that wrote it reported it.
+  // The worker that wrote the checkpoint reported it.
   kRecorded = 1,
-  // It was found in the job's folder, continues the training of this job, and counts.
+  // The checkpoint was found in the job's folder, continues this job's training, and counts.
   kAdopted = 2,
-  // It was found in the job's folder, or counted before. It is kept, and does not count.
+  // The checkpoint was found in the job's folder, or counted before. It is kept, and does not
+  // count.
   kFound = 3,
 };
 
@@ -94,34 +97,34 @@ struct Checkpoint {
   uint64_t generation = 0;
   std::string path;
   absl::Time create_time = absl::InfinitePast();
-  // Set if it was found damaged and was renamed.
+  // The reason why the checkpoint counts as damaged; empty if it is good. Damaged ones are renamed.
   std::string bad_reason;
   Origin origin = Origin::kRecorded;
-  // Of kFound: why it does not count.
+  // The reason why a checkpoint of kFound does not count.
   std::string origin_reason;
-  // Of the files of all ranks. 0, and no durations: not known.
+  // The bytes of all ranks' files. If not known, 0, and the durations are 0.
   uint64_t bytes = 0;
-  // How long training waited for it, and how long it took until its files were durable.
+  // The time for which training waited, and the time until the files were durable.
   absl::Duration stall;
   absl::Duration write_time;
-  // The validation pass after its step was the best one of the job until then.
+  // Whether the validation pass after this step was the best of the job until then.
   bool best = false;
 
   bool operator==(const Checkpoint&) const = default;
 };
 
-// What is known of a rank's end. RootCause() in failure.h says which kinds count as the cause.
-// Values are stored: never renumbered.
+// The kind of a rank's end. RootCause() in failure.h says which kinds count as the cause. Values
+// are stored: never renumbered.
 enum class FailureKind {
-  // The worker said so itself.
+  // The worker itself reported the failure.
   kReported = 1,
-  // Ended by a signal after it had attached, silent, or hanging.
+  // The process attached and was then killed by a signal, silent, or hanging.
   kLost = 2,
-  // An exit code without a report before it.
+  // The process ended with an exit code and without a report.
   kExitCode = 3,
-  // It is a consequence of another rank's end.
+  // The end is a consequence of another rank's end.
   kConsequence = 4,
-  // The node's fault, not the job's: its process could not be started, ended before its first
+  // The node is at fault, not the job. The process could not be started, ended before its first
   // message, or was lost with its agent; or the worker said so.
   kNodeFault = 5,
 };
@@ -133,27 +136,27 @@ struct FailureNote {
   std::string node;
   uint64_t step = 0;
   FailureKind kind = FailureKind::kReported;
-  // Another start would end in the same way.
+  // Whether another start would end in the same way.
   bool permanent = false;
   std::string reason;
   std::string log_tail;
-  // For programs: that of v1::WorkerFailure::Kind, FINAL_SAVE_FAILED for example. Empty: nothing
-  // special.
+  // The code for programs: that of v1::WorkerFailure::Kind, for example FINAL_SAVE_FAILED. Empty if
+  // there is no special code.
   std::string code;
-  // Of a rank that hung: membership::Hang's.
+  // membership::Hang's collectives, for a rank that hung.
   std::vector<std::string> collectives;
 
   bool operator==(const FailureNote&) const = default;
 };
 
-// What happened to a job beyond its steps. AddEvent() of events.h makes them.
+// An event of a job besides its steps. AddEvent() of events.h makes them.
 struct JobEvent {
-  // From 1 within the job, without gaps.
+  // The event's number within the job, from 1, without gaps.
   uint64_t number = 0;
   absl::Time time = absl::InfinitePast();
   uint64_t generation = 0;
   uint64_t step = 0;
-  // UPPER_SNAKE_CASE, stable.
+  // A stable code in UPPER_SNAKE_CASE.
   std::string reason;
   std::string message;
 
@@ -162,45 +165,45 @@ struct JobEvent {
 
 // The saves that failed since the last good one.
 struct SaveFailure {
-  // Of the newest one.
+  // The step of the newest failed save.
   uint64_t step = 0;
   std::string message;
   absl::Time time = absl::InfinitePast();
-  // How many in a row.
+  // The number of failed saves in a row.
   uint32_t count = 0;
 
   bool operator==(const SaveFailure&) const = default;
 };
 
-// A change of which parameters are trained.
+// A change in which parameters are trained.
 struct TrainabilityChange {
-  // The version that it made.
+  // The version that this change made.
   uint64_t version = 0;
   uint64_t generation = 0;
   absl::Time time = absl::InfinitePast();
-  // The command that asked for it; 0: the model's own code.
+  // The command that asked for the change; 0 if the model's own code made it.
   uint64_t command = 0;
-  // v1::TrainabilityChange, serialized, without what is said here; the cores never look inside.
+  // v1::TrainabilityChange, serialized, without the fields above. The cluster does not parse it.
   std::string contents;
 
   bool operator==(const TrainabilityChange&) const = default;
 };
 
-// Which parameters are trained, according to the newest report of rank 0.
+// The parameters that are trained, from the newest report of rank 0.
 struct Trainability {
-  // 0: no worker has said anything yet.
+  // The version; 0 if no worker has reported any yet.
   uint64_t version = 0;
-  // v1::TrainabilityInForce, serialized: the rules and what is pending; and the one that has the
-  // model's parameters.
+  // v1::TrainabilityInForce, serialized, twice: the rules and pending changes, and the model's
+  // parameters.
   std::string in_force;
   std::string parameters;
-  // The newest ones, by version.
+  // The newest changes, by version.
   std::vector<TrainabilityChange> history;
 
   bool operator==(const Trainability&) const = default;
 };
 
-// How an attempt ended that was followed by another.
+// The end of an attempt that was followed by another attempt.
 struct AttemptEnd {
   uint32_t attempt = 0;
   State state = State::kFailed;
@@ -212,128 +215,129 @@ struct AttemptEnd {
   bool operator==(const AttemptEnd&) const = default;
 };
 
-// A retry gave a setting of the job file another value.
+// A change of a setting of the job file by a retry.
 struct SettingChange {
-  // The attempt that began with it.
+  // The attempt that began with the change.
   uint32_t attempt = 0;
-  // The newest generation before it.
+  // The newest generation before the change.
   uint64_t generation = 0;
   absl::Time time = absl::InfinitePast();
-  // As the connection proved it.
+  // The requester, as the connection proved it.
   std::string requester;
-  // "optimizer.adamw.lr".
+  // The setting's path, like "optimizer.adamw.lr".
   std::string path;
-  // As in a job file; empty: it was left out.
+  // The values, written as in a job file; empty if the setting is left out.
   std::string old_value;
   std::string new_value;
 
   bool operator==(const SettingChange&) const = default;
 };
 
-// A job without its lists is of a fixed size, however long it has run. It is in three parts, and
-// each of them is stored by itself when it has changed.
+// ---- The fixed-size fields of a job, in three parts. Each part is stored by itself when it has
+// changed.
 
-// What was handed in. Only a retry with other settings changes `spec` and `plan`; any other later
-// change is not stored (job_rows.h).
+// The submitted job. Only a retry with other settings changes `spec` and `plan` after the
+// submission; other changes are not stored (job_rows.h).
 struct JobIdentity {
   std::string id;
-  // Of submission, from 1: who came first.
+  // The job's number in the order of submission, from 1.
   uint64_t number = 0;
-  // v1::JobSpec with its defaults filled in, serialized; the cores never look inside.
+  // v1::JobSpec with its defaults filled in, serialized. The cluster does not parse it.
   std::string spec;
   Plan plan;
   absl::Time create_time = absl::InfinitePast();
-  // Who submitted it, as the connection proved it.
+  // The submitter, as the connection proved it.
   std::string submitter;
-  // The absolute path of the job file at the submitter's; empty: there is none.
+  // The absolute path of the job file on the submitter's machine; empty if there is none.
   std::string job_file;
 };
 
-// What decides on the job's state besides its phase. It changes when something happens to the job,
-// not with its steps.
+// The facts besides the phase that decide on the job's state. They change when something happens to
+// the job, and not with each step.
 struct JobFacts {
-  // Why it is in its state.
+  // The reason for the job's state, for people.
   std::string state_reason;
-  // The same for programs: UPPER_SNAKE_CASE, stable. Empty: nothing special. Whoever sets
-  // state_reason sets or clears it.
+  // The reason as a stable code in UPPER_SNAKE_CASE; empty if there is no special code. Code that
+  // sets state_reason also sets or clears reason_code.
   std::string reason_code;
-  // No version above it is ever shown before a higher ceiling is stored.
+  // The highest version that may be shown before a higher ceiling is stored.
   uint64_t version_ceiling = 1;
-  // Infinite past: not yet.
+  // The time of the first start; infinite past before it.
   absl::Time start_time = absl::InfinitePast();
 
   uint64_t generation = 0;
-  // The highest generation that has ever shown itself, in the job's folder or on a node: after a
-  // database was restored it may be a later one. The next generation is above it.
+  // The highest generation that was ever found in the job's folder or on a node. After a database
+  // was restored, it may be above `generation`. The next generation is above it.
   uint64_t newest_generation_seen = 0;
-  // By the generations of this attempt that are over.
+  // The time used by the generations of this attempt that are over.
   absl::Duration time_used;
-  // What a person decided for the next start: from step 0, or from this directory.
+  // A person's decision for the next start: from step 0, or from this directory.
   bool from_scratch = false;
   std::string start_from;
-  // Counts from 1; grows by 1 each time that the job continues after its end.
+  // The number of the attempt, from 1. Each time that the job continues after its end adds 1.
   uint32_t attempt = 1;
-  // Starts after a failure of the job itself.
+  // The number of starts after a failure of the job itself.
   uint32_t restarts = 0;
-  // The restarts since the job last made progress (life.h); plan.max_restarts is their limit.
+  // The restarts since the job last made progress (life.h). plan.max_restarts is their limit.
   uint32_t restarts_used = 0;
-  // Generations in a row that ended by the fault of a node, since the job last made progress.
+  // The generations in a row that ended by a fault of a node, since the job last made progress.
   uint32_t node_faults = 0;
-  // Of these, how many in a row ended because a worker did not start (conclusion.h).
+  // The part of node_faults, in a row, in which a worker did not start (conclusion.h).
   uint32_t start_failures = 0;
-  // The latest step at which it failed: a job without checkpoints makes progress when it passes
-  // this step.
+  // The latest step at which the job failed. A job without checkpoints makes progress when it
+  // passes this step.
   uint64_t failed_step = 0;
-  // The step at which the newest generation began to train: a job with checkpoints makes progress
+  // The step at which the newest generation began to train. A job with checkpoints makes progress
   // with a checkpoint after this step.
   uint64_t started_step = 0;
   std::string exported_path;
-  // Absent: the last save did not fail.
+  // The failed saves; absent if the last save did not fail.
   std::optional<SaveFailure> save_failure;
 
   bool operator==(const JobFacts&) const = default;
 };
 
-// life_row.h says how it is stored.
+// The life of a job. life_row.h describes how it is stored.
 struct JobLife : JobFacts {
   Phase phase;
 
   State state() const { return StateOf(phase); }
-  // Null: no processes of `generation` may exist.
+  // Null if no processes of `generation` can exist.
   const life::Alive* alive() const { return AliveIn(phase); }
   life::Alive* alive() { return AliveIn(&phase); }
   bool live() const { return alive() != nullptr; }
-  // Its processes were told to end before their work was done.
+  // Returns whether the job's processes were told to end before their work was done.
   bool ending() const { return ToldToEnd(phase).has_value(); }
   bool stop_requested() const { return std::holds_alternative<life::Stopping>(phase); }
-  // The job is or was being stopped because its time is used up.
+  // Returns whether the job is or was being stopped because its time is used up.
   bool time_up() const;
-  // Why the generation must end, although nothing failed; empty: there is no such reason.
+  // Returns why the generation must end although nothing failed; empty if there is no such reason.
   std::string interruption() const { return live() ? alive()->interruption : ""; }
-  // After a failure it does not start before this time; infinite past: it may start at once.
+  // Returns the time before which the job does not start after a failure; infinite past if it may
+  // start at once.
   absl::Time not_before() const;
-  // Infinite past: it has not ended.
+  // Returns when the job ended; infinite past if it has not ended.
   absl::Time end_time() const;
   bool terminal() const { return std::holds_alternative<life::Ended>(phase); }
-  // The job has no processes until a person decides how it continues.
+  // Returns whether the job has no processes until a person decides how it continues.
   bool halted() const;
-  // In line for slots.
+  // Returns whether the job is in line for slots.
   bool waiting() const { return Waits(phase); }
 };
 
-// How far it has come. It changes with each step.
+// The job's progress. It changes with each step.
 struct JobProgress {
   std::string stage;
   uint64_t step = 0;
-  // v1::StepMetrics of the newest step, of the newest validation pass and of the newest test,
-  // serialized; empty: there is none yet. The cores never look inside.
+  // v1::StepMetrics of the newest step, the newest validation pass and the newest test, serialized;
+  // empty if there is none yet. The cluster does not parse them.
   std::string newest_step;
   std::string newest_validation;
   std::string newest_test;
-  // Optimizer steps of all fit stages, as a session has told. 0: none has.
+  // The optimizer steps of all fit stages, as a session has reported; 0 if none has.
   uint64_t fit_steps = 0;
-  // The first so many stages are over, the newest of them after so many steps. A session that
-  // starts from this step does not run them again.
+  // The number of stages, from the first, that are over, and the step after the newest of them. A
+  // session that starts from this step does not run these stages again.
   uint64_t stages_done = 0;
   uint64_t stages_done_step = 0;
   uint64_t skipped_steps = 0;
@@ -343,53 +347,54 @@ struct JobProgress {
 };
 
 struct JobFields : JobIdentity, JobLife, JobProgress {
-  // Grows with every change that a watcher sees. Not stored: version_ceiling, which seldom changes,
-  // is.
+  // The version, which grows with every change that a watcher sees. Not stored: only
+  // version_ceiling, which seldom changes, is stored.
   uint64_t version = 1;
 };
 
-// Optimizer steps of all fit stages, as they are known now. A stage that ends early has fewer steps
-// than the job file says. The next session tells the new number. If none follows, it is the step at
-// which the job SUCCEEDED.
+// Returns the known number of optimizer steps of all fit stages. A stage that ends early has fewer
+// steps than the job file says, and the next session reports the new number. If no session follows,
+// the number is the step at which the job SUCCEEDED.
 uint64_t TotalSteps(const JobFields& job);
 
-// True if the job's work survives the end of its processes.
+// Returns whether the job's work survives the end of its processes.
 inline bool WritesCheckpoints(const JobFields& job) {
   return !job.plan.checkpoint_directory.empty();
 }
 
 struct Job : JobFields {
   std::vector<Rank> ranks;
-  // Those that count, and those that were found damaged. Oldest first.
+  // The checkpoints that count, and damaged checkpoints. Oldest first.
   std::vector<Checkpoint> checkpoints;
-  // Whole ones in the job's folder that do not count (kFound). By generation and step.
+  // The complete checkpoints in the job's folder that do not count (kFound). By generation and
+  // step.
   std::vector<Checkpoint> found_checkpoints;
-  // Paths of checkpoints that no longer count and that no rank 0 has reported as removed.
+  // Paths of checkpoints that no longer count and that rank 0 has not yet reported as removed.
   std::vector<std::string> dropped_checkpoints;
-  // Of the newest generation that failed, in the order in which they became known.
+  // The failures of the newest failed generation, in the order in which they became known.
   std::vector<FailureNote> failures;
-  // Of the attempts before this one, oldest first.
+  // The ends of earlier attempts, oldest first.
   std::vector<AttemptEnd> ended_attempts;
   // Oldest first.
   std::vector<SettingChange> setting_changes;
   commands::CommandLog commands;
   Trainability trainability;
-  // The newest ones, oldest first. Stored one by one as they come.
+  // The newest events, oldest first. Each is stored when it is added.
   std::vector<JobEvent> events;
 
   // ---- Not stored.
-  // Nodes with ranks of it that are cut off and not replaced.
+  // The nodes with ranks of the job that are cut off and not replaced.
   std::set<std::string> cut_off;
-  // Events up to this number are stored, or on their way to the store.
+  // The number up to which events are stored, or on their way to the store.
   uint64_t stored_events = 0;
-  // The newest commands that processes may know: those of `generation`, and those of earlier
+  // The newest commands that processes may know: processes of `generation`, and of earlier
   // generations.
   uint64_t told_commands = 0;
   uint64_t told_before = 0;
   // The last Warning(job) that was logged.
   std::string warned;
 
-  // 0: none yet.
+  // The newest event's number; 0 if there is none.
   uint64_t newest_event() const { return events.empty() ? 0 : events.back().number; }
   membership::WorkerId Worker(uint32_t rank) const {
     return {id, generation, rank, ranks[rank].incarnation};

@@ -1,6 +1,6 @@
-// What follows from an event, whichever handler decides on it: orders to agents and workers, and
-// changes of jobs after which processes end, nodes are judged, watchers are told, and the jobs that
-// fit now start.
+// The consequences of an event that several handlers share: orders to agents and workers, and
+// changes of jobs. A change of a job ends processes, judges nodes, tells watchers, and starts jobs
+// that fit now.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_CONSEQUENCES_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_CONSEQUENCES_H_
 
@@ -23,67 +23,68 @@
 namespace muster::cluster {
 
 // ---- Changes of jobs.
-// A change that watchers and webhooks see. Handlers call this, not Jobs::Changed.
+// Records a change that watchers and webhooks see. Handlers call this, not Jobs::Changed.
 void Changed(Turn& turn, jobs::Job* job);
-// The job made progress: its nodes are in order.
+// Records that the job made progress, which shows that its nodes are in order.
 void NodesWork(Turn& turn, const jobs::Job& job);
-// Carries out what follows from a change of the job's state: tells the processes of `ended` to end,
-// forgets those that are gone, judges the nodes, ends the commands of a job that has ended, logs
-// the state, and starts the jobs that fit now.
+// Carries out the consequences of a change of the job's state. Tells the processes of `ended` to
+// end and forgets the processes that are gone. Judges the nodes, ends the commands of an ended job,
+// logs the state, and starts the jobs that fit now.
 void ApplyJobChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended);
-// The same after a change of the job's lists.
+// Does the same as ApplyJobChange after a change of the job's lists.
 void ApplyListsChange(Turn& turn, jobs::Job* job, const jobs::Ended& ended);
-// Starts the jobs that fit, in the order of the line, and records why the others wait.
+// Starts the jobs that fit, in the order of the line. Records why the other jobs wait.
 void Schedule(Turn& turn);
-// The watchdog's settings for this job: its own, or the defaults.
+// Returns the watchdog's settings for this job: the job's own, or the defaults.
 membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::Job& job);
 
 // ---- Orders to agents and workers, and the ends of their streams.
-// An order is lost if its receiver is not attached: what the receiver missed, it gets when it
-// attaches.
+// Sends an order. The order is lost if its receiver is not attached. A receiver gets what it missed
+// when it attaches.
 void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order);
 void SendToNode(Turn& turn, const std::string& node, AgentOrder order);
-// The process of this rank should end, with SIGTERM first.
+// Returns the order to end this rank's process, with SIGTERM first.
 StopWorker StopOf(const Turn& turn, const jobs::Job& job, uint32_t rank);
 StartWorker StartOf(const jobs::Job& job, uint32_t rank);
-// Adds a command to the job's log, and tells it to the workers. Returns its number.
+// Adds a command to the job's log, and sends it to the workers. Returns its number.
 uint64_t Append(Turn& turn, jobs::Job* job, commands::Command command);
-// Whether a program of this protocol is served; `own`: that of this musterd. Errors:
+// Checks that musterd serves a program of this protocol; `own` is musterd's protocol. Errors:
 // FAILED_PRECONDITION `too_old` (`update` says what to update) or PROGRAM_TOO_NEW.
 absl::Status CheckProtocol(const std::string& who, uint32_t protocol, uint32_t own,
                            const std::string& too_old, const std::string& update);
-// 0: there is no stream.
+// Closes the stream with this status. 0 is no stream.
 void Close(Turn& turn, PeerStreamId session, const absl::Status& why);
 
-// ---- Nodes that jobs leave, and silent nodes: those that count as lost, and those whose return is
-// awaited (`when_cut_off: continue`) (node_loss.cc).
-// The jobs there save a checkpoint at their next step, end, and continue on other nodes.
+// ---- Nodes that jobs leave, and silent nodes: lost nodes, and nodes whose return is awaited
+// (`when_cut_off: continue`) (node_loss.cc).
+// Tells the jobs on the node to save a checkpoint at their next step boundary, to end, and to
+// continue on other nodes.
 void PreemptNode(Turn& turn, const std::string& node, const std::string& reason);
-// The node was silent for too long. Its processes end by themselves, except those of jobs with
-// `when_cut_off: continue`.
+// Handles a node that was silent for too long. Its processes end by themselves, except processes of
+// jobs with `when_cut_off: continue`.
 void NodeLost(Turn& turn, const membership::Agent& agent);
-// It is back.
+// Handles the return of a silent node.
 void NodeFound(Turn& turn, const std::string& node);
-// Ends the streams of the node's processes, except those of jobs that continue.
+// Ends the streams of the node's processes, except processes of jobs that continue.
 void EndSessionsOf(Turn& turn, const std::string& node, const std::string& why,
                    const std::function<bool(const std::string& job)>& continues);
 
-// ---- Signs that the database was restored from an older copy: processes know more than it
-// (later_state.cc).
-// The process knows of acknowledged reports or commands: its generation cannot continue. That is no
-// failure of the job.
+// ---- Signs that the database was restored from an older copy: processes know more than the
+// database (later_state.cc).
+// Ends the generation of a process that knows acknowledged reports or commands which the database
+// lacks. This is no failure of the job.
 void FollowsALaterState(Turn& turn, jobs::Job* job, const std::string& what);
-// The same, because this rank's reports up to `newest` were acknowledged and are missing here.
+// Does the same because reports of this rank up to `newest` were acknowledged and are missing.
 void MissesReports(Turn& turn, jobs::Job* job, uint32_t rank, uint64_t newest);
-// There is a process of a later generation than the job's: the running generation ends, and the
-// next one is above it. `what` says what happened to the process, for the log.
+// Handles a process of a later generation than the job's. The running generation ends, and the next
+// generation gets a higher number. `what` says what happened to the process, for the log.
 void NewerGenerationFound(Turn& turn, jobs::Job* job, uint64_t generation, const std::string& what);
-// If processes of later generations than their job's run on this node, tells them to end; the
-// job's next generation is above them.
+// Tells processes on this node to end if their generation is later than their job's. The job's next
+// generation gets a higher number.
 void EndLaterProcesses(Turn& turn, const AgentHello& hello);
 
-// ---- Reports about a job's checkpoint folder: checkpoints that are written, found or removed
-// there, and the checkpoint from which a generation starts. Only rank 0 speaks for the folder
+// ---- Reports about a job's checkpoint folder: checkpoints that are written, found or removed, and
+// the checkpoint from which a generation starts. Only rank 0 reports on the folder
 // (checkpoints.cc).
 void RecordCheckpoint(Turn& turn, jobs::Job* job, const CheckpointWritten& written);
 void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report);
@@ -91,13 +92,12 @@ void TakeStart(Turn& turn, jobs::Job* job, const SessionStarted& started);
 // Tells rank 0 which checkpoints to remove.
 void TellToRemove(Turn& turn, const jobs::Job& job);
 
-// ---- Whether there is room for one more: the limits of what clients add. Errors:
-// RESOURCE_EXHAUSTED (room.cc).
-// TOO_MANY_OPEN_JOBS.
+// ---- Limits of what clients add. Errors: RESOURCE_EXHAUSTED (room.cc).
+// Errors: TOO_MANY_OPEN_JOBS.
 absl::Status CheckOpenJobs(const Jobs& jobs, const Limits& limits);
-// Also TOO_MANY_JOBS, JOBS_TOO_LARGE.
+// Errors: TOO_MANY_OPEN_JOBS, TOO_MANY_JOBS, JOBS_TOO_LARGE.
 absl::Status CheckRoomForJob(const Jobs& jobs, const Limits& limits, const std::string& spec);
-// For a command of the job: TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS, COMMANDS_TOO_LARGE.
+// Errors: TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS, COMMANDS_TOO_LARGE.
 absl::Status CheckRoomFor(const Limits& limits, const jobs::Job& job,
                           const commands::Command& command);
 

@@ -1,5 +1,5 @@
-// What the cluster decides on each event. coordinator/cluster/cluster.h says what each function
-// does, and its errors; event.h says what each event is.
+// The cluster's decisions on each event. coordinator/cluster/cluster.h describes each function and
+// its errors; event.h describes each event.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_HANDLERS_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_HANDLERS_H_
 
@@ -17,7 +17,7 @@
 namespace muster::cluster {
 
 // ---- Calls of clients about jobs (clients.cc).
-// Why a command is refused for this job; OK: it is not.
+// Returns the reason why a command is refused for this job; OK if it is accepted.
 using CommandCheck = std::function<absl::Status(const jobs::Job& job)>;
 
 absl::StatusOr<std::string> Submit(Turn& turn, const Submission& submission);
@@ -36,7 +36,7 @@ absl::Status Handle(Turn& turn, const ForgetNode& order);
 // ---- What agents say, and the ends of all streams (agents.cc).
 absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hello);
 bool AgentHeard(Turn& turn, PeerStreamId session);
-// Whether this agent may speak of the process (Jobs::MayBeOn). If not, this is logged once.
+// Returns whether this agent may report on the process (Jobs::MayBeOn). Logs the first refusal.
 bool SpeaksFor(Turn& turn, PeerStreamId session, const WorkerId& worker);
 void Handle(Turn& turn, PeerStreamId session, const RunningWorker& worker);
 void Handle(Turn& turn, PeerStreamId session, const WorkerExit& exit);
@@ -52,8 +52,8 @@ absl::Status WorkerReported(Turn& turn, PeerStreamId session, const Report& repo
 void Handle(Turn& turn, PeerStreamId session, const SpooledReports& spooled);
 
 // ---- What musterd itself says (daemon.cc).
-// Gives up processes that count as lost, ends processes that take too long to end, stops jobs whose
-// time limit is reached, forgets old requests, and starts the jobs that fit.
+// Handles a tick. Gives up processes that count as lost, ends processes that take too long to end,
+// and stops jobs at their time limit. Forgets old requests, and starts the jobs that fit.
 void Handle(Turn& turn, const TimePassed& passed);
 void Handle(Turn& turn, const Judge& judge);
 void Handle(Turn& turn, const WasAway& away);

@@ -1,4 +1,5 @@
-// What the service may ask of the Cluster, whose parts it does not see. Changes nothing.
+// The questions that the service may ask of the Cluster, whose parts the service does not see.
+// Changes nothing.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_OVERVIEW_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_OVERVIEW_H_
 
@@ -17,12 +18,13 @@
 
 namespace muster::cluster {
 
-// Of notices by which jobs leave a node.
+// The state of the store when jobs are told to leave a node.
 enum class StoreState {
-  // The cluster's own decision about the jobs (LeaveNode) follows at once.
+  // The store can be written. The cluster's own decision about the jobs (LeaveNode) follows at
+  // once.
   kWorks,
-  // Nothing else can be decided, so that jobs which begin to train, or for which a stop waits, get
-  // the notice, too.
+  // The store cannot be written, so no decision can follow. Jobs that begin to train, or for which
+  // a stop waits, get the notice, too.
   kInTrouble,
 };
 
@@ -32,37 +34,37 @@ class Overview {
   explicit Overview(const Parts* parts) : parts_(*parts) {}
 
   // ---- Nodes.
-  // As of the last tick.
+  // The node's view at the last tick.
   NodeView View(const std::string& node) const { return parts_.nodes.View(node, parts_.last_tick); }
-  // The id of the agent that has this name, or had it last; empty if the agent has no id.
+  // The id of the agent that has this name or had it last; empty if the agent has no id.
   std::string AgentId(const std::string& node) const { return parts_.nodes.MarkOf(node).agent_id; }
   size_t QuarantinedSlots(const std::string& node) const;
-  // By job id: the ranks whose processes may be on this node, in order.
+  // The ranks whose processes may be on this node, in order, by job id.
   std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const {
     return parts_.jobs.RanksOn(node);
   }
-  // A number that changes while jobs on this node make progress.
+  // A number that changes when jobs on this node make progress.
   uint64_t ActivityOn(const std::string& node) const;
-  // For the acknowledgement of this agent's heartbeat: ActivityOn its node while the node is being
-  // emptied, else 0. The agent needs it because workers that only compute write nothing that the
-  // agent could see itself.
+  // ActivityOn the agent's node while the node is being emptied, else 0. The acknowledgement of a
+  // heartbeat carries this number. The agent needs the number because workers that only compute
+  // write nothing that the agent could see.
   uint64_t DrainActivity(PeerStreamId session) const;
-  // For all workers of each job with ranks on this node: save a checkpoint at the next step, and
-  // end. Nothing changes in the cluster, so that the notices can be sent while the store cannot be
-  // written. A repeated notice has no effect.
+  // Returns the notices for all workers of each job with ranks on this node: save a checkpoint at
+  // the next step boundary, and end. Changes nothing in the cluster, so that the notices can be
+  // sent while the store cannot be written. A repeated notice has no effect.
   std::vector<SendToWorker> PreemptionNotices(const std::string& node, const std::string& reason,
                                               StoreState store) const;
 
   // ---- Slots.
-  // As of the last tick.
+  // The slots that nodes offered at the last tick.
   jobs::Slots OfferedSlots(jobs::Device device) const { return line().Slots(device); }
   std::string TooBigFor(uint32_t world_size, jobs::Device device) const {
     return line().TooBigFor(world_size, device);
   }
 
   // ---- Jobs.
-  // StepDone::metrics of the last steps that this object saw of a generation that trains, oldest
-  // first, at most kSpeedSteps.
+  // StepDone::metrics of the newest steps of a generation that trains, oldest first, at most
+  // kSpeedSteps. Steps from before this object was made are missing.
   const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
 
  private:

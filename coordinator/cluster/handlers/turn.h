@@ -1,5 +1,5 @@
-// What handlers work with. There is one Turn, as long as the Cluster lives: the parts of the state,
-// the time of the event that they handle, and what comes of it.
+// The data that handlers work with: the parts of the state, the time of the current event, and the
+// results of the event. There is one Turn, which lives as long as the Cluster.
 #ifndef MUSTER_COORDINATOR_CLUSTER_HANDLERS_TURN_H_
 #define MUSTER_COORDINATOR_CLUSTER_HANDLERS_TURN_H_
 
@@ -20,7 +20,7 @@ namespace muster::cluster {
 struct Turn : Parts {
   using Parts::Parts;
 
-  // For the daemon's own log.
+  // Adds a line to the daemon's own log.
   void Say(std::string text) { effects.push_back(cluster::Say{std::move(text)}); }
   // Keeps the answer of a request.
   void Remember(store::RequestRow row) {
@@ -28,7 +28,7 @@ struct Turn : Parts {
     if (options.planted_fault == PlantedFault::kLostRequestId) return;
     std::move(rows.begin(), rows.end(), std::back_inserter(batch.requests));
   }
-  // Who starts next.
+  // The jobs in line for slots at this time.
   Line line() const { return {*this, now}; }
 
   absl::Time now;

@@ -1,5 +1,5 @@
-// Who starts next: the slots that nodes offer, and the jobs that wait for them. A Line owns nothing
-// and is no part of the state: it is made where it is needed. Pure.
+// The line of jobs that wait for slots, and the slots that nodes offer. A Line owns nothing and is
+// no part of the state: callers make a Line where they need one. Pure.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_LINE_H_
 
@@ -24,28 +24,28 @@ class Line {
   // `parts` must outlive the object.
   Line(const Parts& parts, absl::Time now) : parts_(parts), now_(now) {}
 
-  // For each job that waits for slots of this device, in the order of the line: the slots with
-  // which it starts now, or why it waits. Jobs that wait for a time, and not for slots, are left
-  // out, and so are jobs whose former processes may still run (Restored): their state_reason stays.
+  // Returns a decision for each job that waits for slots of this device, in the order of the line:
+  // the slots for its start now, or why it waits. The result leaves out jobs that wait for a time,
+  // and jobs whose former processes may still run (Restored). Their state_reason stays.
   std::vector<jobs::Decision> Decide(jobs::Device device) const;
-  // The slots that are offered, and which of them are used.
+  // The slots that nodes offer, and which of these slots are used.
   jobs::Slots Slots(jobs::Device device) const;
-  // A warning if a job of this size would not fit even if all offered slots were free: "needs 4
+  // Returns a warning if a job of this size would not fit when all offered slots are free: "needs 4
   // GPUs; 2 are offered". Otherwise empty.
   std::string TooBigFor(uint32_t world_size, jobs::Device device) const;
-  // Whether nodes that have not failed to start workers lately have enough slots for the job, free
-  // or not.
+  // Returns whether the nodes without recent start failures have enough slots for the job, free or
+  // used.
   bool MayStartElsewhere(const jobs::Job& job) const;
 
  private:
-  // Jobs may be placed on the node.
+  // Returns whether jobs may be placed on the node.
   bool Offers(const std::string& node) const;
-  // The largest job that could run on these nodes if all their slots were free.
+  // Returns the size of the largest job that could run on these nodes if all their slots were free.
   uint32_t MostOffered(jobs::Device device,
                        const std::function<bool(const std::string& node)>& counts) const;
   std::vector<jobs::Waiting> Waiting(jobs::Device device) const;
   std::vector<jobs::Running> Running(jobs::Device device) const;
-  // All attached nodes that are closed, for people; empty: there are none.
+  // The names of all attached nodes that are closed, for people; empty if there are none.
   std::string ClosedNodes() const;
 
   const Parts& parts_;

@@ -1,6 +1,6 @@
-// What is known of nodes besides their agents' slots, GPUs and leases (membership::Agents): those
-// that are drained or cordoned, agents that are being stopped, slots whose processes do not end,
-// and nodes that fail the jobs on them. Pure: rows that must be stored are taken with TakeChanges.
+// The facts about nodes besides their agents' slots, GPUs and leases (membership::Agents). These
+// are drains and cordons, agents that are being stopped, slots whose processes do not end, and
+// nodes on which jobs fail. Pure: TakeChanges returns the rows to store.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_NODES_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_NODES_H_
 
@@ -22,14 +22,14 @@
 
 namespace muster::cluster {
 
-// Whether and why nothing is placed on a node.
+// Whether jobs may be placed on a node, and the reason.
 struct NodeView {
   // kDraining: an operator drains the node, or its agent is being stopped.
   enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
-  // Why nothing is placed there. For kOpen: why the node is doubted (jobs::NodeHealth::Doubts);
-  // empty if it is not.
+  // The reason why nothing is placed on the node. For kOpen: why the node is doubted
+  // (jobs::NodeHealth::Doubts); empty if the node is not doubted.
   std::string reason;
-  // Of kLeftOut.
+  // The end of the time for which the node is left out; only for kLeftOut.
   absl::Time until = absl::InfinitePast();
 };
 
@@ -37,46 +37,47 @@ class Nodes {
  public:
   explicit Nodes(const std::vector<store::NodeMarkRow>& stored);
 
-  // ---- Requests of operators. The row that is now stored of the node is returned.
+  // ---- Requests of operators. Each returns the node's row to store.
   store::NodeMarkRow Drain(const NodeRequest& request);
   store::NodeMarkRow Cordon(const NodeRequest& request);
   store::NodeMarkRow Uncordon(const NodeRequest& request);
   void Forget(const std::string& node);
 
   // ---- Agents.
-  // Whether this agent may have its name, which `holder` (or null) has. ALREADY_EXISTS
+  // Returns whether this agent may have its name, which `holder` (may be null) has. ALREADY_EXISTS
   // NODE_NAME_TAKEN; FAILED_PRECONDITION STALE_INCARNATION.
   absl::Status CheckName(const AgentHello& hello, const membership::Agent* holder,
                          absl::Duration lease) const;
-  // `quarantined`: slots that the agent has, and whose processes do not end.
+  // Takes an attached agent. `quarantined`: the agent's slots whose processes do not end.
   void Attached(const AgentHello& hello, bool new_process, std::set<uint32_t> quarantined);
-  // The agent's lease is over.
+  // Handles the end of the agent's lease.
   void AgentGone(const std::string& node);
-  // The agent says that it is being stopped. Nothing is placed on the node until another process of
-  // this agent attaches. True at the first time.
+  // Records that the agent is being stopped. Nothing is placed on the node until another process of
+  // this agent attaches. True at the first call.
   bool AgentStops(const std::string& node, const std::string& reason);
-  // This program is about to stop the agent. Another process of the agent does not end that.
+  // Records that musterd is about to stop the agent. Another process of the agent does not end
+  // this.
   void StopAgent(const std::string& node, const std::string& reason);
   void Quarantine(const std::string& node, uint32_t slot, bool quarantined);
 
   // ---- Faults.
   // True if the node is left out from now on.
   bool Failed(const std::string& node, jobs::NodeHealth::Fault fault, absl::Time now);
-  // A generation made progress on the node.
+  // Records that a generation made progress on the node.
   void Works(const std::string& node);
   const jobs::NodeHealth& health() const { return health_; }
 
   // ---- Questions.
-  // Whether a row of the node is stored.
+  // Returns whether a row of the node is stored.
   bool Knows(const std::string& node) const { return marks_.contains(node); }
   store::NodeMarkRow MarkOf(const std::string& node) const;
   NodeView View(const std::string& node, absl::Time now) const;
-  // Words for people that follow the node's name: "is cordoned (muster cordon by ann)". Empty if
-  // jobs may be placed there.
+  // Returns the reason as words that follow the node's name: "is cordoned (muster cordon by ann)".
+  // Empty if jobs may be placed on the node.
   std::string WhyClosed(const std::string& node, absl::Time now) const;
-  // Whether the jobs on the node are leaving it.
+  // Returns whether the jobs on the node are leaving it.
   bool IsBeingEmptied(const std::string& node) const;
-  // Slots whose processes do not end, by node.
+  // The slots whose processes do not end, by node.
   const std::map<std::string, std::set<uint32_t>>& quarantined() const { return quarantined_; }
 
   // ---- What must be stored.
@@ -84,20 +85,19 @@ class Nodes {
     std::vector<store::NodeMarkRow> marks;
     std::vector<std::string> removed;
   };
-  // If nodes were added, and more than `most` are known now, first forgets open ones without an
-  // agent.
+  // Returns the changes. If nodes were added and more than `most` nodes are known, first forgets
+  // open nodes without an agent.
   Changes TakeChanges(size_t most, const std::function<bool(const std::string&)>& has_agent);
 
  private:
   struct Stopping {
     std::string reason;
-    // The agent itself said so.
+    // Whether the agent itself said that it is being stopped.
     bool by_agent = false;
   };
 
-  // Why jobs may not be placed on the node; absent if they may. The only place that decides it:
-  // another reason also needs a NodeView::What, and words in WhyClosed. The only place that decides
-  // it: another reason also needs a NodeView::What, and words in WhyClosed.
+  // Returns why jobs may not be placed on the node; absent if they may. Only this function decides.
+  // A new reason also needs a NodeView::What and words in WhyClosed.
   std::optional<NodeView> Closed(const std::string& node, absl::Time now) const;
   void Store(store::NodeMarkRow mark);
   void Remove(const std::string& node);
@@ -107,7 +107,7 @@ class Nodes {
   std::map<std::string, Stopping> stopping_;
   std::map<std::string, std::set<uint32_t>> quarantined_;
   jobs::NodeHealth health_;
-  // Since the last TakeChanges.
+  // The changes since the last TakeChanges.
   std::set<std::string> changed_;
   bool grew_ = false;
 };

@@ -1,6 +1,7 @@
-// All parts of the cluster's state, and its settings. Each header says what its part decides. No
-// part knows another one: what concerns several of them is decided in coordinator/cluster/handlers.
-// A Line (line.h) is no part of the state: it is made from several parts to answer questions.
+// All parts of the cluster's state, and the cluster's settings. Each header describes the decisions
+// of its part. No part knows another part: coordinator/cluster/handlers decides what concerns
+// several parts. A Line (line.h) is no part of the state: it is made from several parts to answer
+// questions.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_PARTS_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_PARTS_H_
 
@@ -22,18 +23,18 @@
 
 namespace muster::cluster {
 
-// Faults that the simulation must be able to find. Programs never set them; there is no flag for
-// them.
+// Faults that the simulation must be able to find. Programs never set them, and there is no flag.
 enum class PlantedFault {
   kNone,
-  // Effects are carried out before the changes that caused them are durable: each transaction
-  // commits the changes of the one before.
+  // Effects are carried out before their changes are durable: each transaction commits the changes
+  // of the transaction before.
   kLatePersist,
-  // A checkpoint counts whichever generation's process reports it.
+  // A checkpoint counts even if a process of an older generation reports it.
   kUnfencedCommit,
-  // The answered requests are not stored.
+  // Answered requests are not stored.
   kLostRequestId,
-  // A rank is replaced at the moment at which the process that holds it only begins to end.
+  // A rank is replaced when the process that holds it begins to end, and not when the process has
+  // ended.
   kLeaseWithoutMargin,
 };
 
@@ -42,10 +43,10 @@ struct Options {
   membership::Timing timing;
   jobs::EndTimeouts end_timeouts;
   Limits limits;
-  // Makes a unique name for a process. Random in programs, counted in tests.
+  // Makes a unique name for a process: random in programs, counted in tests.
   std::function<std::string()> new_incarnation;
   webhook::OutboxOptions webhooks;
-  // Only tests set it.
+  // The planted fault. Only tests set it.
   PlantedFault planted_fault = PlantedFault::kNone;
 };
 
@@ -69,7 +70,7 @@ struct Parts {
   Jobs jobs;
   webhook::Outbox outbox;
   absl::Time last_tick;
-  // Whether silent agents and workers are given up.
+  // Whether silent agents and workers count as lost.
   bool judging = true;
 };
 

@@ -1,6 +1,5 @@
-// After every start: what the coordinator does not know because its database may be restored from
-// an older copy: processes that were started later may still run. Jobs do not start again before
-// such processes have ended. Pure.
+// Processes that the coordinator may not know after a start, because its database may be restored
+// from an older copy. A job does not start again before such processes have ended. Pure.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_RESTORED_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_RESTORED_H_
 
@@ -17,62 +16,63 @@ namespace muster::cluster {
 
 class Restored {
  public:
-  // Nodes of the start are awaited until the first Tick at or after `until`, when their leases are
+  // Nodes of the start are awaited until the first Tick at or after `until`. Then their leases are
   // over.
   explicit Restored(absl::Time until) : until_(until) {}
 
   // ---- What the database had at the start.
   void HadNode(const std::string& node) { awaited_.insert(node); }
-  // `newest_command`: the number of the newest command of a job with processes; absent for a job
-  // without any.
+  // Adds a job of the start. `newest_command`: the number of the newest command of a job with
+  // processes; absent for a job without processes.
   void HadJob(const std::string& job, std::optional<uint64_t> newest_command);
 
   // ---- Events.
-  // Leases were renewed, and last until `until` now.
+  // Records that leases were renewed and last until `until`.
   void Await(absl::Time until) { until_ = until; }
-  // Time passed in which nodes could attach.
+  // Records the time. Nodes could attach since the last call.
   void Tick(absl::Time now);
-  // The agent of the node has attached, or an operator says that the node is gone.
+  // Ends the wait for this node: its agent has attached, or an operator says that the node is gone.
   void NodeKnown(const std::string& node) { awaited_.erase(node); }
-  // A process of this job knows more than the database: the database may also not know all nodes
-  // of the job's processes.
+  // Records that a process of this job knows more than the database. Then the database may also
+  // lack nodes of the job's processes.
   void KnowsMore(const std::string& job);
-  // A process of a later generation than its job's runs on this node.
+  // Records that a process of a later generation than its job's runs on this node.
   void LaterProcess(const std::string& job, const std::string& incarnation,
                     const std::string& node);
   void ProcessEnded(const std::string& job, const std::string& incarnation,
                     const std::string& node);
-  // All processes on this node have ended, with their agent or with its lease.
+  // Records that all processes on this node have ended, with their agent or with its lease.
   void ProcessesEnded(const std::string& node);
-  // A later job with the same id inherits nothing.
+  // Forgets the job, so that a later job with the same id starts without its facts.
   void JobDeleted(const std::string& job);
-  // A process has attached. If its job had processes at the start, and this one attaches for the
-  // first time: the number of the newest command that the database had at the start. Commands that
-  // were given later may have numbers of commands that the database has lost. Otherwise absent.
+  // Records that a process has attached. At its first call for a job that had processes at the
+  // start, returns the newest command's number that the database had at the start; otherwise
+  // absent. Commands given later may reuse numbers of commands that the database has lost.
   std::optional<uint64_t> Attached(const std::string& job, const std::string& incarnation);
 
   // ---- Questions.
-  // The database had the job at the start.
+  // Returns whether the database had the job at the start.
   bool Had(const std::string& job) const;
-  // Processes of the job may still run that the database does not know. The job must not start.
+  // Returns whether processes of the job may still run that the database does not know. Then the
+  // job must not start.
   bool MayStillRun(const std::string& job, absl::Time now) const;
 
  private:
   struct WithProcesses {
     uint64_t newest_command = 0;
-    // Incarnations that have attached since the start.
+    // The incarnations that have attached since the start.
     std::set<std::string> attached;
   };
 
   absl::Time until_;
-  // Nodes that were known at the start and whose agents have not attached since.
+  // The nodes known at the start whose agents have not attached since.
   std::set<std::string> awaited_;
-  // Jobs of the start, without and with processes.
+  // The jobs of the start: without processes, and with processes.
   std::set<std::string> idle_;
   std::map<std::string, WithProcesses> live_;
-  // Jobs whose processes know more than the database.
+  // The jobs whose processes know more than the database.
   std::set<std::string> behind_;
-  // By job and incarnation: the nodes of processes of later generations.
+  // The nodes of processes of later generations, by job and incarnation.
   std::map<std::pair<std::string, std::string>, std::string> later_;
 };
 

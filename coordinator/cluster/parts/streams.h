@@ -1,4 +1,4 @@
-// Whose the open streams of agents and workers are. Pure.
+// The owners of the open streams: agents and workers. Pure.
 #ifndef MUSTER_COORDINATOR_CLUSTER_PARTS_STREAMS_H_
 #define MUSTER_COORDINATOR_CLUSTER_PARTS_STREAMS_H_
 
@@ -23,23 +23,25 @@ class Streams {
   // Unknown streams are ignored.
   void Remove(membership::PeerStreamId stream) { streams_.erase(stream); }
 
-  // Null: the stream is not that of an attached agent. Valid until the stream is removed.
+  // The node of the attached agent with this stream; null if there is no such agent. The result is
+  // valid until the stream is removed.
   const std::string* NodeOf(membership::PeerStreamId stream) const {
     return Peer<std::string>(stream);
   }
-  // Null: the stream is not that of an attached worker. Valid until the stream is removed.
+  // The attached worker with this stream; null if there is no such worker. The result is valid
+  // until the stream is removed.
   const membership::WorkerId* WorkerOf(membership::PeerStreamId stream) const {
     return Peer<membership::WorkerId>(stream);
   }
-  // The agent of this stream has spoken of a process that is not on its node. True at the first
-  // time. The stream must be known.
+  // Records that this stream's agent reported on a process that is not on its node. True at the
+  // first call. The stream must be known.
   bool FirstForeignProcess(membership::PeerStreamId stream) {
     return !std::exchange(streams_.at(stream).named_foreign_process, true);
   }
 
  private:
   struct Stream {
-    // The node of an agent, or a worker.
+    // The node of an agent, or a worker's id.
     std::variant<std::string, membership::WorkerId> peer;
     bool named_foreign_process = false;
   };
