@@ -1,7 +1,7 @@
-// The agent of the coordinator's own machine (`--local-slots`): a process in its own session, so
-// that neither it nor its workers end when the coordinator is killed. The next coordinator with the
-// same state directory finds it by STATE/local-agent.pid and uses it. It is started again whenever
-// it ends.
+// The agent of the coordinator's own machine (`--local-slots`). It is a process in its own session,
+// so that the agent and its workers survive when the coordinator is killed. The next coordinator
+// with the same state directory finds the agent by STATE/local-agent.pid and uses it. The agent is
+// started again whenever it ends.
 #ifndef MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
 #define MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
 
@@ -19,20 +19,20 @@
 
 namespace muster::launch {
 
-// Its name among the nodes.
+// The agent's node name.
 inline constexpr char kLocalNode[] = "local";
 
 struct LocalAgentOptions {
-  // The muster-agent program.
+  // The path of the muster-agent program.
   std::string program;
-  // Where the coordinator listens, host:port.
+  // The coordinator's address, host:port.
   std::string coordinator;
   uint32_t slots = 1;
   // Further arguments of the program.
   std::vector<std::string> more;
-  // local-agent.pid and local-agent.log go there.
+  // The directory for local-agent.pid and local-agent.log.
   std::string state_directory;
-  // Between SIGTERM and SIGKILL at the end; the agent needs part of it to end its workers.
+  // The time between SIGTERM and SIGKILL at the end. The agent needs part of it to end its workers.
   absl::Duration grace = absl::Seconds(10);
 };
 
@@ -41,24 +41,24 @@ class LocalAgent {
  public:
   // Uses the agent that a former coordinator left, if it has the same coordinator address, slots
   // and further arguments (its program is not compared). Otherwise ends that agent and starts a new
-  // one. Errors: NOT_FOUND: the program does not exist or cannot be executed; the errors of
+  // agent. Errors: NOT_FOUND if the program does not exist or cannot be executed; the errors of
   // process::Spawner::Spawn.
   static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
-  // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
+  // Ends the agent with SIGTERM and waits for its end. The agent ends its workers first.
   ~LocalAgent();
 
-  // From now on the agent is not started again when it ends.
+  // Stops the restarts: the agent is not started again when it ends.
   void Leave();
-  // After Leave, from the same thread as Leave:
-  // Whether the agent has ended, and with it its workers.
+  // Returns whether the agent and with it its workers have ended. HasEnded and Signal may only be
+  // called after Leave, on the thread of Leave.
   bool HasEnded() const;
   void Signal(int signal);
 
  private:
   explicit LocalAgent(const LocalAgentOptions& options) : options_(options) {}
 
-  // The contents of STATE/local-agent.pid; start_time distinguishes a process from a later one with
-  // the same number.
+  // The contents of STATE/local-agent.pid. start_time distinguishes the process from a later
+  // process with the same number.
   struct Record {
     pid_t pid = 0;
     uint64_t start_time = 0;
@@ -84,9 +84,9 @@ class LocalAgent {
   process::Spawner spawner_;
   process::Fd stop_;
 
-  // ---- Of the watching thread, once it runs.
+  // ---- Used by the watching thread only, after its start.
   std::unique_ptr<process::Process> process_;
-  // A pidfd: the agent is not our child.
+  // A pidfd of an agent that is not our child.
   process::Fd adopted_;
 
   std::thread watcher_;

@@ -1,7 +1,7 @@
 // The known agents, by node name, with their control streams and their leases (membership.h). Pure.
 //
 // Each message from an agent renews its lease; a broken stream renews nothing. Expire() returns
-// each lost agent once, and forgets it.
+// each lost agent once, and forgets the agent.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_AGENTS_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_AGENTS_H_
 
@@ -16,7 +16,7 @@
 
 namespace muster::membership {
 
-// One control stream; unique within a coordinator process. 0: none.
+// The number of a control stream, unique within a coordinator process. 0 is no stream.
 using PeerStreamId = uint64_t;
 
 // A GPU that an agent found on its host.
@@ -35,16 +35,16 @@ struct Agent {
   // The address at which other nodes reach this one.
   std::string host;
   uint32_t slots = 0;  // for jobs on the CPU
-  // What it found; empty until it attaches.
+  // The GPUs that the agent found; empty until it attaches.
   std::vector<Gpu> gpus = {};
-  // The version of its program; empty until it attaches.
+  // The version of the agent's program; empty until it attaches.
   std::string version;
-  // The protocol of its program; 0 until it attaches.
+  // The protocol of the agent's program; 0 until it attaches.
   uint32_t protocol = 0;
   PeerStreamId session = 0;
   absl::Time last_seen = absl::InfinitePast();
-  // The total time during which messages came from it. Of each gap between two messages, at most
-  // two heartbeat intervals count.
+  // The total time during which messages came from the agent. Of each gap between two messages, at
+  // most two heartbeat intervals count.
   absl::Duration answered;
   absl::Time lease_end = absl::InfiniteFuture();
 
@@ -56,15 +56,15 @@ struct LostAgent {
   std::string reason;
 };
 
-// The end of the lease of an agent or worker that has just lost its stream. It may have lost the
-// stream before `grace`, when everybody without a stream got the new lease `grant`.
+// Returns the end of the lease of an agent or worker that has just lost its stream. The stream may
+// have broken before `grace`, when all holders without a stream got the new lease `grant`.
 template <typename Holder>
 absl::Time LeaseEndOfDetached(const Holder& holder, absl::Time grace, absl::Duration grant) {
   if (holder.last_seen >= grace) return holder.lease_end;
   return std::max(holder.lease_end, grace + grant);
 }
 
-// Who gets a new lease.
+// The holders that get a new lease.
 enum class Grace { kAll, kWithoutStream };
 
 class Agents {
@@ -72,38 +72,39 @@ class Agents {
   explicit Agents(const Timing& timing) : timing_(timing) {}
 
   struct Attached {
-    // The stream that was replaced and must be closed; 0: none.
+    // The replaced stream, which must be closed; 0 if there is none.
     PeerStreamId replaced = 0;
-    // Another process had this name before, and the workers of the former process are dead.
+    // Whether another process had this name before. The workers of the former process are dead.
     bool new_incarnation = false;
   };
-  // A newer process takes over the name. The caller checks which incarnations were replaced before.
+  // Attaches an agent's process, which takes over the name from an older process. The caller first
+  // checks that this incarnation was not replaced before.
   Attached Attach(const Agent& agent, PeerStreamId session, absl::Time now);
-  // Adds an agent that the store names: it is detached, and its whole lease remains.
+  // Adds an agent that the store names. It is detached, and has its whole lease.
   void Expect(const Agent& agent, absl::Time now);
-  // Adds a lost agent whose workers continue: it is detached, and its lease is not checked until it
+  // Adds a lost agent whose workers continue. It is detached, and its lease is not checked until it
   // attaches again.
   void ExpectForGood(const Agent& agent) { Expect(agent, absl::InfiniteFuture()); }
   void Heard(const std::string& node, absl::Time now);
-  // Has an effect only if `session` is still its stream. Returns whether it was.
+  // Detaches the agent if `session` is still its stream. Returns whether it was.
   bool Detached(const std::string& node, PeerStreamId session);
   void Forget(const std::string& node) { agents_.erase(node); }
 
   std::vector<LostAgent> Expire(absl::Time now);
-  // As in Membership.
+  // Does the same as Membership::Grant.
   void Grant(Grace whom, absl::Time now);
 
-  // Null: there is no such agent.
+  // Null if there is no such agent.
   const Agent* Find(const std::string& node) const;
   const std::map<std::string, Agent>& all() const { return agents_; }
-  // `answered` of the node's agent as of now.
+  // Agent::answered of the node's agent at time `now`.
   absl::Duration Answered(const std::string& node, absl::Time now) const;
 
  private:
   void Heard(Agent* agent, absl::Time now) const;
 
   const Timing timing_;
-  // The last Grant to those without a stream.
+  // The time of the last Grant to holders without a stream.
   absl::Time detached_had_grace_ = absl::InfinitePast();
   std::map<std::string, Agent> agents_;
 };

@@ -1,14 +1,15 @@
-// The known agents and workers with their control streams, their leases and their progress. Pure:
-// time is an argument, streams are numbers, and nothing here is durable (after a restart the
-// coordinator calls Expect... for everything that its store has, with a whole lease).
+// The known agents and workers with their control streams, leases and progress. Pure: time is an
+// argument, and streams are numbers. Nothing here is durable: after a restart the coordinator calls
+// Expect... for everything in its store, with a whole lease.
 //
 // An agent or worker is attached while it holds a stream. Each message from it renews its lease. A
-// broken stream renews nothing: a process that has vanished is replaced one lease after its last
-// message, no matter when the connection was found to be dead. Liveness (stream, heartbeat) and
-// progress (watchdog.h) are judged separately. Agents::Expire() returns a lost agent once and
-// forgets it. ExpireWorkers() returns a lost worker once and keeps it, given up, until its process
-// is known to have ended. All leases here are those of the coordinator, Timing::Grant() long: a
-// process that holds a lease ends itself before its lease ends here.
+// broken stream renews nothing: a vanished process is replaced one lease after its last message, no
+// matter when its connection was found to be dead. Liveness (stream, heartbeat) and progress
+// (watchdog.h) are judged separately.
+//
+// Agents::Expire() returns a lost agent once and forgets the agent. ExpireWorkers() returns a lost
+// worker once and keeps it as given up until its process is known to have ended. All leases here
+// are the coordinator's, Timing::Grant() long: a process that holds a lease ends itself earlier.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -29,9 +30,9 @@
 
 namespace muster::membership {
 
-// How far a rank has come with its part of a file that it writes.
+// A rank's progress with its part of a file.
 struct FileWriting {
-  uint64_t command = 0;  // asked for it; 0: none
+  uint64_t command = 0;  // the command that asked for the file; 0: none
   uint64_t total_bytes = 0;
   uint64_t written_bytes = 0;
 
@@ -41,35 +42,37 @@ struct FileWriting {
 struct Worker {
   WorkerId id;
   std::string node;
-  // Its control stream. The session of session_started is the one that trains.
+  // The worker's control stream. Its number has nothing to do with session_started, which means
+  // training.
   PeerStreamId session = 0;
   uint32_t protocol = 0;
   absl::Time last_seen = absl::InfinitePast();
-  // Its agent's `answered` at the time of last_seen.
+  // The agent's `answered` at the time of last_seen.
   absl::Duration agent_answered;
-  // Infinite until it first attaches: until then only start-up is judged.
+  // The end of the lease. Infinite until the worker first attaches: until then only start-up is
+  // judged.
   absl::Time lease_end = absl::InfiniteFuture();
   ProgressLimits limits;
-  // The last time at which any of the following changed.
+  // The last time at which any of the following fields changed.
   absl::Time progressed = absl::InfinitePast();
-  // When it was last seen to wait for another rank (watchdog.h).
+  // The last time at which the worker was seen to wait for another rank (watchdog.h).
   absl::Time waited = absl::InfinitePast();
   uint64_t step = 0;
   uint64_t activity = 0;
   std::string progress;
   Collectives collectives;
-  // The memory in its last heartbeat: v1::RankMemory, serialized. No decision depends on it.
+  // The memory in the last heartbeat: v1::RankMemory, serialized. No decision depends on it.
   std::string memory;
-  // What it writes now, as of its last heartbeat. No decision depends on it.
+  // The file that the worker writes, from its last heartbeat. No decision depends on it.
   std::optional<FileWriting> writing;
   bool session_started = false;
-  // It has finished or will be stopped: leases and the watchdog do not apply any more.
+  // The worker has finished or will be stopped. Leases and the watchdog do not apply any more.
   bool released = false;
-  // It was silent or hung: its process must end, and its messages are refused. The entry is kept
-  // until the process is known to have ended.
+  // The worker was silent or hung. Its process must end, and its messages are refused. The entry is
+  // kept until the process is known to have ended.
   bool given_up = false;
-  // The agent of its node is lost: nobody can end the process. It ends itself when its own lease
-  // ends.
+  // The agent of the worker's node is lost, so nobody can end the process. The process ends itself
+  // when its own lease ends.
   bool node_lost = false;
 
   bool attached() const { return session != 0; }
@@ -82,20 +85,20 @@ class Membership {
   Agents& agents() { return agents_; }
   const Agents& agents() const { return agents_; }
 
-  // ---- Workers, by job and rank: one owner each.
-  // A process that is being started. With `attached_before`, its session had started before a
-  // restart of the coordinator, so it holds a lease. A process that was only welcomed gets its
-  // lease with its agent's Hello, which names it. `limits`: the job's own settings; absent: those
-  // of Timing.
+  // ---- Workers, by job and rank; each rank has one process at most.
+  // Adds a process that is being started. With `attached_before`, its session had started before a
+  // restart of the coordinator, so it holds a lease. A process without a started session gets its
+  // lease when its agent's Hello names it. `limits`: the job's own settings; absent for the
+  // defaults of Timing.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
                     absl::Time now, const std::optional<ProgressLimits>& limits = std::nullopt);
-  // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
-  // Returns the stream that is replaced (0: none).
+  // Attaches the rank's process. Returns the replaced stream (0: none). FAILED_PRECONDITION
+  // STALE_GENERATION or STALE_INCARNATION if it is not the expected process of the rank.
   absl::StatusOr<PeerStreamId> AttachWorker(const WorkerId& id, PeerStreamId session,
                                             absl::Time now, uint32_t protocol = 0);
   void WorkerHeard(const WorkerId& id, absl::Time now);
-  // A heartbeat with the worker's progress. Returns whether `step` or `progress` differ from
-  // before. `activity` grows with each batch and each block of bytes.
+  // Takes a heartbeat with the worker's progress. Returns whether `step` or `progress` changed.
+  // `activity` grows with each batch and each block of bytes.
   bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
                         uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
@@ -103,57 +106,59 @@ class Membership {
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, PeerStreamId session);
   void Release(const std::string& job, uint32_t rank);
-  // The node's agent is lost. Messages of its workers are ignored from now on; each worker is gone
-  // when its own lease is over. Returns the streams to close. Workers of jobs for which `continues`
-  // is true stay as they are; they are judged again once their agent is back.
+  // Handles the loss of a node's agent. Messages of its workers are ignored from then on; each
+  // worker is gone when its own lease is over. Returns the streams to close. Workers of jobs for
+  // which `continues` is true stay unchanged. They are judged again when their agent is back.
   std::vector<PeerStreamId> LoseNode(const std::string& node,
                                      const std::function<bool(const std::string& job)>& continues,
                                      absl::Time now);
-  // The rank's process is gone. Returns the stream to close (0: none).
+  // Removes the rank's process, which is gone. Returns the stream to close (0: none).
   PeerStreamId Forget(const std::string& job, uint32_t rank);
 
   // ---- Time.
   struct LostWorker {
     Worker worker;
     std::string reason;
-    // For a worker that hangs: the fields of Hang (watchdog.h).
+    // The fields of Hang (watchdog.h), for a worker that hangs.
     std::vector<std::string> collectives = {};
     bool permanent = false;
   };
   struct Expired {
-    // Silent workers on nodes whose agent is not silent; then workers that hang, at most one of
-    // each job. They are given up from now on.
+    // The workers to give up: silent workers on nodes whose agent answers, then at most one hanging
+    // worker of each job.
     std::vector<LostWorker> workers;
-    // Workers on nodes that were lost before: their processes have certainly ended.
+    // Workers on nodes that were lost before. Their processes have certainly ended.
     std::vector<Worker> gone;
   };
-  // Call LoseNode first for the agents that Agents::Expire has just returned: their workers may be
-  // gone already.
+  // Returns the workers whose time is over at `now`. The caller must first call LoseNode for the
+  // agents that Agents::Expire has just returned, because their workers may be gone already.
   Expired ExpireWorkers(absl::Time now);
-  // Starts all watchdogs again, and the leases of all, because the coordinator itself did not run
-  // for a while; or those of agents and workers without a stream, because they may have tried to
-  // attach without success. The messages of those with a stream have arrived all the time. If it
-  // turns out later that such a stream had already ended, that lease starts again, too.
+  // Starts all watchdogs again, and leases according to `whom`:
+  // - kAll: all leases, because the coordinator itself did not run for a while.
+  // - kWithoutStream: the leases of agents and workers without a stream, because they may have
+  //   tried to attach without success. Messages over open streams have arrived all the time. A
+  //   stream may turn out later to have ended before this call: then its holder's lease starts
+  //   again, too.
   void Grant(Grace whom, absl::Time now);
 
-  // Null: there is no such worker.
+  // Null if there is no such worker.
   const Worker* FindWorker(const std::string& job, uint32_t rank) const;
 
  private:
-  // Null if it is not the expected process, or was given up.
+  // Null if the process is not the expected process of its rank, or was given up.
   Worker* Find(const WorkerId& id);
   void Heard(Worker* worker, absl::Time now);
   static void GiveUp(Worker* worker);
-  // True if a message came from the worker's agent lately, and messages came from it for a whole
-  // lease in total since the worker's last message. Otherwise the whole node may be silent, which
-  // the agent's lease decides; or the agent has attached again and the worker has not had the time
-  // to do so.
+  // Returns whether the worker's agent was heard while the worker was silent. True if a message
+  // came from the agent lately, and the agent's messages covered a whole lease in total since the
+  // worker's last message. If false, either the whole node may be silent, and the agent's lease
+  // decides; or the agent has attached again and the worker still needs time to attach.
   bool AgentAnswers(const Worker& worker, absl::Time now) const;
   // Adds the workers that hang.
   void ExpireHung(absl::Time now, Expired* expired);
 
   const Timing timing_;
-  // The last Grant to those without a stream.
+  // The time of the last Grant to holders without a stream.
   absl::Time detached_had_grace_ = absl::InfinitePast();
   Agents agents_;
   std::map<std::pair<std::string, uint32_t>, Worker> workers_;

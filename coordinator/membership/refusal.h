@@ -1,5 +1,6 @@
-// Errors of the cores: a status with a stable reason for programs ("STALE_GENERATION") and with
-// what it is about, without any wire type. The service turns both into ErrorInfo.
+// Errors of the coordinator's pure parts: a status with a stable reason for programs
+// ("STALE_GENERATION") and with its subjects (About), without any wire type. The service turns both
+// into ErrorInfo.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_REFUSAL_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_REFUSAL_H_
 
@@ -19,10 +20,10 @@ namespace muster {
 inline constexpr char kReasonPayload[] = "muster/reason";
 inline constexpr char kAboutPayload[] = "muster/about/";
 
-// What an error is about: "job", "node", "operation", "field" (of the request), "limit", "found".
+// The subjects of an error: "job", "node", "operation", "field" (of the request), "limit", "found".
 using About = std::map<std::string, std::string>;
 
-// Adds what the status is about, unless it says so already. No effect on OK.
+// Adds the subjects that the status does not have yet. No effect on OK.
 inline absl::Status With(absl::Status status, const About& about) {
   for (const auto& [what, value] : about) {
     const std::string url = absl::StrCat(kAboutPayload, what);
@@ -40,7 +41,7 @@ inline absl::Status Refuse(absl::StatusCode code, const std::string& reason,
   return With(std::move(status), about);
 }
 
-// One that says what a limit allows.
+// Returns the subject "limit" with this value.
 inline About LimitOf(uint64_t limit) { return {{"limit", absl::StrCat(limit)}}; }
 
 inline absl::Status NoSuchJob(const std::string& id) {
@@ -48,12 +49,12 @@ inline absl::Status NoSuchJob(const std::string& id) {
                 {{"job", id}});
 }
 
-// The end of a call whose client does not wait for its answer any more.
+// Returns the error of a call whose client does not wait for its answer any more.
 inline absl::Status ClientGone() {
   return Refuse(absl::StatusCode::kCancelled, "CLIENT_GONE", "the client has gone");
 }
 
-// Empty when the status carries none.
+// Returns the reason; empty if the status carries none.
 inline std::string RefusalReason(const absl::Status& status) {
   const auto payload = status.GetPayload(kReasonPayload);
   return payload.has_value() ? std::string(*payload) : std::string();

@@ -1,30 +1,30 @@
-// Decides from the heartbeats of a job's ranks which rank hangs. Pure.
+// The watchdog. It decides from the heartbeats of a job's ranks which rank hangs. Pure.
 //
-// A rank stands still while nothing in its heartbeats changes: its step, what it does, its activity
-// (batches, blocks of bytes), and the numbers of collectives that it has begun and ended. A rank
-// that changes any of these makes progress. How long an activity takes does not matter.
+// A rank stands still while nothing in its heartbeats changes: its step, its description of its
+// work, its activity (batches, blocks of bytes), and the numbers of begun and ended collectives. A
+// rank that changes any of these makes progress, however long each activity takes.
 //
-// One rank is behind another if it has begun fewer collectives. A rank that waits in a collective
-// waits for a rank that has not begun it, so the rank that has begun the fewest waits for no other
-// rank. A rank hangs if it has stood still for longer than its ProgressLimits allow and no rank
-// that makes progress is behind it. Therefore:
-// - While the rank that is behind all the others makes progress (a slow validation, a slow save),
-//   the others wait for it and no rank hangs, however long this takes. When the wait is over, the
-//   time of those that have waited starts again, because their next heartbeat may come later than
-//   that of the rank for which they waited.
-// - If the rank that is behind stands still, this rank hangs and no other one, even if another rank
-//   stood still first. Among several that are equally far behind it is the one that has ended the
-//   fewest collectives; among equal ones, the one that has stood still the longest.
-// - A rank that stands still while others make progress hangs if none of those is behind it.
+// A rank is behind another rank if it has begun fewer collectives. A rank that waits in a
+// collective waits for a rank that has not begun it. So the rank that has begun the fewest
+// collectives waits for no other rank. A rank hangs if it has stood still for longer than its
+// ProgressLimits allow, and no rank that makes progress is behind it. Therefore:
+// - The rank behind all others makes progress (a slow validation, a slow save): the others wait for
+//   it, and no rank hangs, however long this takes. When the wait is over, the time of the waiting
+//   ranks starts again, because their next heartbeats may come late.
+// - The rank behind all others stands still: this rank hangs, and no other rank does, even if
+//   another rank stood still first. Among several ranks that are equally far behind, the rank that
+//   has ended the fewest collectives hangs; among equal ones, the rank that has stood still the
+//   longest.
+// - A rank stands still while other ranks make progress: it hangs if none of these is behind it.
 //
-// Ranks that call different collectives wait for each other for ever, and would do so again after
-// another start. Two things show it:
-// - Two collectives that have not ended have the same number of the same communicator but different
-//   names. All ranks must have the same operation there, so this is certain at once, however old
-//   the heartbeats are.
-// - Each of two ranks is in a collective of a communicator in which the other one has not come so
-//   far, and both have stood still for two leases. The communicators for control and for files are
-//   left out, because ranks may issue their operations before or after those of others.
+// Ranks that call different collectives wait for each other for ever, also after another start. Two
+// signs show this:
+// - Two collectives that have not ended have the same number in the same communicator, but
+//   different names. All ranks must call the same collective with this number, so the sign is
+//   certain at once, however old the heartbeats are.
+// - Each of two ranks is in a collective of a communicator in which the other rank has begun fewer,
+//   and both have stood still for two leases. The communicators for control and for files do not
+//   count: their operations have no fixed order relative to those of other communicators.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 
@@ -37,22 +37,22 @@
 
 namespace muster::membership {
 
-// How long a rank may make no progress before it counts as hung.
+// The time for which a rank may make no progress before it counts as hung.
 struct ProgressLimits {
   absl::Duration no_progress;
-  // The same before its session has started, while it loads its model and data.
+  // The limit before the rank's session has started, while it loads its model and data.
   absl::Duration startup;
 };
 
 // A collective that a rank has begun.
 struct Collective {
-  // From 1 within a generation, over all communicators.
+  // The collective's number from 1 within a generation, over all communicators.
   uint64_t number = 0;
-  // "all_reduce 'bucket 2' step 120".
+  // The collective's description: "all_reduce 'bucket 2' step 120".
   std::string name;
   bool ended = false;
-  // Its communicator, and its number in this communicator, from 1 and the same on all ranks. The
-  // number is 0 if the worker does not tell it.
+  // The communicator, and the collective's number in it, from 1 and the same on all ranks. The
+  // number is 0 if the worker does not report it.
   uint32_t communicator = 0;
   uint64_t of_communicator = 0;
 
@@ -62,44 +62,44 @@ struct Collective {
 struct Collectives {
   uint64_t begun = 0;
   uint64_t ended = 0;
-  // Oldest first.
+  // The newest collectives, oldest first.
   std::vector<Collective> newest;
 };
 
 // A rank that should make progress.
 struct Watched {
   uint32_t rank = 0;
-  // It is silent, so it is not known whether it makes progress. Its lease decides about it; until
-  // then the ranks that wait for it do not count as hung.
+  // Whether the rank is silent, so that its progress is not known. Its lease decides about the
+  // rank. Until then the ranks that wait for it do not count as hung.
   bool silent = false;
   bool session_started = false;
   ProgressLimits limits;
-  // When it last made progress.
+  // The time at which the rank last made progress.
   absl::Time moved;
-  // When it was last seen to wait for another one (WaitForOthers).
+  // The time at which the rank was last seen to wait for another rank (WaitForOthers).
   absl::Time waited = absl::InfinitePast();
   uint64_t step = 0;
-  // A description of what it does, for people.
+  // A description of the rank's work, for people.
   std::string progress;
   const Collectives* collectives = nullptr;
 };
 
 struct Hang {
   uint32_t rank = 0;
-  // Continues a sentence that begins with the rank: "made no progress for 30s at step 5".
+  // The rest of a sentence that begins with the rank: "made no progress for 30s at step 5".
   std::string reason;
-  // The last collectives of this rank, and of the rank that is furthest ahead of it: "rank 1:
-  // number 40, all_reduce 'bucket 2' step 5, ended".
+  // The last collectives of this rank, and of the rank that is furthest ahead: "rank 1: number 40,
+  // all_reduce 'bucket 2' step 5, ended".
   std::vector<std::string> collectives;
-  // Another start would end in the same way.
+  // Whether another start would end in the same way.
   bool permanent = false;
 };
 
-// Which ranks wait for a rank that makes progress and has begun fewer collectives. In the order of
-// `ranks`.
+// Returns for each rank, in the order of `ranks`, whether it waits for a rank that makes progress
+// and has begun fewer collectives.
 std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time now);
 
-// The rank that hangs; absent while no rank of this job hangs.
+// Returns the rank that hangs; absent if no rank of this job hangs.
 std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease,
                              absl::Time now);
 

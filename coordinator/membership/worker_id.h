@@ -1,4 +1,5 @@
-// Which process: one rank of one generation of one job. The incarnation is unique to the process.
+// The identity of a worker's process: one rank of one generation of one job. The incarnation is
+// unique to the process.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_WORKER_ID_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_WORKER_ID_H_
 

@@ -1,15 +1,16 @@
-// What happens to a request before its method sees it. Here, in one place for all calls of clients:
-// - A caller who may not make the call is refused (common/rpc/access.h), before anything is parsed.
+// The admission of a request before its method sees it, for all calls of clients:
+// - A caller who may not make the call is refused before anything is parsed (common/rpc/access.h).
 // - A request of more than Limits::request_bytes is refused before it is parsed: RESOURCE_EXHAUSTED
 //   REQUEST_TOO_LARGE. A message may take 25 times the memory of its bytes.
-// - One that would become too many objects: RESOURCE_EXHAUSTED TOO_MANY_PARTS (CheckParts).
-// - One that is no message of its type: INVALID_ARGUMENT REQUEST_UNREADABLE.
-// - One with a field beyond its limits: CheckRequest.
-// - A call of a client whose version is too far from this program's: CheckClientVersion.
+// - A request that would become too many objects is refused: RESOURCE_EXHAUSTED TOO_MANY_PARTS
+//   (CheckParts).
+// - A request that is no message of its type is refused: INVALID_ARGUMENT REQUEST_UNREADABLE.
+// - A request with a field beyond its limits is refused: CheckRequest.
+// - A client whose version is too far from this program's is refused: CheckClientVersion.
 //
-// gRPC knows methods by their handlers; a service that derives from Admitting replaces those of its
-// generated base by handlers that get bytes. Streams of agents and workers are not concerned
-// (session.h).
+// gRPC finds methods by their handlers. A service that derives from Admitting replaces the handlers
+// of its generated base by handlers that get bytes. Streams of agents and workers are handled in
+// session.h.
 #ifndef MUSTER_COORDINATOR_SERVICE_ADMISSION_H_
 #define MUSTER_COORDINATOR_SERVICE_ADMISSION_H_
 
@@ -34,13 +35,13 @@
 
 namespace muster::service {
 
-// Whether a client is served: its version is at most one minor version apart from `own`, that of
-// this program, "0.2.0" (docs/upgrade.md). The command line and the Python package say their
-// version in gRPC's header user-agent, which begins with "muster/0.2.0". Other programs do not, and
-// are served. FAILED_PRECONDITION CLIENT_TOO_OLD or CLIENT_TOO_NEW. Pure.
+// Checks that a client is served: its version may differ from `own`, the version of this program
+// ("0.2.0"), by one minor version (docs/upgrade.md). The command line and the Python package send
+// their version in gRPC's header user-agent, which begins with "muster/0.2.0". Other programs do
+// not, and are served. FAILED_PRECONDITION CLIENT_TOO_OLD or CLIENT_TOO_NEW. Pure.
 absl::Status CheckClientVersion(const std::string& user_agent, const std::string& own);
 
-// Fills the message, or says why the request is refused. Pure.
+// Parses the bytes into the message, or returns why the request is refused. Pure.
 absl::Status Admit(const grpc::ByteBuffer& bytes, google::protobuf::Message* request);
 
 // The request, its bytes and the response of one call.
@@ -53,13 +54,13 @@ class CallMessages final : public grpc::MessageHolder<grpc::ByteBuffer, Response
   }
   void Release() override { delete this; }
 
-  // Called once. The bytes are not needed any more.
+  // Parses the request, and frees its bytes. Called once.
   absl::Status Admit() {
     absl::Status admitted = service::Admit(bytes_, &request_);
     bytes_.Clear();
     return admitted;
   }
-  // Valid until the call is done.
+  // The request. Valid until the call is done.
   const Request& parsed() const { return request_; }
 
  private:
@@ -76,19 +77,19 @@ class RefusedStream final : public grpc::ServerWriteReactor<Response> {
   void OnDone() override { delete this; }
 };
 
-// `Base`: a CallbackService. Its subclass names each of its methods once, in its constructor; a
-// test finds one that was forgotten.
+// The base of a service. `Base`: a CallbackService. The subclass names each of its methods once, in
+// its constructor. A test finds a forgotten method.
 template <typename Base>
 class Admitting : public Base {
  protected:
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
 
-  // `authorize`: who may make which call.
+  // `authorize`: decides who may make which call.
   explicit Admitting(Authorizer authorize) : authorize_(std::move(authorize)) {}
   const Authorizer& authorize() const { return authorize_; }
 
-  // A call with one answer.
+  // Adds a call with one answer.
   template <typename Service, typename Request, typename Response>
   void Admits(const char* name,
               grpc::ServerUnaryReactor* (Service::*method)(grpc::CallbackServerContext*,
@@ -99,7 +100,7 @@ class Admitting : public Base {
                                 return (service->*method)(context, request, response);
                               });
   }
-  // The same, answered by a function, which does not keep the request.
+  // Adds a call with one answer, which a function gives. The function does not keep the request.
   template <typename Request, typename Response>
   void Admits(const char* name,
               std::function<grpc::ServerUnaryReactor*(grpc::CallbackServerContext*, const Request*,
@@ -124,13 +125,13 @@ class Admitting : public Base {
           }
           return answer(context, &messages->parsed(), response);
         });
-    // One for all servers: it has no state.
+    // One allocator for all servers, because it has no state.
     static Allocator& allocator = *new Allocator();
     handler->SetMessageAllocator(&allocator);
     this->MarkMethodCallback(IndexOf<Request>(name), handler);
   }
 
-  // A call with a stream of answers. The method does not keep the request.
+  // Adds a call with a stream of answers. The method does not keep the request.
   template <typename Service, typename Request, typename Response>
   void Admits(const char* name,
               grpc::ServerWriteReactor<Response>* (Service::*method)(grpc::CallbackServerContext*,
@@ -151,19 +152,19 @@ class Admitting : public Base {
   }
 
  private:
-  // Whether this caller may make the call, and its program fits this one.
+  // Checks that this caller may make the call, and that its program's version is served.
   absl::Status Check(const grpc::CallbackServerContext& context, const std::string& path) const {
     absl::Status refused = authorize_(CallerOf(context), path);
     const auto agent = context.client_metadata().find("user-agent");
     if (!refused.ok() || agent == context.client_metadata().end()) return refused;
     return CheckClientVersion(std::string(agent->second.data(), agent->second.size()), Version());
   }
-  // Each file has one service, which has its requests.
+  // The index of the method. Each file has one service, and the messages of its requests.
   template <typename Request>
   static int IndexOf(const char* name) {
     return Request::descriptor()->file()->service(0)->FindMethodByName(name)->index();
   }
-  // "/muster.v1.JobService/GetJob".
+  // The path of the method: "/muster.v1.JobService/GetJob".
   template <typename Request>
   static std::string PathOf(const char* name) {
     return absl::StrCat("/", Request::descriptor()->file()->service(0)->full_name(), "/", name);

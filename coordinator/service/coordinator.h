@@ -35,24 +35,24 @@
 namespace muster::service {
 
 struct CoordinatorOptions {
-  // The services themselves ask its `authorize` for each of their calls, so that their errors have
-  // all details.
+  // The server's options. The services ask its `authorize` for each call, so that errors have all
+  // details.
   ServerOptions server;
   Secrets secrets;
   membership::Timing timing;
   jobs::EndTimeouts end_timeouts;
   webhook::Settings webhooks;
-  // The store's data is damaged, and the coordinator answers only UNAVAILABLE from now on: the
-  // process should end. Runs on a thread of the coordinator; must not block.
+  // Handles damage of the store's data. From then on the coordinator answers only UNAVAILABLE, and
+  // the process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
-  // Whether Observe may be called: then the coordinator counts its jobs by state all the time.
+  // Whether Observe may be called. The coordinator then counts its jobs by state all the time.
   bool observed = false;
 };
 
-// Whether a coordinator does its work, for programs that watch it. Thread-safe.
+// The coordinator's health, for programs that watch it. Thread-safe.
 class Health {
  public:
-  // What keeps clients from being served; OK: nothing.
+  // Sets why clients are not served; OK if they are served.
   void SetReady(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
     ready_ = status;
@@ -61,12 +61,12 @@ class Health {
     absl::MutexLock lock(&mutex_);
     return ready_;
   }
-  // The thread that changes the coordinator's state did something (SteadyNow).
+  // Records that the thread that changes the coordinator's state was active (SteadyNow).
   void Woke(absl::Time now) {
     absl::MutexLock lock(&mutex_);
     woke_ = now;
   }
-  // When it last did; infinite past: never yet.
+  // The time of the last Woke(); infinite past if there was none.
   absl::Time woke() const {
     absl::MutexLock lock(&mutex_);
     return woke_;
@@ -78,35 +78,35 @@ class Health {
   absl::Time woke_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
-// Thread-safe.
+// A running coordinator. Thread-safe.
 class Coordinator {
  public:
-  // Continues from what is stored, and listens. `store` outlives the coordinator. Errors: the
+  // Continues from the stored state, and listens. `store` outlives the coordinator. Errors: the
   // store's and the server's.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   ~Coordinator();
 
-  // Not an operator's drain (DrainNode): the agent of musterd's own node will be stopped
-  // (LeaveNode): the jobs that run there save a checkpoint at their next step boundary, end there,
-  // and continue later or on other nodes. This does not count as a failure. The jobs are told so
-  // even while the store cannot be written. May be repeated.
+  // Drains the node of musterd's own agent, which will be stopped (LeaveNode). An operator's drain
+  // is DrainNode. The jobs on the node save a checkpoint at their next step boundary, end there,
+  // and continue later or on other nodes. This does not count as a failure. The jobs are told even
+  // while the store cannot be written. May be repeated.
   void Drain(const std::string& node);
-  // Waits until no process is left on the drained node, but no longer than `timeout`. True if none
-  // is left, or if the store has failed.
+  // Waits until no process is left on the drained node, at most `timeout`. True if none is left, or
+  // if the store has failed.
   bool AwaitDrained(absl::Duration timeout);
-  // A number that changes while jobs on the drained node make progress.
+  // Returns a number that changes while jobs on the drained node make progress.
   uint64_t DrainActivity();
   // Tells the processes that are left on the drained node to end now.
   void InterruptDrained();
 
-  // For programs that watch musterd, with options.observed. UNAVAILABLE: what changes the
-  // coordinator's state did not answer in time.
+  // Returns a snapshot for programs that watch musterd; needs options.observed. UNAVAILABLE if the
+  // engine did not answer in time.
   absl::StatusOr<Observation> Observe(absl::Duration timeout);
   const Health& health() const { return health_; }
 
-  // In the order of ServerOptions::listen.
+  // The server's addresses, in the order of ServerOptions::listen.
   const std::vector<Address>& addresses() const { return server_->addresses(); }
 
  private:
@@ -114,7 +114,7 @@ class Coordinator {
   struct Peers {
     Secrets secrets;
     PeerStreams streams;
-    // When the callers of all streams were last seen to be allowed to use them.
+    // The time of the last check that all streams' callers may still use them.
     absl::Time permits_seen = absl::InfinitePast();
   };
   // The streams of clients that follow jobs.
@@ -140,13 +140,13 @@ class Coordinator {
   Coordinator() = default;
 
   void CarryOut(const cluster::Effect& effect);
-  // Sends the order to the peer, unless its stream has ended.
+  // Sends the order to the peer, unless the peer's stream has ended.
   template <typename Order>
   void Send(cluster::PeerStreamId id, const Order& order);
   void Deliver(const store::DeliveryRow& message);
-  // These messages need not be sent any more. From any thread.
+  // Records that these messages need not be sent any more. From any thread.
   void Settled(const std::vector<uint64_t>& numbers);
-  // To the streams that follow the job.
+  // Tells the streams that follow the job.
   void TellChange(const std::string& job);
   void TellDeletion(const std::string& job);
   // Ends the streams that must not stay open.
@@ -155,23 +155,23 @@ class Coordinator {
   void SayHealth();
   void CountAllJobs(const cluster::Cluster& cluster);
 
-  // ---- Of the engine's thread.
+  // ---- Used on the engine's thread only.
   Peers peers_;
   Following following_;
   std::string draining_;
-  // The store's data are damaged.
+  // Whether the store's data is damaged.
   bool failed_ = false;
-  // Absent: nobody asks for it.
+  // The counts of jobs; absent unless options.observed.
   std::optional<Census> census_;
   // Whether server_ is set and listens.
   bool listens_ = false;
-  // The messages that came before webhooks_ was set; absent: it is set.
+  // The messages that came before webhooks_ was set; absent after that.
   std::optional<std::vector<store::DeliveryRow>> undelivered_ = std::vector<store::DeliveryRow>();
 
   Drained drained_;
   Health health_;
   Transfers transfers_;
-  // It gives engine_ what it has done, and is stopped before it.
+  // The senders of webhooks. They report to engine_, and are stopped before it.
   std::unique_ptr<webhook::Senders> webhooks_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<grpc::Service>> services_;

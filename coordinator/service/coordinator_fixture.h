@@ -1,4 +1,4 @@
-// A running coordinator over a SQLite directory, and a client of it.
+// A running coordinator with a SQLite directory, and a client of the coordinator.
 #ifndef MUSTER_COORDINATOR_SERVICE_COORDINATOR_FIXTURE_H_
 #define MUSTER_COORDINATOR_SERVICE_COORDINATOR_FIXTURE_H_
 
@@ -44,12 +44,12 @@ class CoordinatorTest : public testing::Test {
  protected:
   void SetUp() override { StartCoordinator(); }
 
-  // A test may wrap the SQLite store into a store of its own.
+  // Returns the store for the coordinator. A test may return a store of its own around `store`.
   virtual std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) {
     return store;
   }
 
-  // A test may want other options.
+  // Changes the options, in a test that wants other options.
   virtual void Configure(CoordinatorOptions*) {}
 
   void StartCoordinator() {
@@ -57,7 +57,7 @@ class CoordinatorTest : public testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = Wrap(std::move(*store));
     CoordinatorOptions options{.server = ServerOptions::InsecureLoopback()};
-    // Longer than any test, so that no lease ends by itself.
+    // A lease longer than any test, so that no lease ends by itself.
     options.timing.lease = absl::Minutes(10);
     options.timing.startup = absl::Minutes(10);
     Configure(&options);
@@ -113,7 +113,7 @@ class CoordinatorTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return job;
   }
-  // Watches the job until a snapshot of it fits, and returns this snapshot.
+  // Watches the job until a snapshot fits, and returns this snapshot.
   v1::Job WatchUntil(const std::string& id, const std::function<bool(const v1::Job&)>& fits) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kTestBound));

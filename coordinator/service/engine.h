@@ -1,29 +1,29 @@
-// The only place where the coordinator's state changes. A thread takes events from a queue, applies
-// all of them to the cluster, has the changes committed in one transaction, and only then carries
-// out effects and gives answers.
+// The engine, the only place where the coordinator's state changes. A thread takes events from a
+// queue and applies all of them to the cluster. It has the changes committed in one transaction.
+// Only then it carries out effects and gives answers.
 //
 // A second thread commits, so that a disk that is slow or returns errors delays only what must be
 // durable:
-// - Heartbeats do not wait in the queue. They are applied at once, each with the time of its
-//   arrival, even while a commit is in progress or is tried again.
-// - A commit that fails is held back together with its effects, and tried again until it succeeds;
-//   nothing else is applied during this time. Reports of peers wait. Calls of clients are answered
-//   with UNAVAILABLE STORE_TROUBLE at once. A call that was already applied still takes effect when
-//   the disk works again, so the caller repeats it with the same request id.
-// - Streams of agents and workers that have not attached yet would have to wait with their hello.
-//   They are ended with UNAVAILABLE STORE_TROUBLE: for the peer this is an answer, so it keeps its
-//   lease and tries again. When the store works again, every peer without a stream gets a new
-//   lease.
+// - Heartbeats do not wait in the queue. Each is applied at once, with the time of its arrival,
+//   even while a commit is in progress or is tried again.
+// - A commit that fails is held back together with its effects, and tried again until it succeeds.
+//   During this time nothing else is applied. Reports of peers wait. Calls of clients are answered
+//   with UNAVAILABLE STORE_TROUBLE at once. A call that was already applied takes effect when the
+//   disk works again, so the caller repeats it with the same request id.
+// - Streams of agents and workers that have not attached yet are ended with UNAVAILABLE
+//   STORE_TROUBLE, because their hello would have to wait. For the peer this is an answer, so it
+//   keeps its lease and tries again. When the store works again, every peer without a stream gets a
+//   new lease.
 // - When the disk is full, the store's reserve is freed for the commit that failed. Until the store
 //   has its reserve again, only deletions are applied, and reads are answered. The engine starts in
 //   this state if the disk was too full for a reserve when the store was opened.
-// - If the store's data is damaged (DATA_LOSS), the engine stops working: everything is answered
-//   with UNAVAILABLE, and `on_failure` is called.
+// - When the store's data is damaged (DATA_LOSS), the engine stops working. It answers everything
+//   with UNAVAILABLE and calls `on_failure`.
 //
-// Reads show only what is committed: while a commit is held back, reads of jobs are refused, too.
+// Reads show only committed data: while a commit is held back, reads of jobs are refused, too.
 //
 // Life cycle: Start, then Post from any thread; the destructor stops. Functions given to Post run
-// on the engine's thread, without any lock held, so they may call gRPC.
+// on the engine's thread without any lock, so they may call gRPC.
 #ifndef MUSTER_COORDINATOR_SERVICE_ENGINE_H_
 #define MUSTER_COORDINATOR_SERVICE_ENGINE_H_
 
@@ -46,42 +46,46 @@
 
 namespace muster::service {
 
-// The store cannot be written at present.
+// The trouble of a store that cannot be written at present.
 struct StoreTrouble {
   std::string message;
   absl::Time since;
 };
 
-// UNAVAILABLE STORE_TROUBLE, for calls and streams that cannot be served while the store is in
-// trouble.
+// Returns UNAVAILABLE STORE_TROUBLE, for calls and streams that cannot be served while the store is
+// in trouble.
 absl::Status RefusalOf(const StoreTrouble& trouble);
 
-// Sets the fields of a plan that are not stored: they follow from the job file, with its defaults.
+// Sets the fields of a plan that are not stored, from the job file with its defaults.
 void SetUnstored(const v1::JobSpec& spec, jobs::Plan* plan);
 
 struct EngineOptions {
   cluster::Options cluster;
-  // Never goes back.
+  // The clock, which never goes back.
   std::function<absl::Time()> clock;
   // Carries out one effect. Runs on the engine's thread.
   std::function<void(const cluster::Effect&)> out;
-  // The store's data is damaged. Runs once, on the engine's thread.
+  // Handles damage of the store's data. Runs once, on the engine's thread.
   std::function<void(const absl::Status&)> on_failure;
-  // The store is in trouble, or (absent) works again. Runs on the engine's thread; may be null.
+  // Gets the store's trouble, or nothing when the store works again. Runs on the engine's thread;
+  // may be null.
   std::function<void(const std::optional<StoreTrouble>&)> on_trouble;
-  // Called several times in a lease, on the engine's thread, whatever the store does; may be null.
+  // Runs several times per lease, on the engine's thread, also while the store is in trouble; may
+  // be null.
   std::function<void(absl::Time now)> on_wake;
 };
 
-// Commits batches on a thread of its own, so that a slow disk holds up nobody else.
+// A thread that commits batches, so that a slow disk delays no other thread.
 class Committer {
  public:
-  // `store` outlives the committer. `done` gets the result of each commit, on the thread.
+  // `store` outlives the committer. `done` gets the result of each commit, on the committer's
+  // thread.
   Committer(store::Store* store, std::function<void(absl::Status)> done);
-  // A batch that was handed over is committed before the thread ends.
+  // Ends the thread after the commit of a batch that was handed over.
   ~Committer();
 
-  // `batch` lives until `done` is called; only then another one may be handed over.
+  // Hands over a batch. `batch` lives until `done` is called. Only then another batch may be handed
+  // over.
   void Commit(const store::Batch& batch);
 
  private:
@@ -100,67 +104,68 @@ class Engine {
  public:
   // Loads the cluster. `store` outlives the engine. Errors: the store's.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(EngineOptions options, store::Store* store);
-  // Stops.
+  // Stops the engine.
   ~Engine();
 
-  // Changes the cluster; may be null. Not called once the store is damaged or the engine was
-  // stopped.
+  // A function that changes the cluster; may be null. It is not called after the store is damaged
+  // or the engine was stopped.
   using Apply = EngineInbox::Apply;
-  // Called exactly once: with OK when the change is durable, otherwise with UNAVAILABLE. May be
-  // null.
+  // A function that is called exactly once: with OK when the change is durable, otherwise with
+  // UNAVAILABLE. May be null.
   using Done = EngineInbox::Done;
 
-  // An event: it waits while the store is in trouble.
+  // Posts an event, which waits while the store is in trouble.
   void Post(Apply apply, Done done);
-  // A change that a client asks for: UNAVAILABLE STORE_TROUBLE at once while the store is in
+  // Posts a change that a client asks for. UNAVAILABLE STORE_TROUBLE at once while the store is in
   // trouble.
   void Request(Apply apply, Done done);
-  // Like Request, for a deletion: because it makes room, it is also applied while the disk is full.
+  // Posts a deletion. Like Request, but it is also applied while the disk is full, because it makes
+  // room.
   void RequestRoom(Apply apply, Done done);
-  // For answers from cluster() and store(): UNAVAILABLE STORE_TROUBLE at once while a commit is
-  // held.
+  // Posts a read of cluster() and store(). UNAVAILABLE STORE_TROUBLE at once while a commit is held
+  // back.
   void Read(Done done);
-  // Runs before everything that waits in the queue, also while a commit is in progress; several of
-  // them run in their order. For heartbeats, and for work on streams that does not concern the
-  // cluster's state. `apply` may read what is not committed yet, and may change only what is not
-  // durable. It gets the time of this call.
+  // Runs `apply` before everything that waits in the queue, also while a commit is in progress.
+  // Several of them run in their order. For heartbeats, and for work on streams that does not
+  // concern the cluster's state. `apply` may read uncommitted state, may change only what is not
+  // durable, and gets the time of this call.
   void Aside(Apply apply);
 
-  // Ends the threads; everything that is posted later is answered with UNAVAILABLE at once. A
-  // commit that is held back is tried once more. Must not be called on the engine's thread.
+  // Ends the threads. Everything posted later is answered with UNAVAILABLE at once. A commit that
+  // is held back is tried once more. Must not be called on the engine's thread.
   void Stop();
 
-  // ---- Only on the engine's thread, in Done or in an effect: what is committed.
+  // ---- The committed state. Only on the engine's thread, in Done or in an effect.
   const cluster::Cluster& cluster() const { return *cluster_; }
   store::Store& store() { return *store_; }
-  // May also be called in Aside. Absent: the store works.
+  // The store's trouble; absent if the store works. May also be called in Aside.
   const std::optional<StoreTrouble>& trouble() const { return trouble_; }
 
  private:
   using Kind = EngineInbox::Kind;
   using Task = EngineInbox::Task;
-  // A batch on its way into the store, and what waits for it.
+  // A batch on its way into the store, with the effects and tasks that wait for it.
   struct Commit {
     store::Batch batch;
     std::vector<cluster::Effect> effects;
     std::vector<Task> tasks;
     absl::Time begun = absl::InfinitePast();
-    // The committer has it; otherwise it is held back and tried again at next_try.
+    // Whether the committer has the batch. If not, it is held back and tried again at next_try.
     bool under_way = false;
     absl::Time next_try = absl::InfinitePast();
     absl::Duration back_off = absl::ZeroDuration();
-    // It failed or takes long: callers that need not wait for it get an error.
+    // Whether the commit failed or takes long. Then callers that need not wait for it get an error.
     bool held = false;
-    // It is tried once more because the engine should stop.
+    // Whether the commit is tried once more because the engine stops.
     bool last_try = false;
   };
 
   Engine(EngineOptions options, store::Store* store, std::unique_ptr<cluster::Cluster> cluster);
 
-  // ---- Of the engine's thread.
+  // ---- Used on the engine's thread only.
   void Loop();
   absl::Time NextWake(absl::Time now) const;
-  // Applies what may be applied now, and begins its commit.
+  // Applies the tasks that may be applied at `now`, and begins their commit.
   void Work(absl::Time now);
   bool Admits(const Task& task) const;
   void HandToCommitter();
@@ -171,7 +176,7 @@ class Engine {
   void LookForRoom(absl::Time now);
   void BeInTrouble(const std::string& message);
   void BeWell();
-  // Answers those who must not wait.
+  // Answers the callers that must not wait, with the store's trouble.
   void RefuseWhoDoesNotWait();
   void Fail(const absl::Status& status);
 
@@ -185,7 +190,7 @@ class Engine {
   std::vector<Task> waiting_;
   std::optional<Commit> commit_;
   std::optional<StoreTrouble> trouble_;
-  // The store's reserve was freed, and there is no room to restore it.
+  // Whether the store's reserve was freed, and there is no room to restore it.
   bool short_of_room_ = false;
   absl::Time next_look_for_room_;
 

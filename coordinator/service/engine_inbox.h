@@ -1,5 +1,5 @@
-// What the engine's thread has to do: tasks, work aside and the result of a commit, from any
-// thread. Thread-safe.
+// The input of the engine's thread: tasks, work aside and the result of a commit, from any thread.
+// Thread-safe.
 #ifndef MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
 #define MUSTER_COORDINATOR_SERVICE_ENGINE_INBOX_H_
 
@@ -16,14 +16,14 @@
 
 namespace muster::service {
 
-// UNAVAILABLE COORDINATOR_STOPPING.
+// Returns UNAVAILABLE COORDINATOR_STOPPING.
 absl::Status Stopping();
 
 class EngineInbox {
  public:
   using Apply = std::function<void(cluster::Cluster&, absl::Time)>;
   using Done = std::function<void(const absl::Status&)>;
-  // Those of Engine::Post, Request, RequestRoom and Read.
+  // The kinds of tasks: from Engine::Post, Request, RequestRoom and Read.
   enum class Kind { kEvent, kRequest, kRoom, kRead };
   struct Task {
     Kind kind = Kind::kEvent;
@@ -38,19 +38,19 @@ class EngineInbox {
   struct Contents {
     std::vector<Task> tasks;
     std::vector<Beat> aside;
-    // The result of the commit that was under way.
+    // The result of the commit that was in progress.
     std::optional<absl::Status> committed;
     bool stopping = false;
   };
 
-  // A task that is posted once the engine stops is answered at once.
+  // Adds a task. A task that is posted after Stop() is answered at once.
   void Post(Task task);
   void Aside(Beat beat);
   void Committed(absl::Status committed);
   void Stop();
 
-  // Waits until there is something, at most `timeout`. While the engine stops, the wait is for the
-  // result of a commit only, if one is under way.
+  // Waits until there is something, at most `timeout`. After Stop(), only waits for the result of a
+  // commit in progress, if there is one.
   Contents Take(absl::Duration timeout, bool commit_under_way);
 
  private:

@@ -1,5 +1,5 @@
-// Agents and workers that a test controls, over real streams to a real server. Each wait is for a
-// message or for the end of the stream, with a timeout that only a broken coordinator reaches.
+// Agents and workers that a test controls, over real streams to a real server. Each wait ends with
+// a message, with the end of the stream, or after a timeout that only a broken coordinator reaches.
 #ifndef MUSTER_COORDINATOR_SERVICE_FAKE_PEERS_H_
 #define MUSTER_COORDINATOR_SERVICE_FAKE_PEERS_H_
 
@@ -24,7 +24,7 @@
 
 namespace muster::service {
 
-// One client stream. A thread of its own reads from it.
+// One client stream, and a thread that reads from it.
 template <typename Service, typename Out, typename In>
 class Peer {
  public:
@@ -38,7 +38,8 @@ class Peer {
   }
 
   bool Send(const Out& message) { return stream_->Write(message); }
-  // Removes and returns the first message that fits; nullopt if the stream ends without one.
+  // Removes and returns the first message that fits; absent if the stream ends without such a
+  // message.
   std::optional<In> Take(const std::function<bool(const In&)>& fits) {
     absl::MutexLock lock(&mutex_);
     const auto find = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -54,7 +55,7 @@ class Peer {
     inbox_.erase(found);
     return taken;
   }
-  // How the stream ended; nullopt if it does not end.
+  // Returns the stream's status at its end; absent if the stream does not end.
   std::optional<grpc::Status> End() {
     absl::MutexLock lock(&mutex_);
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return status_.has_value(); };
@@ -104,7 +105,8 @@ class FakeAgent : public Peer<v1::AgentService, v1::AgentMessage, v1::AgentDirec
   bool Welcomed() {
     return Take([](const v1::AgentDirective& d) { return d.has_welcome(); }).has_value();
   }
-  // The process that the agent should start as `rank` of `generation`; empty if there is none.
+  // Returns the process that the agent should start as `rank` of `generation`; empty if there is
+  // none.
   v1::WorkerIdentity Started(uint64_t generation, uint32_t rank) {
     const auto directive = Take([=](const v1::AgentDirective& d) {
       return d.has_start_worker() && d.start_worker().worker().generation() == generation &&
@@ -119,7 +121,7 @@ class FakeAgent : public Peer<v1::AgentService, v1::AgentMessage, v1::AgentDirec
            })
         .has_value();
   }
-  // Reports the end of a worker's process and waits until that is durable.
+  // Reports the end of a worker's process and waits until the report is durable.
   bool Exit(const v1::WorkerIdentity& worker, int code, int signal = 0) {
     v1::AgentMessage message;
     *message.mutable_worker_exit() = ExitOf(worker, code, signal);
@@ -167,7 +169,7 @@ class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerD
     sequence_ = directive->welcome().acked_sequence();
     return directive->welcome();
   }
-  // Sends a report and waits until it is durable.
+  // Sends a report and waits until the report is durable.
   bool Report(v1::WorkerReport report) {
     report.set_sequence(++sequence_);
     return SendReport(report);
@@ -193,7 +195,7 @@ class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerD
     return directive.has_value() ? std::optional(directive->command()) : std::nullopt;
   }
 
-  // The reason of the preemption notice; empty if the worker gets none.
+  // Returns the reason of the preemption notice; empty if the worker gets none.
   std::string Preempted() {
     const auto directive =
         Take([](const v1::WorkerDirective& d) { return d.has_preemption_notice(); });

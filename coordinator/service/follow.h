@@ -1,5 +1,5 @@
-// Server streams that follow a job: its snapshots, its log, or its steps. They work on the engine's
-// thread: every member is used only there, except in the functions that gRPC calls.
+// Server streams that follow a job: its snapshots, its log, or its steps. Every member is used on
+// the engine's thread only, except in the functions that gRPC calls.
 #ifndef MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
 #define MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
 
@@ -19,26 +19,26 @@
 
 namespace muster::service {
 
-// Something that is told when a job has changed.
+// An object that is told when a job has changed.
 class Follower {
  public:
   virtual ~Follower() = default;
   virtual void Poke() = 0;
   virtual void End(const absl::Status& why) = 0;
-  // OK, or why its caller may not follow any more.
+  // Returns OK, or why the caller may not follow any more.
   virtual absl::Status MayGoOn() const = 0;
-  // The job was deleted. The stream ends with OK if everything was sent.
+  // Handles the deletion of the job. The stream ends with OK if everything was sent.
   virtual void JobDeleted() = 0;
 };
 
-// The host of a connection: what grpc::ServerContextBase::peer() gives, without the port.
+// Returns the host of a connection from grpc::ServerContextBase::peer(), without the port.
 std::string HostOf(const std::string& peer);
 
-// Who follows which job. Only on the engine's thread.
+// The followers of each job. Used on the engine's thread only.
 class Followers {
  public:
-  // `host`: where the call comes from. RESOURCE_EXHAUSTED TOO_MANY_FOLLOWERS: of the job, of the
-  // host, or of all jobs.
+  // Adds a follower. `host`: the host of the caller. RESOURCE_EXHAUSTED TOO_MANY_FOLLOWERS if the
+  // job, the host, or all jobs have too many.
   absl::Status Add(const std::string& job, const std::string& host, Follower* follower);
   void Remove(const std::string& job, Follower* follower);
   void Poke(const std::string& job);
@@ -51,13 +51,13 @@ class Followers {
 
  private:
   std::map<std::string, std::set<Follower*>> followers_;
-  // The host of each, and how many each host has.
+  // The host of each follower, and the number of followers of each host.
   std::map<Follower*, std::string> hosts_;
   std::map<std::string, size_t> of_host_;
   absl::Status ended_;
 };
 
-// Who follows: grpc::ServerContextBase::peer(), and whether he still may.
+// The caller of a stream: grpc::ServerContextBase::peer(), and whether the caller may still follow.
 struct Follows {
   std::string peer;
   Permit permit = [] { return absl::OkStatus(); };
@@ -76,14 +76,14 @@ class JobFollower : public Follower {
         host_(HostOf(by.peer)),
         permit_(std::move(by.permit)) {}
 
-  // Null if it was deleted.
+  // Null if the job was deleted.
   const jobs::Job* job() const { return engine_->cluster().Find(job_); }
   const std::string& job_id() const { return job_; }
   Engine& engine() { return *engine_; }
 
-  // Begins to follow. False: the call has ended, or ends now. `committed`: of Engine::Read.
+  // Begins to follow. False if the call has ended, or ends now. `committed`: from Engine::Read.
   bool Enter(const absl::Status& committed) {
-    // The caller has given up before: this object may be destroyed soon.
+    // The caller has already given up, so this object may be destroyed soon.
     if (ended_) return false;
     absl::Status refused = committed;
     if (refused.ok()) refused = followers_->ended();
@@ -92,7 +92,7 @@ class JobFollower : public Follower {
     if (!refused.ok()) End(refused);
     return refused.ok();
   }
-  // Follows no more. False: it did not.
+  // Stops following. False if the call did not follow.
   bool Leave() {
     if (std::exchange(ended_, true)) return false;
     followers_->Remove(job_, this);
@@ -109,7 +109,7 @@ class JobFollower : public Follower {
   bool ended_ = false;
 };
 
-// A stream of T about one job. Subclasses say what comes next.
+// A stream of T about one job. Subclasses give the items.
 template <typename T>
 class FollowStream : public grpc::ServerWriteReactor<T>,
                      public JobFollower,
@@ -118,7 +118,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   FollowStream(Engine* engine, Followers* followers, std::string job, Follows by)
       : JobFollower(engine, followers, std::move(job), std::move(by)) {}
 
-  // Called once, right after construction.
+  // Starts the stream. Called once, right after construction.
   void Begin() {
     self_ = this->shared_from_this();
     engine().Read([self = self_](const absl::Status& committed) {
@@ -162,7 +162,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
       self->writing_ = false;
       if (self->ended()) return self->Finish(ToWire(self->end_status_, self->job_id()));
       if (!ok) return self->End(ClientGone());
-      // What comes next has to be committed.
+      // The next item must be committed, so Post waits for the commit.
       self->engine().Post(nullptr, [self](const absl::Status& committed) {
         committed.ok() ? self->Poke() : self->End(committed);
       });
@@ -174,21 +174,21 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   void OnDone() override { self_.reset(); }
 
  protected:
-  // Fills in the next item; false if there is none yet. Here and in Over job() is never null.
+  // Fills in the next item; false if there is none yet. job() is never null in Next and Over.
   virtual absl::StatusOr<bool> Next(T* item) = 0;
-  // True if no further items will come into being.
+  // Returns whether no further items will be added.
   virtual bool Over() = 0;
-  // For a stream that is over: whether the item that Next gave is the last one.
+  // Returns, for a stream that is over, whether the item from Next is the last item.
   virtual bool IsLast() = 0;
-  // The job changed while an item is being written. Keeps what is needed in case the job is deleted
-  // before the write is done.
+  // Keeps the items that are left, in case the job is deleted before the current write is done.
+  // Called when the job changed while an item is being written.
   virtual void Remember() {}
-  // For a deleted job: fills in what Remember kept, if this is everything that is left to send;
-  // otherwise false.
+  // Fills in, for a deleted job, the item that Remember kept. False unless this item is everything
+  // left to send.
   virtual bool Rest(T*) { return false; }
 
  private:
-  // The job is deleted: sends what is left of it, and ends.
+  // Sends what is left of a deleted job, and ends the stream.
   void SendRest() {
     if (!complete_ && Rest(&item_)) {
       complete_ = writing_ = true;
@@ -200,12 +200,12 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
                            "job '" + job_id() + "' was deleted before everything was sent"));
   }
 
-  // Keeps this alive until gRPC is done with it.
+  // A reference to this object until gRPC is done with it.
   std::shared_ptr<FollowStream> self_;
 
   T item_;
   bool writing_ = false;
-  // The item that was given last to gRPC is the last one.
+  // Whether the item last given to gRPC is the last item.
   bool complete_ = false;
   bool deleted_ = false;
   absl::Status end_status_;

@@ -1,4 +1,4 @@
-// Streams of rows of the store: first the stored rows, page by page, then new rows as they come.
+// Streams of rows of the store: first the stored rows, page by page, then new rows.
 #ifndef MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
 #define MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
 
@@ -26,7 +26,7 @@ class RowStream : public FollowStream<T> {
       : FollowStream<T>(engine, followers, job, std::move(by)), follow_(follow) {}
 
  protected:
-  // The rows after the last page; empty if there are none yet.
+  // Returns the rows after the last page; empty if there are none yet.
   virtual absl::StatusOr<std::deque<T>> ReadPage() = 0;
 
   absl::StatusOr<bool> Next(T* item) override {
@@ -50,7 +50,7 @@ class RowStream : public FollowStream<T> {
   std::deque<T> page_;
 };
 
-// Where a reader continues: it has read the steps before `step`, the validation passes before
+// The position of a reader. It has read the steps before `step`, the validation passes before
 // `validation` and the tests before `test`.
 struct MetricsPosition {
   uint64_t step = 0;
@@ -59,15 +59,15 @@ struct MetricsPosition {
 };
 MetricsPosition StartOf(const v1::StreamMetricsRequest& request);
 
-// The next entries, at most `limit` of each kind; moves the position to the first entry after them.
-// Each pass comes right after the step that it followed, a validation before a test. Rows that are
-// stored later, but lie before the position, are not read any more. DATA_LOSS: the next row is
+// Returns the next entries, at most `limit` of each kind, and moves the position to the first entry
+// after them. Each pass comes right after the step that it followed, a validation before a test.
+// Rows that are stored later at an earlier position are not read. DATA_LOSS: the next row is
 // damaged.
 absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                         const std::string& job_id, size_t limit,
                                                         MetricsPosition* position);
 
-// StreamMetrics: a job's steps, validation passes and tests in the order of steps.
+// The stream of StreamMetrics: a job's steps, validation passes and tests in the order of steps.
 class MetricsStream : public RowStream<v1::StepMetrics> {
  public:
   MetricsStream(Engine* engine, Followers* followers, const v1::StreamMetricsRequest& request,

@@ -1,6 +1,6 @@
-// What programs that watch musterd get to know of its jobs, ranks and nodes: plain values, as of
-// one moment. How many there are is limited (ObservedLimits), so that neither the time to make it
-// nor its size depends on how many jobs there ever were.
+// A snapshot of jobs, ranks and nodes for programs that watch musterd, as plain values.
+// ObservedLimits limit the number of entries, so that neither the time to make a snapshot nor its
+// size depends on how many jobs there ever were.
 #ifndef MUSTER_COORDINATOR_SERVICE_OBSERVATION_H_
 #define MUSTER_COORDINATOR_SERVICE_OBSERVATION_H_
 
@@ -27,11 +27,11 @@ struct ObservedRank {
   std::string node;
   v1::RankStatus::State state = v1::RankStatus::STATE_UNSPECIFIED;
   uint64_t step = 0;
-  // Since its last message, and since it was last seen to make progress. Absent: it has no process
-  // that has ever sent one.
+  // The time since the rank's last message, and since it was last seen to make progress. Absent if
+  // its process has never sent a message, or if there is no process.
   std::optional<absl::Duration> silence;
   std::optional<absl::Duration> standstill;
-  // v1::RankMemory, serialized; empty: not known.
+  // v1::RankMemory, serialized; empty if it is not known.
   std::string memory;
 };
 
@@ -46,24 +46,24 @@ struct ObservedJob {
   uint32_t restarts = 0;
   uint32_t restarts_left = 0;
   size_t operations_pending = 0;
-  // Failed saves in a row.
+  // The number of failed saves in a row.
   uint32_t failed_saves = 0;
-  // Of the newest checkpoint that counts.
+  // The step of the newest checkpoint that counts.
   std::optional<uint64_t> checkpoint_step;
   uint32_t active_ranks = 0;
   uint32_t joined_ranks = 0;
   jobs::JobProgress progress;
-  // Of the newest steps: StepMetrics, serialized. Empty: it does not train.
+  // StepMetrics of the newest steps, serialized; empty if the job does not train.
   std::deque<std::string> newest_steps;
-  // Those of its newest generation, while it has processes; not all of them if there are too many
-  // ranks.
+  // The ranks of the newest generation while it has processes. Some are missing if there are too
+  // many.
   std::vector<ObservedRank> ranks;
 };
 
 struct ObservedNode {
   std::string node;
   v1::Node::State state = v1::Node::STATE_UNSPECIFIED;
-  // By device.
+  // The slots by device: all slots, and used slots.
   std::map<jobs::Device, uint64_t> slots;
   std::map<jobs::Device, uint64_t> used;
   uint64_t quarantined = 0;
@@ -76,7 +76,7 @@ struct Line {
 };
 
 struct Observation {
-  // ---- Of all.
+  // ---- Counts of all jobs, ranks and nodes.
   std::map<jobs::State, size_t> jobs_by_state;
   std::map<v1::RankStatus::State, size_t> ranks_by_state;
   std::map<v1::Node::State, size_t> nodes_by_state;
@@ -87,34 +87,33 @@ struct Observation {
   uint64_t operations_pending = 0;
   // Whether the database can be written.
   bool store_writable = true;
-  // ---- As many as are told.
+  // ---- Entries, up to ObservedLimits.
   std::vector<ObservedJob> jobs;
   std::vector<ObservedNode> nodes;
-  // What has no values of its own here because there is too much of it.
+  // The numbers of jobs, ranks and nodes without an entry, because there are too many.
   uint64_t jobs_left_out = 0;
   uint64_t ranks_left_out = 0;
   uint64_t nodes_left_out = 0;
 };
 
-// How many jobs there are in each state, which have not ended, and which have ended last. It is
-// kept up to date with each change of a job, so that nobody has to look at all jobs. Pure; one
-// thread.
+// The jobs in each state, the jobs that have not ended, and the jobs that ended last. Each change
+// of a job updates the census, so that readers need not look at all jobs. Pure; one thread.
 class Census {
  public:
-  // `most_ended`: how many jobs that have failed are remembered by name, and how many that have
-  // ended otherwise.
+  // `most_ended`: how many failed jobs are remembered by name, and how many jobs that ended
+  // otherwise.
   explicit Census(size_t most_ended) : most_ended_(most_ended) {}
 
-  // A new job, or one that may have changed.
+  // Adds a job, or updates a job that may have changed.
   void Saw(const jobs::Job& job);
   void Deleted(const std::string& job_id);
 
-  // Without the states in which no job ever was.
+  // The number of jobs in each state. States in which no job ever was are missing.
   const std::map<jobs::State, size_t>& counts() const { return counts_; }
-  // Those that have not ended, by number.
+  // The jobs that have not ended, by number.
   const std::map<uint64_t, std::string>& open() const { return open_; }
-  // Those that have ended last, by the time of their end: those that have failed are apart, so that
-  // others do not displace them.
+  // The jobs that ended last, by the time of their end. Failed jobs are kept separately, so that
+  // other jobs do not displace them.
   using Ended = std::map<std::pair<absl::Time, uint64_t>, std::string>;
   const Ended& failed() const { return failed_; }
   const Ended& ended() const { return ended_; }

@@ -1,5 +1,5 @@
-// Whether the caller of a stream that is open may still use it. A certificate may be revoked while
-// the stream goes on.
+// Permits: whether the caller of an open stream may still use it. A certificate may be revoked
+// while the stream is open.
 #ifndef MUSTER_COORDINATOR_SERVICE_PERMIT_H_
 #define MUSTER_COORDINATOR_SERVICE_PERMIT_H_
 
@@ -13,10 +13,10 @@
 
 namespace muster::service {
 
-// OK, or why the stream has to end.
+// Returns OK, or why the stream has to end.
 using Permit = std::function<absl::Status()>;
 
-// What `authorize` says at any time of this caller's call of `method`.
+// Returns a Permit that asks `authorize` about this caller's call of `method`.
 inline Permit PermitOf(Caller caller, std::string method, Authorizer authorize) {
   // Only a certificate can be revoked while its holder is connected.
   if (caller.kind != Caller::Kind::kCertificate) return [] { return absl::OkStatus(); };

@@ -20,29 +20,29 @@
 
 namespace muster::service {
 
-// Two requests are the same if their fingerprints are equal: the call and its contents, without the
-// fields `request_id` and `requested_by`.
+// Returns a hash of a call and its contents, without the fields `request_id` and `requested_by`.
+// Two requests are the same if their fingerprints are equal.
 std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request);
 
 // The page of a list that a request asks for.
 struct AskedPage {
-  // The number in its token.
+  // The number in the page's token.
   uint64_t token = 0;
   int size = 0;
 };
-// `first`: the token of the first page; a size of 0 means the server's default. INVALID_ARGUMENT
-// PAGE_TOKEN_INVALID, PAGE_SIZE_INVALID.
+// Returns the page that a request asks for. `first`: the token of the first page. A size of 0 means
+// the server's default. INVALID_ARGUMENT PAGE_TOKEN_INVALID, PAGE_SIZE_INVALID.
 absl::StatusOr<AskedPage> PageOf(const std::string& token, int size, uint64_t first);
 
-// Who makes the call, as its connection proves (common/rpc/caller.h).
+// Returns who makes the call, as the connection proves (common/rpc/caller.h).
 std::string RequesterOf(const grpc::CallbackServerContext* context);
 
-// The same, and then what he says of himself (common/printable/printable.h), for a record of one
-// line.
+// Returns RequesterOf and then the name that the caller gives (common/printable/printable.h), for a
+// record of one line.
 std::string LabelOf(const grpc::CallbackServerContext* context, const std::string& requested_by);
 
-// The command that a request asks for. `contents` has neither number nor step. `call`: the name for
-// its fingerprint; empty: that of the command.
+// Returns the command that a request asks for. `contents` has neither number nor step. `call`: the
+// call's name in the fingerprint; if empty, the command's name.
 template <typename Request>
 cluster::CommandRequest CommandOf(const grpc::CallbackServerContext* context,
                                   const Request& request, const v1::Command& contents,
@@ -63,23 +63,23 @@ cluster::CommandRequest CommandOf(const grpc::CallbackServerContext* context,
 
 v1::JobSpec SpecOf(const jobs::Job& job);
 
-// What a job must have for a command, as the command's rule says
+// Checks that the job file has what a command of this kind needs, by the command's rule
 // (proto/muster/v1/command_rule.proto). FAILED_PRECONDITION NO_OPTIMIZER, NO_CHECKPOINTS,
-// CANNOT_GENERATE: the job file lacks what a command of this kind needs.
+// CANNOT_GENERATE.
 absl::Status CheckNeeds(const jobs::Job& job, v1::Operation::Kind kind);
 
 // Ends the call at once.
 grpc::ServerUnaryReactor* EndCall(grpc::CallbackServerContext* context, const absl::Status& status,
                                   const std::string& job_id = "");
 
-// Ends the call with the status of `answer`, which fills the response in from what is committed
-// (Engine::Read). `job_id`: what an error is about; may be empty.
+// Ends the call with the status of `answer`, which fills the response in from committed state
+// (Engine::Read). `job_id`: the subject of errors; may be empty.
 using Answer = std::function<absl::Status()>;
 grpc::ServerUnaryReactor* ReadAndAnswer(Engine* engine, grpc::CallbackServerContext* context,
                                         const std::string& job_id, const Answer& answer);
 
-// Ends the call with the error of `change`, or, when the change is durable, with the status of
-// `answer`. `how`: one of Engine's functions for such changes.
+// Ends the call with the error of `change`. If there is none, ends the call with the status of
+// `answer` when the change is durable. `how`: one of Engine's functions for changes.
 using Change = std::function<absl::Status(cluster::Cluster&, absl::Time now)>;
 grpc::ServerUnaryReactor* ChangeAndAnswer(Engine* engine, grpc::CallbackServerContext* context,
                                           const std::string& job_id, const Change& change,
@@ -87,27 +87,27 @@ grpc::ServerUnaryReactor* ChangeAndAnswer(Engine* engine, grpc::CallbackServerCo
                                           void (Engine::*how)(Engine::Apply,
                                                               Engine::Done) = &Engine::Request);
 
-// Answers with the operation whose number `give` returns, once its change is durable.
+// Answers with the operation whose number `give` returns, when its change is durable.
 using Give = std::function<absl::StatusOr<uint64_t>(cluster::Cluster&, absl::Time now)>;
 grpc::ServerUnaryReactor* GiveCommand(Engine* engine, grpc::CallbackServerContext* context,
                                       const std::string& job_id, const Give& give,
                                       v1::Operation* response);
 
-// Stores the command and answers with its operation, or with the error of CheckNeeds or of `check`,
+// Stores the command and answers with its operation. Errors: those of CheckNeeds and of `check`,
 // which may be null.
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, grpc::CallbackServerContext* context,
                                       const cluster::CommandRequest& request,
                                       v1::Operation* response,
                                       const cluster::CommandCheck& check = nullptr);
 
-// The same for a command whose contents depend on its job, which `contents_of` makes (without
-// number and step), or refuses. `request` has the kind.
+// Does the same for a command whose contents depend on its job. `contents_of` makes the contents
+// (without number and step), or refuses. `request` has the kind.
 using ContentsOf = std::function<absl::StatusOr<v1::Command>(const jobs::Job& job)>;
 grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, grpc::CallbackServerContext* context,
                                          const cluster::CommandRequest& request,
                                          v1::Operation* response, const ContentsOf& contents_of);
 
-// Fills in the operation as it is now. NOT_FOUND JOB_NOT_FOUND, OPERATION_NOT_FOUND.
+// Fills in the current state of the operation. NOT_FOUND JOB_NOT_FOUND, OPERATION_NOT_FOUND.
 absl::Status FillOperation(const cluster::Cluster& cluster, const std::string& job_id,
                            uint64_t number, v1::Operation* response);
 

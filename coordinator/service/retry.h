@@ -1,4 +1,4 @@
-// A retry with other settings, or from a certain step: what RetryJob asks the core for.
+// A retry with other settings, or from a certain step: the cluster's request for a RetryJob.
 #ifndef MUSTER_COORDINATOR_SERVICE_RETRY_H_
 #define MUSTER_COORDINATOR_SERVICE_RETRY_H_
 
@@ -15,15 +15,15 @@
 
 namespace muster::service {
 
-// Adds the settings and the start of `request` to `command`, or its refusal: INVALID_ARGUMENT
+// Adds the settings and the start of `request` to `command`, or sets its refusal. INVALID_ARGUMENT
 // JOB_SPEC_INVALID with all problems of the settings, FOLDER_NOT_ABSOLUTE, FIELD_TOO_LONG;
 // FAILED_PRECONDITION CHECKPOINT_NOT_FOUND. Looks at the files that the job would write, so it
 // should not run on the engine's thread.
 void AddRetry(const jobs::Job& job, const v1::RetryJobRequest& request,
               const membership::Timing& timing, cluster::CommandRequest* command);
 
-// What AddRetry needs of a job; absent if there is no such job. Waits for the engine, so it must
-// not run on the engine's thread. Errors: those of Engine::Read; UNAVAILABLE: the engine did not
+// Returns the job for AddRetry; absent if there is no such job. Waits for the engine, so it must
+// not run on the engine's thread. Errors: those of Engine::Read; UNAVAILABLE if the engine did not
 // answer in time.
 absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std::string& job_id,
                                                       absl::Duration timeout = absl::Seconds(30));

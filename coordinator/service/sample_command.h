@@ -1,4 +1,4 @@
-// What a request for a sample asks of a job's workers. Pure.
+// The command for a job's workers that a request for a sample becomes. Pure.
 #ifndef MUSTER_COORDINATOR_SERVICE_SAMPLE_COMMAND_H_
 #define MUSTER_COORDINATOR_SERVICE_SAMPLE_COMMAND_H_
 
@@ -11,11 +11,11 @@
 
 namespace muster::service {
 
-// New tokens of a request that does not say how many, if there is room for them.
+// The number of new tokens if the request does not set it and there is room for them.
 inline constexpr uint32_t kUsualNewTokens = 64;
 
-// The prompt in tokens, with the number of new tokens. `model`: one that can generate (CheckNeeds),
-// with its defaults; `job_id`: for errors, which are those of ControlService.Sample:
+// Returns the prompt in tokens and the number of new tokens. `model`: a model that can generate
+// (CheckNeeds), with its defaults. `job_id`: for errors. Errors, as of ControlService.Sample:
 // FAILED_PRECONDITION NO_TOKENIZER, INVALID_ARGUMENT SAMPLE_INVALID. The workers check the same
 // again (models::CheckGeneration).
 absl::StatusOr<v1::SampleCommand> SampleCommandOf(const v1::SampleRequest& request,

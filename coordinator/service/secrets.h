@@ -1,5 +1,5 @@
-// The secrets that the coordinator gives to processes. They are made from one key, which is a file
-// of the state directory, so that none of them must be stored and all survive a restart.
+// The secrets that the coordinator gives to processes. They are computed from one key, which is a
+// file of the state directory. So no secret must be stored, and all secrets survive a restart.
 #ifndef MUSTER_COORDINATOR_SERVICE_SECRETS_H_
 #define MUSTER_COORDINATOR_SERVICE_SECRETS_H_
 
@@ -14,21 +14,21 @@ namespace muster::service {
 
 class Secrets {
  public:
-  // With a key that nobody knows.
+  // Uses a random key.
   Secrets();
-  // With the key in the file `secret` of the directory, which is made if it is missing, and gets
-  // the mode 0600 if it has another one. FAILED_PRECONDITION: it is no regular file, or belongs to
-  // another user, who knows the key. DATA_LOSS: there is something else in it. Other errors: the
-  // file system's.
+  // Uses the key in the file `secret` of the directory. Makes the file if it is missing, and sets
+  // its mode to 0600. FAILED_PRECONDITION: the file is no regular file, or belongs to another user,
+  // who knows the key. DATA_LOSS: the file's content is no key. Other errors: the file system's.
   static absl::StatusOr<Secrets> Open(const std::string& state_directory);
 
-  // By which a worker shows that its agent started it.
+  // Returns the secret by which a worker shows that its agent started it.
   std::string OfProcess(const cluster::WorkerId& worker) const;
-  // Which only the ranks of one generation know.
+  // Returns the secret that only the ranks of one generation know.
   std::string OfGeneration(const cluster::WorkerId& worker) const;
 
-  // PERMISSION_DENIED: `secret`, which a process gave, is not that of this worker. A program of
-  // before StartWorker.secret gives none, which is an error if it is `needed`.
+  // Checks the secret that a process gave. PERMISSION_DENIED if `secret` is not this worker's. A
+  // program older than StartWorker.secret gives none, which is an error only if a secret is
+  // `needed`.
   absl::Status Check(const cluster::WorkerId& worker, const std::string& secret, bool needed) const;
 
  private:

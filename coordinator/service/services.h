@@ -17,7 +17,7 @@
 
 namespace muster::service {
 
-// What the services work with. All of it outlives the server with which they are registered.
+// The objects that the services work with. All of them outlive the server of the services.
 struct ServiceParts {
   Engine* engine = nullptr;
   store::Store* store = nullptr;
@@ -29,13 +29,13 @@ struct ServiceParts {
   PeerStreams* peers = nullptr;
   Transfers* transfers = nullptr;
   const Secrets* secrets = nullptr;
-  // The one with which the coordinator runs.
+  // The coordinator's timing.
   membership::Timing timing;
-  // Who may make which call, also while a stream goes on.
+  // Decides who may make which call, also while a stream is open.
   Authorizer authorize;
 };
 
-// Each is thread-safe.
+// Make one service each. The services are thread-safe.
 std::unique_ptr<grpc::Service> NewJobService(const ServiceParts& parts);
 std::unique_ptr<grpc::Service> NewControlService(const ServiceParts& parts);
 std::unique_ptr<grpc::Service> NewOperationService(const ServiceParts& parts);

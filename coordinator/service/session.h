@@ -1,10 +1,10 @@
-// The control streams of peers: of agents and workers. They work on the engine's thread: messages
-// are applied to the cluster in the order of their arrival, except heartbeats, which are applied at
-// once. Orders are sent in the order in which they were given. A `session` here is such a stream,
-// not the session in which a worker trains.
+// The control streams of peers, which are agents and workers. They work on the engine's thread.
+// Messages are applied to the cluster in the order of their arrival, except heartbeats, which are
+// applied at once. Orders are sent in the order in which they were given. A `session` in this file
+// is such a stream, not a worker's training session.
 //
-// gRPC gives them bytes, so that a message that is too large is refused before it is parsed: it may
-// take 25 times the memory of its bytes.
+// gRPC gives the messages as bytes, so that a message that is too large is refused before it is
+// parsed. A message may take 25 times the memory of its bytes.
 #ifndef MUSTER_COORDINATOR_SERVICE_SESSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SESSION_H_
 
@@ -42,49 +42,50 @@ class PeerStream {
   virtual void End(const absl::Status& why) = 0;
   // True if a message of the peer has come.
   virtual bool Heard() const = 0;
-  // OK, or why its caller may not use it any more.
+  // Returns OK, or why the caller may not use the stream any more.
   virtual absl::Status MayGoOn() const = 0;
 };
 
-// Fills the message, and limits its texts (LimitTexts). INVALID_ARGUMENT MESSAGE_TOO_LARGE: it
-// has more than `most` bytes; MESSAGE_UNREADABLE: the bytes are no message of its type;
-// FIELD_TOO_LONG. RESOURCE_EXHAUSTED TOO_MANY_PARTS (CheckParts). Pure.
+// Parses the bytes into the message, and limits its texts (LimitTexts). INVALID_ARGUMENT
+// MESSAGE_TOO_LARGE: there are more than `most` bytes; MESSAGE_UNREADABLE: the bytes are no message
+// of its type; FIELD_TOO_LONG. RESOURCE_EXHAUSTED TOO_MANY_PARTS (CheckParts). Pure.
 absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf::Message* message);
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);
 
-// The open streams by their numbers. Only on the engine's thread, except NextId, Reserve and
+// The open streams by their numbers. Used on the engine's thread only, except NextId, Reserve and
 // Release.
 class PeerStreams {
  public:
-  // `most_bytes`: of all messages that wait to be applied.
+  // `most_bytes`: the bytes of all messages that may wait to be applied.
   explicit PeerStreams(size_t most_bytes = kLimits.all_bytes_in_line) : most_bytes_(most_bytes) {}
 
-  // The number of a new stream. Thread-safe.
+  // Returns the number of a new stream. Thread-safe.
   cluster::PeerStreamId NextId() { return ++last_id_; }
-  // Null when it has ended.
+  // Null if the stream has ended.
   PeerStream* Find(cluster::PeerStreamId id) const;
-  // UNAVAILABLE TOO_MANY_STREAMS: too many have not been answered yet; the stream is added
-  // nevertheless, until its end.
+  // Adds the stream, also if there is an error, until its end. UNAVAILABLE TOO_MANY_STREAMS if too
+  // many streams have not been answered yet.
   absl::Status Add(cluster::PeerStreamId id, PeerStream* session, absl::Time now);
-  // Something was sent to the peer.
+  // Records that something was sent to the peer.
   void Answered(cluster::PeerStreamId id) { unanswered_.erase(id); }
   void Remove(cluster::PeerStreamId id);
   // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
   // Ends the streams to which nothing was sent yet.
   void EndUnanswered(const absl::Status& why);
-  // Ends the streams over which nothing has come for kLimits.first_message_seconds.
+  // Ends the streams that have not received a message within kLimits.first_message_seconds.
   void EndSilent(absl::Time now);
   // Ends the streams whose callers may not use them any more.
   void EndRefused();
   const absl::Status& ended() const { return ended_; }
-  // Tells the jobs of a node that is emptied to save and to end, without waiting for the store.
+  // Tells the jobs of a node that is being emptied to save and to end, without waiting for the
+  // store.
   void SendNotices(const Engine& engine, const cluster::Cluster& cluster, const std::string& node,
                    const std::string& reason) const;
 
-  // A message of so many bytes waits from now on. False: there is no room for it. Thread-safe.
+  // Reserves room for a message of this size, which waits. False if there is no room. Thread-safe.
   bool Reserve(size_t bytes);
-  // It does not wait any more. Thread-safe.
+  // Releases the room of a message that does not wait any more. Thread-safe.
   void Release(size_t bytes) { bytes_in_line_ -= bytes; }
 
  private:
@@ -92,7 +93,7 @@ class PeerStreams {
   std::atomic<cluster::PeerStreamId> last_id_ = 0;
   std::atomic<size_t> bytes_in_line_ = 0;
   std::map<cluster::PeerStreamId, PeerStream*> sessions_;
-  // When each of those was opened of which no message was seen yet.
+  // The opening times of the streams without a message.
   std::map<cluster::PeerStreamId, absl::Time> opened_;
   std::set<cluster::PeerStreamId> unanswered_;
   absl::Status ended_;
@@ -101,9 +102,10 @@ class PeerStreams {
 // The messages for one peer, in their order.
 class PeerOutbox {
  public:
-  // False: more than kLimits.outbox_bytes would wait, and this message is left out.
+  // Adds a message. False if more than kLimits.outbox_bytes would wait: then the message is
+  // dropped.
   bool Add(grpc::ByteBuffer bytes);
-  // The next message to be written, which lives until the next call; null: none waits.
+  // Returns the next message to be written, valid until the next call; null if none waits.
   grpc::ByteBuffer* Next();
   void Clear();
 
@@ -113,12 +115,12 @@ class PeerOutbox {
   grpc::ByteBuffer writing_;
 };
 
-// UNAVAILABLE TOO_MANY_MESSAGES. The peer still has all its messages and repeats them on its next
-// stream.
+// Returns UNAVAILABLE TOO_MANY_MESSAGES. The peer still has all its messages and repeats them on
+// its next stream.
 absl::Status TooManyMessages(About limit);
 
 // One stream of a peer, which sends In and receives Out. AgentStream and WorkerStream
-// (peer_services.cc) make events of In.
+// (peer_services.cc) make events from In.
 template <typename In, typename Out>
 class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public PeerStream,
@@ -127,7 +129,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   PeerStreamReactor(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id, Permit permit)
       : engine_(engine), sessions_(sessions), id_(id), permit_(std::move(permit)) {}
 
-  // Called once, right after construction.
+  // Starts the stream. Called once, right after construction.
   void Begin() {
     self_ = this->shared_from_this();
     engine_->Aside([self = self_](cluster::Cluster&, absl::Time now) {
@@ -135,7 +137,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       if (const absl::Status refused = self->permit_(); !refused.ok()) return self->End(refused);
       if (!full.ok()) return self->End(full);
       if (!self->sessions_->ended().ok()) return self->End(self->sessions_->ended());
-      // Nothing is read from the stream, so no message of it waits for the store.
+      // The stream ends before anything is read from it, so no message of it waits for the store.
       const auto& trouble = self->engine_->trouble();
       if (trouble.has_value()) return self->End(RefusalOf(*trouble));
       self->StartRead(&self->incoming_);
@@ -144,8 +146,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   void End(const absl::Status& why) override {
     if (ended_.has_value()) return;
-    // Orders that were given before are sent first: an acknowledgement must not be lost because the
-    // end of the stream follows it.
+    // Orders that were given before are sent first, so that no acknowledgement is lost.
     ended_ = why;
     sessions_->Remove(id_);
     if (!writing_) this->Finish(ToWire(*ended_));
@@ -171,7 +172,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void OnDone() override { self_.reset(); }
 
  protected:
-  // What gRPC has read. False: nothing more is read from this peer.
+  // Takes a message that gRPC has read. False if nothing more is read from this peer.
   bool Receive(const grpc::ByteBuffer& bytes) {
     auto message = std::make_shared<In>();
     const size_t most = accepted_ ? kLimits.peer_message_bytes : kLimits.first_message_bytes;
@@ -184,18 +185,19 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     return true;
   }
 
-  // One message. After an error the stream ends with it.
+  // Applies one message. After an error the stream ends with this error.
   virtual absl::Status Take(const In& message, cluster::Cluster& cluster, absl::Time now) = 0;
-  // Heartbeats are handled before all other messages, but not before the peer's Hello was accepted.
-  // `came` is the time of arrival.
+  // Returns whether the message is a heartbeat. Heartbeats are handled before all other messages,
+  // but not before the peer's Hello is accepted. `came` is the time of arrival.
   virtual bool IsBeat(const In& message) const = 0;
   virtual void TakeBeat(const In& message, cluster::Cluster& cluster, absl::Time came) = 0;
-  // Something of this message does not wait for the store: TakeBeat gets it, too, before Take.
+  // Returns whether a part of this message does not wait for the store. Then TakeBeat gets the
+  // message, too, before Take.
   virtual bool IsUrgent(const In&) const { return false; }
-  // The number of log lines in the message, which may be dropped if the coordinator cannot keep up;
-  // 0 for other messages. Called by gRPC.
+  // Returns the number of log lines in the message; 0 for other messages. Log lines may be dropped
+  // if the coordinator cannot keep up. Called by gRPC.
   virtual uint64_t LogLinesOf(const In&) const { return 0; }
-  // This number of lines was dropped before this message, which has log lines itself.
+  // Records that log lines were dropped before this message, which has log lines itself.
   virtual void LinesLeftOut(uint64_t, const In&, cluster::Cluster&, absl::Time) {}
 
   void Put(const Out& message) {
@@ -204,14 +206,15 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       return End(Refuse(absl::StatusCode::kResourceExhausted, "STREAM_NOT_READ",
                         "the peer does not read its stream", LimitOf(kLimits.outbox_bytes)));
     }
-    // Which means that it was accepted.
+    // The first message to the peer means that the peer was accepted.
     if (!std::exchange(answered_, true)) sessions_->Answered(id_);
     WriteNext();
   }
   cluster::PeerStreamId id() const { return id_; }
 
  private:
-  // Ends the stream after what came before; messages that come later are dropped. Called by gRPC.
+  // Ends the stream after the messages that came before. Messages that come later are dropped.
+  // Called by gRPC.
   void EndReading(const absl::Status& why) {
     if (std::exchange(reading_ended_, true)) return;
     engine_->Post(nullptr, [self = self_, why](const absl::Status&) { self->End(why); });
@@ -219,7 +222,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   // Gives the heartbeat to the engine, which applies it at once.
   void Beat(std::shared_ptr<In> message) {
-    // Without a Hello there is no lease. A heartbeat that is left out is followed by another.
+    // Without a Hello there is no lease. A dropped heartbeat is followed by another one.
     if (!accepted_) return;
     if (line_.beats.fetch_add(1) >= kLimits.heartbeats_in_line) {
       --line_.beats;
@@ -251,7 +254,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       return;
     }
     if (lines == 0) {
-      // One message alone may always wait: the peer would only repeat it.
+      // A message alone may always wait, because the peer would only repeat it.
       if (backlog > 1 && all > kLimits.bytes_in_line) {
         return EndReading(TooManyMessages(LimitOf(kLimits.bytes_in_line)));
       }
@@ -300,16 +303,16 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     if (!writing_ && ended_.has_value()) this->Finish(ToWire(*ended_));
   }
 
-  // About what the engine needs for a message besides the message.
+  // The approximate size of the engine's task for a message, in bytes.
   static constexpr size_t kTaskBytes = 256;
   // The messages that the engine has not applied yet.
   struct Line {
     std::atomic<int> messages = 0;
-    // The memory that they take.
+    // The bytes of the messages in memory.
     std::atomic<size_t> bytes = 0;
-    // Heartbeats, which are not counted as messages.
+    // The number of heartbeats, which are not counted as messages.
     std::atomic<int> beats = 0;
-    // The log lines that were dropped since the last message that had any. Of gRPC.
+    // The log lines that were dropped since the last message with log lines. Used by gRPC only.
     uint64_t left_out = 0;
   };
 
@@ -317,24 +320,24 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   PeerStreams* const sessions_;
   const cluster::PeerStreamId id_;
   const Permit permit_;
-  // Keeps this alive until gRPC is done with it.
+  // A reference to this object until gRPC is done with it.
   std::shared_ptr<PeerStreamReactor> self_;
 
-  // ---- Of gRPC, which reads one message at a time.
+  // ---- Used by gRPC only, which reads one message at a time.
   grpc::ByteBuffer incoming_;
   bool reading_ended_ = false;
 
   Line line_;
   std::atomic<bool> heard_ = false;
-  // The Hello was accepted.
+  // Whether the Hello was accepted.
   std::atomic<bool> accepted_ = false;
 
-  // ---- Of the engine's thread.
+  // ---- Used on the engine's thread only.
   absl::Status refused_;
   PeerOutbox outbox_;
   bool answered_ = false;
   bool writing_ = false;
-  // With what the stream ends; absent: it goes on.
+  // The status with which the stream ends; absent while it continues.
   std::optional<absl::Status> ended_;
 };
 

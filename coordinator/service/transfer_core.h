@@ -1,6 +1,6 @@
-// The decisions of one transfer: a file that an agent sends and a client receives, through the
-// coordinator. One piece is on its way at a time: the agent's next piece is read when the client
-// has taken the one before, so whoever is slow slows the other one down. Pure.
+// The decisions of one transfer: an agent sends a file, and a client receives it through the
+// coordinator. One piece is transferred at a time: the agent's next piece is read when the client
+// has taken the piece before. So neither end gets ahead of the other. Pure.
 #ifndef MUSTER_COORDINATOR_SERVICE_TRANSFER_CORE_H_
 #define MUSTER_COORDINATOR_SERVICE_TRANSFER_CORE_H_
 
@@ -16,7 +16,7 @@ namespace muster::service {
 // Not thread-safe.
 class TransferCore {
  public:
-  // What the caller must do, in this order.
+  // The actions for the caller, in this order.
   struct Acts {
     bool write = false;  // the piece that arrived, to the client
     bool read = false;   // the agent's next piece
@@ -25,30 +25,31 @@ class TransferCore {
   };
   enum class Piece { kData, kLast, kFailure };
 
-  // For how long the agent may not begin, and then nothing may move.
+  // The time within which the agent must begin, and then the longest time without a piece.
   static constexpr absl::Duration kBegin = absl::Seconds(20);
   static constexpr absl::Duration kMove = absl::Seconds(60);
 
-  // `node`: the agent's, for errors.
+  // `node`: the agent's node, for errors.
   TransferCore(std::string node, absl::Time now) : node_(std::move(node)), moved_(now) {}
 
-  // The agent's stream with this transfer has come: its first piece follows with Arrived.
+  // Handles the agent's stream for this transfer. Its first piece follows with Arrived.
   Acts AgentCame(absl::Time now);
-  // A piece. `failure`: that of kFailure.
+  // Handles a piece. `failure`: the error of a kFailure piece.
   Acts Arrived(Piece piece, const absl::Status& failure, absl::Time now);
-  // There is no other piece: the agent's stream is broken, or ended without a last one.
+  // Handles the end of the agent's stream without a last piece: the stream broke or ended.
   Acts NothingArrived();
-  // The agent's stream is broken. If a piece is being read, NothingArrived follows.
+  // Handles a broken agent's stream. If a piece is being read, NothingArrived follows.
   Acts AgentLeft();
-  // The client has taken the piece; or its stream is broken.
+  // Handles the client's taking of a piece, or its broken stream.
   Acts Written(bool ok, absl::Time now);
   Acts ClientLeft();
-  // Time has passed.
+  // Handles a tick.
   Acts Ticked(absl::Time now);
-  // The coordinator ends it.
+  // Ends the transfer.
   Acts End(const absl::Status& why);
 
-  // No act follows, except the end of a stream that was being written or read.
+  // Returns whether the transfer is over. Then the only further act is the end of a stream that was
+  // being written or read.
   bool ended() const { return ended_; }
 
  private:
@@ -61,7 +62,7 @@ class TransferCore {
   bool writing_ = false;
   bool last_ = false;
   bool ended_ = false;
-  // How the streams end once nothing is being written to the one and read from the other.
+  // The statuses with which the streams end when nothing is being written or read any more.
   std::optional<absl::Status> client_end_;
   std::optional<absl::Status> agent_end_;
 };

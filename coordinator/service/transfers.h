@@ -1,10 +1,10 @@
-// Files that operations wrote for clients, on their way from the nodes: each transfer joins the
-// stream of a client (OperationService.Download) and the stream of an agent
-// (AgentService.SendFile). The coordinator keeps one piece of each in memory; nothing of it passes
-// through the engine.
+// Files that operations wrote for clients, on their way from the nodes. Each transfer joins a
+// client's stream (OperationService.Download) and an agent's stream (AgentService.SendFile). The
+// coordinator keeps one piece of each file in memory. The pieces do not pass through the engine.
 //
-// Life cycle: a client's call makes a Transfer. Transfers::Begin gives it a name, which the agent
-// is told; the agent's stream begins with this name. TransferCore decides, on the threads of gRPC.
+// Life cycle: a client's call makes a Transfer. Transfers::Begin gives it a name, and the agent is
+// told this name. The agent's stream begins with this name. TransferCore decides, on the threads of
+// gRPC.
 #ifndef MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_
 #define MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_
 
@@ -32,18 +32,18 @@
 
 namespace muster::service {
 
-// The file that an operation wrote for a client: which it is, and who can send it.
+// The file that an operation wrote for a client: which node can send it, and its size.
 struct DownloadFile {
-  // On which it lies.
+  // The node with the file.
   std::string node;
   uint64_t bytes = 0;
 };
 
-// NOT_FOUND OPERATION_NOT_FOUND. FAILED_PRECONDITION NO_DOWNLOAD: it is no operation that writes a
-// file for a client; OPERATION_NOT_DONE, OPERATION_FAILED.
+// Returns the file of an operation. NOT_FOUND OPERATION_NOT_FOUND. FAILED_PRECONDITION NO_DOWNLOAD:
+// the operation does not write a file for a client; OPERATION_NOT_DONE, OPERATION_FAILED.
 absl::StatusOr<DownloadFile> DownloadOf(const jobs::Job& job, uint64_t number);
 
-// The stream of the node's agent. UNAVAILABLE NODE_NOT_ATTACHED.
+// Returns the stream of the node's agent. UNAVAILABLE NODE_NOT_ATTACHED.
 absl::StatusOr<membership::PeerStreamId> AgentFor(const DownloadFile& file,
                                                   const membership::Membership& membership);
 
@@ -64,41 +64,41 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   class AgentEnd;
 
   explicit Transfer(Transfers* transfers) : transfers_(transfers) {}
-  // False: nobody waits for this file any more.
+  // Starts the transfer. False if nobody waits for this file any more.
   bool Begin(const std::string& id, const std::string& node);
   bool Join(AgentEnd* agent);
-  // A piece of the agent.
+  // Takes a piece of the agent.
   void Take(v1::FilePiece piece);
-  // An event for the core, and what follows from it.
+  // Gives an event to the core, and carries out the core's acts.
   void Step(const std::function<TransferCore::Acts(TransferCore&)>& event);
 
   Transfers* const transfers_;
   absl::Mutex mutex_;
-  // The node is not known at first.
+  // The decisions. Begin sets the node.
   TransferCore core_ ABSL_GUARDED_BY(mutex_){"", absl::InfiniteFuture()};
   std::string id_ ABSL_GUARDED_BY(mutex_);
-  // Valid until the core ends them.
+  // The two streams. Valid until the core ends them.
   ClientEnd* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
   AgentEnd* agent_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  // On its way to the client.
+  // The piece on its way to the client.
   v1::FilePiece piece_;
 };
 
-// Outlives the server whose streams it joins. Thread-safe.
+// All transfers. Outlives the server whose streams it joins. Thread-safe.
 class Transfers {
  public:
   Transfers();
   ~Transfers();
 
-  // The stream of a client's call, and its transfer, which the caller begins or fails.
+  // Accepts a client's call: returns its stream and its transfer, which the caller begins or fails.
   std::pair<Transfer::ClientStream*, std::shared_ptr<Transfer>> AcceptClient();
   // Gives the transfer its name, with which the agent of this node must come in time.
-  // RESOURCE_EXHAUSTED TOO_MANY_DOWNLOADS; CANCELLED: the client has gone.
+  // RESOURCE_EXHAUSTED TOO_MANY_DOWNLOADS; CANCELLED if the client has gone.
   absl::StatusOr<std::string> Begin(const std::shared_ptr<Transfer>& transfer,
                                     const std::string& node);
-  // The stream of an agent's call.
+  // Accepts an agent's call, and returns its stream.
   Transfer::AgentStream* AcceptAgent();
-  // Ends all of them, and refuses others from now on.
+  // Ends all transfers, and refuses new transfers from then on.
   void EndAll(const absl::Status& why);
 
  private:

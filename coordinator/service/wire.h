@@ -1,5 +1,5 @@
-// Converts between messages of muster.v1 and the cores' plain values, in both directions. The cores
-// do not read such messages; they only keep some of them as serialized strings.
+// Conversions between messages of muster.v1 and the cluster's plain values, in both directions. The
+// cluster does not parse such messages; it only keeps some of them as serialized strings.
 #ifndef MUSTER_COORDINATOR_SERVICE_WIRE_H_
 #define MUSTER_COORDINATOR_SERVICE_WIRE_H_
 
@@ -30,16 +30,16 @@
 
 namespace muster::service {
 
-// The reasons of this coordinator's errors, which docs/errors.md lists: what to do about each, one
-// sentence for people, which ErrorInfo carries as `next`.
+// The next step for each reason of this coordinator's errors (docs/errors.md): one sentence for
+// people, which ErrorInfo carries as `next`.
 const std::map<absl::string_view, absl::string_view>& NextSteps();
-// Of a reason that is not in the table, such as one that a worker reported: where to look.
+// Returns the next step of a reason; of an unknown reason, such as a worker's: to read the message.
 std::string NextStep(const std::string& reason);
 
-// An error with ErrorInfo: the reason, and as metadata what it is about ("job", "field", "limit";
-// see About) and what to do (`next`). If the cores gave no reason, it is the name of the code.
+// Returns an error with ErrorInfo: the reason, its subjects as metadata ("job", "field", "limit";
+// see About), and the next step (`next`). Without a reason, the reason is the name of the code.
 grpc::Status ToWire(const absl::Status& status);
-// The error of a call about this job.
+// Returns the error of a call about this job.
 grpc::Status ToWire(const absl::Status& status, const std::string& job_id);
 
 // ---- From the wire.
@@ -53,45 +53,45 @@ cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat);
 cluster::Report FromWire(const v1::WorkerReport& report);
 
 // ---- To the wire.
-// `worker`: what is known of its process; null: nothing.
+// Returns the rank's state. `worker`: the facts about its process; null if there are none.
 v1::RankStatus::State StateOf(const jobs::Rank& rank, const membership::Worker* worker);
-// Whether it takes part in training: it has begun and is not done.
+// Returns whether the rank takes part in training: it has begun and is not done.
 bool Trains(const jobs::Rank& rank);
-// `attached`: whether its agent is.
+// Returns the node's state. `attached`: whether its agent is attached.
 v1::Node::State StateOf(const cluster::NodeView& view, bool attached);
-// In microseconds, as they are stored.
+// Sets the time in microseconds, as it is stored.
 void Set(google::protobuf::Timestamp* out, absl::Time value);
 v1::AgentDirective ToWire(const cluster::AgentOrder& order);
 v1::WorkerDirective ToWire(const cluster::WorkerOrder& order);
-// A step with the rates that follow from its measurements, a validation pass, and a test.
+// Return a step with the rates computed from its measurements, a validation pass, and a test.
 // DATA_LOSS: the row is damaged; the message names the job and the step.
 absl::StatusOr<v1::StepMetrics> StepToWire(const store::MetricsRow& row);
 absl::StatusOr<v1::StepMetrics> ValidationToWire(const store::MetricsRow& row);
 absl::StatusOr<v1::StepMetrics> TestToWire(const store::MetricsRow& row);
 v1::LogLine ToWire(const store::LogRow& line);
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
-// A command of the job as clients see it.
+// Returns a command of the job as clients see it.
 v1::Operation ToWire(const jobs::Job& job, const commands::Command& command,
                      const cluster::Cluster& cluster);
-// Absent until a worker has made the model. `most`: the limit of its rules, of its pending changes,
-// and of its history, of which the newest entries are taken.
+// Returns what is trained; absent until a worker has made the model. `most`: the limit of the
+// rules, of the pending changes, and of the history, which keeps its newest entries.
 std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most);
-// The model's parameters, with what is trained by the rules in force; empty until a worker has made
-// the model.
+// Returns the model's parameters, and which of them the rules in force train; empty until a worker
+// has made the model.
 std::optional<muster::Trainability> ParametersOf(const jobs::Job& job);
-// "job/3".
+// Returns the name of an operation: "job/3".
 std::string OperationName(const std::string& job_id, uint64_t number);
 struct OperationId {
   std::string job_id;
   uint64_t number = 0;
 };
-// INVALID_ARGUMENT OPERATION_NAME_INVALID.
+// Parses the name of an operation. INVALID_ARGUMENT OPERATION_NAME_INVALID.
 absl::StatusOr<OperationId> ParseOperationName(const std::string& name);
-// Sets the job's newest measurements, and its throughput over the last steps.
-// `newest_steps`: as of cluster::Overview::NewestSteps.
+// Sets the job's newest measurements, and its throughput over the last steps. `newest_steps`: the
+// steps of cluster::Overview::NewestSteps.
 void SetMetrics(v1::Job* out, const jobs::JobProgress& progress,
                 const std::deque<std::string>& newest_steps);
-// A job as it is now, with the state of its ranks.
+// Returns the current state of a job, with the state of its ranks.
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
 
 }  // namespace muster::service
