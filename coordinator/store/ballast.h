@@ -1,5 +1,5 @@
-// A file without content that reserves disk space. It is deleted when the disk is full, because the
-// store must write before it can free any space itself.
+// A file without content that reserves disk space. The store deletes the file when the disk is
+// full, because it must write before it can free any space itself.
 #ifndef MUSTER_COORDINATOR_STORE_BALLAST_H_
 #define MUSTER_COORDINATOR_STORE_BALLAST_H_
 
@@ -17,12 +17,12 @@ class Ballast {
 
   explicit Ballast(std::string path) : path_(std::move(path)) {}
 
-  // Makes the file, or completes it if it is too short. RESOURCE_EXHAUSTED: the disk has no space
-  // for it.
+  // Makes the file, or completes a file that is too short. RESOURCE_EXHAUSTED if the disk has too
+  // little space.
   absl::Status Restore();
-  // Deletes the file. Returns whether it was there.
+  // Deletes the file. Returns whether it existed.
   bool Release();
-  // True if the disk has no space even for a small file beside it.
+  // Returns whether the disk has no space even for a small file beside the ballast.
   bool DiskIsFull() const;
 
  private:

@@ -1,5 +1,5 @@
-// Reading and writing rows by the names of their columns. A table (tables.h) lists its columns
-// once:
+// Reading and writing of rows by the names of their columns. A table (tables.h) lists its columns
+// in one place:
 //
 //   struct RanksTable {
 //     static constexpr char kName[] = "ranks";
@@ -10,9 +10,8 @@
 //     }
 //   };
 //
-// The same list gives the names in the SQL text, binds the values of a row and reads them back, so
-// that a value cannot get into another column than its own. The order of the columns in the file
-// does not matter.
+// The same list gives the names in the SQL text, binds the values of a row and reads them back. So
+// a value cannot get into another column. The order of the columns in the file does not matter.
 #ifndef MUSTER_COORDINATOR_STORE_COLUMNS_H_
 #define MUSTER_COORDINATOR_STORE_COLUMNS_H_
 
@@ -29,9 +28,9 @@
 
 namespace muster::store {
 
-// ---- How a table describes a column, besides its name.
+// ---- The description of a column, besides its name.
 
-// Bytes, not text. `value`: a std::string.
+// A column of bytes, not text. `value`: a std::string.
 template <typename T>
 struct Blob {
   T& value;
@@ -39,8 +38,8 @@ struct Blob {
 template <typename T>
 Blob(T&) -> Blob<T>;
 
-// A duration as a whole number of `unit`s. `value`: an absl::Duration, null where it is infinite,
-// or an optional one.
+// A duration as a whole number of `unit`s. `value`: an absl::Duration, null if it is infinite, or
+// an optional one.
 template <typename T>
 struct Units {
   T& value;
@@ -49,7 +48,7 @@ struct Units {
 template <typename T>
 Units(T&, absl::Duration) -> Units<T>;
 
-// A list of texts that do not have the separator within them.
+// A list of texts that do not contain the separator.
 template <typename T>
 struct Joined {
   T& value;
@@ -66,8 +65,8 @@ class ColumnNames {
   void operator()(const char* name, T&&) {
     names_.push_back(name);
   }
-  // The columns of a value that may be absent: all of them are null if it is. If it is present, the
-  // first of them is never null.
+  // Visits the columns of a value that may be absent. If the value is absent, all its columns are
+  // null; otherwise the first column is never null.
   template <typename T, typename Columns>
   void Optional(std::optional<T>&, Columns columns) {
     T value;
@@ -79,7 +78,7 @@ class ColumnNames {
   std::vector<std::string> names_;
 };
 
-// The number of columns of a value that may be absent.
+// Returns the number of columns of a value that may be absent.
 template <typename T, typename Columns>
 size_t CountColumns(Columns columns) {
   ColumnNames names;

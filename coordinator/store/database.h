@@ -27,13 +27,13 @@ class Database {
   Database& operator=(const Database&) = delete;
   ~Database() { Close(); }
 
-  // Opens a file that exists, to be read and written. Errors: those of SqliteError.
+  // Opens an existing file for reading and writing. Errors: those of SqliteError.
   absl::Status Open(const std::string& path) {
     constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path.c_str(), &db_, kFlags, nullptr) != SQLITE_OK) {
       return SqliteError(db_, "open");
     }
-    // For people who read the file with the sqlite3 tool.
+    // A wait for locks of people who read the file with the sqlite3 tool.
     sqlite3_busy_timeout(db_, 5000);
     return absl::OkStatus();
   }
@@ -45,16 +45,17 @@ class Database {
   }
   sqlite3* get() const { return db_; }
 
-  // ---- In SQL text each question mark stands for one of `values`, in their order.
+  // ---- Statements. Each question mark in the SQL text stands for one of `values`, in their order.
   Statement Prepare(const std::string& sql) { return Statement(db_, &statements_, sql); }
-  // Runs a statement that has no rows.
+  // Runs a statement without result rows.
   template <typename... Values>
   absl::Status Run(const std::string& sql, const Values&... values) {
     Statement statement = Prepare(sql);
     (statement.Bind(values), ...);
     return statement.Run();
   }
-  // The number in the first column of the first row. 0: there is no row, or the column is null.
+  // Returns the number in the first column of the first row; 0 if there is no row or the column is
+  // null.
   template <typename... Values>
   absl::StatusOr<uint64_t> Number(const std::string& sql, const Values&... values) {
     Statement statement = Prepare(sql);
@@ -65,7 +66,7 @@ class Database {
   }
 
   // ---- Rows of a table of tables.h.
-  // Writes a row, and replaces the one that has the same key.
+  // Writes a row, and replaces the row with the same key.
   template <typename Table, typename... Values>
   absl::Status Put(const Values&... values) {
     static const auto* const kSql = new std::string([] {
@@ -79,8 +80,7 @@ class Database {
     Table::Columns(writer, values...);
     return statement.Run();
   }
-  // Calls `take` with the values of each row. `which`: what follows the table's name in the SQL
-  // text.
+  // Calls `take` with the values of each row. `which`: the SQL text after the table's name.
   template <typename Table, typename Take, typename... Values>
   absl::Status Each(const std::string& which, const Take& take, const Values&... values) {
     Statement statement = Prepare(absl::StrCat(

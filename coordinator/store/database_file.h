@@ -1,4 +1,4 @@
-// The file of the SQLite store: whether it is one of musterd's, and how a new one comes into being.
+// The file of the SQLite store: the check that musterd made it, and the making of a new file.
 #ifndef MUSTER_COORDINATOR_STORE_DATABASE_FILE_H_
 #define MUSTER_COORDINATOR_STORE_DATABASE_FILE_H_
 
@@ -11,20 +11,21 @@
 
 namespace muster::store {
 
-// `PRAGMA application_id` of each new file. Those of older musterds have 0.
+// `PRAGMA application_id` of each new file. Files of older musterds have 0.
 inline constexpr uint64_t kApplicationId = 0x4d555354;  // "MUST"
 
-// Whether there is a file to be opened. False: nothing is there, not even its log, so a new store
-// may be made. FAILED_PRECONDITION: it is empty, only its log is there, or it is no regular file;
-// the message says what to do. Other codes: it is not known.
+// Returns whether there is a file to open. False if neither the file nor its log exists, so that a
+// new store may be made. FAILED_PRECONDITION if the file is empty, if only its log exists, or if it
+// is no regular file; the message says what to do. Any other code means that the answer is not
+// known.
 absl::StatusOr<bool> LooksLikeStore(const std::string& path);
 
-// Makes `path`, which must be free, with all tables of the present schema; only its owner may read
-// it. It gets its name when it is complete and durable: a musterd that is killed leaves no empty
+// Makes `path`, which must not exist, with all tables of the newest schema. Only its owner may read
+// it. The file gets its name when it is complete and durable, so a killed musterd leaves no empty
 // file. Errors: those of Migrate (migration.h) and of files.
 absl::Status MakeDatabase(const std::string& path);
 
-// FAILED_PRECONDITION: another program's file, or one without the tables of the store. Changes
+// FAILED_PRECONDITION if the file is another program's, or lacks the tables of the store. Changes
 // nothing. Other errors: those of SqliteError (statement.h).
 absl::Status CheckIsOwn(Database* db);
 

@@ -18,28 +18,28 @@
 
 namespace muster::store {
 
-// Passes each call on to another store. Fail, Hang and commits() are thread-safe.
+// A store that passes each call on to another store. Fail, Hang and commits() are thread-safe.
 class FaultyStore : public Store {
  public:
   explicit FaultyStore(std::unique_ptr<Store> store) : store_(std::move(store)) {}
 
-  // Each commit from now on returns `fault`, and its batch is not stored. OK: commits succeed.
+  // Lets each later commit return `fault` without storing its batch. OK: commits succeed.
   void Fail(const absl::Status& fault) {
     absl::MutexLock lock(&mutex_);
     fault_ = fault;
   }
-  // Each commit from now on is stored, but returns `fault`, as if the process were killed before it
-  // could tell anybody. OK: commits succeed.
+  // Lets each later commit store its batch and return `fault`, as if the process were killed before
+  // the answer. OK: commits succeed.
   void FailAfterwards(const absl::Status& fault) {
     absl::MutexLock lock(&mutex_);
     fault_afterwards_ = fault;
   }
-  // Commits do not return until Hang(false).
+  // Lets commits wait until Hang(false).
   void Hang(bool hangs) {
     absl::MutexLock lock(&mutex_);
     hangs_ = hangs;
   }
-  // How many commits have begun.
+  // The number of commits that have begun.
   int commits() const { return commits_; }
 
   absl::Status Commit(const Batch& batch) override {

@@ -1,9 +1,9 @@
-// Which rows of a job have changed since they were last put into a batch. Pure.
+// The rows of a job that have changed since they were last put into a batch. Pure.
 //
-// TakeChanges compares the lists whose length is limited with the rows of the previous batches, so
-// it misses none of their changes, whichever code made them. The log of commands may be long, so it
-// records itself which commands have changed. The identity is written with a job's first rows, and
-// with new setting_changes, but is never compared.
+// TakeChanges compares the lists of limited length with the rows of the previous batches. So it
+// finds all their changes, whichever code made them. The log of commands may be long, and itself
+// records which commands have changed. The identity is written with a job's first rows, and with
+// new setting_changes, but is never compared.
 #ifndef MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 #define MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 
@@ -21,24 +21,24 @@ namespace muster::store {
 
 class JobRows {
  public:
-  // For a job of which nothing is stored.
+  // Makes the rows of a job of which nothing is stored.
   JobRows() = default;
-  // For a job as it was loaded.
+  // Makes the rows of a loaded job.
   explicit JobRows(jobs::Job stored) { TakeChanges(&stored); }
 
-  // All rows that differ from those that earlier calls returned. Clears the list of changed
+  // Returns all rows that differ from the rows of earlier calls. Clears the list of changed
   // commands in the log of `job`.
   Batch::JobRow TakeChanges(jobs::Job* job);
-  // The same, if of all lists only the rows of `ranks` have changed.
+  // Returns the changed rows if only the rows of `ranks` have changed in the lists.
   Batch::JobRow TakeRanks(const jobs::Job& job, const std::set<uint32_t>& ranks);
 
-  // The version_ceiling of the newest batch. 0: nothing is stored.
+  // The version_ceiling of the newest batch; 0 if nothing is stored.
   uint64_t version_ceiling() const { return life_.has_value() ? life_->version_ceiling : 0; }
 
  private:
   Batch::JobRow TakeFields(const jobs::Job& job);
 
-  // Rows as they were last put into a batch. Absent: nothing is stored.
+  // The rows that were last put into a batch; absent if nothing is stored.
   std::optional<jobs::LifeRow> life_;
   std::optional<jobs::JobProgress> progress_;
   std::map<uint32_t, jobs::Rank> ranks_;

@@ -26,15 +26,15 @@ class MemoryStore : public Store {
                                                std::optional<uint32_t> rank, size_t limit) override;
 
  private:
-  // The number of a step is the step; passes are numbered from 1.
+  // A measurement and its number: a step's number is the step; passes are numbered from 1.
   struct Metrics {
     uint64_t number = 0;
     MetricsRow row;
   };
   void Write(MetricsOf of, const MetricsRow& row);
-  // The step may be computed again: the rows of newer steps and their passes are removed.
+  // Removes the rows of later steps and their passes, because training may compute them again.
   void DropLater(const MetricsRow& step);
-  // A newer generation has computed this step or one before it.
+  // Returns whether a newer generation has computed this step or an earlier step.
   bool IsLate(const MetricsRow& row);
 
   // A job's fields, and the rows of its lists.
@@ -59,7 +59,7 @@ class MemoryStore : public Store {
   std::map<std::string, RequestRow> requests_;
   std::map<uint64_t, DeliveryRow> deliveries_;
   uint64_t last_number_ = 0;
-  // Then by job and by step.
+  // The measurements by kind, by job, and by step.
   std::map<MetricsOf, std::map<std::string, std::map<uint64_t, Metrics>>> metrics_;
   std::map<std::string, std::map<uint64_t, LogRow>> logs_;
 };

@@ -1,5 +1,5 @@
-// The tables of a job's measurements: of steps, and of passes of validation and of tests. Rows that
-// training computes again are replaced as Batch says (store.h), and old rows are thinned out
+// The tables of a job's measurements: of steps, of validation passes, and of tests. Rows that
+// training computes again are replaced as Batch says (store.h). Old rows are thinned out
 // (coordinator/metrics). Not thread-safe.
 #ifndef MUSTER_COORDINATOR_STORE_METRICS_TABLES_H_
 #define MUSTER_COORDINATOR_STORE_METRICS_TABLES_H_
@@ -17,24 +17,24 @@ namespace muster::store {
 
 class MetricsTables {
  public:
-  // `db` outlives this object. `kept`: how many rows of each kind are kept per job.
+  // `db` outlives this object. `kept`: the number of rows of each kind that are kept per job.
   MetricsTables(Database* db, uint64_t kept) : db_(*db), kept_(kept) {}
 
   absl::Status WriteStep(const MetricsRow& row);
   absl::Status WriteValidation(const MetricsRow& row);
   absl::Status WriteTest(const MetricsRow& row);
 
-  // The job's rows were removed.
+  // Handles the removal of the job's rows.
   void Forget(const std::string& job_id);
-  // The transaction was rolled back.
+  // Handles the rollback of the transaction.
   void ForgetAll();
 
  private:
-  // The table and the column in which the rows of one kind are numbered within a job.
+  // The table of one kind of rows, and the column with their numbers within a job.
   struct Numbering {
     const char* table;
     const char* column;
-    // The newest number of each job that was written since the file was opened: the rows that it
+    // The newest number of each job that was written since the file was opened. Older rows that it
     // does not keep are already deleted.
     std::map<std::string, uint64_t> newest;
   };
@@ -42,14 +42,14 @@ class MetricsTables {
   // Writes a row of a table of passes.
   template <typename Table>
   absl::Status WritePass(const MetricsRow& row, Numbering* passes);
-  // True if it is known that all stored steps of the job are earlier and of no newer generation.
+  // Returns true if all stored steps of the job are known to be earlier and of no newer generation.
   bool FollowsAllSteps(const MetricsRow& row) const;
-  // Whether a newer generation has computed this step or an earlier one: then the row of this
-  // generation is ignored.
+  // Returns whether a newer generation has computed this step or an earlier step. Then this row is
+  // ignored.
   absl::StatusOr<bool> IsLate(const MetricsRow& row);
-  // The newest number in the column. 0: the job has no row there.
+  // Returns the newest number in the column; 0 if the job has no row there.
   absl::StatusOr<uint64_t> Newest(const char* table, const char* column, const std::string& job_id);
-  // Deletes the rows that are not kept any more now that the row `newest` is written.
+  // Deletes the rows that are not kept any more after the row `newest` is written.
   absl::Status Thin(const std::string& job_id, uint64_t newest, Numbering* numbering);
 
   Database& db_;

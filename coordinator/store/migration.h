@@ -1,4 +1,4 @@
-// Makes the tables of a database, and brings a database of the version before up to date.
+// The making of a database's tables, and the migration of a database of the version before.
 #ifndef MUSTER_COORDINATOR_STORE_MIGRATION_H_
 #define MUSTER_COORDINATOR_STORE_MIGRATION_H_
 
@@ -7,13 +7,13 @@
 
 namespace muster::store {
 
-// FAILED_PRECONDITION: a newer musterd wrote the file, or one that is older than the version before
-// this one. Changes nothing. Otherwise the errors of SqliteError (statement.h).
+// FAILED_PRECONDITION if a newer musterd wrote the file, or if the file is older than the version
+// before this one. Changes nothing. Other errors: those of SqliteError (statement.h).
 absl::Status CheckVersion(Database* db);
 
-// Gives a file without tables all of them. In a file that passes CheckVersion it runs the
-// migrations of schema.h that the file has not had, in one transaction: after a crash or on a full
-// disk the file is as before. Errors: those of SqliteError.
+// Makes all tables in a file without tables. In a file that passes CheckVersion, runs the missing
+// migrations of schema.h in one transaction: after a crash or on a full disk the file is unchanged.
+// Errors: those of SqliteError.
 absl::Status Migrate(Database* db);
 
 }  // namespace muster::store

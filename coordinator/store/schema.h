@@ -1,5 +1,5 @@
-// The tables of the SQLite store: those of version 0.3.0, and what has changed since. docs/store.md
-// describes the tables, and tables.h has their present columns.
+// The tables of the SQLite store: the tables of version 0.3.0, and the changes since. docs/store.md
+// describes the tables, and tables.h has their columns in the newest schema.
 #ifndef MUSTER_COORDINATOR_STORE_SCHEMA_H_
 #define MUSTER_COORDINATOR_STORE_SCHEMA_H_
 
@@ -7,8 +7,8 @@
 
 namespace muster::store {
 
-// `PRAGMA user_version` of a file that kBaseline made: a file of version 0.3.0. Files of older
-// versions are refused.
+// `PRAGMA user_version` of a file that kBaseline made, which is a file of version 0.3.0. Files of
+// older versions are refused.
 inline constexpr int kBaselineVersion = 19;
 inline constexpr char kBaseline[] = R"sql(
 CREATE TABLE jobs (
@@ -255,9 +255,9 @@ CREATE TABLE deliveries (
 ) STRICT;
 )sql";
 
-// Run in order after the baseline, they bring a file to the newest schema. A migration that was
-// released is never changed: add another one. The next version of Muster makes this list a part of
-// the baseline (docs/upgrade.md).
+// The migrations after the baseline. Run in order, they bring a file to the newest schema. A
+// released migration is never changed: add another migration. The next version of Muster includes
+// this list in the baseline (docs/upgrade.md).
 inline constexpr const char* kMigrations[] = {
     // ---- 20: the job file that was submitted.
     R"sql(
@@ -281,7 +281,7 @@ ALTER TABLE job_life ADD COLUMN start_failures INTEGER NOT NULL DEFAULT 0;
 )sql",
 };
 
-// A file of a newer version is refused.
+// The newest schema's version. A file of a newer version is refused.
 inline constexpr int kSchemaVersion = kBaselineVersion + std::size(kMigrations);
 
 }  // namespace muster::store

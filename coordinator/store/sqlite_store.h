@@ -1,7 +1,7 @@
-// The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). Write-ahead log,
-// synchronous=FULL: a batch for which Commit() has returned OK survives a power failure.
-// DIRECTORY/lock prevents a second coordinator from using the directory. DIRECTORY/ballast reserves
-// the disk space that is freed when the disk is full.
+// The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). With a write-ahead log and
+// synchronous=FULL, a batch survives a power failure after Commit() has returned OK. DIRECTORY/lock
+// prevents a second coordinator from using the directory. DIRECTORY/ballast reserves disk space,
+// which is freed when the disk is full.
 #ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 
@@ -19,11 +19,11 @@ namespace muster::store {
 
 class SqliteStore : public Store {
  public:
-  // Makes the directory and the file where they are missing. Errors: FAILED_PRECONDITION: another
+  // Opens the store, and makes a missing directory or file. If the disk is full and the file cannot
+  // be opened without more space, the ballast is deleted. Errors: FAILED_PRECONDITION: another
   // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the
   // file is no database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the error
-  // of the disk. If the disk is full and the file cannot be opened without more space, the ballast
-  // is deleted.
+  // of the disk.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory,
                                                            const StoreOptions& options = {});
   // Closes the file and frees the lock.
@@ -46,7 +46,7 @@ class SqliteStore : public Store {
         ballast_(directory + "/ballast"),
         metrics_(&db_, options.kept_metrics) {}
 
-  // True if deleted rows leave as much space within the file as the ballast takes up.
+  // Returns whether the file has as much free space from deleted rows as the ballast takes up.
   bool HasRoomWithin();
   absl::Status Lock(const std::string& directory);
   absl::Status OpenFile();

@@ -1,5 +1,5 @@
-// One run of a SQLite statement: values bound in order, rows read in order. The statement stays
-// compiled.
+// One run of a SQLite statement: values are bound in order, and rows are read in order. The cache
+// keeps the statement compiled.
 #ifndef MUSTER_COORDINATOR_STORE_STATEMENT_H_
 #define MUSTER_COORDINATOR_STORE_STATEMENT_H_
 
@@ -16,10 +16,10 @@
 
 namespace muster::store {
 
-// The error of the last call on `db`, with the code that fits it.
+// Returns the error of the last call on `db`, with the absl code that fits it.
 absl::Status SqliteError(sqlite3* db, const std::string& doing);
 
-// Runs SQL text that gives no rows.
+// Runs SQL text without result rows.
 absl::Status Execute(sqlite3* db, const std::string& sql);
 
 // Compiled statements, by their text.
@@ -33,16 +33,17 @@ class Statement {
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
-  // ---- In the order of the question marks.
-  // SQLite's numbers have 64 bits: a larger one of uint64_t is stored as a negative one.
+  // ---- Values, in the order of the question marks.
+  // Binds a number. SQLite's numbers have 64 bits: a larger uint64_t is stored as a negative
+  // number.
   template <std::integral T>
   Statement& Bind(T value) {
     return BindNumber(static_cast<int64_t>(value));
   }
   Statement& Bind(const std::string& value);
-  // Serialized bytes.
+  // Binds serialized bytes.
   Statement& BindBlob(const std::string& value);
-  // Microseconds since 1970; null for the infinite past.
+  // Binds a time as microseconds since 1970; the infinite past as null.
   Statement& Bind(absl::Time value);
   template <typename T>
   Statement& Bind(const std::optional<T>& value) {
@@ -52,7 +53,7 @@ class Statement {
 
   // Runs a statement without rows.
   absl::Status Run();
-  // True on a row; false at the end or on an error, which status() tells apart.
+  // Moves to the next row. False at the end or on an error; status() tells which.
   bool Next();
   absl::Status status() const { return status_; }
 
@@ -60,16 +61,16 @@ class Statement {
   uint64_t Uint() { return static_cast<uint64_t>(sqlite3_column_int64(statement_, column_++)); }
   int64_t Int() { return sqlite3_column_int64(statement_, column_++); }
   std::string Text();
-  // Whether the next column is null.
+  // Returns whether the next column is null.
   bool NextIsNull() const { return sqlite3_column_type(statement_, column_) == SQLITE_NULL; }
-  // The same, and if it is null, skips it.
+  // Returns whether the next column is null, and skips a null column.
   bool SkipNull();
   template <std::integral T>
   void Read(T* value) {
     *value = static_cast<T>(Int());
   }
   void Read(std::string* value) { *value = Text(); }
-  // Null: the infinite past.
+  // Reads a time; null is the infinite past.
   void Read(absl::Time* value) {
     *value = SkipNull() ? absl::InfinitePast() : absl::FromUnixMicros(Int());
   }

@@ -1,8 +1,10 @@
-// The coordinator's durable state: one transaction per batch of changes, everything loaded at
-// start, steps and log lines read by range. docs/store.md is the schema.
+// The coordinator's durable state. Each batch of changes is one transaction. Everything is loaded
+// at the start, except steps and log lines, which are read by range. docs/store.md describes the
+// schema.
 //
-// Not thread-safe, unless said: the coordinator's engine makes one call at a time. Two
-// implementations, one conformance suite: SQLite (sqlite_store.h) and memory (memory_store.h).
+// Not thread-safe, except functions that say so: the coordinator's engine makes one call at a time.
+// There are two implementations with one conformance suite: SQLite (sqlite_store.h) and memory
+// (memory_store.h).
 #ifndef MUSTER_COORDINATOR_STORE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_H_
 
@@ -36,16 +38,17 @@ struct NodeRow {
 // Facts about a node that are kept longer than its agent's lease.
 struct NodeMarkRow {
   std::string node;
-  // An operator cordoned it: nothing is placed there. With `drained` the jobs that run there leave
-  // it, too.
+  // Whether an operator cordoned the node, so that nothing is placed there. With `drained`, the
+  // jobs that run there leave it, too.
   bool cordoned = false;
   bool drained = false;
-  // Who asked for it, for people.
+  // The requester, for people.
   std::string reason;
-  // With `drained`: how long the jobs there may take. Absent: the operator set no deadline.
+  // With `drained`: the time that the jobs there may take to end; absent if the operator set no
+  // deadline.
   std::optional<absl::Duration> drain_deadline;
-  // The agent that has this name, and the incarnations of its processes, the newest last: the
-  // newest process has replaced all others.
+  // The agent that has this name, and the incarnations of its processes, the newest last. The
+  // newest process has replaced all other processes.
   std::string agent_id;
   std::vector<std::string> incarnations;
   // Set if the node is left out because generations kept failing there.
@@ -54,29 +57,30 @@ struct NodeMarkRow {
   bool operator==(const NodeMarkRow&) const = default;
 };
 
-// A request that was carried out: a request with the same id is not carried out again.
+// A request that was carried out. A request with the same id is not carried out again.
 struct RequestRow {
   std::string request_id;
   // A hash of the call and its contents.
   std::string fingerprint;
   std::string job_id;
-  // When its job was deleted; infinite past: the job was not deleted. A request about a node, which
-  // has no job, has the time of the request: it is kept as long as those of a deleted job.
+  // The time of the deletion of the request's job; infinite past if the job was not deleted. A
+  // request about a node has no job: this is the time of the request, so that the row is kept as
+  // long as the rows of a deleted job.
   absl::Time deleted_time = absl::InfinitePast();
-  // The answer to a repeated request, if it cannot be made from the job. Bytes.
+  // The bytes of the answer to a repeated request, if it cannot be made from the job.
   std::string answer;
 
   bool job_deleted() const { return deleted_time != absl::InfinitePast(); }
   bool operator==(const RequestRow&) const = default;
 };
 
-// The measurements of a step, or of a pass of validation or of a test.
+// The measurements of a step, of a validation pass, or of a test.
 struct MetricsRow {
   std::string job_id;
-  // From 1. For a pass: the number of steps after which it ran.
+  // The step, from 1. For a pass: the number of steps before it.
   uint64_t step = 0;
   uint64_t generation = 0;
-  // v1::StepMetrics, serialized; a store never looks inside.
+  // v1::StepMetrics, serialized. A store does not parse it.
   std::string metrics;
 
   bool operator==(const MetricsRow&) const = default;
@@ -84,7 +88,7 @@ struct MetricsRow {
 
 struct LogRow {
   std::string job_id;
-  // Grows with each line of the job.
+  // The line's number within its job, which grows with each line.
   uint64_t sequence = 0;
   uint64_t generation = 0;
   uint32_t rank = 0;
@@ -103,21 +107,21 @@ struct EventRow {
 
 // A message about a job that a webhook's receiver has not accepted yet (docs/webhook.md).
 struct DeliveryRow {
-  // Grows with each delivery while any is stored.
+  // The message's number. It grows with each message while any message is stored.
   uint64_t number = 0;
   // The URL of the receiver.
   std::string receiver;
-  // By which the receiver recognises a repeat.
+  // The id by which the receiver recognises a repeat.
   std::string id;
   std::string job_id;
   absl::Time create_time = absl::InfinitePast();
-  // What is posted. Bytes.
+  // The bytes of the message's body.
   std::string body;
 
   bool operator==(const DeliveryRow&) const = default;
 };
 
-// A checkpoint that counts, or (`dropped`) the path of one whose files are to be removed.
+// A checkpoint that counts, or (`dropped`) the path of a checkpoint whose files are to be removed.
 struct CheckpointRow {
   jobs::Checkpoint checkpoint;
   bool dropped = false;
@@ -125,7 +129,7 @@ struct CheckpointRow {
   bool operator==(const CheckpointRow&) const = default;
 };
 
-// The changes to one list of a job: the rows that are new or changed, and the keys of removed rows.
+// The changes to one list of a job: new and changed rows, and the keys of removed rows.
 template <typename Key, typename Row>
 struct RowChanges {
   std::map<Key, Row> put;
@@ -134,15 +138,15 @@ struct RowChanges {
   size_t size() const { return put.size() + removed.size(); }
 };
 
-// The changes, by key; a row replaces the stored row with the same key. Removals are carried out
-// first, except those of nodes and of their marks: a job that is both in `removed_jobs` and in
-// `jobs` is a new job with the same id.
+// The changes of one transaction. A row replaces the stored row with the same key. Removals are
+// carried out first, except removals of nodes and node marks. A job that is both in `removed_jobs`
+// and in `jobs` is a new job with the same id.
 struct Batch {
-  // Only the changed parts of a job, so the cost of a change does not depend on the length of the
-  // job's lists, and a step does not write the job's specification again. job_rows.h makes it.
+  // The changed parts of a job, which job_rows.h makes. The cost of a change does not depend on the
+  // length of the job's lists, and a step does not write the job's specification again.
   struct JobRow {
     std::string job_id;
-    // Absent: unchanged.
+    // The fields; absent if they have not changed.
     std::optional<jobs::JobIdentity> identity;
     std::optional<jobs::LifeRow> life;
     std::optional<jobs::JobProgress> progress;
@@ -155,7 +159,7 @@ struct Batch {
     RowChanges<uint32_t, jobs::AttemptEnd> attempts;
     // By position.
     RowChanges<uint64_t, jobs::SettingChange> setting_changes;
-    // Without its history; absent: unchanged.
+    // The trainability without its history; absent if it has not changed.
     std::optional<jobs::Trainability> trainability;
     // By version.
     RowChanges<uint64_t, jobs::TrainabilityChange> trainability_changes;
@@ -170,30 +174,31 @@ struct Batch {
   };
   std::vector<JobRow> jobs;
   std::vector<NodeRow> nodes;
-  // Removed after `nodes` was written.
+  // The nodes to remove after `nodes` was written.
   std::vector<std::string> removed_nodes;
-  // Removed after `node_marks` was written.
+  // The node marks to remove after `node_marks` was written.
   std::vector<std::string> removed_node_marks;
   std::vector<NodeMarkRow> node_marks;
-  // All their rows are removed, except their requests and deliveries.
+  // The jobs whose rows are all removed, except their requests and deliveries.
   std::vector<std::string> removed_jobs;
-  // If jobs are removed: the highest number given to a job so far. 0: unchanged.
+  // The highest number given to a job so far, if jobs are removed; 0 if it has not changed.
   uint64_t last_number = 0;
   std::vector<RequestRow> requests;
   std::vector<std::string> removed_requests;
-  // Steps in the order in which they arrived; passes of validation and of tests likewise, each
-  // applied after the step that it followed. Training that continues from a checkpoint replaces
-  // what older generations computed beyond it: a step removes the later steps of older generations,
-  // and their passes that ran after this step or later. It removes nothing of its own generation,
-  // which may report a step twice. A late row of an older generation is stored only if no newer
-  // generation has a step at or before it, and it removes nothing of a newer generation.
+  // Steps in the order in which they arrived. Validation passes and tests likewise, each applied
+  // after the step that it followed. Training that continues from a checkpoint replaces results of
+  // older generations after the checkpoint:
+  // - A step removes the later steps of older generations, and their passes that ran after this
+  //   step or later. It removes nothing of its own generation, which may report a step twice.
+  // - A late row of an older generation is stored only if no newer generation has a step at or
+  //   before it. It removes nothing of a newer generation.
   std::vector<MetricsRow> steps;
   std::vector<MetricsRow> validations;
   std::vector<MetricsRow> tests;
   std::vector<LogRow> logs;
-  // In the order of their numbers.
+  // The new events, in the order of their numbers.
   std::vector<EventRow> events;
-  // Written after the removals.
+  // The new deliveries, written after the removals.
   std::vector<DeliveryRow> deliveries;
   std::vector<uint64_t> removed_deliveries;
 
@@ -219,44 +224,45 @@ struct Image {
 };
 
 struct StoreOptions {
-  // How many steps are kept per job, how many validation passes, and how many tests; older ones are
+  // The number of steps, of validation passes, and of tests that are kept per job. Older rows are
   // thinned out (coordinator/metrics).
   uint64_t kept_metrics = metrics::kDefaultKept;
 };
 
-// Log lines kept per job; older ones are deleted.
+// The number of log lines kept per job. Older lines are deleted.
 inline constexpr uint64_t kKeptLogLines = 10000;
 
-// What a row of metrics is of.
+// The kind of a row of metrics.
 enum class MetricsOf { kSteps, kValidations, kTests };
 
 class Store {
  public:
   virtual ~Store() = default;
 
-  // Stores all of the batch or nothing; durable when it returns OK. After an error nothing of the
-  // batch is stored, and the same batch may be tried again. DATA_LOSS: the stored data are damaged,
-  // and another try will not help. RESOURCE_EXHAUSTED: the disk is full.
+  // Stores all of the batch, durably, or nothing. After an error nothing of the batch is stored,
+  // and the same batch may be tried again. DATA_LOSS: the stored data are damaged, and another try
+  // does not help. RESOURCE_EXHAUSTED: the disk is full.
   virtual absl::Status Commit(const Batch& batch) = 0;
-  // Frees the disk space that is reserved for the case of a full disk. Returns whether there was
-  // any.
+  // Frees the disk space that is reserved for the case of a full disk. Returns whether any was
+  // reserved.
   virtual bool ReleaseReserve() { return false; }
-  // Reserves it again, unless as much space is free within the store. False: the disk has no space
-  // for it yet.
+  // Reserves the disk space again, unless as much space is free within the store. False if the disk
+  // has too little space.
   virtual bool RestoreReserve() { return true; }
-  // True if the disk was so full when the store was opened that nothing is reserved: the store
-  // starts as after ReleaseReserve().
+  // Returns whether the disk was too full for a reserve when the store was opened. Then the store
+  // starts in the same state as after ReleaseReserve().
   virtual bool OpenedShortOfRoom() const { return false; }
-  // Copies what is committed, consistently, into a new file that the caller removes; returns its
-  // path. Thread-safe, also during other calls.
+  // Copies the committed data, consistently, into a new file, and returns its path. The caller
+  // removes the file. Thread-safe, also during other calls.
   virtual absl::StatusOr<std::string> Backup() = 0;
-  // DATA_LOSS: the stored data cannot be read.
+  // Loads everything except steps, passes and logs. DATA_LOSS: the stored data cannot be read.
   virtual absl::StatusOr<Image> Load() = 0;
-  // In step order, from `from_step`, at most `limit`.
+  // Returns rows in the order of steps, from `from_step`, at most `limit`.
   virtual absl::StatusOr<std::vector<MetricsRow>> ReadMetrics(MetricsOf of,
                                                               const std::string& job_id,
                                                               uint64_t from_step, size_t limit) = 0;
-  // Lines after `after_sequence`, in order, at most `limit`; if `rank` is given, only its lines.
+  // Returns lines after `after_sequence`, in order, at most `limit`; with `rank`, only this rank's
+  // lines.
   virtual absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id,
                                                        uint64_t after_sequence,
                                                        std::optional<uint32_t> rank,

@@ -1,5 +1,5 @@
-// Every field of a store as lines of text, in the form that testdata/describe.py writes for a
-// database of schema version 19, with the names of the tables and columns of that version.
+// Every field of a store as lines of text. testdata/describe.py writes the same form for a database
+// of schema version 19. The names of tables and columns are those of that version.
 #ifndef MUSTER_COORDINATOR_STORE_STORE_DESCRIPTION_H_
 #define MUSTER_COORDINATOR_STORE_STORE_DESCRIPTION_H_
 
@@ -25,7 +25,7 @@ inline v1::StepMetrics Parse(const std::string& bytes) {
   return metrics;
 }
 
-// A value as describe.py writes it.
+// Returns a value in the form that describe.py writes.
 inline std::string Text(const std::string& bytes) {
   const bool plain = std::all_of(bytes.begin(), bytes.end(),
                                  [](unsigned char byte) { return byte >= 32 && byte < 127; });
@@ -56,7 +56,7 @@ inline std::string If(bool has, const std::string& text) { return has ? text : "
 
 class Lines {
  public:
-  // The columns of the row `row` ("ranks job 0").
+  // Begins the columns of the row `row` ("ranks job 0").
   template <typename... Keys>
   void Row(const Keys&... key) {
     row_ = absl::StrJoin(std::make_tuple(key...), " ");

@@ -35,7 +35,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
               .no_progress = absl::Milliseconds(1500),
               .startup = absl::Hours(2),
               .time_limit = absl::Minutes(90)};
-  // Of all phases this one has the most facts. Those of the others are in life_row_test.
+  // Stopping is the phase with the most facts. life_row_test has the facts of other phases.
   job.phase = jobs::life::Stopping{.alive = {.since = absl::FromUnixMicros(1234567890123458),
                                              .rendezvous = jobs::Rendezvous{"10.0.0.1", 4242},
                                              .export_granted = "/out",
@@ -160,7 +160,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   return job;
 }
 
-// All rows of a job of which nothing is stored.
+// Returns all rows of a job of which nothing is stored.
 inline Batch::JobRow NewRows(jobs::Job job) { return JobRows().TakeChanges(&job); }
 
 inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
@@ -203,7 +203,8 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.events, b.events);
 }
 
-// A store does not interpret the bytes of a measurement. Here they are the loss, as text.
+// Makes the measurements of a step. Their bytes, which a store does not interpret, are the loss as
+// text.
 inline MetricsRow Step(uint64_t step, double loss, const std::string& job = "a") {
   return {.job_id = job, .step = step, .generation = 1, .metrics = std::to_string(loss)};
 }
@@ -233,7 +234,7 @@ inline LogRow Line(uint64_t sequence, uint32_t rank = 0, const std::string& job 
           .text = "line " + std::to_string(sequence)};
 }
 
-// Makes a store; Reopen() shows what is durable.
+// A kind of store. Reopen() shows what is durable.
 class Kind {
  public:
   virtual ~Kind() = default;

@@ -1,5 +1,5 @@
-// The tables of the SQLite store and their columns, each named once (columns.h). docs/store.md says
-// what they contain; migration.cc makes them.
+// The tables of the SQLite store and their columns, each named once (columns.h). docs/store.md
+// describes their contents; migration.cc makes them.
 #ifndef MUSTER_COORDINATOR_STORE_TABLES_H_
 #define MUSTER_COORDINATOR_STORE_TABLES_H_
 
@@ -299,7 +299,7 @@ struct StepsTable {
 
 struct ValidationsTable {
   static constexpr char kName[] = "validations";
-  // Includes the number of the validation pass within its job.
+  // A row with the number of the validation pass within its job.
   using Row = std::tuple<MetricsRow, uint64_t>;
   static void Columns(auto& column, auto& row, auto& pass) {
     StepsTable::Columns(column, row);

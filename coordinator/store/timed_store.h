@@ -1,4 +1,4 @@
-// A store that tells how long each access took.
+// A store that reports the time of each access.
 #ifndef MUSTER_COORDINATOR_STORE_TIMED_STORE_H_
 #define MUSTER_COORDINATOR_STORE_TIMED_STORE_H_
 
@@ -17,11 +17,11 @@
 
 namespace muster::store {
 
-// Passes each call on to another store, which outlives this one.
+// A store that passes each call on to another store, which outlives this one.
 class TimedStore : public Store {
  public:
   enum class Access { kCommit, kRead };
-  // Runs on the thread of the access, also if the access fails; must not wait.
+  // Gets the time of an access, on the thread of the access, also if it fails. Must not wait.
   using Told = std::function<void(Access access, absl::Duration duration)>;
 
   TimedStore(Store* store, Told told) : store_(store), told_(std::move(told)) {}
@@ -32,7 +32,7 @@ class TimedStore : public Store {
   bool ReleaseReserve() override { return store_->ReleaseReserve(); }
   bool RestoreReserve() override { return store_->RestoreReserve(); }
   bool OpenedShortOfRoom() const override { return store_->OpenedShortOfRoom(); }
-  // Its time depends on the size of the database.
+  // Not timed, because the time depends on the size of the database.
   absl::StatusOr<std::string> Backup() override { return store_->Backup(); }
   absl::StatusOr<Image> Load() override { return store_->Load(); }
   absl::StatusOr<std::vector<MetricsRow>> ReadMetrics(MetricsOf of, const std::string& job_id,

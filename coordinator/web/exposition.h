@@ -1,5 +1,5 @@
-// Metrics on their way to Prometheus. A metric is described where its values are set, and it is
-// part of the text even while it has no value, so that all of them can be seen on every musterd.
+// Metrics for Prometheus. A metric is described where its values are set. A metric without a value
+// is also in the text, so that every musterd shows all metrics.
 #ifndef MUSTER_COORDINATOR_WEB_EXPOSITION_H_
 #define MUSTER_COORDINATOR_WEB_EXPOSITION_H_
 
@@ -18,13 +18,13 @@ namespace muster::web {
 
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
-// One metric of an Exposition, which must live longer.
+// One metric of an Exposition, which must live longer than the Metric.
 class Metric {
  public:
   explicit Metric(prometheus::MetricFamily* family) : family_(family) {}
 
-  // For each combination of labels at most once. A value may be NaN or infinite; an absent one is
-  // left out.
+  // Sets the value of a combination of labels, once at most. The value may be NaN or infinite; an
+  // absent value is left out.
   void Set(Labels labels, std::optional<double> value) {
     if (!value.has_value()) return;
     prometheus::ClientMetric metric;
@@ -47,7 +47,7 @@ class Exposition {
   Metric Gauge(const std::string& name, const std::string& help) {
     return Add(name, help, prometheus::MetricType::Gauge);
   }
-  // A number that only grows; its name ends with _total.
+  // Adds a number that only grows; its name ends with _total.
   Metric Counter(const std::string& name, const std::string& help) {
     return Add(name, help, prometheus::MetricType::Counter);
   }

@@ -1,4 +1,4 @@
-// How long calls of clients, and accesses to the store, took: histograms for Prometheus.
+// The durations of clients' calls and of accesses to the store, as histograms for Prometheus.
 // Thread-safe.
 #ifndef MUSTER_COORDINATOR_WEB_LATENCIES_H_
 #define MUSTER_COORDINATOR_WEB_LATENCIES_H_
@@ -28,7 +28,7 @@ class Latencies {
   using Call = std::pair<std::string, absl::StatusCode>;
 
   mutable absl::Mutex mutex_;
-  // By method and code, as they come.
+  // The histograms by method and code; each is added at its first call.
   std::map<Call, prometheus::Histogram> calls_ ABSL_GUARDED_BY(mutex_);
   std::map<store::TimedStore::Access, prometheus::Histogram> store_ ABSL_GUARDED_BY(mutex_);
 };

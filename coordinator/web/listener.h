@@ -1,12 +1,12 @@
-// Takes connections of HTTP and answers one request on each: one thread does everything, and no
-// peer can make it wait.
+// A listener for HTTP that answers one request on each connection. One thread does everything, and
+// no peer can make it wait.
 //
-// A connection is read until its request is complete, the request is answered, the response is
-// sent, and the connection is closed. Sockets do not block, so a peer that sends or reads slowly,
-// or not at all, delays nobody. The number of connections is limited, and so is the time that each
-// may take: when one more arrives, the peer that has the most connections whose request is not
-// complete loses its oldest one (common/rpc/connections.h). So a client that sends its whole
-// request at once is always answered, whatever others do.
+// The listener reads a connection until its request is complete, sends the response, and closes the
+// connection. Sockets do not block, so a peer that sends or reads slowly, or not at all, delays no
+// other peer. The number of connections and the time of each connection are limited. When a
+// connection arrives beyond the limit, the peer with the most incomplete requests loses the oldest
+// connection of these (common/rpc/connections.h). So a client that sends its whole request at once
+// is always answered.
 #ifndef MUSTER_COORDINATOR_WEB_LISTENER_H_
 #define MUSTER_COORDINATOR_WEB_LISTENER_H_
 
@@ -28,7 +28,8 @@
 namespace muster::web {
 
 struct ListenerOptions {
-  // Port 0 chooses a free one. Over a Unix socket only this process's user and root are heard.
+  // The address. Port 0 chooses a free port. A Unix socket only accepts this process's user and
+  // root.
   Address address;
   Hosts hosts = Hosts::kLocal;
   HttpLimits limits = kHttpLimits;
@@ -38,12 +39,12 @@ struct ListenerOptions {
 
 class Listener {
  public:
-  // Starts to answer. Errors: those of Listen; RESOURCE_EXHAUSTED: there is no file descriptor.
+  // Starts to answer. Errors: those of Listen; RESOURCE_EXHAUSTED if there is no file descriptor.
   static absl::StatusOr<std::unique_ptr<Listener>> Start(ListenerOptions options);
   // Closes all connections and ends the thread.
   ~Listener();
 
-  // With the real port.
+  // The address with the real port.
   const Address& address() const { return address_; }
 
  private:
@@ -51,10 +52,10 @@ class Listener {
   struct Connection {
     process::Fd fd;
     Request request;
-    // Once the request is complete.
+    // The response, when the request is complete.
     std::optional<Response> response;
     size_t sent = 0;
-    // The response is sent by then, or the connection is closed.
+    // The time at which the connection is closed if the response is not sent.
     absl::Time deadline = absl::InfiniteFuture();
   };
 
@@ -62,12 +63,12 @@ class Listener {
   void Loop();
   absl::Duration Wait() const;
   void Accept();
-  // True: the connection is over.
+  // Return true if the connection is over.
   bool Read(Id id, Connection* connection);
   bool Send(Connection* connection);
-  // Of one that is over.
+  // Closes a connection that is over.
   void Close(Id id);
-  // Of one that took too long, or that is in the way of others.
+  // Closes a connection that took too long, or that must make room for another one.
   void GiveUp(Id id);
   void CloseOverdue();
 
@@ -76,11 +77,11 @@ class Listener {
   process::Fd socket_;
   process::Fd wake_;
 
-  // ---- Of the thread.
+  // ---- Used on the thread only.
   Connections connections_;
   Id last_id_ = 0;
   std::map<Id, Connection> open_;
-  // No connection is accepted before, because there was no file descriptor for one.
+  // The time before which no connection is accepted, because there was no file descriptor.
   absl::Time accepts_from_ = absl::InfinitePast();
   std::thread thread_;
 };

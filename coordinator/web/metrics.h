@@ -1,4 +1,5 @@
-// The metrics of musterd, each function those of one thing; docs/monitoring.md lists them.
+// The metrics of musterd. Each function adds the metrics of one subject; docs/monitoring.md lists
+// them.
 #ifndef MUSTER_COORDINATOR_WEB_METRICS_H_
 #define MUSTER_COORDINATOR_WEB_METRICS_H_
 
@@ -11,27 +12,27 @@
 
 namespace muster::web {
 
-// The kinds of devices, as metrics name them.
+// The kinds of devices that metrics name.
 inline constexpr jobs::Device kDevices[] = {jobs::Device::kCpu, jobs::Device::kCuda};
 inline const char* DeviceName(jobs::Device device) {
   return device == jobs::Device::kCuda ? "cuda" : "cpu";
 }
 
-// All jobs, ranks and nodes together, and each node.
+// Adds the metrics of all jobs, ranks and nodes together, and of each node.
 void AddClusterMetrics(const service::Observation& seen, Exposition* out);
 
-// Each job.
+// Adds the metrics of each job.
 void AddJobMetrics(const std::vector<service::ObservedJob>& jobs, Exposition* out);
 
-// Each rank of the jobs that have processes.
+// Adds the metrics of each rank of the jobs with processes.
 void AddRankMetrics(const std::vector<service::ObservedJob>& jobs, Exposition* out);
 
-// The database and the disk that it lies on. `state_directory`: that of musterd. `writable`:
-// whether the database can be written now.
+// Adds the metrics of the database and its disk. `state_directory`: musterd's. `writable`: whether
+// the database can be written now.
 void AddStoreMetrics(const std::string& state_directory, bool writable, Exposition* out);
 
-// What the kernel counts for musterd's own process, under the names that programs in all languages
-// use for it, with this program's prefix.
+// Adds the kernel's figures of musterd's own process. The names are those that programs in all
+// languages use, with this program's prefix.
 void AddProcessMetrics(Exposition* out);
 
 }  // namespace muster::web

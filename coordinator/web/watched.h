@@ -1,11 +1,11 @@
-// musterd seen from outside, over HTTP: its metrics for Prometheus, and whether it is well.
+// The HTTP pages by which other programs watch musterd: metrics for Prometheus, and health.
 //
 //   /metrics   all metrics, in Prometheus' text format; docs/monitoring.md lists them
 //   /healthz   200 while the coordinator's thread works; 503 with the reason: musterd hangs
 //   /readyz    200 while clients are served; 503 with the reason, also while it starts or stops
 //
-// Life cycle: Start before the coordinator, which is added when it has started; end it before the
-// coordinator. Thread-safe.
+// Life cycle: Start before the coordinator starts, Watch after it has started, and destroy before
+// the coordinator. Thread-safe.
 #ifndef MUSTER_COORDINATOR_WEB_WATCHED_H_
 #define MUSTER_COORDINATOR_WEB_WATCHED_H_
 
@@ -27,35 +27,36 @@
 namespace muster::web {
 
 struct WatchedOptions {
-  // "HOST:PORT" or "unix:/PATH"; port 0 chooses a free one.
+  // The address: "HOST:PORT" or "unix:/PATH". Port 0 chooses a free port.
   std::string address;
-  // Listen also on an address that other hosts reach: nothing protects what is told there.
+  // Whether to listen also on an address that other hosts can reach. The pages are not protected.
   bool insecure = false;
-  // Of musterd.
+  // musterd's state directory.
   std::string state_directory;
-  // How long the coordinator's thread may do nothing before musterd counts as hanging. In normal
-  // operation the thread wakes up several times per lease.
+  // The time without activity of the coordinator's thread after which musterd counts as hanging. In
+  // normal operation the thread wakes up several times per lease.
   absl::Duration patience = absl::Seconds(30);
-  // How long that thread may take for the values of /metrics: other pages wait meanwhile.
+  // The longest time that the coordinator's thread may take for the values of /metrics. Other pages
+  // wait meanwhile.
   absl::Duration observe_timeout = absl::Seconds(2);
-  // SteadyNow, or the time of a test.
+  // The clock: SteadyNow, or the time of a test.
   std::function<absl::Time()> clock = SteadyNow;
-  // Added to by others; lives longer.
+  // The latencies. Other objects add to them; they outlive this object.
   const Latencies* latencies = nullptr;
 };
 
 class Watched {
  public:
-  // Begins to answer. INVALID_ARGUMENT: the address is of neither form, or other hosts reach it and
-  // `insecure` is not set. UNAVAILABLE: the port is in use.
+  // Begins to answer. INVALID_ARGUMENT if the address has neither form, or if other hosts can reach
+  // it and `insecure` is not set. UNAVAILABLE if the port is in use.
   static absl::StatusOr<std::unique_ptr<Watched>> Start(const WatchedOptions& options);
 
-  // The coordinator lives longer than this object.
+  // Sets the coordinator, which outlives this object.
   void Watch(service::Coordinator* coordinator) { coordinator_ = coordinator; }
-  // From now on musterd is not ready any more.
+  // Makes musterd count as not ready from now on.
   void Stopping() { stopping_ = true; }
 
-  // With the real port.
+  // The address with the real port.
   const Address& address() const { return listener_->address(); }
 
  private:
@@ -69,7 +70,7 @@ class Watched {
   std::atomic<service::Coordinator*> coordinator_ = nullptr;
   std::atomic<bool> stopping_ = false;
 
-  // ---- Of the listener's thread.
+  // ---- Used on the listener's thread only.
   Site site_;
   Page metrics_;
   absl::Time metrics_made_ = absl::InfinitePast();

@@ -1,4 +1,4 @@
-// What a receiver answers to a message, and what that means (docs/webhook.md). Functions are pure.
+// A receiver's answer to a message, and its meaning (docs/webhook.md). Functions are pure.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_ANSWER_H_
 
@@ -11,42 +11,42 @@
 namespace muster::webhook {
 
 struct Answer {
-  // Of HTTP. 0: there was none.
+  // The HTTP status; 0 if there was no answer.
   int status = 0;
-  // Without a status: why, for people.
+  // The reason why there is no status, for people.
   std::string trouble;
-  // When the receiver wants to be asked again.
+  // The time after which the receiver wants to be asked again.
   std::optional<absl::Duration> retry_after;
 };
 
 enum class Meaning {
   kAccepted,
-  // The receiver understood the message and does not want it: another try would end in the same
+  // The receiver understood the message and does not want it. Another try would end in the same
   // way.
   kRefused,
-  // To be tried again; messages about other jobs may be accepted.
+  // The message must be tried again. Messages about other jobs may be accepted.
   kMessageFailed,
-  // To be tried again; nothing else that is sent to this receiver now would be accepted, either.
+  // The message must be tried again. The receiver would not accept any other message now, either.
   kReceiverFailed,
 };
 
 Meaning MeaningOf(const Answer& answer);
 
-// For people: "answered 503", or Answer::trouble.
+// Returns "answered 503", or Answer::trouble, for people.
 std::string Describe(const Answer& answer);
 
-// The value of the header Retry-After: seconds, or a date (RFC 9110, section 10.2.3). Absent: it is
-// neither.
+// Parses the value of the header Retry-After: seconds, or a date (RFC 9110, section 10.2.3). Absent
+// if it is neither.
 std::optional<absl::Duration> ParseRetryAfter(const std::string& value, absl::Time now);
 
-// Posts messages to one receiver.
+// An object that posts messages to one receiver.
 class Poster {
  public:
   virtual ~Poster() = default;
 
-  // Waits for the answer, but only for a limited time. One call at a time.
+  // Posts the message and waits for the answer, for a limited time. One call at a time.
   virtual Answer Post(const store::DeliveryRow& message) = 0;
-  // Ends the call that is under way, and all later ones, at once. Thread-safe.
+  // Ends the current call and all later calls at once. Thread-safe.
   virtual void Abort() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Posts messages over HTTP/1.1, with or without TLS.
+// A Poster over HTTP/1.1, with or without TLS.
 //
 // Redirects are not followed, proxies of the environment are not used, and the body of an answer is
 // ignored. With TLS (1.2 or newer) the receiver's certificate must be valid for the URL's host.
@@ -16,16 +16,17 @@
 
 namespace muster::webhook {
 
-// How a receiver can tell that a message is from this musterd (docs/webhook.md), as Stripe and
-// Slack sign theirs: "v1=" and the 64 hexadecimal digits of HMAC-SHA-256(secret, "SECONDS.BODY").
+// Returns the signature by which a receiver recognises a message of this musterd (docs/webhook.md):
+// "v1=" and the 64 hexadecimal digits of HMAC-SHA-256(secret, "SECONDS.BODY"). Stripe and Slack
+// sign in this way, too.
 std::string Sign(const std::string& secret, int64_t unix_seconds, const std::string& body);
 
 class HttpPoster : public Poster {
  public:
   explicit HttpPoster(HttpPosterOptions options);
 
-  // Tries the next address of the host only if nothing of the message was sent to the one before:
-  // there was no connection, or no TLS.
+  // Posts to the host's addresses in turn. Tries the next address only if nothing of the message
+  // was sent to the address before: there was no connection, or no TLS.
   Answer Post(const store::DeliveryRow& message) override;
   void Abort() override;
 

@@ -20,13 +20,14 @@
 
 namespace muster::webhook {
 
-// One connection at a time.
+// A server with one connection at a time.
 class RawServer {
  public:
-  // Gets each request, as it was read, and the connection, which is closed afterwards.
+  // Gets each request as it was read, and its connection, which is closed afterwards.
   using Handler = std::function<void(const std::string& request, int connection)>;
 
-  // Whether the handler gets a request: without one, it is called for each connection.
+  // Whether the handler gets requests. With kNothing it is called for each connection without
+  // reading.
   enum class Reads { kRequests, kNothing };
   // The address of this machine at which the server listens: 127.0.0.1 or ::1.
   enum class Listens { kIpv4, kIpv6 };
@@ -68,7 +69,7 @@ class RawServer {
     // The other side may have gone.
     (void)send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Returns what the other side sent until it closed the connection.
+  // Returns the bytes that the other side sent until it closed the connection.
   static std::string AwaitEnd(int connection) {
     std::string read;
     std::array<char, 1000> buffer;
@@ -82,7 +83,7 @@ class RawServer {
   }
 
  private:
-  // The port is the kernel's choice, and then that of *address.
+  // Listens at a port that the kernel chooses, and sets it in *address.
   template <typename Address>
   bool Listen(Address* address) {
     auto* const general = reinterpret_cast<sockaddr*>(address);

@@ -1,4 +1,4 @@
-// Looks up the addresses of a host, within a limited time.
+// The lookup of a host's addresses within a limited time.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_RESOLVER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_RESOLVER_H_
 
@@ -14,16 +14,16 @@
 
 namespace muster::webhook {
 
-// How a thread is started, so that a test can let it fail.
-// Throws std::system_error if there cannot be one more thread, as std::thread does.
+// Starts a thread. Throws std::system_error if no further thread can be started, like std::thread.
+// A test can replace it by a function that fails.
 using StartThread = std::function<std::thread(std::function<void()> run)>;
 
 inline std::thread NewThread(std::function<void()> run) { return std::thread(std::move(run)); }
 
-// The addresses of a host, as text, in the order in which they should be tried. May take long.
+// Returns a host's addresses as text, in the order in which they should be tried. May take long.
 using LookUp = std::function<absl::StatusOr<std::vector<std::string>>(const std::string& host)>;
 
-// getaddrinfo(3). UNAVAILABLE: the host is not known.
+// Looks up with getaddrinfo(3). UNAVAILABLE if the host is not known.
 absl::StatusOr<std::vector<std::string>> SystemLookUp(const std::string& host);
 
 struct ResolverOptions {
@@ -31,17 +31,17 @@ struct ResolverOptions {
   StartThread start_thread = NewThread;
 };
 
-// The system's lookup cannot be interrupted and may take minutes. So it runs on a thread of its
-// own, which is left alone when the caller does not wait any more; there is at most one such thread
-// for each Resolver. A host that is the number of an address needs no lookup.
+// Looks up one host. The system's lookup cannot be interrupted and may take minutes, so it runs on
+// its own thread. When the caller stops waiting, the thread continues alone; each Resolver has at
+// most one such thread. A host that is a numeric address needs no lookup.
 class Resolver {
  public:
   explicit Resolver(const std::string& host, ResolverOptions options = {});
 
   // Errors: those of the lookup; DEADLINE_EXCEEDED: no answer within `limit`; CANCELLED: aborted;
-  // RESOURCE_EXHAUSTED: there cannot be one more thread now. One call at a time.
+  // RESOURCE_EXHAUSTED: no further thread can be started. One call at a time.
   absl::StatusOr<std::vector<std::string>> Resolve(absl::Duration limit);
-  // Ends the call that is under way, and all later ones, at once. Thread-safe.
+  // Ends the current call and all later calls at once. Thread-safe.
   void Abort();
 
  private:
@@ -49,7 +49,7 @@ class Resolver {
 
   const std::string host_;
   const ResolverOptions options_;
-  // The thread has it, too.
+  // The state, which the thread shares.
   const std::shared_ptr<State> state_;
 };
 

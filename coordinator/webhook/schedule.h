@@ -1,9 +1,9 @@
-// Which message a receiver gets next, and when. Pure: (state, answer, now) -> (state, what is
-// settled, reason).
+// The choice of the next message for a receiver, and of its time. Pure: (state, answer, now) ->
+// (state, settled messages, reason).
 //
-// The messages about one job are sent in their order: each of them waits until the one before it
-// is settled. Messages about different jobs do not wait for each other, except while the receiver
-// itself does not work.
+// The messages about one job are sent in order: each waits until the message before it is settled.
+// Messages about different jobs do not wait for each other, except while the receiver itself does
+// not work.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_SCHEDULE_H_
 #define MUSTER_COORDINATOR_WEBHOOK_SCHEDULE_H_
 
@@ -21,15 +21,15 @@
 namespace muster::webhook {
 
 struct Retries {
-  // After the first failure; it doubles with each further one.
+  // The wait after the first failure. It doubles with each further failure, up to `longest`.
   absl::Duration first = absl::Seconds(1);
   absl::Duration longest = absl::Minutes(10);
-  // A receiver that asks for more time than this does not get it.
+  // The longest wait that a receiver can ask for.
   absl::Duration longest_asked_for = absl::Hours(1);
-  // A message that is older when it fails is given up.
+  // The age after which a message that fails is given up.
   absl::Duration give_up_after = absl::Hours(24);
-  // All that are older are given up once the receiver has failed for so long: not before, because
-  // it may only be late after a pause of both, and works again in a moment.
+  // The time without success after which all messages older than give_up_after are given up. It
+  // allows for a pause of sender and receiver, after which the receiver may work again in a moment.
   absl::Duration give_up_all_after = absl::Hours(1);
 };
 
@@ -37,32 +37,33 @@ class Schedule {
  public:
   explicit Schedule(const Retries& retries) : retries_(retries) {}
 
-  // Numbers grow from call to call.
+  // Adds a message. Numbers grow from call to call.
   void Add(store::DeliveryRow message);
-  // It is not to be sent any more. Unknown numbers are ignored.
+  // Removes a message that must not be sent any more. Unknown numbers are ignored.
   void Withdraw(uint64_t number);
 
-  // The message to send now: of those that may be sent the one that waits longest. Null: none.
+  // Returns the message to send now: the longest-waiting message that may be sent; null if there is
+  // none.
   const store::DeliveryRow* Due(absl::Time now) const;
-  // When the next one may be sent. Infinite future: none waits.
+  // Returns the time at which the next message may be sent; infinite future if none waits.
   absl::Time NextDue() const;
 
   struct Result {
-    // The numbers of messages that are accepted or given up: they are not in the schedule any more.
+    // The numbers of messages that were accepted or given up. The schedule has removed them.
     std::vector<uint64_t> settled;
-    // For the daemon's log: messages that are given up, and the reason for which tries fail, when
-    // it changes. Empty: nothing to say.
+    // Text for the daemon's log: given-up messages, and the reason why tries fail when it changes.
+    // Empty if there is nothing to say.
     std::string say;
   };
-  // `jitter`: a random number in [0, 1), so that many waits do not end at once. A message that was
-  // withdrawn meanwhile is ignored.
+  // Takes the answer to a message. `jitter`: a random number in [0, 1), so that many waits do not
+  // end at once. A message that was withdrawn meanwhile is ignored.
   Result Take(const store::DeliveryRow& message, const Answer& answer, absl::Time now,
               double jitter);
 
   size_t size() const;
 
  private:
-  // How often tries have failed in a row, and until when the next one waits.
+  // The number of failed tries in a row, and the time until which the next try waits.
   struct Wait {
     uint32_t failures = 0;
     absl::Time until = absl::InfinitePast();
@@ -72,7 +73,7 @@ class Schedule {
     std::deque<store::DeliveryRow> messages;
     Wait wait;
   };
-  // Makes `wait` one failure longer; returns how long it is.
+  // Adds a failure to `wait`; returns the length of the wait.
   absl::Duration PutOff(Wait* wait, const Answer& answer, absl::Time now, double jitter) const;
   // Removes the first message of a line.
   void Remove(std::map<std::string, Line>::iterator line);
@@ -80,13 +81,13 @@ class Schedule {
   std::vector<uint64_t> RemoveOld(absl::Time now);
 
   Retries retries_;
-  // By job.
+  // The messages by job.
   std::map<std::string, Line> lines_;
-  // Of the receiver.
+  // The wait of the whole receiver.
   Wait wait_;
-  // Since when it has failed without a break; absent: it did not fail at the last try.
+  // The time since which all tries have failed; absent if the last try did not fail.
   std::optional<absl::Time> fails_since_;
-  // Why the last try failed; empty: it did not.
+  // The reason of the last try's failure; empty if the last try did not fail.
   std::string trouble_;
 };
 

@@ -1,5 +1,5 @@
-// Sends the messages for one receiver, one at a time, on a thread of its own: a receiver that is
-// slow or down delays nothing but its own messages.
+// The sender of the messages for one receiver, one at a time, on its own thread. A receiver that is
+// slow or down delays only its own messages.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_SENDER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_SENDER_H_
 
@@ -26,14 +26,14 @@
 namespace muster::webhook {
 
 struct SenderOptions {
-  // In messages of the daemon's log.
+  // The receiver's name in messages of the daemon's log.
   std::string receiver;
   Retries retries;
-  // Never goes back; that of the messages' create_time.
+  // The clock, which never goes back. The messages' create_time is from the same clock.
   std::function<absl::Time()> clock;
-  // In [0, 1).
+  // Returns a random number in [0, 1).
   std::function<double()> random;
-  // These messages need not be sent any more. Called on the sender's thread, without a lock.
+  // Gets messages that need not be sent any more. Called on the sender's thread, without a lock.
   std::function<void(const std::vector<uint64_t>& numbers)> settled;
   StartThread start_thread = NewThread;
 };
@@ -41,13 +41,13 @@ struct SenderOptions {
 // Thread-safe.
 class Sender {
  public:
-  // RESOURCE_EXHAUSTED: there cannot be one more thread.
+  // RESOURCE_EXHAUSTED if no further thread can be started.
   static absl::StatusOr<std::unique_ptr<Sender>> Start(SenderOptions options,
                                                        std::unique_ptr<Poster> poster);
-  // Stops.
+  // Stops the sender.
   ~Sender();
 
-  // Numbers grow from call to call. Ignored after Stop().
+  // Adds a message. Numbers grow from call to call. Ignored after Stop().
   void Add(const store::DeliveryRow& message);
   void Withdraw(uint64_t number);
   // Ends the thread at once, also while it waits for an answer. Idempotent; one call at a time.
@@ -56,7 +56,7 @@ class Sender {
  private:
   Sender(SenderOptions options, std::unique_ptr<Poster> poster);
   void Loop();
-  // The next message that is due; absent: the sender stops.
+  // Waits for the next message that is due; absent if the sender stops.
   std::optional<store::DeliveryRow> AwaitDue();
 
   const SenderOptions options_;
@@ -79,10 +79,10 @@ class Senders {
       const Settings& settings, const std::function<absl::Time()>& clock,
       const std::function<void(const std::vector<uint64_t>& numbers)>& settled);
 
-  // `receiver` of both: one of the settings, otherwise it is ignored.
+  // Add and Withdraw ignore a receiver that is not among the settings'.
   void Add(const store::DeliveryRow& message);
   void Withdraw(const std::string& receiver, uint64_t number);
-  // Does not wait for receivers. One call at a time.
+  // Stops without waiting for receivers. One call at a time.
   void Stop();
 
  private:

@@ -1,8 +1,8 @@
-// Posts to one address of a receiver over HTTP/1.1, through libcurl.
+// One HTTP/1.1 POST to one address of a receiver, through libcurl.
 //
 // Redirects are not followed, proxies of the environment are not used, and no connection is used
 // twice. With TLS (1.2 or newer) the receiver's certificate must be valid for the URL's host. A
-// receiver may answer anything: no more is kept than kMostOfHead, and one line of at most 100 KB.
+// receiver may answer anything: the head is limited to kMostOfHead, and one line to 100 KB.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_TRANSFER_H_
 #define MUSTER_COORDINATOR_WEBHOOK_TRANSFER_H_
 
@@ -25,65 +25,66 @@ namespace muster::webhook {
 
 struct HttpPosterOptions {
   Url url;
-  // Signs the messages. Empty: they are not signed.
+  // The secret that signs the messages. If empty, they are not signed.
   std::string secret;
-  // PEM certificates that are trusted instead of the system's. Empty: the system's.
+  // A file of PEM certificates that are trusted instead of the system's. If empty, the system's
+  // are.
   std::string ca_file;
   std::string user_agent;
-  // For the lookup of the host, and the limit of each wait until there is a connection to an
-  // address, with TLS if the URL asks for it.
+  // The limit of the host's lookup, and of each wait until there is a connection to an address,
+  // with TLS if the URL asks for it.
   absl::Duration connect_wait = absl::Seconds(5);
-  // The limit of each wait after that.
+  // The limit of each later wait.
   absl::Duration answer_wait = absl::Seconds(5);
-  // For all that happens at one address.
+  // The limit of everything at one address.
   absl::Duration limit = absl::Seconds(15);
-  // The limit of each wait for libcurl's sockets, whose end changes nothing: the time after which
-  // Abort() is seen if libcurl had no file descriptor left to be woken by.
+  // The longest single wait for libcurl's sockets. Its end only lets Post() see Abort() if libcurl
+  // had no file descriptor left to wake it.
   absl::Duration longest_poll = absl::Seconds(1);
-  // The signature's time.
+  // The clock for the signature's time.
   std::function<absl::Time()> date = absl::Now;
-  // Finds the addresses of the host.
+  // The lookup of the host's addresses.
   LookUp look_up = SystemLookUp;
 };
 
 struct Request {
   const HttpPosterOptions& options;
-  // An address of the host, as a number: the host's name is not looked up here.
+  // A numeric address of the host. The host's name is not looked up here.
   std::string address;
-  // Lines "Name: value", beside the headers that say how the body is sent.
+  // Lines "Name: value", besides the headers that say how the body is sent.
   std::vector<std::string> headers;
   absl::string_view body;
 };
 
 struct Response {
-  // The status of HTTP. 0: there was no answer.
+  // The HTTP status; 0 if there was no answer.
   int status = 0;
   // The reason why there is no status, for people: one line, without control characters.
   std::string trouble;
-  // The value of the first header Retry-After. Empty: there is none.
+  // The value of the first header Retry-After; empty if there is none.
   std::string retry_after;
-  // Whether a part of the request was sent, or may have been.
+  // Whether a part of the request was sent, or may have been sent.
   bool sent = false;
 };
 
-// The transport to one receiver. The multi handle of libcurl has one transfer at a time.
+// The transport to one receiver. libcurl's multi handle has one transfer at a time.
 class Transfer {
  public:
-  // The most bytes of the status line and all headers, with those of interim answers before it. A
+  // The most bytes of an answer's status line and headers, including interim answers before it. A
   // longer head is no HTTP answer.
   static constexpr size_t kMostOfHead = 16 << 10;
 
   Transfer();
 
-  // There may be one call at a time.
+  // Posts the request. One call at a time.
   Response Post(const Request& request);
-  // Thread-safe: ends the call that is under way, and all later ones, at once.
+  // Ends the current call and all later calls at once. Thread-safe.
   void Abort();
   bool is_aborted() const { return aborted_; }
 
  private:
   std::atomic<bool> aborted_ = false;
-  // The handle lasts for all calls, because another thread wakes it. Null: libcurl cannot be used.
+  // The handle for all calls, because another thread wakes it. Null if libcurl cannot be used.
   const std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi_;
 };
 
