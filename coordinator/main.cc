@@ -45,20 +45,20 @@ namespace muster {
 namespace {
 
 constexpr int kUsageError = 2;
-// For the workers of the local agent to end, once they are told to at last.
+// The time for the local agent's workers to end after the last order to end.
 constexpr absl::Duration kInterruptTimeout = absl::Seconds(5);
-// While something moves on the local node its deadline is put off, by so much.
+// The time by which the local node's deadline is delayed while its jobs make progress.
 constexpr absl::Duration kStandstill = absl::Seconds(10);
 
 struct Flags {
   std::string state;
   std::vector<std::string> listen;
   std::string port_file;
-  // Empty: nobody watches.
+  // The address for monitoring programs; empty for none.
   std::string http;
   std::string http_port_file;
   bool http_insecure = false;
-  // The file with the serial numbers of certificates that count no more.
+  // The file with the serial numbers of revoked certificates.
   std::string revoked;
   std::string agent;
   std::string lease = "10s";
@@ -72,7 +72,8 @@ struct Flags {
   service::CoordinatorOptions coordinator;
 };
 
-// Beside this program, as installed; in a build tree it is in its own folder.
+// Returns the agent's program beside this program, as installed; in a build tree it is in its own
+// folder.
 std::string DefaultAgent() {
   std::error_code error;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
@@ -87,8 +88,8 @@ std::string GetEnvironment(const std::string& name) {
   return value != nullptr ? value : "";
 }
 
-// The arguments of the local agent that say what its workers may load and read. It has this
-// program's user, whose files it may load.
+// Returns the local agent's arguments about what its workers may load and read. The agent has this
+// program's user, and may load this user's files.
 std::vector<std::string> OfLocalAgent(const Flags& flags) {
   std::vector<std::string> more = {"--own-plugins"};
   for (const std::string& folder : flags.plugins) more.insert(more.end(), {"--plugins", folder});
@@ -100,13 +101,13 @@ std::vector<std::string> OfLocalAgent(const Flags& flags) {
 class Signals {
  public:
   explicit Signals(const sigset_t& signals) : signals_(signals) {}
-  // Waits for the first one.
+  // Waits for the first signal.
   void Await() {
     int signal = 0;
     sigwait(&signals_, &signal);
     at_once_ = sequence_.Take(signal) == process::StopOrder::kAtOnce;
   }
-  // Whether one has come that asks for an end at once.
+  // Returns whether a signal has come that asks for an end at once.
   bool AtOnce() {
     const timespec no_wait = {};
     for (int signal = 0; (signal = sigtimedwait(&signals_, nullptr, &no_wait)) > 0;) {
@@ -124,7 +125,7 @@ class Signals {
 // Lets the jobs of the local agent save a checkpoint and end, unless they should end at once.
 void EmptyLocalNode(service::Coordinator& coordinator, launch::LocalAgent& agent,
                     absl::Duration timeout, Signals& signals) {
-  // The agent may have got the signal, too.
+  // The agent may have received the signal, too.
   agent.Leave();
   coordinator.Drain(launch::kLocalNode);
   const absl::Time start = SteadyNow();
@@ -135,8 +136,8 @@ void EmptyLocalNode(service::Coordinator& coordinator, launch::LocalAgent& agent
   while (elapsed() < timeout || elapsed() < moved + kStandstill) {
     if (coordinator.AwaitDrained(absl::Milliseconds(200)) || agent.HasEnded()) return;
     if (signals.AtOnce()) break;
-    // While the store cannot be written, the coordinator does not learn that the workers have
-    // ended. The agent ends after them.
+    // The coordinator does not learn that the workers have ended while the store cannot be written.
+    // The agent ends after its workers.
     if (!agent_stops && !coordinator.health().ready().ok()) {
       agent_stops = true;
       coordinator.Drain(launch::kLocalNode);
@@ -151,7 +152,7 @@ void EmptyLocalNode(service::Coordinator& coordinator, launch::LocalAgent& agent
   coordinator.AwaitDrained(kInterruptTimeout);
 }
 
-// What to do about a store that is damaged.
+// Adds advice to the error of a damaged store.
 absl::Status WithAdvice(const absl::Status& error) {
   if (!absl::IsDataLoss(error)) return error;
   return absl::DataLossError(absl::StrCat(Message(error),
@@ -194,7 +195,7 @@ absl::Status Run(Flags flags, Signals signals) {
         "webhooks are not signed, so their receivers cannot tell who has sent a message: "
         "--webhook-secret names the file with a secret");
   }
-  // Its address must not depend on the current folder.
+  // The address in this directory must not depend on the current folder.
   flags.state = std::filesystem::absolute(flags.state).lexically_normal().string();
   const auto store = store::SqliteStore::Open(flags.state, flags.store);
   if (!store.ok()) return WithAdvice(store.status());
@@ -203,10 +204,10 @@ absl::Status Run(Flags flags, Signals signals) {
       store->get(), [&latencies](store::TimedStore::Access access, absl::Duration duration) {
         latencies.StoreAccessed(access, duration);
       });
-  // Used by the coordinator until its end, also if something below fails.
+  // The coordinator uses these objects until its end, also if something below fails.
   absl::Status damaged;
   auto denied = certs::DenyList::None();
-  // What watches is ended before it.
+  // `watched` is destroyed before `coordinator`, which it watches.
   std::unique_ptr<service::Coordinator> coordinator;
   std::unique_ptr<web::Watched> watched;
   if (!flags.http.empty()) {

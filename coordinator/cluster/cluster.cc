@@ -41,8 +41,8 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
   }
 }
 
-// Takes the changes of jobs, nodes and messages for webhooks into the batch, and what follows from
-// them into the effects. Handlers have put all other rows into the batch themselves.
+// Takes the changes of jobs, nodes and webhook messages into the batch, and their consequences into
+// the effects. Handlers have already put all other rows into the batch.
 store::Batch Cluster::TakeBatch() {
   Turn& turn = turn_;
   Jobs::Changes jobs = turn.jobs.TakeChanges();

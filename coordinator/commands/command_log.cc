@@ -11,7 +11,7 @@ namespace {
 // The reason code of a command that was open when its job ended.
 constexpr char kJobEnded[] = "JOB_ENDED";
 
-// If a checkpoint's number is further than this above the newest command, it is not believed, and
+// The largest accepted distance of a checkpoint's command number from the newest command. Above it
 // no lost commands are added.
 constexpr uint64_t kMostLost = 1'000'000;
 
@@ -106,21 +106,21 @@ Delivery::When CommandLog::WhenOf(const Command& command) const {
   if (command.outcome.has_value() && command.outcome->code != absl::StatusCode::kOk) {
     return When::kNever;
   }
-  // This includes a stop that has an outcome although no worker reported that it took effect.
+  // A stop may have an outcome although no worker reported that it took effect.
   if (!command.applied_step.has_value()) {
     return command.outcome.has_value() ? When::kNever : When::kWhenDue;
   }
   if (ChangesState(command.kind)) return command.target != 0 ? When::kNever : When::kReplay;
   if (command.kind == v1::Operation::PAUSE)
     return command.target != 0 ? When::kNever : When::kWhenDue;
-  // It took effect. Without an outcome it may not be finished.
+  // A command that took effect may not be finished until it has an outcome.
   return command.outcome.has_value() ? When::kNever : When::kWhenDue;
 }
 
 std::optional<uint64_t> CommandLog::StepOf(const Command& command, Delivery::When when) const {
   if (when == Delivery::When::kNever) return std::nullopt;
   if (!command.applied_step.has_value()) return command.at_step;
-  // A pause that took effect before, and lasts, takes effect at once.
+  // A pause that took effect before, and that still lasts, takes effect at once.
   const bool at_its_step =
       when == Delivery::When::kReplay || WritesAFile(command.kind) || ChangesNothing(command.kind);
   return at_its_step ? command.applied_step : std::nullopt;

@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number of dropped checkpoints that are remembered because their files may still exist. It is
-// limited because a disk may refuse for ever to remove them.
+// The number of dropped checkpoints that are remembered because their files may still exist. A disk
+// may refuse for ever to remove them.
 constexpr size_t kKeptDropped = 64;
-// Of saves that fail for the same reason, each tenth one is an event.
+// Each tenth save that fails for the same reason is an event.
 constexpr uint32_t kToldEvery = 10;
 
 bool Earlier(const Checkpoint& a, const Checkpoint& b) {
@@ -39,7 +39,7 @@ void Drop(Job* job, const std::string& path) {
   if (dropped.size() > kKeptDropped) dropped.erase(dropped.begin());
 }
 
-// The newest one that counts; null: there is none.
+// Returns the newest checkpoint that counts; null if there is none.
 const Checkpoint* Newest(const Job& job) {
   const auto newest = std::find_if(job.checkpoints.rbegin(), job.checkpoints.rend(), IsGood);
   return newest == job.checkpoints.rend() ? nullptr : &*newest;
@@ -49,12 +49,12 @@ std::string LastSaves(uint32_t count) {
   return count == 1 ? "the last save" : absl::StrCat("the last ", count, " saves");
 }
 
-// Sorts the checkpoints and drops the oldest ones beyond keep_checkpoints good ones. Those in
-// `adopted`, and the newest one that is the best, are not dropped.
+// Sorts the checkpoints and drops the oldest beyond keep_checkpoints good ones. Checkpoints in
+// `adopted`, and the newest checkpoint that is the best, are not dropped.
 void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
   auto& all = job->checkpoints;
   std::sort(all.begin(), all.end(), Earlier);
-  // The damaged ones stay where there is no good one: they show that the job has had checkpoints.
+  // Without a good checkpoint, damaged ones stay: they show that the job has had checkpoints.
   if (std::none_of(all.begin(), all.end(), IsGood)) return;
   size_t first = all.size();  // this one and all newer ones stay
   uint32_t good = 0;
@@ -72,16 +72,16 @@ void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
     if (i >= first || all[i].path == best_path) {
       left.push_back(std::move(all[i]));
     } else if (IsGood(all[i])) {
-      // The worker that found a damaged checkpoint has renamed its files: these are not deleted.
+      // The worker that found a damaged checkpoint has renamed its files, which are not deleted.
       Drop(job, all[i].path);
     }
   }
   all = std::move(left);
 }
 
-// Why a checkpoint does not count after a decision to start from the directory `from`: before it is
-// known that the job can start from there, and after it has started from there. Workers report the
-// second reason, too, but never the first.
+// Returns why a checkpoint does not count after a decision to start from `from`. IsToGoOnFrom is
+// the reason before the job has started from there. The reason after that is also reported by
+// workers.
 std::string IsToGoOnFrom(const std::string& from) {
   return absl::StrCat("the job should continue from ", from);
 }
@@ -89,7 +89,7 @@ std::string WasToldToGoOnFrom(const std::string& from) {
   return absl::StrCat("the job was told to continue from ", from);
 }
 
-// The checkpoint does not count any more, but is kept.
+// Lets a checkpoint not count any more, and keeps it.
 void Retire(Job* job, Checkpoint checkpoint, const std::string& reason) {
   // A damaged checkpoint was renamed: its path does not exist any more.
   if (!IsGood(checkpoint)) return;
@@ -121,7 +121,7 @@ void RecordCheckpoint(Job* job, Checkpoint checkpoint) {
   if (std::any_of(job->checkpoints.begin(), job->checkpoints.end(), same_path)) return;
   ForgetPath(&job->found_checkpoints, checkpoint.path);
   job->checkpoints.push_back(std::move(checkpoint));
-  // From now on the next generation continues from this checkpoint.
+  // The next generation continues from this checkpoint.
   job->start_from.clear();
   Trim(job);
 }
@@ -212,17 +212,17 @@ std::vector<std::string> WentOnFrom(Job* job, const std::string& path) {
 
 void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   if (!from_scratch && from.empty()) return;
-  // An earlier decision that was not tried yet is replaced.
+  // A decision that was not tried yet is replaced.
   TakeBackStart(job);
   job->from_scratch = from_scratch;
   job->start_from = from;
-  // The stages that are over may have seen another state of the same step.
+  // The finished stages may have worked on another state of the same step.
   job->stages_done = job->stages_done_step = 0;
   const std::string reason =
       from_scratch ? "the job was told to start again from step 0" : IsToGoOnFrom(from);
   for (Checkpoint& checkpoint : std::exchange(job->checkpoints, {})) {
-    // Damaged checkpoints stay. They show that the job has had checkpoints, so if the decision is
-    // revoked, the job does not start again from step 0 by itself.
+    // Damaged checkpoints stay. They show that the job has had checkpoints. So the job does not
+    // start again from step 0 by itself if the decision is revoked.
     const bool damaged = !from_scratch && !IsGood(checkpoint) && checkpoint.path != from;
     if (damaged || (checkpoint.path == from && IsGood(checkpoint))) {
       job->checkpoints.push_back(checkpoint);

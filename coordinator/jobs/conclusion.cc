@@ -40,28 +40,28 @@ bool StopTookEffect(const Job& job) {
   });
 }
 
-// The newest generation's rank says that the last save failed.
+// Returns whether a rank of the newest generation reports that the last save failed.
 bool IsOfLastSave(const Job& job, const FailureNote& note) {
   return note.generation == job.generation && note.code == kFinalSaveFailed;
 }
 
-// The reason of an end (`how`) after a save that failed.
+// Returns the reason of an end (`how`) after a failed save.
 std::string Unsaved(const Job& job, const std::string& how) {
   return absl::StrCat(how, ", but its last save failed: ", job.save_failure->message, "; ",
                       Kept(job));
 }
 
-// The job has done all its work.
+// Ends a job that has done all its work.
 void Succeed(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
     const std::string ended_early = job->alive()->ended_early;
     return Conclude(job, Outcome::kSucceeded, ended_early, now);
   }
-  // Work that is not saved is not done.
+  // Unsaved work does not count as done.
   Conclude(job, Outcome::kFailed, Unsaved(*job, "training is done"), now, kFinalSaveFailed);
 }
 
-// Another start would fail in the same way.
+// Fails a job whose next start would fail in the same way.
 void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
   const std::string kept = root.code == kFinalSaveFailed ? absl::StrCat("; ", Kept(*job)) : "";
   Conclude(job, Outcome::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
@@ -71,7 +71,7 @@ void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
 constexpr absl::Duration kLongestAfterFailure = absl::Minutes(1);
 constexpr absl::Duration kLongestAfterNodeFault = absl::Minutes(5);
 
-// The job waits for its next start, after the time `wait`.
+// Lets the job wait for its next start, for the time `wait`.
 void Wait(Job* job, const std::string& cause, absl::Duration wait, absl::Time now) {
   life::Waiting waiting;
   job->state_reason = absl::StrCat(cause, "; waits for slots");
@@ -85,7 +85,8 @@ void Wait(Job* job, const std::string& cause, absl::Duration wait, absl::Time no
   job->reason_code.clear();
 }
 
-// FNV-1a with the final mixing of MurmurHash3: the same on every machine and in every version.
+// Hashes with FNV-1a and the final mixing of MurmurHash3: the same on every machine and in every
+// version.
 uint64_t Hash(const std::string& text) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
@@ -128,7 +129,7 @@ End EndOf(const Job& job) {
     case FailureKind::kConsequence:
       break;
   }
-  // Such ends can be the consequence of a planned end, or of a failure.
+  // Such ends can be consequences of a planned end, or of a failure.
   return job.interruption().empty() ? End::kFailed : End::kInterrupted;
 }
 
@@ -150,7 +151,7 @@ void Cancel(Job* job, absl::Time now) {
 
 namespace {
 
-// If a person chose a directory to start from, and its checkpoint does not fit the job: the next
+// Revokes a person's choice of a start directory if its checkpoint does not fit the job. The next
 // resume continues from the checkpoints that counted before.
 void TakeBackUnfitStart(Job* job, absl::Time now) {
   const bool unfit =
@@ -164,7 +165,7 @@ void TakeBackUnfitStart(Job* job, absl::Time now) {
                         " does not fit the job; its former checkpoints count again"));
 }
 
-// The failures of the newest generation are consequences of its planned end.
+// Drops the newest generation's failures, which are consequences of its planned end.
 void DropFailures(Job* job) {
   std::erase_if(job->failures,
                 [&](const FailureNote& note) { return note.generation == job->generation; });
@@ -176,7 +177,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   const bool time_is_over = TimeLeft(*job, now) == absl::ZeroDuration();
   job->time_used += TimeLived(*job, now);
   job->stage.clear();
-  // All work was done before the workers received the stop of the time limit.
+  // All work was done before the workers received the time limit's stop.
   if (job->time_up() && done && !StopTookEffect(*job)) return Succeed(job, now);
   if (job->time_up()) return EndForTimeLimit(job, now);
   if (job->stop_requested()) return Cancel(job, now);
@@ -211,7 +212,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
                                  job->plan.max_restarts, " times allowed"),
                     now);
   }
-  // The last step that rank 0 reported may be earlier than that of the failure.
+  // The failure may be at a later step than the last step that rank 0 reported.
   job->failed_step = std::max({job->failed_step, job->step, failure->root.step});
   Wait(job, cause, Backoff(*job, job->restarts_used, kLongestAfterFailure), now);
 }
@@ -220,7 +221,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
 
 void Conclude(Job* job, absl::Time now) {
   ConcludeGeneration(job, now);
-  // If the job halts or starts again by itself, its next generation tries the same directory.
+  // A job that halts or starts again by itself tries the same directory.
   if (job->terminal()) TakeBackUnfitStart(job, now);
 }
 

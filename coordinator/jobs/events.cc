@@ -38,8 +38,8 @@ void TakeNotice(Job* job, const std::string& reason, const std::string& message,
   if (!is_code) return;
   const std::string cut = message.substr(0, kLongestMessage);
   const std::string text = cut.substr(0, ValidUtf8Prefix(cut));
-  // These are told once for each file, stage or checkpoint, whose names and numbers are all that
-  // distinguishes them.
+  // These notices are told once for each file, stage or checkpoint. Only names and numbers tell
+  // their messages apart.
   const bool of_one_thing = reason == "PREDICTIONS_WRITTEN" || reason == "EARLY_STOPPED" ||
                             reason == "BEST_CHECKPOINT_LOST";
   for (const JobEvent& event : job->events) {

@@ -12,14 +12,14 @@ namespace {
 
 constexpr size_t kShownConsequences = 3;
 
-// The lowest is the most certain. Reported failures, lost processes and faults of nodes are equally
-// certain: the earlier one counts.
+// Returns the lowest number for the most certain kind. Reported failures, lost processes and faults
+// of nodes are equally certain: the earliest of them counts.
 int Uncertainty(const FailureNote& note) {
   const bool sure = note.kind == FailureKind::kReported || note.kind == FailureKind::kNodeFault;
   return static_cast<int>(sure ? FailureKind::kLost : note.kind);
 }
 
-// A process that was silent, and of which it is known later that it was lost with its agent.
+// Returns whether `note` says that the silent process of `known` was lost with its agent.
 bool Explains(const FailureNote& note, const FailureNote& known) {
   return note.kind == FailureKind::kNodeFault && known.kind == FailureKind::kLost;
 }

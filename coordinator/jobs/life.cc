@@ -13,7 +13,7 @@
 namespace muster::jobs {
 namespace {
 
-// The job has made progress since its last failure: earlier failures do not count any more.
+// Records progress since the last failure: earlier failures do not count any more.
 void MadeProgress(Job* job) {
   job->restarts_used = 0;
   job->node_faults = job->start_failures = 0;
@@ -28,8 +28,7 @@ void Settle(Job* job, absl::Time now) {
   }
 }
 
-// Processes that should have ended are told to end again after each such time, until they have
-// ended.
+// The time after which processes that should have ended are told to end again.
 constexpr absl::Duration kRetell = absl::Seconds(10);
 
 Ended Tell(Job* job, absl::Time now) {
@@ -46,7 +45,7 @@ Ended EndProcesses(Job* job, absl::Time now) {
   return Tell(job, now);
 }
 
-// A rank failed: adds the note and ends the generation, unless it is ending already.
+// Handles a rank's failure: adds the note and ends the generation, unless it is already ending.
 Ended Fail(Job* job, FailureNote note, absl::Time now) {
   AddNote(&job->failures, std::move(note));
   Ended ended;
@@ -74,7 +73,7 @@ bool Ignored(const Job& job, uint32_t rank) {
   return !job.live() || rank >= job.ranks.size() || job.ranks[rank].exited;
 }
 
-// The generation must end although nothing failed; the first reason is kept.
+// Ends the generation although nothing failed. The first reason is kept.
 Ended Interrupt(Job* job, const std::string& reason, absl::Time now) {
   std::string& why = job->alive()->interruption;
   if (why.empty()) why = reason;
@@ -121,7 +120,7 @@ void OnNextAttempt(Job* job, absl::Time now) {
   job->save_failure.reset();
   job->restarts_used = job->node_faults = job->start_failures = 0;
   job->time_used = absl::ZeroDuration();
-  // Otherwise the next start would count as a restart after these failures.
+  // The next start must not count as a restart after these failures.
   job->failures.clear();
   AddEvent(job, now, "NEXT_ATTEMPT", job->state_reason);
 }
@@ -186,7 +185,7 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
                       const EndTimeouts& timeouts, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   const bool found_no_start = failure.newer_generation > 0 || failure.checkpoints_unreadable;
-  // The generation has not carried out any of the commands that it received.
+  // The generation has not carried out any command that it received.
   if (found_no_start && !job->ranks[0].session_started) job->told_commands = job->told_before;
   if (failure.newer_generation > 0) return OnNewerGeneration(job, failure.newer_generation, now);
   if (failure.checkpoints_unreadable) {
@@ -200,7 +199,7 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
   if (failure.node_fault && !failure.consequence) note.kind = FailureKind::kNodeFault;
   note.permanent = failure.permanent && !failure.consequence;
   if (!failure.consequence) note.code = failure.code;
-  // All ranks report it; one event is enough.
+  // All ranks report the failed last save; one event is enough.
   if (note.code == kFinalSaveFailed && !OwnFailure(*job).has_value()) {
     AddEvent(job, now, kFinalSaveFailed, note.reason, note.step);
   }
@@ -226,7 +225,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
     Settle(job, now);
     return {};
   }
-  // This also holds if a consequence of the planned end was reported first and has ended the
+  // This also holds if a consequence of the planned end was reported first and ended the
   // generation.
   if (IsPlanned(why)) {
     if (why == Exit::Why::kLeaseOver) DropSilence(&job->failures, job->generation, rank);
@@ -322,7 +321,7 @@ Ended Stop(Job* job, life::Stopping::Why why, const EndTimeouts& timeouts, absl:
   }
   const bool starting = job->state() == State::kStarting;
   BeginStop(&job->phase, why);
-  // Before the session has started there is nothing to save, and no rank carries out commands.
+  // Nothing is to be saved before the session has started, and no rank carries out commands.
   Ended ended;
   if (starting) ended = EndProcesses(job, now);
   if (!job->ending()) job->alive()->end_deadline = now + timeouts.stop;
@@ -365,7 +364,7 @@ void OnPaused(Job* job, bool paused) {
 
 Ended OnTick(Job* job, absl::Time now) {
   if (!job->live() || now < job->alive()->end_deadline) return {};
-  // All work is done: processes that hang at their exit do not change the job's outcome.
+  // Processes that hang at their exit after all work is done do not change the job's outcome.
   if (!job->ending() && All(*job, &Rank::finished)) return Tell(job, now);
   Ended ended = EndProcesses(job, now);
   Settle(job, now);

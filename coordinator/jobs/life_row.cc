@@ -10,7 +10,7 @@
 namespace muster::jobs {
 namespace {
 
-// Absent: no life has this row.
+// Returns the row's phase; absent if no life has this row.
 std::optional<Phase> PhaseOf(const LifeRow& row) {
   using Outcome = life::Ended::Outcome;
   const life::Alive& alive = row;

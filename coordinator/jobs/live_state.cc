@@ -14,7 +14,7 @@ namespace {
 
 std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
 
-// Names the nodes for which the job waits, for people; empty: none.
+// Returns the names of the nodes for which the job waits, for people; empty if there are none.
 std::string WaitsForNodes(const Job& job) {
   if (job.cut_off.empty()) return "";
   const std::string& first = *job.cut_off.begin();
@@ -27,10 +27,10 @@ std::string WaitsForNodes(const Job& job) {
       first, "`");
 }
 
-// A warning about ranks that have had no input for long; empty: none.
+// Returns a warning about ranks that have had no input for long; empty if there is none.
 std::string JoinWarning(const Job& job) {
-  // From this number of steps without input on there is a warning: the rank's device does no useful
-  // work.
+  // The number of steps without input after which there is a warning: the rank's device does no
+  // useful work.
   constexpr uint64_t kLongJoin = 100;
   size_t count = 0;
   uint32_t longest = 0;
@@ -46,7 +46,8 @@ std::string JoinWarning(const Job& job) {
                       job.ranks[longest].joined_since, more);
 }
 
-// What keeps the first rank that has told it from starting; empty: nothing.
+// Returns the trouble of the first rank that cannot start, and how many more there are; empty if
+// none.
 std::string Trouble(const Job& job) {
   std::string first;
   size_t more = 0;

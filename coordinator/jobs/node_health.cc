@@ -14,14 +14,14 @@ constexpr absl::Duration kLongest = absl::Hours(1);
 // The number of faults that are remembered for each node.
 constexpr size_t kRemembered = 20;
 
-// "3 failures within 10m; the last one: no program".
+// Returns "3 failures within 10m; the last one: no program".
 std::string Summary(size_t failures, const std::string& last) {
   return absl::StrCat(failures, " failures within ", absl::FormatDuration(kWindow),
                       "; the last one: ", last);
 }
 
-// The nodes with faults lately that count. A node that was left out is avoided until a generation
-// has made progress there.
+// Returns the nodes with recent faults that count. A node that was left out is avoided until a
+// generation makes progress there.
 template <typename Nodes, typename Counts>
 std::set<std::string> AtFault(const Nodes& nodes, absl::Time now, const Counts& counts) {
   std::set<std::string> found;
@@ -58,7 +58,7 @@ bool NodeHealth::Failed(const std::string& name, Fault fault, absl::Time now) {
   ++out.times;
   out.until = now + length;
   out.reason = Summary(faults, node.faults.back().fault.reason);
-  // The failures after this are counted from zero.
+  // Later failures are counted from zero.
   node.faults.clear();
   return true;
 }

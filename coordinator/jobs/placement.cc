@@ -90,11 +90,11 @@ std::string Slots::Shortage(uint32_t world_size) const {
 
 namespace {
 
-// The slots that the first job in line that does not fit is guaranteed to get.
+// The slots reserved for the first job in line that does not fit.
 class Reservation {
  public:
-  // On nodes of `protocol`: `free` of their slots are free now, and the others are held by
-  // `running`.
+  // Makes a reservation on nodes of `protocol`. `free` of their slots are free, and `running` holds
+  // the others.
   Reservation(uint32_t needed, uint32_t protocol, uint32_t free,
               const std::vector<Running>& running)
       : protocol_(protocol), needed_(needed), start_(StartOf(needed, free, running)) {
@@ -103,11 +103,11 @@ class Reservation {
   }
 
   uint32_t protocol() const { return protocol_; }
-  // Whether this job may start now on nodes of that protocol without delaying the reservation.
+  // Returns whether this job may start on nodes of that protocol without delaying the reservation.
   bool Allows(const Waiting& job, absl::Time now) const {
     return EndsInTime(job, now) || job.world_size <= spare_;
   }
-  // The job was started.
+  // Records that the job was started.
   void Take(const Waiting& job, absl::Time now) {
     if (!EndsInTime(job, now)) spare_ -= job.world_size;
   }
@@ -124,7 +124,7 @@ class Reservation {
     return free;
   }
 
-  // The time by which this number of slots is free at the latest.
+  // Returns the time by which this number of slots is free at the latest.
   static absl::Time StartOf(uint32_t needed, uint32_t free, const std::vector<Running>& running) {
     std::vector<absl::Time> ends;
     for (const Running& job : running) ends.push_back(job.end);
@@ -135,9 +135,9 @@ class Reservation {
     return absl::InfiniteFuture();
   }
 
-  // The slots that are left over when the job starts, in whatever order the running jobs end: the
-  // smallest sum of free slots that the end of some of them can make and that is enough for the
-  // job, minus the slots that the job needs.
+  // Returns the slots that are left when the reserved job starts, whatever the order in which the
+  // running jobs end. This is the smallest sum of free slots that is enough for the job, over all
+  // sets of ended jobs, minus the job's slots.
   uint32_t SpareInAnyOrder(uint32_t free, const std::vector<Running>& running) const {
     std::vector<bool> reachable(free + 1, false);
     reachable[free] = true;
@@ -178,7 +178,7 @@ std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
     if (a.priority != b.priority) return a.priority > b.priority;
     return a.number < b.number;
   });
-  // The slots once all running jobs have ended, by protocol, the newest first.
+  // The slots after all running jobs have ended, by protocol, the newest first.
   auto capacity = slots.FreeByProtocol();
   for (const Running& job : running) capacity[job.protocol] += job.slots;
   std::vector<Decision> decisions;

@@ -11,7 +11,7 @@
 namespace muster::jobs {
 namespace {
 
-// "optimizer.adamw.lr". A group's rate is not steered.
+// Returns true for "optimizer.adamw.lr". Commands do not change a group's rate.
 bool IsLearningRate(const std::string& path) {
   return absl::StartsWith(path, "optimizer.") && absl::EndsWith(path, ".lr") &&
          !absl::StartsWith(path, "optimizer.groups");
@@ -26,7 +26,7 @@ void ChangeSettings(Job* job, NewSettings settings, const std::string& requester
   if (settings.changes.empty()) return;
   job->spec = std::move(settings.spec);
   job->plan = std::move(settings.plan);
-  // The next session tells them.
+  // The next session reports the number.
   job->fit_steps = 0;
   for (SettingChange& change : settings.changes) {
     change.attempt = job->attempt;

@@ -27,12 +27,12 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
-// An agent that lived so long did not fail at its start.
+// The lifetime of an agent after which its end is no failed start.
 constexpr absl::Duration kGoodLife = absl::Seconds(30);
 
 int Millis(absl::Duration d) { return static_cast<int>(absl::ToInt64Milliseconds(d)); }
 
-// The last line of a file, at most 2000 characters; empty without one.
+// Returns the last line of a file, at most 2000 characters; empty if there is none.
 std::string LastLine(const std::string& path) {
   std::ifstream file(path, std::ios::ate);
   const auto size = static_cast<int64_t>(file.tellg());
@@ -112,7 +112,7 @@ void LocalAgent::Adopt() {
   const auto record = ReadRecord();
   if (!record.ok()) return;
   process::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, record->pid, 0)));
-  // Only now that the descriptor holds the process is its number certain.
+  // The number is certain only after the descriptor holds the process.
   if (pidfd.get() < 0) return;
   const auto stat = process::ReadProcessStat(record->pid);
   if (!stat.ok() || stat->start_time != record->start_time) return;
@@ -140,7 +140,8 @@ void LocalAgent::EndAdopted() {
 }
 
 absl::Status LocalAgent::Launch() {
-  // Its output goes to a file: a pipe to this process would break when this process is killed.
+  // The agent's output goes to a file: a pipe to this process would break when this process is
+  // killed.
   RETURN_IF_ERROR(files::MakePrivateLog(LogPath()));
   process::SpawnOptions spawn;
   spawn.argv = {"/bin/sh",
@@ -167,7 +168,7 @@ absl::Status LocalAgent::Launch() {
   }
   ASSIGN_OR_RETURN(process_, spawner_.Spawn(spawn));
   if (const absl::Status written = WriteRecord(process_->pid()); !written.ok()) {
-    // It runs all the same; only the next musterd will not find it.
+    // The agent runs, but the next musterd will not find it.
     spdlog::warn("the local agent's process id could not be written: {}", Message(written));
   }
   return absl::OkStatus();
@@ -178,7 +179,7 @@ void LocalAgent::Watch() {
   absl::Time born = SteadyNow();
   while (true) {
     pollfd entries[] = {{.fd = stop_.get(), .events = POLLIN}, {.fd = Watched(), .events = POLLIN}};
-    // Without a process (it could not be started) only the pause is waited for.
+    // Without a process (it could not be started) the loop only waits for the pause.
     const bool alive = entries[1].fd >= 0;
     if (alive) poll(entries, 2, -1);
     if (entries[0].revents != 0) return;

@@ -62,11 +62,11 @@ Worker* Membership::Find(const WorkerId& id) {
 }
 
 void Membership::Heard(Worker* worker, absl::Time now) {
-  // The time does not count in which no message came from it, because it could not report progress.
+  // The time without a message does not count, because the worker could not report progress.
   if (worker->lease_end <= now) worker->progressed = now;
   worker->last_seen = now;
   worker->agent_answered = agents_.Answered(worker->node, now);
-  // Infinite until it first attaches.
+  // The lease is infinite until the worker first attaches.
   const bool holds = worker->lease_end != absl::InfiniteFuture();
   worker->lease_end =
       holds ? std::max(worker->lease_end, now + timing_.Grant()) : now + timing_.Grant();
@@ -213,7 +213,7 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
 
 void Membership::GiveUp(Worker* worker) {
   worker->given_up = true;
-  worker->session = 0;  // the caller that expires it closes the stream
+  worker->session = 0;  // the caller that expires the worker closes the stream
 }
 
 void Membership::Grant(Grace whom, absl::Time now) {

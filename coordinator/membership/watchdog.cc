@@ -12,11 +12,12 @@ namespace {
 
 // The number of collectives of each rank in a report.
 constexpr size_t kShownCollectives = 3;
-// After how many leases without progress, ranks that wait for each other are reported.
+// The number of leases without progress after which ranks that wait for each other are reported.
 constexpr int kLeasesOfMismatch = 2;
-// The communicator of roll calls. Ranks may issue its operations before or after those of others.
+// The communicator of roll calls. Its operations have no fixed order relative to other
+// communicators.
 constexpr uint32_t kControl = 0;
-// Its operations are issued by another thread of the worker.
+// The communicator for files. Another thread of the worker issues its operations.
 constexpr uint32_t kFiles = 3;
 
 absl::Duration NoProgressLimit(const Watched& rank) {
@@ -27,7 +28,7 @@ bool StandsStill(const Watched& rank, absl::Time now) {
   return !rank.silent && std::max(rank.moved, rank.waited) + NoProgressLimit(rank) <= now;
 }
 
-// Order: the rank that is most likely at fault first.
+// Orders ranks by how likely they are at fault, the most likely first.
 bool Before(const Watched& a, const Watched& b) {
   const auto key = [](const Watched& rank) {
     return std::make_tuple(rank.collectives->begun, rank.collectives->ended, rank.moved, rank.rank);
@@ -35,15 +36,15 @@ bool Before(const Watched& a, const Watched& b) {
   return key(a) < key(b);
 }
 
-// A session begins with a roll call.
+// Returns whether all started sessions have begun a collective. A session begins with a roll call.
 bool CountsCollectives(const std::vector<Watched>& ranks) {
   return std::none_of(ranks.begin(), ranks.end(), [](const Watched& rank) {
     return rank.session_started && rank.collectives->begun == 0;
   });
 }
 
-// The newest ones; those that have not ended come last and go before others, because another thread
-// of the rank may have begun and ended many since.
+// Adds the newest collectives of a rank. Unfinished ones come last and have precedence, because
+// another thread of the rank may have begun and ended many collectives after them.
 void AddLast(const Watched& rank, std::vector<std::string>* out) {
   std::vector<std::string> ended, pending;  // newest first
   for (auto one = rank.collectives->newest.rbegin(); one != rank.collectives->newest.rend();
@@ -119,7 +120,7 @@ Hang Mismatch(const Pending& first, const Pending& second) {
 
 // Finds ranks in collectives with the same number of a communicator but different names.
 std::optional<Hang> FindDifferentNames(const std::vector<Watched>& ranks) {
-  std::map<std::pair<uint32_t, uint64_t>, Pending> by_number;  // of the first rank that is in it
+  std::map<std::pair<uint32_t, uint64_t>, Pending> by_number;  // of the first rank in each
   for (const Watched& rank : ranks) {
     for (const Pending& pending : PendingOf(rank)) {
       const Collective& own = *pending.collective;
@@ -131,17 +132,18 @@ std::optional<Hang> FindDifferentNames(const std::vector<Watched>& ranks) {
   return std::nullopt;
 }
 
-// The number of the newest collective of a communicator that a rank has begun; absent: unknown.
+// Returns the number of the newest collective of a communicator that a rank has begun; absent if
+// unknown.
 std::optional<uint64_t> NewestOf(uint32_t communicator, const Watched& rank) {
   const auto& newest = rank.collectives->newest;
   for (auto one = newest.rbegin(); one != newest.rend(); ++one) {
     if (one->communicator == communicator && one->of_communicator > 0) return one->of_communicator;
   }
-  // All that it has begun is known if there is not more than what is kept.
+  // All collectives of the rank are known if none was dropped from the list.
   return newest.empty() || newest.front().number > 1 ? std::nullopt : std::optional<uint64_t>(0);
 }
 
-// The first pending collective of `rank` in which `other` has not come so far.
+// Returns the first pending collective of `rank` that `other` has not begun.
 std::optional<Pending> AheadOf(const Watched& other, const Watched& rank) {
   for (const Pending& pending : PendingOf(rank)) {
     const uint32_t communicator = pending.collective->communicator;
@@ -159,8 +161,8 @@ std::optional<Hang> FindMutualWait(const std::vector<Watched>& ranks, absl::Dura
   for (const Watched& rank : ranks) {
     if (!rank.silent && rank.moved + kLeasesOfMismatch * lease <= now) still.push_back(&rank);
   }
-  // Each is compared with the first one only, so that the cost does not grow with the square of
-  // the number of ranks. Two ranks of which neither waits for the first one are not found here.
+  // Each rank is only compared with the first rank, so that the cost grows linearly with the number
+  // of ranks. Two ranks of which neither waits for the first rank are not found here.
   for (size_t i = 1; i < still.size(); ++i) {
     const auto ahead = AheadOf(*still[i], *still[0]);
     const auto behind = AheadOf(*still[0], *still[i]);
@@ -200,8 +202,8 @@ std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration l
   }
   const auto last = std::min_element(ranks.begin(), ranks.end(), Before);
   if (last == ranks.end()) return std::nullopt;
-  // If several ranks are equally far behind, one of them that makes progress is no reason for the
-  // others to wait.
+  // Among ranks that are equally far behind, a rank that makes progress is no reason for the others
+  // to wait.
   const Watched* blamed = nullptr;
   for (const Watched& rank : ranks) {
     if (rank.collectives->begun != last->collectives->begun || !StandsStill(rank, now)) continue;

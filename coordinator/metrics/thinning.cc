@@ -5,12 +5,12 @@
 namespace muster::metrics {
 namespace {
 
-// All rows younger than this are kept.
+// The age up to which all rows are kept.
 uint64_t Whole(uint64_t kept) { return kept / 2; }
 // The number of rows kept in each band.
 uint64_t RowsOfBand(uint64_t kept) { return (kept - Whole(kept)) / kBands; }
 uint64_t Stride(int band) { return uint64_t{1} << band; }
-// The youngest age in a band; a band's width is its rows times its stride. Band kBands + 1 is
+// The youngest age in a band. A band's width is its rows times its stride. Band kBands + 1 is
 // beyond the oldest band.
 uint64_t Begin(int band, uint64_t kept) {
   return Whole(kept) + RowsOfBand(kept) * (Stride(band) - 2);

@@ -70,7 +70,7 @@ absl::Status Admit(const grpc::ByteBuffer& bytes, google::protobuf::Message* req
         absl::StrCat("the request has ", size, " bytes; expected at most ", kLimits.request_bytes),
         {{"found", absl::StrCat(size)}, {"limit", absl::StrCat(kLimits.request_bytes)}});
   }
-  // The readers only look at the buffer, but their constructors do not say so.
+  // The readers only look at the buffer, but their constructors are not const.
   grpc::ByteBuffer whole = bytes;
   if (bytes.Valid()) {
     grpc::ProtoBufferReader counted(&whole);

@@ -36,8 +36,8 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   node.set_name(agent.node);
   const cluster::NodeView view = cluster.overview().View(agent.node);
   node.set_state(StateOf(view, agent.attached()));
-  // A reason says why jobs are not placed on a node, or why it is doubted: it does not apply to a
-  // detached node.
+  // A reason says why jobs are not placed on a node, or why the node is doubted. It does not apply
+  // to a detached node.
   if (node.state() != v1::Node::DETACHED) node.set_state_reason(view.reason);
   if (view.until != absl::InfinitePast()) Set(node.mutable_left_out_until(), view.until);
   node.set_host(agent.host);
@@ -65,7 +65,8 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   return node;
 }
 
-// The node as it is now. If its agent is not known, only its name and its state are set.
+// Fills in the current state of the node. Without a known agent, only its name and its state are
+// set.
 void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node* node) {
   if (const membership::Agent* agent = cluster.membership().agents().Find(name); agent != nullptr) {
     *node = ToWire(cluster, *agent, OfferedBy(cluster));
@@ -83,8 +84,8 @@ absl::Status Failed(const absl::Status& why) {
   return Refuse(why.code(), "BACKUP_FAILED", std::string(why.message()));
 }
 
-// A copy of the store, made on a thread of its own while the store is in use, sent in pieces, and
-// removed. The store and `running`, whether a backup runs, outlive the server.
+// A copy of the store, which a thread makes while the store is in use. The stream sends the copy in
+// pieces and removes it. The store and `running`, whether a backup runs, outlive the server.
 class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
  public:
   BackupStream(store::Store* store, std::atomic<bool>* running)
@@ -176,7 +177,7 @@ class ClusterService final : public Admitting<v1::ClusterService::CallbackServic
   Reactor* ListNodes(Context* context, const v1::ListNodesRequest*,
                      v1::ListNodesResponse* response) override {
     auto* reactor = context->DefaultReactor();
-    // This is answered even while the store is in trouble: the answer says so.
+    // Aside answers even while the store is in trouble, which the answer says.
     engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
       const Offered offered = OfferedBy(cluster);
       for (const auto& [name, agent] : cluster.membership().agents().all()) {
@@ -199,7 +200,8 @@ class ClusterService final : public Admitting<v1::ClusterService::CallbackServic
     return stream;
   }
 
-  // `response`: the node as it is then; null: only the end of the change is told.
+  // `response`: gets the node's state after the change; null if the answer only confirms the
+  // change.
   template <typename Order, typename Request>
   Reactor* ChangeNode(Context* context, const std::string& call, const Request& request,
                       v1::Node* response) {

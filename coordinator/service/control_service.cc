@@ -21,8 +21,8 @@
 namespace muster::service {
 namespace {
 
-// The rules of a call are limited because they are checked on the engine's thread, and because an
-// error that names them must fit into the trailers.
+// The most rules of a call. They are checked on the engine's thread, and an error that names them
+// must fit into the trailers.
 constexpr int kMostRules = 100;
 
 absl::Status BadRules(const std::string& message, const About& about = {}) {
@@ -30,7 +30,7 @@ absl::Status BadRules(const std::string& message, const About& about = {}) {
               {{"field", "rules"}});
 }
 
-// Checks what is wrong whatever the model is.
+// Checks the rules without the model.
 absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules) {
   if (rules.empty()) return BadRules("there are no rules");
   if (rules.size() > kMostRules) {
@@ -46,7 +46,7 @@ absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRu
   return absl::OkStatus();
 }
 
-// If no worker has made the model yet, the workers check this.
+// Checks the rules with the model's parameters. The workers check if none has made the model yet.
 absl::Status CheckParameters(const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules,
                              const jobs::Job& job) {
   const auto parameters = ParametersOf(job);
@@ -111,9 +111,9 @@ absl::Status CheckData(const jobs::Job& job, const std::string& stage) {
       absl::StrCat("job '", job.id, "' has no such data: its job file has no `data.", stage, "`"));
 }
 
-// How a request becomes a command. `contents` makes the command, without number and step. `check`
-// finds what is wrong with the request whatever its job is, `check_job` what its job lacks beyond
-// the needs of the command's rule; null: nothing.
+// The steps from a request to a command. `contents` makes the command, without number and step.
+// `check` finds errors of the request that do not depend on its job. `check_job` finds what its job
+// lacks beyond the command's rule. Null means no check.
 template <typename Request>
 struct Rules {
   void (*contents)(const Request& request, v1::Command* command);
@@ -184,7 +184,7 @@ class ControlService final : public Admitting<v1::ControlService::CallbackServic
   }
 
  private:
-  // The call of this name stores a command, and answers with its operation.
+  // Adds the call of this name, which stores a command and answers with its operation.
   template <typename Request>
   void Stores(const char* name, const Rules<Request>& rules) {
     Admits<Request, v1::Operation>(name, [this, rules](Context* context, const Request* request,

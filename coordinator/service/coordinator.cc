@@ -23,14 +23,15 @@ namespace {
 
 // The time that streams have to end before they are cancelled.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
-// How often the coordinator looks whether the callers of open streams may still use them.
+// The time between two checks of the permits of open streams.
 constexpr absl::Duration kPermitInterval = absl::Seconds(1);
 
-// Gives the time of day at the start, and from then on advances steadily even if somebody sets the
-// system's clock: leases must not end because of that.
+// Returns a clock that starts at the time of day and then advances steadily even if somebody sets
+// the system's clock. So a change of the system's clock ends no lease.
 std::function<absl::Time()> SteadyClock() {
   const absl::Time start = absl::Now();
-  // Not SteadyNow, which goes on while the machine sleeps: a job does not use its time_limit then.
+  // SteadyNow would also count the time in which the machine sleeps. A job does not use its
+  // time_limit during this time.
   const auto origin = std::chrono::steady_clock::now();
   return [=] { return start + absl::FromChrono(std::chrono::steady_clock::now() - origin); };
 }
@@ -125,7 +126,7 @@ void Coordinator::LookAfterStreams(absl::Time now) {
 void Coordinator::SayHealth() {
   if (!listens_) return;
   const std::optional<StoreTrouble>& trouble = engine_->trouble();
-  // Only the services for clients: agents and workers are served even while the store is in
+  // Only the services for clients are set: agents and workers are served even while the store is in
   // trouble.
   for (const char* service : {"muster.v1.JobService", "muster.v1.ControlService",
                               "muster.v1.OperationService", "muster.v1.ClusterService"}) {
@@ -152,7 +153,7 @@ absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
     bool wanted ABSL_GUARDED_BY(mutex) = true;
   };
   const auto answer = std::make_shared<Answer>();
-  // This works even while the store is in trouble.
+  // Aside works even while the store is in trouble.
   engine_->Aside([this, answer](const cluster::Cluster& cluster, absl::Time now) {
     {
       absl::MutexLock lock(&answer->mutex);
@@ -173,7 +174,7 @@ absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
         return answer->observation.has_value();
       });
   if (!known) {
-    // The work for it need not be done any more.
+    // The engine may skip the work.
     answer->wanted = false;
     return absl::UnavailableError(
         absl::StrCat("the coordinator has not answered for ", absl::FormatDuration(timeout)));
@@ -182,13 +183,13 @@ absl::StatusOr<Observation> Coordinator::Observe(absl::Duration timeout) {
 }
 
 Coordinator::~Coordinator() {
-  // What is not accepted yet is stored, and sent after the next start.
+  // Messages that are not accepted yet are stored, and sent after the next start.
   if (webhooks_ != nullptr) webhooks_->Stop();
   if (server_ != nullptr) {
     engine_->Aside([](cluster::Cluster& cluster, absl::Time now) {
       cluster.Handle(cluster::Judge{false}, now);
     });
-    // This runs after everything that was posted before, or at once if the store is in trouble.
+    // Read runs after everything posted before it, or at once if the store is in trouble.
     engine_->Read([this](const absl::Status&) {
       const absl::Status why = Stopping();
       for (Followers* followers : following_.all()) followers->EndAll(why);
@@ -201,7 +202,7 @@ Coordinator::~Coordinator() {
 }
 
 void Coordinator::Drain(const std::string& node) {
-  // While the store cannot be written, the rest waits.
+  // Everything except these notices waits while the store cannot be written.
   engine_->Aside([node, this](const cluster::Cluster& cluster, absl::Time) {
     peers_.streams.SendNotices(*engine_, cluster, node, cluster::kMusterdStops);
   });
@@ -222,7 +223,7 @@ bool Coordinator::AwaitDrained(absl::Duration timeout) { return drained_.Await(t
 uint64_t Coordinator::DrainActivity() {
   uint64_t activity = 0;
   absl::Notification known;
-  // This works even while the store is in trouble.
+  // Aside works even while the store is in trouble.
   engine_->Aside([&](const cluster::Cluster& cluster, absl::Time) {
     activity = cluster.overview().ActivityOn(draining_);
     known.Notify();
@@ -292,8 +293,8 @@ void Coordinator::Settled(const std::vector<uint64_t>& numbers) {
   const auto settle = [numbers](cluster::Cluster& cluster, absl::Time) {
     cluster.Settled(numbers);
   };
-  // A deletion of rows: it is stored even while the disk is full. While nothing can be stored, it
-  // waits. To settle a message again changes nothing.
+  // Settled messages are deleted rows: the deletion is stored even while the disk is full. It waits
+  // while nothing can be stored. A second settling of a message changes nothing.
   engine_->RequestRoom(settle, [this, settle](const absl::Status& stored) {
     if (!stored.ok()) engine_->Post(settle, nullptr);
   });

@@ -16,10 +16,11 @@ namespace {
 
 // The number of ticks in one lease.
 constexpr int kTicksPerLease = 20;
-// The engine's thread never waits for a disk. If it wakes up late by this part of a lease, the
-// whole process stood still.
+// The part of a lease by which a late wake-up shows that the whole process stood still. The
+// engine's thread never waits for a disk.
 constexpr double kPauseOfLease = 0.5;
-// A commit that takes longer counts as trouble, so that callers get an error and do not wait.
+// The duration after which a commit counts as trouble, so that callers get an error and do not
+// wait.
 constexpr absl::Duration kSlowCommit = absl::Seconds(5);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
@@ -42,7 +43,7 @@ absl::Status RefusalOf(const StoreTrouble& trouble) {
 void SetUnstored(const v1::JobSpec& spec, jobs::Plan* plan) {
   plan->name = spec.name();
   plan->checkpoint_directory = spec.checkpoint().directory();
-  // What workers of the version before this one do not know (common/version/protocol.h).
+  // Workers of the version before this one do not know this setting (common/version/protocol.h).
   plan->worker_protocol = spec.start().what() == v1::StartSpec::EVERYTHING ? kWorkerProtocol : 0;
 }
 
@@ -95,7 +96,7 @@ void Engine::Read(Done done) { inbox_.Post({Kind::kRead, nullptr, std::move(done
 void Engine::Aside(Apply apply) { inbox_.Aside({std::move(apply), options_.clock()}); }
 
 absl::Time Engine::NextWake(absl::Time now) const {
-  // Often enough to notice that the process stood still.
+  // Ticks are so frequent that a standstill of the process is noticed.
   absl::Time next = now + options_.cluster.timing.lease / kTicksPerLease;
   if (commit_.has_value() && !commit_->under_way) next = std::min(next, commit_->next_try);
   if (!commit_.has_value() && !trouble_.has_value()) next = std::min(next, next_tick_);
@@ -109,7 +110,7 @@ void Engine::Loop() {
   }
   while (true) {
     const absl::Time before = options_.clock();
-    // While the engine stops, new tasks are answered, but it does not wait for more of them.
+    // A stopping engine answers new tasks, but does not wait for more of them.
     EngineInbox::Contents arrived =
         inbox_.Take(NextWake(before) - before, commit_.has_value() && commit_->under_way);
     const bool stopping = arrived.stopping;
@@ -150,7 +151,8 @@ void Engine::Work(absl::Time now) {
     for (const Task& task : tasks) {
       if (task.apply) task.apply(*cluster_, options_.clock());
     }
-    // No tick while the store is in trouble: its decisions must be durable before their effects.
+    // There is no tick while the store is in trouble: its decisions must be durable before their
+    // effects.
     if (now >= next_tick_ && !trouble_.has_value()) {
       cluster_->Handle(cluster::TimePassed{}, now);
       next_tick_ = now + options_.cluster.timing.lease / kTicksPerLease;
@@ -235,8 +237,8 @@ void Engine::BeWell() {
   const absl::Duration lasted = now - trouble_->since;
   spdlog::info("the store can be written again, after {}", absl::FormatDuration(lasted));
   trouble_.reset();
-  // This must come before the next tick: peers that could not attach during the trouble still hold
-  // their lease.
+  // StoreWasAway comes before the next tick: peers that could not attach during the trouble still
+  // hold their lease.
   cluster_->Handle(cluster::StoreWasAway{lasted}, now);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }

@@ -31,7 +31,7 @@ void EngineInbox::Aside(Beat beat) {
 
 void EngineInbox::Committed(absl::Status committed) {
   absl::MutexLock lock(&mutex_);
-  // Moved, so that no reference to the status is left on the committer's thread.
+  // The status is moved, so that the committer's thread keeps no reference to it.
   contents_.committed = std::move(committed);
   changed_.Changed();
 }

@@ -19,7 +19,7 @@ absl::Status TooMany(size_t found, const std::string& what, size_t limit) {
 }  // namespace
 
 std::string HostOf(const std::string& peer) {
-  // "ipv4:10.0.0.1:5000", "ipv6:%5B::1%5D:5000", "unix:".
+  // Examples of `peer`: "ipv4:10.0.0.1:5000", "ipv6:%5B::1%5D:5000", "unix:".
   const size_t colon = peer.rfind(':');
   return colon == peer.find(':') ? peer : peer.substr(0, colon);
 }

@@ -27,7 +27,7 @@
 namespace muster::service {
 namespace {
 
-// The files that are left when the job is deleted.
+// Returns the files that are left when the job is deleted.
 v1::DeleteJobResponse Remains(const jobs::Job& job) {
   v1::DeleteJobResponse response;
   response.set_job_id(job.id);
@@ -69,8 +69,8 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
  private:
-  // The job as it is now. If the followed attempt has ended and a later one has begun, the job as
-  // it was at that end.
+  // Returns the current state of the job. If the followed attempt has ended and a later attempt has
+  // begun, returns the job's state at that end.
   v1::Job Seen() {
     v1::Job seen = ToWire(*job(), engine().cluster());
     for (const jobs::AttemptEnd& end : job()->ended_attempts) {
@@ -86,11 +86,11 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
   uint64_t sent_;
-  // The attempt that is followed; 0: the one that is current when the stream begins.
+  // The attempt that is followed; 0 for the attempt that is current when the stream begins.
   uint32_t attempt_;
-  // The end of the attempt was sent, and there is a later attempt.
+  // Whether the end of the attempt was sent, and there is a later attempt.
   bool told_ = false;
-  // The job's last state, if it was reached while an earlier one was being written.
+  // The job's last state, if it was reached while an earlier state was being written.
   std::optional<v1::Job> last_;
 };
 
@@ -117,8 +117,8 @@ class LogStream : public RowStream<v1::LogLine> {
   std::optional<uint32_t> rank_;
 };
 
-// The next page of jobs in one of `states` (empty: all), newest first: those with numbers below
-// `below`.
+// Fills in the next page of jobs in one of `states` (empty for all), newest first, with numbers
+// below `below`.
 void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& states, uint64_t below,
               int size, v1::ListJobsResponse* page) {
   const auto& submitted = cluster.submitted();
@@ -181,7 +181,8 @@ class JobService final : public Admitting<v1::JobService::CallbackService> {
   Reactor* ValidateJob(Context* context, const v1::ValidateJobRequest* request,
                        v1::ValidateJobResponse* response) override {
     v1::SpecProblems problems = ProblemsOf(request->spec(), parts_.timing);
-    // The answer tells about files of this host, which only those may know who could write them.
+    // The answer contains facts about files of this host. Only callers who may submit jobs may see
+    // these facts.
     const bool may_submit = authorize()(CallerOf(*context), "/muster.v1.JobService/SubmitJob").ok();
     jobfile::Continued continued{
         .spec = request->spec(), .problems = {}, .taken = {}, .differing = {}};
@@ -314,7 +315,7 @@ class JobService final : public Admitting<v1::JobService::CallbackService> {
         [=, this, read = read](cluster::Cluster& cluster, absl::Time now) {
           cluster::CommandRequest command = prepared;
           const jobs::Job* job = cluster.Find(request->job_id());
-          // Another retry has changed its settings meanwhile.
+          // Another retry may have changed the job's settings meanwhile.
           if (read.has_value() && job != nullptr && job->spec != read->spec) {
             AddRetry(*job, *request, parts_.timing, &command);
           }
@@ -338,7 +339,7 @@ class JobService final : public Admitting<v1::JobService::CallbackService> {
     return Open<MetricsStream>(context, *request, "StreamMetrics", parts_.steps);
   }
 
-  // The job as it is now, or NOT_FOUND if it has just been deleted.
+  // Fills in the current state of the job. NOT_FOUND if the job has just been deleted.
   absl::Status Fill(const std::string& job_id, v1::Job* response) const {
     const cluster::Cluster& cluster = parts_.engine->cluster();
     const jobs::Job* job = cluster.Find(job_id);

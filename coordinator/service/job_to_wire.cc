@@ -13,7 +13,7 @@
 namespace muster::service {
 namespace {
 
-// The newest entries of a job's long lists that its snapshot has.
+// The number of entries of a job's long lists that its snapshot has: the newest ones.
 constexpr size_t kShownChanges = 16;
 
 void SetDevice(const jobs::Job& job, const jobs::Rank& rank, const cluster::Cluster& cluster,
@@ -120,7 +120,7 @@ std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most
   v1::TrainabilityInForce in_force;
   in_force.ParseFromString(job.trainability.in_force);
   out.set_version(job.trainability.version);
-  // Model code may make thousands of rules.
+  // The rules may be thousands, because model code can make them.
   for (const auto& rule : in_force.rules()) {
     if (static_cast<size_t>(out.rules_size()) < most) *out.add_rules() = rule;
   }

@@ -22,7 +22,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::internal::WireFormatLite;
 
-// As deep as protobuf parses.
+// The depth to which protobuf parses.
 constexpr int kDeepest = 100;
 
 class Counter {
@@ -30,8 +30,8 @@ class Counter {
   Counter(google::protobuf::io::ZeroCopyInputStream* bytes, const MostParts& most)
       : input_(bytes), most_(most) {}
 
-  // Counts to the end of the message, or until there are too many parts or something is no encoded
-  // message.
+  // Counts until the end of the message, until there are too many parts, or until the bytes are no
+  // encoded message.
   bool Count(const Descriptor& type, int depth) {
     while (const uint32_t tag = input_.ReadTag()) {
       const auto* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
@@ -65,11 +65,11 @@ class Counter {
   size_t texts_ = 0;
 };
 
-// By name: a name means the same in every request.
+// The limits by field name. A name means the same in every request.
 const std::map<std::string, size_t>& LongestByName() {
   static const auto& longest = *new std::map<std::string, size_t>{
       {"job_id", kLimits.job_id_bytes},
-      // Of an operation.
+      // The name of an operation.
       {"name", kLimits.operation_name_bytes},
       {"node", kLimits.node_bytes},
       {"requested_by", kLimits.requested_by_bytes},
@@ -79,7 +79,7 @@ const std::map<std::string, size_t>& LongestByName() {
       {"from", kLimits.path_bytes},
       {"freeze", jobspec::kLongestPattern},
       {"unfreeze", jobspec::kLongestPattern},
-      // A prompt: the context of the model limits it.
+      // A prompt, which the model's context limits.
       {"text", kLimits.request_bytes},
       // A job file.
       {"yaml", kLimits.job_text_bytes},
@@ -149,8 +149,8 @@ struct TextRule {
   enum class Beyond { kKeepBegin, kKeepEnd, kRefuse } beyond = Beyond::kKeepBegin;
 };
 
-// By name: a name means the same in all messages of agents and workers, unless a rule has the full
-// name.
+// Returns the rule by field name. A name means the same in all messages of agents and workers,
+// unless a rule has the full name.
 const TextRule& RuleOf(const FieldDescriptor& field) {
   using Beyond = TextRule::Beyond;
   constexpr size_t kId = 255;
@@ -173,7 +173,7 @@ const TextRule& RuleOf(const FieldDescriptor& field) {
       {"start_error", {kLimits.report_text_bytes}},
       {"lines", {kLimits.log_line_bytes}},
       {"log_tail", {kLimits.log_tail_bytes, Beyond::kKeepEnd}},
-      // What a model wrote.
+      // Text that a model wrote.
       {"text", {kLimits.request_bytes}},
   };
   static const TextRule other;
@@ -182,13 +182,13 @@ const TextRule& RuleOf(const FieldDescriptor& field) {
   return found == rules.end() ? other : found->second;
 }
 
-// No text of so few bytes is beyond a limit.
+// The size up to which no text is beyond a limit.
 constexpr size_t kShortest = kLimits.gpu_uuid_bytes;
 
 std::string Cut(const std::string& text, const TextRule& rule) {
   if (rule.beyond == TextRule::Beyond::kKeepEnd) {
     size_t begin = text.size() - rule.longest;
-    // Not within a character.
+    // The cut must not be within a character.
     while (begin < text.size() && (text[begin] & 0xc0) == 0x80) ++begin;
     return absl::StrCat("[", begin, " bytes before] ", text.substr(begin));
   }

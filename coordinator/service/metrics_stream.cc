@@ -25,7 +25,7 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
     absl::StatusOr<v1::StepMetrics> (*to_wire)(const store::MetricsRow& row);
     size_t next = 0;
   };
-  // In the order in which rows of one step are sent.
+  // The kinds in the order in which rows of one step are sent.
   Kind kinds[] = {{{}, &position->step, StepToWire},
                   {{}, &position->validation, ValidationToWire},
                   {{}, &position->test, TestToWire}};
@@ -35,8 +35,8 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                      position->validation, limit));
   ASSIGN_OR_RETURN(kinds[2].rows,
                    store->ReadMetrics(store::MetricsOf::kTests, job_id, position->test, limit));
-  // A full page may be followed by more rows of its kind, which come before the rows of the other
-  // pages that have later steps.
+  // A full page may be followed by more rows of its kind. They come before the rows of other pages
+  // with later steps.
   uint64_t horizon = std::numeric_limits<uint64_t>::max();
   for (const Kind& kind : kinds) {
     if (kind.rows.size() == limit) horizon = std::min(horizon, kind.rows.back().step);
@@ -59,7 +59,7 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
       break;  // the entries before it are sent first; the next call returns the error
     }
     page.push_back(*std::move(entry));
-    // Passes of this step may still come; the step itself comes before its passes.
+    // Passes of this step may still come. The step itself comes before its passes.
     for (const Kind& kind : kinds) *kind.from = std::max(*kind.from, row.step);
     position->step = std::max(position->step, row.step + 1);
     *first->from = row.step + 1;

@@ -1,4 +1,4 @@
-// What was measured of a job, as clients see it.
+// A job's measurements as clients see them.
 #include <deque>
 #include <optional>
 #include <string>
@@ -17,15 +17,15 @@ double Seconds(const v1::StepMetrics& step) {
   return absl::ToDoubleSeconds(FromProto(step.duration()));
 }
 
-// Absent: the bytes are damaged. They must not be shown as zeros.
+// Returns the message; absent if the bytes are damaged, which must not be shown as zeros.
 std::optional<v1::StepMetrics> Parse(const std::string& metrics) {
   v1::StepMetrics message;
   if (!message.ParseFromString(metrics)) return std::nullopt;
   return message;
 }
 
-// The row's message; `what` names the row in an error. Clients tell a pass from a step by the
-// fields `validation` and `test`.
+// Returns the row's message; `what` names the row in an error. Clients tell a pass from a step by
+// the fields `validation` and `test`.
 enum class Kind { kStep, kValidation, kTest };
 absl::StatusOr<v1::StepMetrics> Read(const store::MetricsRow& row, Kind kind,
                                      const std::string& what) {
@@ -76,7 +76,7 @@ void SetNewestStep(v1::Job* out, const std::string& metrics) {
   if (step->has_grad_norm()) out->set_grad_norm(step->grad_norm());
 }
 
-// Absent: the bytes are damaged, which is told.
+// Returns the newest pass; absent if the bytes are damaged, which the job's snapshot says.
 std::optional<v1::StepMetrics> NewestPass(v1::Job* out, const std::string& metrics,
                                           const std::string& what) {
   std::optional<v1::StepMetrics> pass = Parse(metrics);

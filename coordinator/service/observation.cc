@@ -28,7 +28,7 @@ ObservedRank ObserveRank(const jobs::Job& job, uint32_t number, const membership
   return out;
 }
 
-// Without its ranks.
+// Returns the job's values without its ranks.
 ObservedJob ObserveJob(const jobs::Job& job, const cluster::Cluster& cluster) {
   ObservedJob out{
       .id = job.id,
@@ -53,8 +53,8 @@ ObservedJob ObserveJob(const jobs::Job& job, const cluster::Cluster& cluster) {
   return out;
 }
 
-// Since when it has waited for slots: since it was submitted, or since its attempt began, with the
-// first resume after the end of the attempt before.
+// Returns the time since which the job has waited for slots: its submission, or the beginning of
+// its attempt, which is the first resume after the end of the attempt before.
 absl::Time WaitsSince(const jobs::Job& job) {
   if (job.ended_attempts.empty()) return job.create_time;
   const absl::Time ended = job.ended_attempts.back().end_time;
@@ -82,7 +82,7 @@ void ObserveRanks(const jobs::Job& job, const cluster::Cluster& cluster, size_t 
 
 void ObserveJobs(const cluster::Cluster& cluster, const Census& census,
                  const ObservedLimits& limits, absl::Time now, Observation* out, UsedSlots* used) {
-  // Those with processes are told first.
+  // Jobs with processes come first.
   std::vector<const jobs::Job*> live;
   std::vector<const jobs::Job*> others;
   for (const auto& [number, id] : census.open()) {

@@ -26,8 +26,8 @@ namespace {
 
 constexpr absl::Duration kLongestWait = absl::Minutes(10);
 
-// Answers when an operation is done, or when the timeout has passed. Everything runs on the
-// engine's thread, except the functions that gRPC calls.
+// A call that answers when an operation is done, or when the timeout has passed. Everything runs on
+// the engine's thread, except the functions that gRPC calls.
 class OperationWait : public grpc::ServerUnaryReactor,
                       public JobFollower,
                       public std::enable_shared_from_this<OperationWait> {
@@ -39,7 +39,7 @@ class OperationWait : public grpc::ServerUnaryReactor,
         timeout_(timeout),
         response_(response) {}
 
-  // Called once, right after construction.
+  // Starts the wait. Called once, right after construction.
   void Begin() {
     self_ = shared_from_this();
     engine().Read([self = self_](const absl::Status& committed) {
@@ -81,12 +81,12 @@ class OperationWait : public grpc::ServerUnaryReactor,
   const uint64_t number_;
   const absl::Duration timeout_;
   v1::Operation* const response_;
-  // Keeps this alive until gRPC is done with it.
+  // A reference to this object until gRPC is done with it.
   std::shared_ptr<OperationWait> self_;
   grpc::Alarm alarm_;
 };
 
-// The operation's file, and the stream of the agent that has it. On the engine's thread.
+// The operation's file, and the stream of the agent that has it. Used on the engine's thread.
 struct Sender {
   DownloadFile file;
   PeerStream* stream = nullptr;
@@ -99,7 +99,7 @@ absl::StatusOr<Sender> SenderOf(const cluster::Cluster& cluster, const PeerStrea
   ASSIGN_OR_RETURN(sender.file, DownloadOf(*job, id.number));
   ASSIGN_OR_RETURN(const auto session, AgentFor(sender.file, cluster.membership()));
   sender.stream = peers.Find(session);
-  // It has just ended.
+  // The stream has just ended.
   if (sender.stream == nullptr) {
     return Refuse(absl::StatusCode::kUnavailable, "NODE_NOT_ATTACHED",
                   absl::StrCat("the agent of node '", sender.file.node, "' is not attached"),

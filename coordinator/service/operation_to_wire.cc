@@ -1,4 +1,4 @@
-// A command as an operation.
+// Commands as operations.
 #include <string>
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace muster::service {
 namespace {
 
-// What the ranks have written of the command's file; all 0: no rank writes it now.
+// Returns the ranks' progress with the command's file; all 0 if no rank is writing it.
 membership::FileWriting WritingOf(const jobs::Job& job, const commands::Command& command,
                                   const cluster::Cluster& cluster) {
   membership::FileWriting all{.command = command.number};

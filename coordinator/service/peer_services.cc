@@ -26,7 +26,7 @@ absl::Status Invalid(const std::string& message) {
   return Refuse(absl::StatusCode::kInvalidArgument, "HELLO_INVALID", message, {{"field", "hello"}});
 }
 
-// Before anything is made of it: the memory and the time for a node grow with its slots.
+// Checks the offer first, because the memory and the time for a node grow with its slots.
 absl::Status CheckOffer(const v1::AgentHello& hello) {
   if (const uint64_t gpus = static_cast<uint64_t>(hello.gpus_size());
       hello.slots() > kMostSlots || gpus > kMostSlots) {
@@ -56,7 +56,7 @@ absl::Status CheckOffer(const v1::AgentHello& hello) {
 template <typename In, typename Out>
 class GreetedStream : public PeerStreamReactor<In, Out> {
  public:
-  // `method`: of the call that opened it.
+  // `method`: the call that opened the stream.
   GreetedStream(const ServiceParts& parts, Caller caller, const char* method)
       : PeerStreamReactor<In, Out>(parts.engine, parts.peers, parts.peers->NextId(),
                                    PermitOf(caller, method, parts.authorize)),
@@ -66,7 +66,7 @@ class GreetedStream : public PeerStreamReactor<In, Out> {
  protected:
   const ServiceParts& parts_;
   const Caller caller_;
-  // The Hello has come.
+  // Whether the Hello has come.
   bool greeted_ = false;
 };
 
@@ -144,7 +144,7 @@ class AgentStream : public GreetedStream<v1::AgentMessage, v1::AgentDirective> {
       return parts_.peers->SendNotices(*parts_.engine, cluster, node_,
                                        cluster::WhyAgentStops(node_));
     }
-    // A heartbeat is acknowledged at once, without the store: nothing in it must be durable, and a
+    // A heartbeat is acknowledged at once, without the store. Nothing in it must be durable, and a
     // slow disk must not end the agents' leases.
     if (!cluster.AgentHeard(id(), came) || message.heartbeat().sequence() == 0) return;
     v1::AgentDirective ack;

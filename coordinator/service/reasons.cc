@@ -1,4 +1,4 @@
-// What to do about each error.
+// The next step for each error.
 #include "coordinator/service/wire.h"
 
 namespace muster::service {

@@ -1,4 +1,4 @@
-// What workers report: from the wire to the cores' plain values.
+// Workers' reports: from the wire to the cluster's plain values.
 #include <string>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace muster::service {
 namespace {
 
 cluster::StepDone FromWire(v1::StepMetrics step) {
-  // A step with one of these fields would be taken for a pass.
+  // A step with one of these fields would look like a pass.
   step.clear_validation();
   step.clear_test();
   return {step.step(), step.skipped(), step.SerializeAsString()};
@@ -83,7 +83,7 @@ cluster::TrainabilityReport FromWire(const v1::TrainabilityInForce& report) {
   return result;
 }
 
-// The reason code of a worker's failure; empty for a kind that this program does not know.
+// Returns the reason code of a worker's failure; empty for a kind that this program does not know.
 std::string FailureCode(const v1::WorkerFailure& failure) {
   if (failure.kind() == v1::WorkerFailure::KIND_UNSPECIFIED) return "";
   return v1::WorkerFailure::Kind_Name(failure.kind());

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 
-// Equal messages give equal bytes; SerializeAsString puts maps in any order.
+// Returns equal bytes for equal messages. SerializeAsString writes maps in any order.
 std::string SameBytes(const google::protobuf::Message& message) {
   std::string bytes;
   {
@@ -198,7 +198,7 @@ grpc::ServerUnaryReactor* PostCommandFor(Engine* engine, grpc::CallbackServerCon
           refused = contents.status();
           if (contents.ok()) complete.command.contents = contents->SerializeAsString();
         }
-        // A repeat gets the first answer whatever there is against it now.
+        // A repeat gets the first answer even if it would be refused now.
         return cluster.Command(complete, now, [&](const jobs::Job&) { return refused; });
       },
       response);

@@ -24,8 +24,8 @@
 namespace muster::service {
 namespace {
 
-// The newest checkpoint of this step that can be read, whether it counts or not; null if there is
-// none. `steps`: those of all.
+// Returns the newest readable checkpoint of this step, whether it counts or not; null if there is
+// none. `steps`: gets the steps of all checkpoints.
 const jobs::Checkpoint* CheckpointOf(const jobs::Job& job, uint64_t step, std::string* steps) {
   const jobs::Checkpoint* found = nullptr;
   std::vector<uint64_t> known;
@@ -57,8 +57,8 @@ absl::Status AddStart(const jobs::Job& job, uint64_t step, cluster::CommandReque
                 {{"field", "from_step"}});
 }
 
-// Optimizer steps of all fit stages. Where stages count in epochs: as many in each epoch as the
-// ranks have told for the settings before. Absent: not known.
+// Returns the optimizer steps of all fit stages; absent if unknown. A stage in epochs has as many
+// steps per epoch as the ranks have reported for the settings before.
 std::optional<uint64_t> StepsOf(const jobs::Job& job, const v1::JobSpec& before,
                                 const v1::JobSpec& after) {
   if (const auto steps = jobspec::TotalSteps(after); steps.has_value()) return steps;
@@ -82,8 +82,8 @@ std::optional<uint64_t> StepsOf(const jobs::Job& job, const v1::JobSpec& before,
   return new_steps + (job.fit_steps - steps) / epochs * new_epochs;
 }
 
-// Adds a problem for stages with another number of steps, all of which are done. Without such a
-// change a job may have trained to its end, and have failed after it.
+// Adds a problem if stages change their number of steps and all these steps are done. Without such
+// a change, a job may have trained to its end and failed after it.
 void CheckSteps(const jobs::Job& job, const v1::JobSpec& before, const v1::JobSpec& after,
                 uint64_t start, v1::SpecProblems* problems) {
   const std::optional<uint64_t> total = StepsOf(job, before, after);
@@ -128,10 +128,10 @@ absl::Status AddSettings(const jobs::Job& job, const v1::RetryJobRequest& reques
   if (!folder.empty()) RETURN_IF_ERROR(CheckFolder("settings_folder", folder));
   v1::JobSpec stored;
   stored.ParseFromString(job.spec);
-  // An older musterd stored it without the defaults of newer fields.
+  // An older musterd may have stored the job without the defaults of newer fields.
   const v1::JobSpec before = jobspec::ResolveDefaults(stored);
   v1::JobSpec base = before;
-  // With other stages a schedule ends where these do, unless a setting says otherwise.
+  // A schedule ends with the stages, unless a setting says otherwise.
   const auto& given = request.settings();
   if (std::none_of(given.begin(), given.end(), [](const std::string& setting) {
         return absl::StartsWith(setting, "schedule");
@@ -149,10 +149,11 @@ absl::Status AddSettings(const jobs::Job& job, const v1::RetryJobRequest& reques
   v1::SpecProblems problems = jobspec::FixedSettings(before, after);
   problems.MergeFrom(ProblemsOf(after, timing));
   CheckSteps(job, before, after, StartOf(job, request), &problems);
-  // Known now: a file that cannot be written would else be an error after the training.
+  // The outputs are checked here, because an unwritable file would otherwise be an error after the
+  // training.
   if (problems.problems().empty()) problems = jobfile::CheckOutputs(after);
   jobfile::AddPlaces(*file, &problems);
-  // The job has no lines.
+  // The job has no lines in a file.
   for (v1::SpecProblem& problem : *problems.mutable_problems()) problem.clear_line();
   if (!problems.problems().empty()) return InvalidSpec(problems);
   command->settings.spec = after.SerializeAsString();
@@ -194,7 +195,7 @@ absl::StatusOr<std::optional<jobs::Job>> ReadForRetry(Engine* engine, const std:
       found.spec = job->spec;
       found.checkpoints = job->checkpoints;
       found.found_checkpoints = job->found_checkpoints;
-      // Where samples were left out, the steps of an epoch do not follow from those of the stages.
+      // Skipped samples change the steps of an epoch, which then do not follow from the stages.
       const auto& commands = job->commands.commands();
       const bool skipped = std::any_of(commands.begin(), commands.end(), [](const auto& command) {
         return command.kind == v1::Operation::SKIP_DATA && command.applied_step.has_value() &&

@@ -21,7 +21,7 @@ constexpr char kFile[] = "secret";
 constexpr char kRemoveIt[] =
     ". Remove it: musterd makes a new one, and the workers that run now are started again";
 
-// That only this user knows the contents. NOT_FOUND: there is no file.
+// Makes sure that only this user can know the contents. NOT_FOUND if there is no file.
 absl::Status MakePrivate(const std::string& path) {
   struct stat found = {};
   if (lstat(path.c_str(), &found) != 0) return files::ErrnoStatus(errno, "look at", path);

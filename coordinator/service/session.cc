@@ -19,7 +19,7 @@ absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf:
                   absl::StrCat("a ", type, " has ", size, " bytes; expected at most ", most),
                   {{"found", absl::StrCat(size)}, {"limit", absl::StrCat(most)}, {"type", type}});
   }
-  // The readers only look at the buffer, but their constructors do not say so.
+  // The readers only look at the buffer, but their constructors are not const.
   grpc::ByteBuffer whole = bytes;
   if (bytes.Valid()) {
     grpc::ProtoBufferReader counted(&whole);
@@ -38,7 +38,7 @@ absl::Status Parse(const grpc::ByteBuffer& bytes, size_t most, google::protobuf:
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
   grpc::ByteBuffer bytes;
   bool own = false;
-  // It fails only for messages of more than 2 GiB.
+  // GenericSerialize only fails for messages of more than 2 GiB.
   (void)grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(message, &bytes,
                                                                                    &own);
   return bytes;

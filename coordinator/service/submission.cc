@@ -28,8 +28,8 @@
 namespace muster::service {
 namespace {
 
-// Also an empty one: then the coordinator makes it. A '-' at the beginning would be an option of a
-// command line.
+// Returns whether the id is valid. An empty id is valid: the coordinator makes the id. A '-' at the
+// beginning would be an option on a command line.
 bool IsJobId(const std::string& id) {
   return id.size() <= kLimits.job_id_bytes && (id.empty() || id[0] != '-') &&
          std::all_of(id.begin(), id.end(), [](char c) {
@@ -37,8 +37,8 @@ bool IsJobId(const std::string& id) {
          });
 }
 
-// The problems that fit into an error. An error is sent in the trailers of a call, which gRPC
-// limits to 8 KiB, and contains each text three times, two of them in base64.
+// Returns the problems that fit into an error. The trailers of a call carry the error. gRPC limits
+// them to 8 KiB, and they contain each text three times, two of them in base64.
 v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
   constexpr size_t kMaxBytes = 1500;
   constexpr size_t kLongestMessage = 400;
@@ -62,14 +62,14 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
   return first;
 }
 
-// What the engine knows about the job that a file names.
+// The engine's facts about the job that a file names.
 struct Named {
   v1::JobSpec file;  // with the directory of the checkpoint
   v1::SpecProblems problems;
-  std::optional<v1::JobSpec> stored;  // the job that wrote it; absent: a directory was named
+  std::optional<v1::JobSpec> stored;  // the job that wrote it; absent for a directory
 };
 
-// Absent: the engine does not answer.
+// Asks the engine; absent if the engine does not answer.
 std::optional<Named> Find(Engine* engine, const v1::JobSpec& file) {
   std::optional<Named> found;
   absl::Notification done;
@@ -87,10 +87,10 @@ std::optional<Named> Find(Engine* engine, const v1::JobSpec& file) {
   return found;
 }
 
-// The file's name in messages of the reader, which no client sees: each problem stands alone.
+// The file's name in messages of the reader, which no client sees. Each problem stands alone.
 constexpr char kText[] = "the text";
 
-// That no request takes the coordinator more than about a second.
+// Checks that no request takes the coordinator more than about a second.
 absl::Status CheckSettings(const v1::ParseJobRequest& request) {
   size_t bytes = 0;
   for (const std::string& setting : request.settings()) bytes += setting.size();
@@ -269,7 +269,7 @@ jobfile::Continued ContinueFromStart(Engine* engine, const v1::JobSpec& file) {
   const std::string& directory = named->file.start().checkpoint();
   auto from = jobfile::ReadSettings(directory);
   const auto name = manifest::ParseFinalName(manifest::NameOfDirectory(directory));
-  // The stored settings do not have the learning rate that commands gave the job.
+  // The stored settings lack the learning rate that commands gave the job.
   if (!from.ok() && named->stored.has_value() && name.has_value() && file.has_optimizer()) {
     from = jobfile::CheckpointSettings{.step = static_cast<uint64_t>(name->step),
                                        .settings = jobspec::TrainingSettings(*named->stored)};

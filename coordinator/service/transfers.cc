@@ -15,9 +15,9 @@
 namespace muster::service {
 namespace {
 
-// How often the bounds of the waits are looked at.
+// The time between two checks of the transfers' time limits.
 constexpr absl::Duration kLook = absl::Seconds(2);
-// Of an agent's error.
+// The most bytes of the reason of an agent's error.
 constexpr size_t kLongestReason = 64;
 
 absl::Status StatusOf(const v1::OperationError& failure) {
@@ -121,7 +121,7 @@ class Transfer::AgentEnd final : public AgentStream {
     }
     transfer->Take(std::move(piece_));
   }
-  // Before it has joined a transfer, its read ends, too.
+  // An agent's stream that has not joined a transfer ends with its read.
   void OnCancel() override {
     const std::shared_ptr<Transfer> transfer = Joined();
     if (transfer != nullptr) transfer->Step([](TransferCore& core) { return core.AgentLeft(); });
@@ -177,7 +177,7 @@ void Transfer::Take(v1::FilePiece piece) {
 }
 
 // A stream is not ended while a piece is written to it or read from it, and nothing is written or
-// read after its end (TransferCore). So both streams are there when they are used without the lock.
+// read after its end (TransferCore). So both streams exist when they are used without the lock.
 void Transfer::Step(const std::function<TransferCore::Acts(TransferCore&)>& event) {
   TransferCore::Acts acts;
   ClientEnd* client = nullptr;

@@ -28,7 +28,7 @@ void Set(v1::Rendezvous* out, const jobs::Rendezvous& rendezvous) {
   out->set_port(rendezvous.port);
 }
 
-// Of a Welcome.
+// Sets the timing of a Welcome.
 template <typename Message>
 void SetTiming(Message* out, const membership::Timing& timing) {
   Set(out->mutable_heartbeat_interval(), timing.Heartbeat());
@@ -124,7 +124,7 @@ struct WorkerOrderToWire {
       message->mutable_none();
     } else {
       message->ParseFromString(command.contents);
-      // The coordinator's own stop, where a time limit is over, has no contents.
+      // The coordinator's own stop at a time limit has no contents.
       if (command.kind == v1::Operation::STOP) message->mutable_stop();
       if (delivery.at_step.has_value()) message->set_at_step(*delivery.at_step);
       message->set_begun(command.applied_step.has_value());
@@ -164,7 +164,7 @@ grpc::Status ToWire(const absl::Status& status) {
   std::string reason = RefusalReason(status);
   About about = AboutOf(status);
   if (reason.empty() && !ErrorReason(status).empty()) {
-    // An error of common/rpc.
+    // Errors of common/rpc have their reason here.
     reason = ErrorReason(status);
     about = ErrorMetadata(status);
   }

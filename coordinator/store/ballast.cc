@@ -10,7 +10,7 @@
 namespace muster::store {
 namespace {
 
-// The least that SQLite needs for its own files beside the database.
+// The least space that SQLite needs for its own files beside the database.
 constexpr int64_t kSmall = 64 << 10;
 
 // Makes a file of this size, or extends a shorter one to it.
@@ -19,7 +19,7 @@ absl::Status Allocate(const std::string& path, int64_t bytes) {
   if (fd < 0) return files::ErrnoStatus(errno, "create", path);
   int error = posix_fallocate(fd, 0, bytes);
   if (error == 0 && ftruncate(fd, bytes) != 0) error = errno;
-  // A part of it would take up space and be of no use.
+  // A part of the file would take up space and be of no use.
   if (error != 0) unlink(path.c_str());
   close(fd);
   return error == 0 ? absl::OkStatus() : files::ErrnoStatus(error, "allocate", path);

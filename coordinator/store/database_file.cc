@@ -24,7 +24,7 @@ constexpr char kRestore[] =
     "--state directory to begin a new store";
 
 absl::Status MakeTables(const std::string& path) {
-  // A file that is not complete is thrown away, so nothing in it need be durable before its end.
+  // An incomplete file is thrown away, so nothing need be durable before its end.
   constexpr char kQuick[] = "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF";
   Database db;
   RETURN_IF_ERROR(db.Open(path));
@@ -34,7 +34,7 @@ absl::Status MakeTables(const std::string& path) {
 }
 
 absl::Status MakeDurable(const std::string& path, files::Disk& disk) {
-  // SQLite gives the files that it puts beside this one the same permissions.
+  // SQLite gives its files beside this one the same permissions.
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return files::ErrnoStatus(errno, "create", path);
   absl::Status made = fchmod(fd, 0600) == 0

@@ -6,8 +6,8 @@
 namespace muster::store {
 namespace {
 
-// The rows to write so that `stored` becomes `now`; afterwards `stored` equals `now`. key: the key
-// of a row, from its position and its value.
+// Returns the rows to write so that `stored` becomes `now`, and sets `stored` to `now`. `key`:
+// makes the key of a row from its position and its value.
 template <typename Key, typename Row, typename KeyOf>
 RowChanges<Key, Row> Compare(const std::vector<Row>& now, KeyOf key, std::map<Key, Row>* stored) {
   RowChanges<Key, Row> changes;
@@ -66,7 +66,7 @@ Batch::JobRow JobRows::TakeChanges(jobs::Job* job) {
       job->ended_attempts, [](size_t, const jobs::AttemptEnd& end) { return end.attempt; },
       &attempts_);
   row.setting_changes = Compare(job->setting_changes, by_position, &setting_changes_);
-  // They come with another spec.
+  // Setting changes come with another spec.
   if (row.setting_changes.size() > 0) row.identity = *job;
   for (uint64_t number : job->commands.TakeChanged()) {
     row.commands.put[number] = *job->commands.Find(number);

@@ -14,7 +14,7 @@ absl::Status MetricsTables::WriteStep(const MetricsRow& row) {
   uint64_t newest = row.step;
   uint64_t newest_generation = row.generation;
   if (!FollowsAllSteps(row)) {
-    // The step may be computed again: then the rows of later steps are not valid any more.
+    // The step may be computed again. Then the rows of later steps are not valid any more.
     RETURN_IF_ERROR(db_.Run("DELETE FROM steps WHERE job_id = ? AND step > ? AND generation < ?",
                             row.job_id, row.step, row.generation));
     for (const char* passes : {"validations", "tests"}) {
@@ -94,8 +94,8 @@ absl::Status MetricsTables::Thin(const std::string& job_id, uint64_t newest, Num
   if (known != numbering->newest.end() && known->second + 1 == newest) {
     dropped = metrics::DroppedBy(newest, kept_);
   } else {
-    // The first row since the file was opened, perhaps with a smaller limit, or a row that is
-    // written again.
+    // The row is the first since the file was opened, perhaps with a smaller limit, or is written
+    // again.
     Statement rows = db_.Prepare(absl::StrCat("SELECT ", numbering->column, " FROM ",
                                               numbering->table, " WHERE job_id = ?"));
     rows.Bind(job_id);

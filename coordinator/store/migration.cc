@@ -40,7 +40,7 @@ absl::Status Migrate(Database* db) {
   for (; version < kSchemaVersion; ++version) sql += kMigrations[version - kBaselineVersion];
   const std::string all =
       absl::StrCat("BEGIN IMMEDIATE;", sql, "PRAGMA user_version=", kSchemaVersion, ";COMMIT;");
-  // The text of the migrations would hide the cause of the error.
+  // sqlite3_exec keeps the text of the migrations out of the error, where it would hide the cause.
   if (sqlite3_exec(db->get(), all.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) {
     return absl::OkStatus();
   }

@@ -1,4 +1,4 @@
-// Reading the SQLite store.
+// The reading of the SQLite store.
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +31,7 @@ absl::Status SqliteStore::LoadInto(Image* image) {
   RETURN_IF_ERROR(LoadJobs(&jobs));
   RETURN_IF_ERROR(LoadLists(&jobs));
   for (auto& [id, job] : jobs) {
-    // Rows of lists whose job does not exist. Such a file was written by another tool.
+    // Rows of lists without a job come from another tool, and are ignored.
     if (job.id.empty()) continue;
     image->last_number = std::max(image->last_number, job.number);
     image->jobs.push_back(std::move(job));
@@ -52,7 +52,7 @@ absl::Status SqliteStore::LoadJobs(std::map<std::string, jobs::Job>* jobs) {
   RETURN_IF_ERROR(db_.Each<JobsTable>("", [&](const jobs::JobIdentity& identity) {
     static_cast<jobs::JobIdentity&>((*jobs)[identity.id]) = identity;
   }));
-  // The rows of jobs that there are.
+  // The numbers of rows of existing jobs.
   size_t life_rows = 0, progress_rows = 0;
   bool missing = false;
   absl::Status unknown;

@@ -29,7 +29,7 @@ namespace muster::store {
 namespace {
 
 // Writes the changes of one list of a job. `key`: the column of the list's keys. A row of the table
-// includes its key, or has it as a value of its own between the job's id and the rest.
+// includes its key, or has the key as a value between the job's id and the rest.
 template <typename Table, typename Key, typename Row>
 absl::Status WriteList(Database* db, const std::string& id, const char* key,
                        const RowChanges<Key, Row>& changes) {
@@ -50,11 +50,11 @@ absl::Status WriteList(Database* db, const std::string& id, const char* key,
 
 // Copies the database while it is in use.
 absl::Status Copy(const std::string& database, const std::string& path) {
-  // Only its owner may read it, from the start.
+  // Only the owner may read the copy, from the start.
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
   close(fd);
-  // A separate connection reads one state of the database; in write-ahead mode no other connection
+  // A separate connection reads one state of the database. In write-ahead mode no other connection
   // waits for it.
   sqlite3* from = nullptr;
   sqlite3* to = nullptr;
@@ -73,8 +73,7 @@ absl::Status Copy(const std::string& database, const std::string& path) {
   }
   sqlite3_backup* backup = sqlite3_backup_init(to, "main", from, "main");
   if (backup == nullptr) return SqliteError(to, absl::StrCat("copy to ", path));
-  // In one step: otherwise a commit during the copy would make SQLite restart it from the
-  // beginning.
+  // The copy is one step: a commit between steps would make SQLite restart the copy.
   sqlite3_backup_step(backup, -1);
   if (sqlite3_backup_finish(backup) != SQLITE_OK) {
     return SqliteError(to, absl::StrCat("copy to ", path));
@@ -86,15 +85,15 @@ absl::Status Copy(const std::string& database, const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory,
                                                                const StoreOptions& options) {
-  // Files of musterd, and of whoever starts it (client/cli/local_coordinator.cc).
+  // The files of musterd, and of the program that starts it (client/cli/local_coordinator.cc).
   const absl::Status made = files::MakePrivateDirectory(
       directory, {"muster.db*", "lock", "ballast", "owner", "address", "*.log", "local-agent.pid"});
   if (!made.ok()) return Annotate(made, "--state");
   std::unique_ptr<SqliteStore> store(new SqliteStore(directory, options));
   RETURN_IF_ERROR(store->Lock(directory));
   absl::Status opened = store->OpenFile();
-  // On a full disk there is no space for the files that SQLite keeps beside this one. If it cannot
-  // make them, its error does not say why.
+  // A full disk has no space for the files that SQLite keeps beside this one. If SQLite cannot make
+  // them, its error does not give the reason.
   const bool full = absl::IsResourceExhausted(opened) ||
                     (absl::IsUnavailable(opened) && store->ballast_.DiskIsFull());
   if (full && store->ballast_.Release()) {
@@ -160,8 +159,8 @@ absl::Status SqliteStore::Commit(const Batch& batch) {
 
 absl::StatusOr<std::string> SqliteStore::Backup() {
   static std::atomic<int> made = 0;
-  // Beside the database, which has the right file system and permissions. Open() removes the copy
-  // of a killed musterd.
+  // The copy lies beside the database, on the right file system and with the right permissions.
+  // Open() removes the copy of a killed musterd.
   const std::string path = absl::StrCat(path_, ".backup-", getpid(), "-", ++made);
   const absl::Status copied = Copy(path_, path);
   if (copied.ok()) return path;

@@ -6,7 +6,7 @@
 namespace muster::web {
 namespace {
 
-// The number that was counted for this key.
+// Returns the number that was counted for this key.
 template <typename Key, typename Number>
 Number Count(const std::map<Key, Number>& counts, Key key) {
   const auto found = counts.find(key);

@@ -16,7 +16,7 @@ using Value = std::optional<double>;
 
 struct Seen {
   const service::ObservedJob& job;
-  // What `muster get` tells of it.
+  // The snapshot that `muster get` shows.
   v1::Job told;
   // The newest step in full, if it was measured.
   bool measured = false;

@@ -8,7 +8,7 @@ namespace {
 
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-// Seconds. A call that changes something waits for the store.
+// The bounds in seconds. A call that changes something waits for the store.
 const Buckets& Bounds() {
   static const auto* const kBounds =
       new Buckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};

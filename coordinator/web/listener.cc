@@ -21,15 +21,15 @@
 namespace muster::web {
 namespace {
 
-// Until a connection is accepted again, after there was no file descriptor for one.
+// The pause before the next connection is accepted when there was no file descriptor.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
-// Connections in a row, so that those that are open have their turn.
+// The number of connections accepted in a row, so that open connections have their turn.
 constexpr int kInARow = 16;
 
 ConnectionLimits ToConnectionLimits(const HttpLimits& limits) {
   return {.silent = limits.requests,
           .handshake = absl::Seconds(limits.request_seconds),
-          // The listener itself ends them before.
+          // The listener itself ends them earlier.
           .trial = absl::Seconds(limits.response_seconds + 1),
           .local = limits.responses,
           .per_peer = limits.responses,
@@ -109,7 +109,7 @@ void Listener::Accept() {
     process::Fd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd.get() < 0) {
       const bool none = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      // Those of others are needed more.
+      // Other file descriptors of the process have precedence.
       if (none) accepts_from_ = SteadyNow() + kPause;
       if (none || errno == EAGAIN || errno == EWOULDBLOCK) return;
       continue;  // it was closed before it was accepted
@@ -148,7 +148,7 @@ bool Listener::Send(Connection* connection) {
   const std::string& head = connection->response->head;
   const absl::string_view body =
       connection->response->body == nullptr ? "" : absl::string_view(*connection->response->body);
-  // What is left of both.
+  // The parts of head and body that are left.
   const size_t of_head = std::min(connection->sent, head.size());
   const size_t of_body = connection->sent - of_head;
   std::array<iovec, 2> parts = {
@@ -162,7 +162,7 @@ bool Listener::Send(Connection* connection) {
   if (count < 0) return true;
   connection->sent += static_cast<size_t>(count);
   if (connection->sent < head.size() + body.size()) return false;
-  // If something that arrived was not read, the kernel would throw away the response.
+  // Unread bytes would make the kernel throw away the response.
   shutdown(connection->fd.get(), SHUT_WR);
   std::array<char, 4096> rest;
   for (int i = 0; i < kInARow; ++i) {
@@ -177,7 +177,7 @@ void Listener::Close(Id id) {
 }
 
 void Listener::GiveUp(Id id) {
-  // Otherwise the kernel would keep what it has not sent for minutes.
+  // Without SO_LINGER the kernel would keep unsent bytes for minutes.
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   setsockopt(open_.at(id).fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   Close(id);

@@ -15,7 +15,7 @@
 namespace muster::web {
 namespace {
 
-// The memory in pages (proc(5)).
+// Returns the memory in pages (proc(5)).
 std::optional<double> ResidentPages() {
   double size = 0, resident = 0;
   std::ifstream file("/proc/self/statm");
@@ -23,7 +23,7 @@ std::optional<double> ResidentPages() {
   return resident;
 }
 
-// When the machine was started, in seconds since 1970.
+// Returns when the machine was started, in seconds since 1970.
 std::optional<double> BootTime() {
   std::ifstream file("/proc/stat");
   double seconds = 0;
@@ -37,7 +37,7 @@ std::optional<double> OpenFiles() {
   std::error_code error;
   const std::filesystem::directory_iterator folder("/proc/self/fd", error);
   if (error) return std::nullopt;
-  // One of them is that of this folder.
+  // One of the descriptors belongs to this folder.
   return static_cast<double>(std::distance(begin(folder), end(folder)) - 1);
 }
 

@@ -14,8 +14,8 @@
 namespace muster::web {
 namespace {
 
-// Who asks more often gets the same text, or the same error: however often it is asked for, the
-// coordinator spends little time on it, and so does the thread that answers for all pages.
+// The time for which /metrics gives the same text or the same error. It limits the time that the
+// coordinator and the listener's thread spend on frequent requests.
 constexpr absl::Duration kFreshFor = absl::Seconds(1);
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 

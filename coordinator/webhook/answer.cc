@@ -12,10 +12,10 @@ Meaning MeaningOf(const Answer& answer) {
   const int status = answer.status;
   if (status >= 200 && status < 300) return Meaning::kAccepted;
   switch (status) {
-    case 408:  // it took too long
+    case 408:  // the receiver waited too long
     case 425:  // too early
       return Meaning::kMessageFailed;
-    // What an operator can put right: a wrong secret, a proxy, a path that does not exist yet.
+    // Errors that an operator can correct: a wrong secret, a proxy, a path that does not exist yet.
     case 401:
     case 403:
     case 404:

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How many bytes JSON needs for a character that begins with this byte and has this length.
+// Returns the bytes that JSON needs for a character that begins with this byte and has this length.
 size_t EscapedSize(char first, size_t length) {
   switch (first) {
     case '"':
@@ -30,7 +30,7 @@ size_t EscapedSize(char first, size_t length) {
 }
 
 std::string Cut(const std::string& text) {
-  // A little more than can be needed.
+  // The prefix is a little longer than any result.
   std::string valid = ValidUtf8(text.substr(0, kLongestText + 4));
   size_t size = 0;
   for (size_t at = 0; at < valid.size();) {
@@ -64,7 +64,7 @@ std::string BodyOf(const std::string& id, const jobs::Job& job, std::optional<jo
                {"step", job.step},
                {"failure", nullptr}};
   if (former.has_value()) body["former_state"] = jobs::Name(*former);
-  // What ended an older generation is not what this change is about.
+  // A failure of an older generation does not belong to this change.
   const auto failure = jobs::RootCause(job.failures);
   if (failure.has_value() && failure->root.generation == job.generation) {
     body["failure"] = {{"rank", failure->root.rank},
@@ -152,7 +152,7 @@ void Outbox::Settle(uint64_t number) {
   pending_.erase(pending);
   const auto is_it = [number](const store::DeliveryRow& row) { return row.number == number; };
   std::erase_if(changes_.send, is_it);
-  // It is not stored yet.
+  // The message may not be stored yet.
   if (std::erase_if(changes_.added, is_it) == 0) changes_.removed.push_back(number);
 }
 

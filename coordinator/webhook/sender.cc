@@ -81,7 +81,7 @@ void Sender::Loop() {
     Schedule::Result result;
     {
       absl::MutexLock lock(&mutex_);
-      // What Stop() broke off says nothing about the receiver.
+      // A call that Stop() ended says nothing about the receiver.
       if (stopping_ && answer.status == 0) return;
       result = schedule_.Take(*message, answer, options_.clock(), options_.random());
     }

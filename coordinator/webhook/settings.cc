@@ -23,12 +23,12 @@ constexpr char kUrlFlag[] = "--webhook";
 constexpr char kSecretFlag[] = "--webhook-secret";
 constexpr char kCaFlag[] = "--webhook-ca";
 
-// `what`: a flag or a file.
+// Returns an error about `what`, a flag or a file.
 absl::Status Wrong(const std::string& what, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
 }
 
-// That the file has certificates that OpenSSL can use.
+// Checks that the file has certificates that OpenSSL can use.
 absl::Status CheckCertificates(const std::string& path) {
   RETURN_IF_ERROR(files::ReadFile(path).status());
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),

@@ -16,8 +16,8 @@
 namespace muster::webhook {
 namespace {
 
-// The part of an answer's body that is read, and the time for this: usual receivers do not see a
-// broken connection.
+// The bytes of an answer's body that are read, and the time for reading them, so that usual
+// receivers do not see a broken connection.
 constexpr size_t kReadOfBody = 64 << 10;
 constexpr absl::Duration kReadFor = absl::Seconds(1);
 
@@ -40,15 +40,15 @@ class List {
   curl_slist* list_ = nullptr;
 };
 
-// One request and what has become of it so far. libcurl calls it on the thread that posts.
+// One request and its state. libcurl calls the exchange on the thread that posts.
 class Exchange {
  public:
   explicit Exchange(const Request& request) : request_(request) {}
   ~Exchange() { curl_easy_cleanup(easy_); }
 
-  // False: there is no memory, or libcurl does not know an option.
+  // Prepares the request. False if there is no memory, or libcurl does not know an option.
   bool Prepare();
-  // Returns when the answer is there, or will not come.
+  // Runs until the answer is complete, or will not come.
   void Run(CURLM* multi, const std::atomic<bool>& aborted);
   Response Result() const;
 
@@ -63,9 +63,9 @@ class Exchange {
   CURL* const easy_ = curl_easy_init();
   List headers_, connect_to_;
   std::array<char, CURL_ERROR_SIZE> words_{};
-  // The reason why the transfer has ended. CURLE_AGAIN: it was broken off.
+  // The reason why the transfer has ended. CURLE_AGAIN: it was stopped.
   CURLcode ended_ = CURLE_AGAIN;
-  // The errno of socket(2). 0: there is a socket.
+  // The errno of socket(2); 0 if there is a socket.
   int no_socket_ = 0;
   bool at_limit_ = false;
   bool sent_ = false;
@@ -78,7 +78,7 @@ bool Exchange::Prepare() {
   const bool is_v6 = request_.address.find(':') != std::string::npos;
   const std::string address = is_v6 ? absl::StrCat("[", request_.address, "]") : request_.address;
   bool done = easy_ != nullptr && connect_to_.Add(absl::StrCat("::", address, ":", url.port));
-  // A header without a value is not sent.
+  // libcurl does not send a header without a value.
   for (const std::string& line : {absl::StrCat("Host: ", HostHeader(url)), std::string("Expect:"),
                                   std::string("Connection: close")}) {
     done = done && headers_.Add(line);
@@ -102,11 +102,13 @@ bool Exchange::Prepare() {
   set(CURLOPT_POSTFIELDSIZE, static_cast<long>(request_.body.size()));
   set(CURLOPT_POSTFIELDS, request_.body.data());
   set(CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
-  // Protocols other than HTTP/1 are not offered: the receiver cannot choose one.
+  // No protocol other than HTTP/1 is offered, so the receiver cannot choose one.
   set(CURLOPT_SSL_ENABLE_ALPN, 0L);
-  // Trusted certificates are ends of chains: one that another authority has signed is none.
+  // Trusted certificates are ends of chains. A certificate that another authority has signed is no
+  // such end.
   set(CURLOPT_SSL_OPTIONS, static_cast<long>(CURLSSLOPT_NO_PARTIALCHAIN));
-  // PrepareTls() reads the trusted certificates, for each connection: the file may have changed.
+  // PrepareTls() reads the trusted certificates for each connection, because the file may have
+  // changed.
   set(CURLOPT_CA_CACHE_TIMEOUT, 0L);
   set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));
   set(CURLOPT_CAINFO, static_cast<const char*>(nullptr));
@@ -141,14 +143,15 @@ bool Exchange::Prepare() {
   return done;
 }
 
-// libcurl calls it before it says a word to the receiver.
+// Sets up TLS. libcurl calls this before it sends anything to the receiver.
 CURLcode Exchange::PrepareTls(SSL_CTX* context) const {
-  // One call of OpenSSL would otherwise go on for as long as the receiver sends what is no data.
+  // Without this, one call of OpenSSL would run for as long as the receiver sends records without
+  // data.
   SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
-  // libcurl writes the keys of connections to the file that $SSLKEYLOGFILE names.
+  // libcurl would write the keys of connections to the file that $SSLKEYLOGFILE names.
   SSL_CTX_set_keylog_callback(context, nullptr);
-  // The system's certificates are those that OpenSSL finds, not those of the machine on which
-  // libcurl was compiled.
+  // The system's certificates are those that OpenSSL finds, and not the paths of the machine on
+  // which libcurl was compiled.
   const int trusts =
       request_.options.ca_file.empty()
           ? SSL_CTX_set_default_verify_paths(context)
@@ -156,14 +159,15 @@ CURLcode Exchange::PrepareTls(SSL_CTX* context) const {
   return trusts == 1 ? CURLE_OK : CURLE_SSL_CACERT_BADFILE;
 }
 
-// The reason why there is no socket is not known to libcurl.
+// Opens a socket. libcurl does not report why there is no socket.
 curl_socket_t Exchange::Open(const curl_sockaddr& address) {
   const int made = socket(address.family, address.socktype | SOCK_CLOEXEC, address.protocol);
   no_socket_ = made < 0 ? errno : 0;
   return made < 0 ? CURL_SOCKET_BAD : made;
 }
 
-// A result other than the line's size ends the transfer. Headers may also follow a chunked body.
+// Takes a line of the head. A result other than the line's size ends the transfer. Headers may also
+// follow a chunked body.
 size_t Exchange::TakeHead(absl::string_view line) {
   if (head_complete_) return line.size();
   head_bytes_ += line.size();
@@ -181,7 +185,7 @@ void Exchange::Run(CURLM* multi, const std::atomic<bool>& aborted) {
     const CURLMcode performed = curl_multi_perform(multi, &running);
     if (performed != CURLM_OK || running == 0) break;
     const absl::Time now = SteadyNow();
-    // The answer counts, whatever becomes of its body.
+    // A complete head is an answer, even if its body fails.
     if (head_complete_ && !std::exchange(reads_body, true)) {
       deadline = std::min(deadline, now + kReadFor);
     }
@@ -221,7 +225,7 @@ Response Exchange::Result() const {
   return response;
 }
 
-// Whether the status line of the answer itself, and not of an interim one, was read.
+// Returns whether the status line of the final answer, and not only of an interim answer, was read.
 bool Exchange::has_status() const {
   long status = 0;
   curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);

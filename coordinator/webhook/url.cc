@@ -35,7 +35,7 @@ bool All(const std::string& text, bool (*is)(char)) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is);
 }
 
-// Takes the host from the front of HOST[:PORT]; the rest is what follows it.
+// Removes and returns the host from the front of HOST[:PORT].
 absl::StatusOr<std::string> TakeHost(std::string* authority) {
   std::string host;
   if (absl::StartsWith(*authority, "[")) {

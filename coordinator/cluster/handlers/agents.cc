@@ -18,22 +18,22 @@
 namespace muster::cluster {
 namespace {
 
-// False: the process belongs to a deleted job that had this id before. Processes of earlier
-// generations are not stored, so for these the answer is always true.
+// False if the process belongs to a deleted job that had this id before. Processes of earlier
+// generations are not stored, so for them the answer is always true.
 bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
   if (worker.generation != job.generation) return worker.generation < job.generation;
   return worker.rank < job.ranks.size() && job.ranks[worker.rank].incarnation == worker.incarnation;
 }
 
-// Another agent process has the node's name now. `left`: the incarnations of the former agent's
-// workers for which this one still sends reports.
+// Handles a new agent process on the node. `left`: the incarnations of the former agent's workers
+// for which the new agent still sends reports.
 void AgentProcessGone(Turn& turn, const std::string& node, const std::string& incarnation,
                       const std::set<std::string>& left, const std::string& reason) {
   for (jobs::Job* job : turn.jobs.Open()) {
     if (!job->live()) continue;
     jobs::Ended ended;
     bool any = false;
-    // All ranks of a job are handled before its state is applied: the next generation must not
+    // All ranks of a job are handled before its state is applied. The next generation must not
     // start while some of its ranks on this node still count as running.
     const uint64_t generation = job->generation;
     for (uint32_t rank = 0; rank < job->ranks.size() && job->live(); ++rank) {
@@ -111,8 +111,8 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
   }
   turn.effects.push_back(SendToAgent{session, std::move(drain)});
   turn.restored.NodeKnown(hello.node);
-  // Of the processes of lost generations, those that the hello names still run here. They are known
-  // before anything below starts a job, because their jobs must not start yet.
+  // The hello names the processes of lost generations that still run here. They are recorded before
+  // anything below starts a job, because their jobs must not start yet.
   turn.restored.ProcessesEnded(hello.node);
   EndLaterProcesses(turn, hello);
   std::set<std::string> running;
@@ -120,8 +120,7 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
   AgentProcessGone(turn, hello.node, hello.incarnation, running,
                    absl::StrCat("the agent of node '", hello.node,
                                 "' ended, and its workers with it; a new one is attached"));
-  // A process that was killed by a signal is a more certain cause than processes that ended with an
-  // exit code, perhaps as a consequence of it.
+  // Signals come first: an exit code may be a consequence of another process's end by a signal.
   std::vector<WorkerExit> exits = hello.exits;
   std::stable_partition(exits.begin(), exits.end(), [](const WorkerExit& exit) {
     return exit.exit.cause == jobs::Exit::Cause::kSignal;
@@ -132,8 +131,8 @@ absl::Status AttachAgent(Turn& turn, PeerStreamId session, const AgentHello& hel
     if (rank != nullptr && SpeaksFor(turn, session, worker.worker)) {
       rank->pid = worker.pid;
       turn.jobs.RankChanged(worker.worker.job, worker.worker.rank);
-      // Its own stream may attach later. Or the process has ended and the agent has its reports.
-      // Until one of these is known the process does not count as lost.
+      // The process may still attach, or it has ended and the agent has its reports. Until then it
+      // does not count as lost.
       if (rank->attached) turn.membership.WorkerHeard(worker.worker, turn.now);
     } else {
       SendToNode(turn, hello.node, StopWorker{worker.worker, turn.options.end_timeouts.kill});
@@ -188,10 +187,9 @@ void Handle(Turn& turn, PeerStreamId session, const RunningWorker& worker) {
 }
 
 void Handle(Turn& turn, PeerStreamId session, const WorkerExit& exit) {
-  // The stream is being closed; the agent says it again on its next one.
+  // The stream is being closed. The agent repeats the exit on its next stream.
   if (!AgentHeard(turn, session)) return;
-  // An agent of 0.3.0 does not announce a stop that was asked for between its hello and its
-  // welcome.
+  // An agent of 0.3.0 does not announce a stop that came between its hello and its welcome.
   if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
       exit.exit.why == jobs::Exit::Why::kAgentStopped) {
     Handle(turn, session, AgentStops{"it accepts no more workers"});

@@ -97,15 +97,15 @@ void TakeFound(Turn& turn, jobs::Job* job, const CheckpointsFound& report) {
 void TakeStart(Turn& turn, jobs::Job* job, const SessionStarted& started) {
   job->from_scratch = false;
   if (started.total_steps > 0) job->fit_steps = started.total_steps;
-  // From another step the session runs again what follows it.
+  // A session that starts from another step runs the later stages again.
   if (job->stages_done_step != started.step) job->stages_done = job->stages_done_step = 0;
   for (const std::string& path : jobs::WentOnFrom(job, started.checkpoint_path)) {
     jobs::AddEvent(job, turn.now, "CHECKPOINT_KEPT",
                    absl::StrCat("checkpoint ", path,
                                 " could not be read; it is kept and does not count any more"));
   }
-  // A restored database lacks the newest commands, and the commands that were given since then have
-  // the same numbers.
+  // A restored database lacks the newest commands. Commands given after the restore have the same
+  // numbers.
   for (const auto& [old_number, number] :
        job->commands.RenumberAbove(started.last_command, job->told_before, turn.now)) {
     jobs::AddEvent(

@@ -14,10 +14,10 @@
 namespace muster::cluster {
 namespace {
 
-// The highest at_step: no job has this many steps.
+// The highest at_step. No job has so many steps.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
-// A repeat of this request gets the number of this command.
+// Stores the command's number as the answer of this request.
 void RememberAnswer(Turn& turn, const CommandRequest& request, uint64_t number) {
   turn.Remember({.request_id = request.request_id,
                  .fingerprint = request.fingerprint,
@@ -25,15 +25,15 @@ void RememberAnswer(Turn& turn, const CommandRequest& request, uint64_t number) 
                  .answer = absl::StrCat(number)});
 }
 
-// Whether lost processes may have carried out the command without a report. A checkpoint that they
-// wrote may then include the command. Only processes that continue from this checkpoint can report
-// the command.
+// Returns whether lost processes may have carried out the command without a report. Then a
+// checkpoint of these processes may include the command. Only processes that continue from this
+// checkpoint can report the command.
 bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& command) {
   return job.generation > 0 && commands::ChangesState(command.kind) &&
          command.number <= std::max(job.told_before, job.told_commands);
 }
 
-// Checks the request's choice of where the job should start, if there is one.
+// Checks the request's choice of the job's start, if there is one.
 absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
   if (!request.from_scratch && request.from.empty()) return absl::OkStatus();
   const auto invalid = [](const std::string& why) {
@@ -51,8 +51,8 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
                    ": from and from_scratch are for a job without processes; stop it first"));
 }
 
-// OK if each known worker of the job speaks this protocol or a newer one; a broken stream makes no
-// difference. A worker that has not attached yet is refused when it attaches.
+// OK if each known worker of the job has this protocol or a newer protocol. Workers with a broken
+// stream count, too. A worker that has not attached yet is checked when it attaches.
 absl::Status CheckWorkersAreOf(const membership::Membership& membership, uint32_t protocol,
                                const jobs::Job& job) {
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
@@ -73,7 +73,7 @@ absl::Status CheckWorkersAreOf(const membership::Membership& membership, uint32_
   return absl::OkStatus();
 }
 
-// Refusals that all commands have in common.
+// Returns the job, or the refusal that all commands share.
 absl::StatusOr<jobs::Job*> OpenJob(Jobs& jobs, const std::string& job_id) {
   jobs::Job* job = jobs.Find(job_id);
   if (job == nullptr) return NoSuchJob(job_id);
@@ -89,7 +89,7 @@ absl::StatusOr<jobs::Job*> OpenJob(Jobs& jobs, const std::string& job_id) {
   return job;
 }
 
-// The job has no process that could carry this command of its log out: it is done at once.
+// Ends the command at once, because the job has no process that could carry it out.
 uint64_t DoneAtOnce(Turn& turn, jobs::Job* job, const CommandRequest& request, uint64_t number) {
   job->commands.Applied(number, job->step);
   job->commands.Finished(number, {.time = turn.now});
@@ -142,7 +142,7 @@ absl::StatusOr<uint64_t> Command(Turn& turn, const CommandRequest& request,
     return NextAttempt(turn, request);
   }
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(turn.jobs, request.job_id));
-  // A stop is accepted even if the job's limits for commands are reached.
+  // A stop is accepted even above the limits of a job's commands.
   if (request.command.kind != v1::Operation::STOP) {
     RETURN_IF_ERROR(turn.requests.CheckRoom(request.request_id));
     RETURN_IF_ERROR(CheckRoomFor(turn.options.limits, *job, request.command));
@@ -214,7 +214,7 @@ absl::StatusOr<uint64_t> NextAttempt(Turn& turn, const CommandRequest& request) 
   const uint64_t number = Append(turn, job, request.command);
   job->told_commands = job->told_before = number;
   turn.jobs.ChangeSettings(job, request.settings, request.command.requester, number, turn.now);
-  // If the job was paused when it ended, this ends the pause.
+  // A job that was paused when it ended is not paused any more.
   return DoneAtOnce(turn, job, request, number);
 }
 
@@ -260,7 +260,7 @@ absl::StatusOr<uint64_t> Cancel(Turn& turn, const CommandRequest& request) {
                         ? "cancelled; it is not known whether its file was complete"
                         : "cancelled before it took effect"});
     turn.jobs.ListsChanged(*job);
-    // No command is stored that would name him.
+    // No stored command names the requester.
     turn.Say(absl::StrCat("operation '", name, "' was cancelled by ", request.command.requester));
   }
   RememberAnswer(turn, request, target);

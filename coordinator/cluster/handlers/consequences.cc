@@ -57,7 +57,7 @@ void Start(Turn& turn, jobs::Job* job, const std::vector<jobs::Slot>& placed) {
   turn.Say(Sentence(*job));
 }
 
-// Records what the end of the newest generation shows about its nodes, once per generation.
+// Records once per generation what the end of the newest generation shows about its nodes.
 void JudgeNodes(Turn& turn, jobs::Job* job) {
   uint64_t& judged = turn.jobs.NotesOf(job->id).judged;
   if (judged == job->generation) return;
@@ -67,7 +67,7 @@ void JudgeNodes(Turn& turn, jobs::Job* job) {
   if (!failure.has_value() || failure->root.generation != job->generation) return;
   const jobs::FailureNote& root = failure->root;
   if (root.permanent && root.kind != jobs::FailureKind::kNodeFault) return;
-  // If the agent process on which it failed is gone, there is no node to leave out.
+  // A node is only left out if the agent process with the failed rank still runs.
   const jobs::Rank& rank = job->ranks[root.rank];
   const membership::Agent* agent = turn.membership.agents().Find(root.node);
   if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
@@ -80,8 +80,8 @@ void JudgeNodes(Turn& turn, jobs::Job* job) {
                                : jobs::NodeHealth::Fault::Kind::kPrograms;
   }
   if (!turn.nodes.Failed(root.node, std::move(fault), turn.now)) {
-    // The node is not left out, but the same job has failed there several times: the node may still
-    // be the cause.
+    // The node is not left out, but this job has failed there several times. The node may be the
+    // cause.
     if (turn.nodes.health().FailuresOf(job->id, root.node, turn.now) == jobs::NodeHealth::kFaults) {
       jobs::AddEvent(job, turn.now, "NODE_DOUBTED",
                      absl::StrCat("node '", root.node, "' is used only if no other node has room: ",
@@ -95,7 +95,7 @@ void JudgeNodes(Turn& turn, jobs::Job* job) {
   turn.Say(said);
 }
 
-// The jobs on one kind of device.
+// Starts the jobs on one kind of device.
 void Schedule(Turn& turn, jobs::Device device) {
   for (const jobs::Decision& decision : turn.line().Decide(device)) {
     jobs::Job& job = *turn.jobs.Find(decision.id);

@@ -12,7 +12,7 @@
 namespace muster::cluster {
 namespace {
 
-// The same command as that of `muster stop`.
+// Returns the same command as `muster stop` sends.
 commands::Command StopForTimeLimit() {
   return {.kind = v1::Operation::STOP, .requested_by = "time_limit"};
 }

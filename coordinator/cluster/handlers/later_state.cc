@@ -36,12 +36,12 @@ void EndLaterProcesses(Turn& turn, const AgentHello& hello) {
   for (const RunningWorker& running : hello.running) {
     jobs::Job* job = turn.jobs.Find(running.worker.job);
     if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
-    // Only a database can have been restored: of a job that was submitted since, this object has
-    // started all generations.
+    // Only jobs of the database at the start can have lost generations. This object has started all
+    // generations of jobs that were submitted later.
     if (!turn.restored.Had(job->id)) continue;
     if (running.worker.generation - job->generation > kMostLostGenerations) continue;
-    // A process with the number of the newest known generation belongs to it if its incarnation is
-    // known. Otherwise it is of a generation that a restored database has lost.
+    // A process with the newest known generation's number belongs to it if its incarnation is
+    // known. Otherwise the process is of a generation that a restored database has lost.
     const bool known = std::any_of(
         job->ranks.begin(), job->ranks.end(),
         [&](const jobs::Rank& rank) { return rank.incarnation == running.worker.incarnation; });

@@ -13,8 +13,8 @@ namespace muster::cluster {
 namespace {
 
 jobs::Ended Preempt(Turn& turn, jobs::Job* job, const std::string& reason) {
-  // Only the first notice is an event: a repeated drain, perhaps with another deadline or of
-  // another node of the job, changes nothing for the job.
+  // Only the first notice is an event. A repeated drain, for example with another deadline, changes
+  // nothing for the job.
   const bool first = job->interruption().empty();
   jobs::Ended ended;
   std::string how;
@@ -28,7 +28,7 @@ jobs::Ended Preempt(Turn& turn, jobs::Job* job, const std::string& reason) {
   } else {
     how = "; it is ended at once: it had not begun to train";
   }
-  // A job that is being stopped ends anyway: the preemption is no event.
+  // A job that is being stopped ends anyway, so its preemption is no event.
   if (first && !job->interruption().empty() && !job->stop_requested()) {
     jobs::AddEvent(job, turn.now, "PREEMPTED", absl::StrCat(job->interruption(), how));
   }
@@ -62,7 +62,7 @@ void NodeLost(Turn& turn, const membership::Agent& agent) {
   const bool waits = std::any_of(there.begin(), there.end(), [](const jobs::Job* job) {
     return job->plan.continue_when_cut_off;
   });
-  // This comes before scheduling: jobs that wait for the node keep their slots.
+  // ExpectForGood comes before scheduling, so that jobs that wait for the node keep their slots.
   if (waits) {
     turn.membership.agents().ExpectForGood(agent);
   } else {

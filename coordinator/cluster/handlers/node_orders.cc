@@ -12,7 +12,8 @@
 namespace muster::cluster {
 namespace {
 
-// No drain needs longer, and an agent can add this to its clock without an overflow.
+// The longest deadline. No drain needs longer, and an agent can add it to its clock without an
+// overflow.
 constexpr absl::Duration kLongestDrain = absl::Hours(7 * 24);
 
 absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
@@ -26,8 +27,8 @@ absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
       {{"field", "deadline"}, {"limit", absl::FormatDuration(kLongestDrain)}});
 }
 
-// True if this request is not a repeat; then it is remembered. `refusal`: why it is refused unless
-// it is a repeat.
+// Stores the request. True unless the request is a repeat. `refusal`: the error of a request that
+// is no repeat.
 absl::StatusOr<bool> ActsOnNode(Turn& turn, const NodeRequest& request,
                                 const absl::Status& refusal = absl::OkStatus()) {
   ASSIGN_OR_RETURN(const store::RequestRow* repeat,

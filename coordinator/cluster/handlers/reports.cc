@@ -81,8 +81,8 @@ void CommandTookEffect(Turn& turn, jobs::Job* job, const CommandApplied& applied
   if (pauses || command.kind == v1::Operation::RESUME) jobs::OnPaused(job, pauses);
 }
 
-// Allows rank 0 of the current generation to rename its weights to their final path. This is
-// durable before rank 0 is told.
+// Allows rank 0 of the current generation to rename its weights to their final path. The permission
+// is durable before rank 0 is told.
 void GrantExport(Turn& turn, jobs::Job* job, uint32_t rank, const std::string& path) {
   // A process that is being replaced must not overwrite the export of its successor.
   if (rank != 0 || !job->live() || job->ending()) return;
@@ -109,7 +109,7 @@ void Take(Turn& turn, jobs::Job* job, uint32_t rank, const WorkerId& id, const R
             job->ranks[rank].step = step.step;
             RecordStep(turn, job, step);
             jobs::OnStep(job);
-            // A job with checkpoints shows with its first one that its nodes are in order.
+            // The first checkpoint shows that the nodes work, if a job writes checkpoints.
             if (job->checkpoints.empty() && step.step == job->started_step + 1)
               NodesWork(turn, *job);
           },
@@ -183,27 +183,27 @@ void Take(Turn& turn, jobs::Job* job, uint32_t rank, const WorkerId& id, const R
   ApplyJobChange(turn, job, ended);
 }
 
-// The next report of the process `id`.
+// Applies the next report of the process `id`.
 void TakeNext(Turn& turn, jobs::Job* job, const WorkerId& id, const Report& report) {
   job->ranks[id.rank].acked_report = report.sequence;
   turn.jobs.RankChanged(id.job, id.rank);
   Take(turn, job, id.rank, id, report);
 }
 
-// Stores the measurements that a rank 0 which was given up has left, for steps that are not
-// computed again. The next generation reports the other steps itself and replaces their rows.
+// Stores measurements that a former rank 0 has left, of steps that are not computed again. The next
+// generation reports all other steps itself and replaces their rows.
 void TakeMeasured(Turn& turn, const WorkerId& worker, const Report& report) {
   const jobs::Job* job = turn.jobs.Find(worker.job);
   if (job == nullptr || worker.rank != 0 || worker.generation > job->generation) return;
   const bool current = worker.generation == job->generation && !job->ranks.empty();
   if (current && job->ranks[0].incarnation != worker.incarnation) return;
-  // The store ignores a row that a newer generation has already written.
+  // The store ignores this row if a newer generation has already written the step.
   std::visit(Overloaded{
                  [&](const StepDone& step) { StoreStep(turn, job->id, worker.generation, step); },
                  [&](const Validated& validated) {
                    StoreValidation(turn, job->id, worker.generation, validated);
                  },
-                 // Nothing: they hold no measurement.
+                 // These reports have no measurement.
                  [](const OneOf<std::monostate, jobs::Rendezvous, SessionStarted, StageStarted,
                                 StageFinished, CheckpointWritten, CheckpointFailed, CheckpointBad,
                                 CheckpointsFound, CheckpointsRemoved, CommandApplied,
@@ -233,8 +233,9 @@ absl::Status WorkerReported(Turn& turn, PeerStreamId session, const Report& repo
     return absl::OkStatus();
   }
   if (report.sequence == rank->acked_report + 1) {
-    // The acknowledgement is sent before an order that may end the stream. For a checkpoint it is
-    // sent last: it tells the worker that all orders that follow from the checkpoint were sent.
+    // The acknowledgement is sent before an order that may end the stream. The acknowledgement of a
+    // checkpoint is sent last: it tells the worker that all orders that follow from the checkpoint
+    // were sent.
     const bool last = std::holds_alternative<CheckpointWritten>(report.what);
     if (!last) turn.effects.push_back(SendToWorker{session, AckReport{report.sequence}});
     TakeNext(turn, job, id, report);
@@ -249,7 +250,7 @@ void Handle(Turn& turn, PeerStreamId session, const SpooledReports& spooled) {
   const auto& [worker, reports] = spooled;
   if (!AgentHeard(turn, session)) return;
   const bool speaks = SpeaksFor(turn, session, worker);
-  // Its agent sends its reports, so the process does not count as lost.
+  // The agent sends reports of the process, so the process does not count as lost.
   if (speaks) turn.membership.WorkerHeard(worker, turn.now);
   bool gap = false;
   for (const Report& report : reports) {

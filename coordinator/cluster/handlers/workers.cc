@@ -24,7 +24,7 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
     return absl::OkStatus();
   }
   if (job->terminal() || id.generation != job->generation) {
-    // Its agent may not have reported it, because the process started after the agent attached.
+    // A process that started after its agent attached may not be known from the agent's hello.
     if (!job->terminal() &&
         id.generation > std::max(job->generation, job->newest_generation_seen) &&
         id.generation - job->generation <= kMostLostGenerations) {
@@ -78,7 +78,7 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
   for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
     turn.effects.push_back(SendToWorker{session, std::move(delivery)});
   }
-  // This process, or the rank 0 before it, may not have received these before its stream broke.
+  // The process, or the rank 0 before it, may have missed these orders when its stream broke.
   if (id.rank == 0) TellToRemove(turn, *job);
   if (const std::string& path = job->alive()->export_granted; id.rank == 0 && !path.empty()) {
     turn.effects.push_back(SendToWorker{session, ExportGranted{path}});
@@ -87,16 +87,16 @@ absl::Status AttachWorker(Turn& turn, PeerStreamId session, const WorkerHello& h
     turn.effects.push_back(SendToWorker{session, PreemptionNotice{job->interruption()}});
   }
   Changed(turn, job);
-  // A worker that attaches for the first time since this musterd started has received its commands
-  // from the musterd before it. If the database was restored, commands that were given since then
-  // may have the same numbers, so only those known at the start count.
+  // A worker that attaches for the first time since this musterd started may have commands from an
+  // earlier musterd. After a restore of the database, newer commands may have the same numbers. So
+  // only commands that were known at the start count.
   const uint64_t told =
       turn.restored.Attached(job->id, id.incarnation).value_or(job->commands.newest());
   if (hello.newest_command > told) {
     FollowsALaterState(turn, job,
                        absl::StrCat("commands ", told + 1, " to ", hello.newest_command));
   } else if (hello.acked_report > rank.acked_report) {
-    // The gap is checked here too, because a paused worker may send no further report.
+    // The gap is also checked here, because a paused worker may send no further report.
     MissesReports(turn, job, id.rank, hello.acked_report);
   }
   return absl::OkStatus();
@@ -124,8 +124,8 @@ bool WorkerBeat(Turn& turn, PeerStreamId session, const Heartbeat& heartbeat) {
     job->step = std::max(job->step, heartbeat.step);
     if (!heartbeat.stage.empty()) job->stage = heartbeat.stage;
   }
-  // Watchers see the change, but it does not need a write of its own. A commit may be in progress:
-  // a version is shown only up to the ceiling that this commit or an earlier one stores.
+  // Watchers see the change, which needs no write of its own. A commit may be in progress: a
+  // version is only shown up to the ceiling that this commit or an earlier commit stores.
   if (turn.jobs.ShowsMore(job)) turn.effects.push_back(JobChanged{job->id});
   return true;
 }

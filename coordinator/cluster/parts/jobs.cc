@@ -112,14 +112,14 @@ jobs::Rank* Jobs::CurrentRank(const membership::WorkerId& id) {
 
 bool Jobs::MayBeOn(const std::string& node, const membership::WorkerId& worker) const {
   const jobs::Job* job = Find(worker.job);
-  // The answer does not matter: the handlers ignore what is said of an unknown job or generation.
+  // The answer does not matter: handlers ignore reports about an unknown job or generation.
   if (job == nullptr || worker.generation > job->generation) return true;
   if (worker.generation == job->generation) {
     const bool known = worker.rank < job->ranks.size() &&
                        job->ranks[worker.rank].incarnation == worker.incarnation;
     return !known || job->ranks[worker.rank].node == node;
   }
-  // Reports and lines of earlier generations may come late.
+  // Reports and log lines of earlier generations may come late.
   const JobNotes& notes = NotesOf(worker.job);
   return worker.generation < notes.known_since || notes.nodes.contains(node);
 }

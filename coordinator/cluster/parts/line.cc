@@ -36,7 +36,7 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
   if (waiting.empty()) return {};
   std::vector<jobs::Decision> decisions =
       jobs::PlaceInLine(std::move(waiting), Slots(device), Running(device), now_);
-  // Before not_before a job keeps its place in the line and these slots, but does not start.
+  // A job keeps its place in the line and these slots before not_before, but does not start.
   std::erase_if(decisions, [this](const jobs::Decision& decision) {
     return decision.placed.has_value() && parts_.jobs.Find(decision.id)->not_before() > now_;
   });
@@ -44,7 +44,7 @@ std::vector<jobs::Decision> Line::Decide(jobs::Device device) const {
   for (jobs::Decision& decision : decisions) {
     if (decision.placed.has_value()) continue;
     if (!closed.empty()) {
-      // The texts that are left out are those of Slots::Shortage.
+      // Removes texts that Slots::Shortage has added.
       decision.reason = absl::StrReplaceAll(
           absl::StrCat(decision.reason, "; ", closed),
           {{"; no agent is attached", ""}, {"; no attached agent offers any", ""}});
@@ -61,7 +61,7 @@ std::vector<jobs::Waiting> Line::Waiting(jobs::Device device) const {
   for (const jobs::Job* job : parts_.jobs.Open()) {
     if (job->plan.device != device || !job->waiting()) continue;
     if (parts_.restored.MayStillRun(job->id, now_)) continue;
-    // Other jobs do not wait for a job that waits after faults of nodes.
+    // A job that waits after faults of nodes does not delay other jobs.
     if (job->not_before() > now_ && jobs::EndOf(*job) == jobs::End::kNodeFault) continue;
     line.push_back({.id = job->id,
                     .number = job->number,
@@ -78,7 +78,7 @@ std::vector<jobs::Running> Line::Running(jobs::Device device) const {
   std::vector<jobs::Running> running;
   for (const jobs::Job* job : parts_.jobs.Open()) {
     if (!job->live() || job->plan.device != device) continue;
-    // Slots on nodes that accept no work are not counted: they will not be offered when the job
+    // Slots on nodes that accept no work are not counted, because they are not offered when the job
     // ends.
     jobs::Running entry{.end = jobs::TimeLimitEnd(*job)};
     for (const jobs::Rank& rank : job->ranks) {
@@ -124,7 +124,7 @@ std::string Line::TooBigFor(uint32_t world_size, jobs::Device device) const {
 
 bool Line::MayStartElsewhere(const jobs::Job& job) const {
   const std::set<std::string> cannot = parts_.nodes.health().CannotStart(job.id, now_);
-  // A node whose agent attaches again in a moment counts.
+  // A node whose agent may soon attach again counts, too.
   return job.plan.world_size <= MostOffered(job.plan.device, [&](const std::string& node) {
            return parts_.nodes.WhyClosed(node, now_).empty() && !cannot.contains(node);
          });

@@ -21,12 +21,12 @@ Nodes::Nodes(const std::vector<store::NodeMarkRow>& stored) {
   }
 }
 
-// ---- As asked.
+// ---- Requests of operators.
 
 store::NodeMarkRow Nodes::Drain(const NodeRequest& request) {
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.drained = true;
-  // A repeated drain without a deadline, for example to wait for its end, keeps the deadline.
+  // A repeated drain without a deadline keeps the deadline.
   if (request.deadline.has_value()) mark.drain_deadline = request.deadline;
   mark.reason = absl::StrCat("muster drain", request.By());
   Store(mark);
@@ -70,7 +70,7 @@ absl::Status Nodes::CheckName(const AgentHello& hello, const membership::Agent* 
                   absl::StrCat("node '", hello.node, "': a newer agent process has this name"),
                   {{"node", hello.node}});
   }
-  // An agent without an id may be anybody's.
+  // An agent without an id can be any agent.
   const bool another =
       holder != nullptr && !mark.agent_id.empty() && mark.agent_id != hello.agent_id;
   if (!another) return absl::OkStatus();

@@ -10,7 +10,7 @@
 namespace muster::cluster {
 namespace {
 
-// The time for which requests of a deleted job are kept. Clients repeat a call for less.
+// The time for which requests of a deleted job are kept. Clients repeat a call for less time.
 constexpr absl::Duration kKeptAfterDeletion = absl::Hours(24);
 
 }  // namespace
