@@ -1,4 +1,4 @@
-// Which agents and workers are let in: by name, by incarnation, by protocol.
+// The agents and workers that may attach: by name, by incarnation, by protocol.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ TEST(AgentName, ARestartedAgentHasItsNameAtOnceAndAnotherOneIsRefusedAndEvictsNo
   EXPECT_TRUE(absl::IsAlreadyExists(taken));
   EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 1);
   EXPECT_EQ(world.job("job").generation, 1);
-  // Its process was killed; the stream may not have broken yet.
+  // The agent's process was killed; its stream may not have broken yet.
   ASSERT_TRUE(world.Attach(3, Known("id", "i2")).ok());
   EXPECT_EQ(world.cluster().membership().agents().Find("a")->session, 3);
   EXPECT_EQ(world.job("job").generation, 2);
@@ -122,7 +122,7 @@ TEST(Cluster, AWorkerOfTheVersionBeforeIsRefusedWhereItWouldIgnoreACommand) {
   };
   ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::SKIP_DATA}).ok());
   EXPECT_EQ(RefusalReason(attach(10, kWorkerProtocol - 1)), "WORKER_TOO_OLD");
-  // A command that was cancelled is carried out by nobody.
+  // A cancelled command is carried out by no worker.
   ASSERT_TRUE(attach(11, kWorkerProtocol).ok());
   ASSERT_TRUE(world
                   .Report(11, {.sequence = 1,

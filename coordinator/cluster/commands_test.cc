@@ -60,7 +60,7 @@ TEST(Commands, AGatherIsCancelledAlsoWhileItsFileIsWritten) {
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   EXPECT_FALSE(world.job("job").commands.Find(1)->outcome.has_value()) << "the workers agree on it";
   EXPECT_TRUE(world.job("job").commands.IsBeingCancelled(1));
-  // Its workers are lost, and nobody writes it.
+  // The job's workers are lost, and none of them writes the file.
   world.Pass(60);
   ASSERT_FALSE(world.job("job").live());
 }
@@ -70,7 +70,7 @@ TEST(Commands, APassThatCrashesItsWorkersCanBeCancelled) {
   world.Start("job", 1);
   ASSERT_TRUE(world.Command("job", {.kind = v1::Operation::RUN_STAGE}).ok());
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
-  // The workers are lost in the pass; the next ones would run it again.
+  // The workers are lost during the pass. The next workers would run the pass again.
   world.Pass(60);
   ASSERT_FALSE(world.job("job").live());
   EXPECT_EQ(*world.Cancel("job", 1), 1);
@@ -110,13 +110,14 @@ TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
       world.Command("job", {.kind = v1::Operation::SET_LEARNING_RATE, .at_step = 9});
   ASSERT_EQ(*number, 1);
   ASSERT_EQ(*world.Command("job", {.kind = v1::Operation::PAUSE, .at_step = 9}), 2);
-  // The node is lost: nobody hears what its processes did until their lease was over.
+  // The node is lost. The cluster does not learn what its processes did until the end of their
+  // lease.
   world.Pass(60);
   ASSERT_FALSE(world.job("job").live());
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   EXPECT_FALSE(world.job("job").commands.Find(1)->outcome.has_value());
   EXPECT_TRUE(world.job("job").commands.IsBeingCancelled(1));
-  // No checkpoint has a pause, and what was given since is known to nobody.
+  // No checkpoint contains a pause, and no process knows the later commands.
   EXPECT_EQ(*world.Cancel("job", 2), 2);
   EXPECT_EQ(world.job("job").commands.Find(2)->outcome->code, absl::StatusCode::kCancelled);
   ASSERT_EQ(*world.Command("job", {.kind = v1::Operation::SET_LEARNING_RATE}), 4);

@@ -1,4 +1,4 @@
-// Jobs whose ranks train on where their node is cut off, and nodes that are forgotten.
+// Jobs whose ranks continue to train on a node that is cut off, and nodes that are forgotten.
 #include <gtest/gtest.h>
 
 #include "coordinator/cluster/cluster.h"
@@ -10,7 +10,7 @@ namespace {
 
 class CutOffTest : public ::testing::Test {
  protected:
-  // A job of one rank on node 'a', which trains; 'b' is there, too, and idle.
+  // A job of one rank trains on node 'a'. Node 'b' is idle.
   CutOffTest() {
     EXPECT_TRUE(world_.Attach(1, Hello("a", 1)).ok());
     Submission submission{.job_id = "job", .name = "job"};
@@ -23,7 +23,7 @@ class CutOffTest : public ::testing::Test {
     EXPECT_TRUE(world_.Attach(2, Hello("b", 1)).ok());
   }
   const jobs::Job& job() { return world_.job("job"); }
-  // Only 'b' is heard.
+  // Only node 'b' sends heartbeats.
   void Silence(int seconds) {
     for (int second = 0; second < seconds; ++second) {
       world_.Pass(1);

@@ -1,4 +1,4 @@
-// What a cluster forgets, and what it answers about it.
+// Deleted jobs: what the cluster forgets, and what it answers to requests about them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ TEST(Deletion, ARepeatedDeletionGivesTheFirstAnswerForADayAlsoAfterARestart) {
   world.Submit("job", 1);
   ASSERT_TRUE(world.Stop("job", "stop-request").ok());
   ASSERT_EQ(*world.Delete("job", "request", "first"), "first");
-  // Another job with its name is not the one that was meant.
+  // A new job with the same name is not deleted by the repeated request.
   world.Submit("job", 1);
   ASSERT_TRUE(world.Stop("job").ok());
   for (int round = 0; round < 2; ++round) {
@@ -43,7 +43,7 @@ TEST(Deletion, ARepeatedDeletionGivesTheFirstAnswerForADayAlsoAfterARestart) {
     EXPECT_EQ(
         RefusalReason(world.cluster().Delete({"other", "request", "x", ""}, world.now()).status()),
         "REQUEST_ID_REUSED");
-    // Nor does what was asked of the deleted one act on it.
+    // A repeated stop of the deleted job does not act on the new job.
     EXPECT_EQ(RefusalReason(world.Stop("job", "stop-request")), "JOB_NOT_FOUND");
     world.Restart();
   }
@@ -68,7 +68,7 @@ TEST(Deletion, ARepeatedSubmissionDoesNotBringADeletedJobBack) {
     EXPECT_EQ(world.cluster().Find("x-1"), nullptr);
     world.Restart();
   }
-  // Its number, and with it its name, is not used again.
+  // The job's number, and with it a name made from the number, is not used again.
   EXPECT_EQ(*world.cluster().Submit({.name = "x"}, world.now()), "x-2");
 }
 
@@ -76,7 +76,7 @@ TEST(Deletion, ADeletionTakesWhatWaitsToBeStoredAlong) {
   World world;
   world.Start("job", 1);
   const WorkerId id = world.job("job").Worker(0);
-  // All in one transaction.
+  // All changes are in one transaction.
   Cluster& cluster = world.cluster();
   ASSERT_TRUE(
       cluster.WorkerReported(10, {.sequence = 2, .what = StepDone{.step = 1}}, world.now()).ok());

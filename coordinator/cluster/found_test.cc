@@ -1,4 +1,4 @@
-// A job's checkpoint folder as its rank 0 tells of it: what was found, what cannot be read, and
+// Reports of rank 0 about the job's checkpoint folder: what was found, what cannot be read, and
 // where a generation starts.
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrAR
   EXPECT_TRUE(job().failures.empty());
   EXPECT_EQ(world_.cluster().overview().OfferedSlots(jobs::Device::kCpu).free(), 2u);
   EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{10, 5}));
-  // Time and other agents do not start it; nor does a new coordinator.
+  // Time, other agents, or a new coordinator do not start the job.
   world_.Pass(100);
   Restart();
   EXPECT_EQ(job().state(), jobs::State::kPaused);
@@ -102,7 +102,7 @@ TEST_F(FoundTest, ADirectoryIsWhereTheJobStartsUntilItHasACheckpointOfItsOwn) {
   EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{15}));
 }
 
-// A folder that is not mounted just then does not cost the decision.
+// The decision survives when a folder is not mounted for a while.
 TEST_F(FoundTest, ADirectoryThatCannotBeReadIsLookedAtAgainByAPlainResume) {
   Halt();
   const auto halt_at_the_start = [&] {
@@ -130,7 +130,7 @@ TEST_F(FoundTest, ADirectoryThatCannotBeReadIsLookedAtAgainByAPlainResume) {
   ASSERT_TRUE(Resume().ok());
   halt_at_the_start();
   for (const jobs::JobEvent& event : job().events) EXPECT_NE(event.reason, "START_TAKEN_BACK");
-  // The way out that the reason names.
+  // The resume that the reason proposes.
   ASSERT_TRUE(Resume(false, Path(10, 1)).ok());
   for (const WelcomeWorker& welcome : AttachAll()) {
     EXPECT_EQ(welcome.start_from, Path(10, 1));
@@ -192,7 +192,7 @@ TEST_F(FoundTest, ADirectoryThatARankHasStartedFromStaysWhereTheJobStarts) {
 }
 
 TEST_F(FoundTest, StartsThatMakeNoSenseAreRefused) {
-  EXPECT_EQ(RefusalReason(Resume(true).status()), "START_INVALID");  // it runs
+  EXPECT_EQ(RefusalReason(Resume(true).status()), "START_INVALID");  // the job runs
   EXPECT_EQ(RefusalReason(Resume(false, "/x").status()), "START_INVALID");
   Halt();
   EXPECT_EQ(RefusalReason(Resume(true, "/x").status()), "START_INVALID");
@@ -240,7 +240,7 @@ TEST_F(FoundTest, WhatAGenerationCouldNotReadDoesNotComeBack) {
   EXPECT_EQ(Steps(job().found_checkpoints), (StepList{10}));
 }
 
-// By generation 1.
+// A checkpoint of generation 1 that is the best.
 CheckpointWritten BestWritten(uint64_t step) {
   CheckpointWritten written{step, Path(step, 1)};
   written.best = true;
@@ -258,7 +258,7 @@ TEST_F(FoundTest, TheBestOneStaysAndIsKnownAfterARestart) {
   EXPECT_FALSE(job().checkpoints[1].best);
 }
 
-// It may be of an earlier generation, and it is no checkpoint from which the job goes on now.
+// The best checkpoint may be of an earlier generation, and need not count.
 TEST_F(FoundTest, ASessionTellsWhichOneIsTheBest) {
   Halt();
   ASSERT_TRUE(Resume(false, "/backup/step-10-g1").ok());
@@ -278,7 +278,8 @@ TEST_F(FoundTest, RemovalIsToldUntilItIsDone) {
   world_.Exit(1, job().Worker(1), 9);
   world_.Exit(1, job().Worker(0), 15);
   const auto welcomes = AttachAll();
-  // Not to be taken for unknown.
+  // The path must be known to the workers, so that rank 0 does not take it for an unknown
+  // checkpoint.
   EXPECT_EQ(welcomes[0].known_checkpoints[0].path, Path(5, 1));
   EXPECT_EQ(welcomes[0].known_checkpoints[0].generation, 0u) << "told apart from one that stays";
   const auto told = world_.Orders<SendToWorker, CheckpointRecorded>();

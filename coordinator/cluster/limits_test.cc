@@ -1,4 +1,4 @@
-// What a cluster refuses because there is too much of it.
+// The cluster's refusals of what is too much.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -51,7 +51,7 @@ TEST(ClusterLimits, OpenCommandsOfAJobAreCountedAndAStopAndACancelAreAlwaysTaken
   ASSERT_TRUE(world.Command("job", kLater).ok());
   ASSERT_TRUE(world.Command("job", kLater).ok());
   EXPECT_EQ(RefusalReason(world.Command("job", kLater).status()), "TOO_MANY_OPEN_COMMANDS");
-  // Of another job there may be some.
+  // Another job may still have open commands.
   world.Submit("other", 1);
   EXPECT_TRUE(world.Command("other", kLater).ok());
   EXPECT_TRUE(world.Cancel("job", 2).ok());
@@ -141,7 +141,7 @@ TEST(ClusterLimits, TheNextAttemptOfAJobIsOneMoreThatHasNotEnded) {
   EXPECT_EQ(RefusalReason(retry.status()), "TOO_MANY_OPEN_JOBS");
 }
 
-// What a command costs does not grow: rows here, time in bench/commands.
+// The cost of a command does not grow with the log: rows here, time in bench/commands.
 TEST(ClusterLimits, TheTenThousandthCommandWritesAsManyRowsAsTheFirst) {
   World world;
   world.Start("job", 2);

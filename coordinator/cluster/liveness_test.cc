@@ -1,4 +1,4 @@
-// Who is silent, hangs or stands still, and for how long the cluster waits for it.
+// Agents and workers that are silent, hang or stand still, and how long the cluster waits for them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST(Cluster, ALostAgentsWorkersAreReplacedOnceTheirOwnLeaseIsOver) {
   world.Start("job", 1);
   const WorkerId id = world.job("job").Worker(0);
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
-  // The agent of 'a' is stopped, its worker is well.
+  // The agent of 'a' is stopped; its worker still runs.
   for (int second = 0; second < 11; ++second) {
     ASSERT_EQ(world.job("job").state(), jobs::State::kRunning) << second;
     world.Pass(1);
@@ -89,8 +89,8 @@ TEST(Cluster, AHungWorkerIsEndedAndNamed) {
             "made no progress for 5m at step 1 (last: forward)");
 }
 
-// Two ranks that train, of which rank 0 waits in its 9th collective for rank 1, until `seconds`
-// have passed or somebody was ended.
+// Sends heartbeats of two ranks that train. Rank 0 waits in its 9th collective for rank 1. Ends
+// after `seconds`, or when a process was told to end.
 void BeatWhileRank1Is(World* world, int seconds,
                       const std::function<Heartbeat(int second)>& rank1) {
   for (int second = 0; second < seconds && world->Stops().empty(); ++second) {
@@ -125,7 +125,7 @@ TEST(Cluster, OfHungRanksTheOneThatIsBehindIsBlamedWithItsCollectives) {
   World world;
   world.Start("job", 2);
   BeatWhileRank1Is(&world, 400, [](int second) {
-    // It moves for a while longer than rank 0.
+    // Rank 1 makes progress for a while longer than rank 0.
     return Heartbeat{
         .step = 5,
         .progress = "training",
@@ -208,7 +208,7 @@ TEST(Cluster, PeersRefusedWhileTheStoreFailedGetANewLease) {
   EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
 }
 
-// It may still be alive on what a musterd in trouble answered it.
+// The worker may still live, because a musterd in trouble answered it.
 TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   World world;
   world.Start("job", 1);
@@ -225,7 +225,7 @@ TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   world.Pass(1);
   EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").failures[0].reason, "lost its connection and was silent for 11s");
-  // Given up: even if it comes back now.
+  // The worker was given up, even if it attaches now.
   EXPECT_EQ(RefusalReason(world.AttachWorker(20, id)), "STALE_INCARNATION");
 }
 
@@ -234,7 +234,7 @@ TEST(Cluster, AWorkerThatItsAgentSpeaksForIsNotLostBeforeItsReportsAreTold) {
   world.Start("job", 1);
   AgentHello hello = Hello("a", 1);
   hello.running.push_back({world.job("job").Worker(0), 7});
-  // The worker was cut off; it did its work meanwhile, and has ended.
+  // The worker was cut off. It did its work meanwhile, and has ended.
   world.PassBeating(1, 10);
   ASSERT_TRUE(world.Attach(2, hello).ok());
   world.Pass(1);
@@ -246,7 +246,7 @@ TEST(Cluster, AStopIsNotEndedWhileItsRanksMove) {
   world.Start("job", 1);
   const WorkerId worker = world.job("job").Worker(0);
   ASSERT_TRUE(world.Stop("job").ok());
-  // A save that takes minutes.
+  // The save takes minutes.
   for (uint64_t block = 1; block <= 100; ++block) {
     world.Pass(1);
     world.cluster().AgentHeard(1, world.now());

@@ -1,4 +1,4 @@
-// Nodes that are drained, cordoned, left out, or have slots that are not to be used.
+// Nodes that are drained, cordoned or left out, or that have slots which must not be used.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   EXPECT_EQ(world.job("job").state(), jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").state_reason,
             "to start again: needs 2 slots; node 'a' is drained (muster drain by me)");
-  // A repeat that comes late does not undo what was asked since.
+  // A late repeat does not undo a later request.
   ASSERT_TRUE(
       world.cluster().Handle(UncordonNode{{.node = "a", .request_id = "u"}}, world.now()).ok());
   ASSERT_TRUE(
@@ -137,7 +137,7 @@ TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
   EXPECT_EQ(world.cluster().overview().DrainActivity(99), 0) << "no agent's stream";
 }
 
-// The streams that get a notice for this node.
+// Returns the streams that get a notice for this node.
 std::vector<PeerStreamId> Noticed(World& world, const std::string& node, StoreState store) {
   std::vector<PeerStreamId> streams;
   for (const SendToWorker& notice :
@@ -155,7 +155,7 @@ TEST(PreemptionNotices, TheyNeedNoChangeOfTheState) {
   EXPECT_EQ(Noticed(world, "a", StoreState::kWorks), both);
   EXPECT_EQ(Noticed(world, "b", StoreState::kWorks), std::vector<PeerStreamId>());
   EXPECT_TRUE(world.cluster().TakeBatch().empty());
-  // A stop that was accepted, but cannot be stored, has not reached the workers.
+  // An accepted stop that cannot be stored has not reached the workers.
   ASSERT_TRUE(world.Stop("job").ok());
   EXPECT_EQ(Noticed(world, "a", StoreState::kWorks), std::vector<PeerStreamId>());
   EXPECT_EQ(Noticed(world, "a", StoreState::kInTrouble), both);
@@ -176,7 +176,7 @@ TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItStartsAgainFromStepZe
       "node 'a' is drained; ends at its next step and starts again from step 0 on another node");
 }
 
-// The messages of a job's events PREEMPTED.
+// Returns the messages of a job's events PREEMPTED.
 std::vector<std::string> Preemptions(const jobs::Job& job) {
   std::vector<std::string> messages;
   for (const jobs::JobEvent& event : job.events) {
@@ -313,7 +313,7 @@ TEST(Cluster, ANodeWhoseWorkersCannotStartCostsNoRestartBesideAGoodOne) {
   EXPECT_EQ(world.job("job").restarts, 0);
 }
 
-// A worker of the job on agent 1's node says that the node cannot take it.
+// A worker of the job on agent 1's node reports that the node cannot run it.
 void RefuseOn(World& world, const std::string& id) {
   const membership::WorkerId worker = world.job(id).Worker(0);
   ASSERT_TRUE(world.AttachWorker(10, worker).ok());
@@ -346,7 +346,7 @@ TEST(Cluster, AJobThatOneNodeCannotTakeGoesOnOnAnother) {
   EXPECT_EQ(world.job("job").restarts_used, 0);
 }
 
-// Beats of agent 1 for some seconds, in which each worker that is started on its node fails.
+// Lets agent 1 send heartbeats for some seconds. Each worker that is started on its node fails.
 void PassWithoutStarting(World& world, const std::string& id, int seconds) {
   for (int second = 0; second < seconds; ++second) {
     world.PassBeating(1, 1);
@@ -469,7 +469,7 @@ TEST(NodeMarks, NamesThatComeAndGoAreForgottenAndWhatAnOperatorSaidIsKept) {
   world.Commit();
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(world.Attach(2, Hello(absl::StrCat("n", i), 1)).ok());
-    world.Pass(12);  // its lease is over
+    world.Pass(12);  // the agent's lease is over
   }
   ASSERT_TRUE(world.Attach(2, Hello("here", 1)).ok());
   const std::vector<std::string> nodes = MarkedNodes(world);
@@ -495,7 +495,7 @@ TEST(NodeMarks, OfAForgottenNodeNothingIsLeft) {
   EXPECT_EQ(world.cluster().overview().View("a").what, NodeView::kOpen);
   ASSERT_TRUE(world.Attach(2, Hello("a", 1)).ok());
   EXPECT_EQ(MarkedNodes(world).size(), 1);
-  world.Pass(12);  // its lease is over: only the mark is left
+  world.Pass(12);  // the agent's lease is over: only the mark is left
   ASSERT_TRUE(forget().ok());
   EXPECT_TRUE(MarkedNodes(world).empty());
   EXPECT_EQ(RefusalReason(forget()), "NODE_NOT_FOUND");

@@ -1,4 +1,4 @@
-// An agent speaks only for the processes of its node.
+// An agent may only report on the processes of its node.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -13,8 +13,8 @@
 namespace muster::cluster {
 namespace {
 
-// The job of World::Start trains on node 'a' (session 1); the agent of node 'b' (session 2) has
-// nothing to do with it.
+// The job of World::Start trains on node 'a' (session 1). No process of the job runs on node 'b'
+// (session 2).
 class PlacesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -114,7 +114,7 @@ TEST_F(PlacesTest, LateLinesOfAnEarlierGenerationComeFromANodeThatHadTheJob) {
   EXPECT_TRUE(world_.store().ReadMetrics(store::MetricsOf::kSteps, "job", 0, 100)->empty());
 }
 
-// Their nodes are not stored.
+// The nodes of earlier generations are not stored.
 TEST_F(PlacesTest, AfterARestartLateLinesOfEarlierGenerationsAreTakenFromAnyNode) {
   const WorkerId former = Rank0();
   ASSERT_TRUE(world_.cluster().Handle(CordonNode{{.node = "b"}}, world_.now()).ok());
@@ -160,7 +160,7 @@ TEST_F(PlacesTest, AGenerationBeyondAllThatADatabaseCanLackIsNobodys) {
   hello.running[0].worker.generation = 1000;
   ASSERT_TRUE(world_.Attach(5, hello).ok());
   EXPECT_EQ(world_.job("job").newest_generation_seen, 1000) << "the database was restored";
-  // Only its own node knows when it has ended.
+  // Only the process's own node can report its end.
   world_.Exit(4, {"job", 1000, 0, "x"}, 9);
   world_.Exit(4, Rank0(), 9);
   const auto pass = [&] {

@@ -1,5 +1,5 @@
-// A coordinator whose database was restored from a backup: processes, folders, reports and commands
-// that are further than it knows of.
+// A coordinator whose database was restored from a backup. Processes, folders, reports and commands
+// are newer than the database.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -79,7 +79,7 @@ TEST_F(RestoredTest, ReportsThatWereLostWithTheDatabaseEndTheGenerationAndCostNo
   EXPECT_EQ(job().restarts, 0u);
 }
 
-// It may be halted, and report nothing.
+// A halted worker may send no further report.
 TEST_F(RestoredTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextReport) {
   ASSERT_TRUE(world_.cluster()
                   .AttachWorker(12, {.worker = job().Worker(0), .acked_report = 3}, world_.now())
@@ -107,7 +107,7 @@ TEST_F(RestoredTest, AWorkerOfALaterGenerationIsRefusedAndTheNextGenerationIsAbo
   EXPECT_EQ(job().state(), jobs::State::kRecovering);
   ASSERT_FALSE(job().events.empty());
   EXPECT_EQ(job().events.back().reason, "NEWER_GENERATION_FOUND");
-  // The other ranks of that generation say nothing new.
+  // Reports of the other ranks of that generation change nothing.
   const size_t events = job().events.size();
   later.rank = 1;
   EXPECT_FALSE(world_.cluster().AttachWorker(13, {.worker = later}, world_.now()).ok());
@@ -127,7 +127,8 @@ TEST_F(RestoredTest, CommandsThatWereLostWithTheDatabaseEndTheGenerationAndCostN
   EXPECT_EQ(job().restarts, 0u);
 }
 
-// What was given before the backup is what the checkpoint knows; what was given since is not.
+// The checkpoint has the commands from before the backup, and not the newer commands with the same
+// numbers.
 TEST_F(RestoredTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUnderAnother) {
   commands::Command rate{.kind = v1::Operation::SET_LEARNING_RATE, .contents = "new"};
   world_.Exit(1, job().Worker(1), 9);
@@ -144,21 +145,21 @@ TEST_F(RestoredTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUn
   EXPECT_EQ(commands[1].outcome->reason, "OPERATION_LOST");
   EXPECT_EQ(commands[3].contents, "new");
   EXPECT_FALSE(commands[3].outcome.has_value());
-  // The worker is told of all of them, in order, and takes the old number for done.
+  // The worker is told all of the commands, in order. It skips the old number.
   std::vector<uint64_t> told;
   for (const auto& delivery : world_.Orders<SendToWorker, commands::Delivery>()) {
     told.push_back(delivery.command.number);
     EXPECT_EQ(delivery.when == commands::Delivery::When::kWhenDue, delivery.command.number == 4);
   }
   EXPECT_EQ(told, (std::vector<uint64_t>{2, 3, 4, 2, 3, 4}));
-  // What the worker says of the old number is about the other command.
+  // A report of the worker about the old number is about the lost command.
   Report({.sequence = 2, .what = CommandApplied{1, 12}}, rank0());
   EXPECT_FALSE(job().commands.Find(1)->applied_step.has_value());
   Report({.sequence = 3, .what = CommandApplied{4, 15}}, rank0());
   EXPECT_EQ(job().commands.Find(4)->applied_step, 15u);
 }
 
-// Rank 0 was lost between saying that it took effect and saying that it is done.
+// Rank 0 was lost between its reports that the command took effect and that it ended.
 TEST_F(RestoredTest, ACommandThatTheCheckpointHasIsDone) {
   ASSERT_EQ(*world_.Command("job", {.kind = v1::Operation::SET_LEARNING_RATE}), 1u);
   Report({.sequence = 4, .what = CommandApplied{1, 9}});

@@ -1,4 +1,4 @@
-// Saves that fail, exports that ask for leave, and submissions that would replace somebody else's
+// Failed saves, exports that ask for permission, and submissions that would replace another user's
 // file.
 #include <gtest/gtest.h>
 
@@ -128,7 +128,7 @@ TEST(Exports, ARefusedSubmissionIsNoJobButARepeatOfAGoodOneIsItsJob) {
   submission.refusal = absl::OkStatus();
   EXPECT_EQ(*world.cluster().Submit(submission, world.now()), "a");
   world.Commit();
-  // Since then somebody has put a file there: the answer is the first one's.
+  // A file of another user is there since then. The answer is still the first one.
   submission.refusal = absl::InvalidArgumentError("somebody else's");
   EXPECT_EQ(*world.cluster().Submit(submission, world.now()), "a");
 }

@@ -17,12 +17,14 @@
 namespace muster::cluster {
 namespace {
 
-// A simulated cluster of agents that do as they are told, in which everything happens in any order:
-// workers attach, report, finish, die; agents break off, come back, restart; the coordinator is
-// restarted; time passes. Whatever happens: a slot runs at most one process that counts, a rank has
-// one owner, terminal states never reopen, generations only grow, what is deleted had ended and
-// never comes back, the messages of a webhook tell every change of a state, and at the end, left in
-// peace, every job ends.
+// A simulated cluster. Events come in any order: workers attach, report, finish and die; agents
+// break off, come back and restart; the coordinator is restarted; time passes. The simulation
+// checks:
+// - A slot runs at most one process that counts, and a rank has one owner.
+// - Terminal states never reopen, and generations only grow.
+// - A deleted job had ended and never comes back.
+// - Webhook messages report every change of a state.
+// - Every job ends after the random events stop.
 class Simulation {
  public:
   explicit Simulation(uint32_t seed) : random_(seed) {
@@ -161,7 +163,7 @@ class Simulation {
     ASSERT_TRUE(world_.Report(process->session, report).ok());
   }
 
-  // Processes that finished exit.
+  // Lets finished processes exit.
   void ExitFinished() {
     for (auto& [name, node] : nodes_) {
       std::vector<std::string> over;
@@ -183,7 +185,7 @@ class Simulation {
     world_.Commit();
   }
 
-  // Agents and workers do as they were told, until nobody is told anything more.
+  // Lets agents and workers follow their orders until there are no more orders.
   void Obey() {
     while (!world_.effects.empty()) {
       for (const Effect& effect : std::exchange(world_.effects, {})) {
@@ -248,7 +250,7 @@ class Simulation {
     }
   }
 
-  // The stored messages about each job lead from its submission to its present state.
+  // Checks that the stored messages about each job lead from its submission to its present state.
   void CheckMessages() {
     std::map<std::string, std::string> states;
     const store::Image image = *world_.store().Load();
@@ -266,7 +268,7 @@ class Simulation {
     }
   }
 
-  // Every agent stays, every process does its work: all jobs must end.
+  // Lets every agent stay and every process do its work: all jobs must end.
   void Peace() {
     for (int round = 0; round < 400; ++round) {
       bool all_over = true;

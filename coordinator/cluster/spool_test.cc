@@ -14,8 +14,8 @@ cluster::Report Step(uint64_t sequence, uint64_t step) {
   return {.sequence = sequence, .what = StepDone{.step = step}};
 }
 
-// The job of World::Start after a restart of the coordinator; its agent is back as `incarnation`,
-// and speaks for the workers.
+// The job of World::Start after a restart of the coordinator. The agent is back as `incarnation`,
+// and reports for the workers.
 class SpoolTest : public ::testing::Test {
  protected:
   void ComeBack(const std::string& incarnation, uint32_t world_size = 1) {
@@ -73,8 +73,8 @@ TEST_F(SpoolTest, WhatWasTakenBeforeIsNotTakenAgain) {
   EXPECT_EQ(world_.job("job").step, 2);
 }
 
-// Of what an older database does not know: the process was another course's when it said that it
-// had finished.
+// The database is older than the reports. The process reported its end in a course of training that
+// the database does not know.
 TEST_F(SpoolTest, BehindAGapOnlyWhatWasMeasuredIsTakenAndTheJobGoesOnWithAnotherGeneration) {
   world_.Start("job", 1);
   ComeBack("a");

@@ -1,4 +1,4 @@
-// What the coordinator keeps of the stages of a job.
+// The coordinator's facts about the stages of a job.
 #include <gtest/gtest.h>
 
 #include "coordinator/cluster/cluster.h"

@@ -1,4 +1,4 @@
-// Which of the jobs that wait starts when, and which of them holds up others.
+// The order in which waiting jobs start, and which of them delay others.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -128,7 +128,7 @@ TEST(Cluster, ARestartedCoordinatorStartsNothingThatItLoadedBeforeTheKnownNodesA
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
   world.Submit("big", 3);
   world.Restart();
-  // In an older database it may run on these two already.
+  // The job may already run on these two nodes, if the database is an older copy.
   ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
   world.Pass(1);
   EXPECT_EQ(world.job("big").state(), jobs::State::kQueued);

@@ -1,4 +1,4 @@
-// Messages about jobs: which there are, and that they are stored with what they tell.
+// Messages about jobs: which exist, and that each is stored together with its change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class WebhooksTest : public testing::Test {
     world.webhooks = {"http://a/"};
     world.Restart();
   }
-  // "FORMER STATE", or "STATE" of a new job, of the messages that are to be sent now.
+  // Returns "FORMER STATE", or "STATE" for a new job, of the messages that are to be sent now.
   std::vector<std::string> Sent() {
     std::vector<std::string> sent;
     for (const Effect& effect : world.effects) {

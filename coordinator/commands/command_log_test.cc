@@ -110,7 +110,7 @@ TEST(CommandLog, APassAndASampleAreDoneAgainUnlessTheirResultIsKnown) {
   log.Finished(1, {.time = kNow, .result = "passed"});
   log.Applied(2, 20);
   EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kWhenDue, When::kWhenDue}));
-  // A checkpoint that has taken it in does not tell its result.
+  // A checkpoint that has a command's effect does not have its result.
   log.FinishTaken(3, 30, kNow);
   EXPECT_FALSE(log.Find(2)->outcome.has_value());
 }
@@ -166,14 +166,14 @@ TEST(CommandLog, AChangeThatACheckpointHasWasNotOvertakenByTheJobsEnd) {
   EXPECT_TRUE(log.Applied(1, 7));
   EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
   EXPECT_EQ(log.After(0)[0].when, When::kReplay);
-  // Also if only the report of its end is missing.
+  // The same holds if only the report of the command's end is missing.
   log.Append({.kind = v1::Operation::SET_TRAINABILITY});
   EXPECT_TRUE(log.Applied(4, 8));
   EXPECT_TRUE(log.EndAll("FAILED", false, kNow));
   EXPECT_TRUE(log.Applied(4, 8));
   EXPECT_EQ(log.Find(4)->outcome, (Outcome{.time = kNow}));
   EXPECT_FALSE(log.Applied(4, 8));
-  // A halt of the former attempt is over, and what was taken back stays so.
+  // A halt of the former attempt is over, and cancelled commands stay cancelled.
   EXPECT_FALSE(log.Applied(2, 7));
   EXPECT_FALSE(log.Applied(3, 7));
 }
@@ -212,7 +212,7 @@ TEST(CommandLog, AHaltThatWaitsForAStepIsNoneYetAndOutlastsAnEarlierResume) {
   log.Applied(1, 8);
   EXPECT_TRUE(log.WillBePaused());
   EXPECT_EQ(Whens(log), (std::vector{When::kWhenDue, When::kNever, When::kWhenDue}));
-  // Resumed at an earlier step, after a rollback.
+  // The job was resumed at an earlier step, after a rollback.
   log.Append({.kind = v1::Operation::RESUME});
   log.Applied(4, 6);
   EXPECT_FALSE(log.WillBePaused());
@@ -233,7 +233,7 @@ TEST(CommandLog, LostCommandsAreFilledInAndWhatHasTheirNumbersGoesOnAboveThem) {
   ASSERT_EQ(log.commands().size(), 8u);
   EXPECT_FALSE(log.Find(1)->outcome.has_value());
   EXPECT_EQ(log.Find(2)->outcome->reason, "OPERATION_RENUMBERED");
-  EXPECT_FALSE(log.Find(4)->outcome.has_value());  // a worker does it all the same
+  EXPECT_FALSE(log.Find(4)->outcome.has_value());  // a worker carries it out nevertheless
   for (const uint64_t lost : {5, 6})
     EXPECT_EQ(log.Find(lost)->outcome->reason, "OPERATION_LOST") << lost;
   EXPECT_EQ(log.Find(7)->contents, "new");

@@ -1,4 +1,4 @@
-// Who may start before the first in line.
+// Jobs that may start before the first job in line.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace {
 const absl::Time kNow = absl::FromUnixSeconds(1000);
 absl::Time In(int64_t seconds) { return kNow + absl::Seconds(seconds); }
 
-// This many slots.
+// Returns this many slot numbers.
 std::vector<uint32_t> Numbers(uint32_t count, uint32_t first = 0) {
   std::vector<uint32_t> numbers(count);
   std::iota(numbers.begin(), numbers.end(), first);
   return numbers;
 }
 
-// On a node of `slots` slots: the jobs that are placed.
+// Returns the jobs that are placed on a node of `slots` slots.
 std::vector<std::string> Placed(uint32_t slots, const std::vector<Running>& running,
                                 const std::vector<Waiting>& line) {
   Slots offered;
@@ -65,7 +65,7 @@ TEST(Backfill, AReservationIsForNodesOfOneProtocol) {
   slots.Offer("new", Numbers(4), 3);
   slots.Offer("old", Numbers(4), 2);
   slots.Use({"new", 0});
-  // The first in line waits for the new node; the old one is nobody's.
+  // The first job in line waits for the new node; no job waits for the old node.
   const auto decisions = PlaceInLine({Job("first", 1, 4), Job("second", 2, 3), Job("third", 3, 4)},
                                      slots, {{1, absl::InfiniteFuture(), 3}}, kNow);
   EXPECT_EQ(decisions[0].placed->front().node, "old");
@@ -74,12 +74,12 @@ TEST(Backfill, AReservationIsForNodesOfOneProtocol) {
 }
 
 TEST(Backfill, SlotsThatTheFirstInLineDoesNotNeedAreUsed) {
-  // Once the running job has ended, 4 are free and 3 are needed.
+  // The running job's end makes 4 slots free, and 3 are needed.
   EXPECT_EQ(Placed(4, {{2}}, {Job("big", 1, 3), Job("a", 2, 1), Job("b", 3, 1)}), Ids{"a"});
 }
 
 TEST(Backfill, TheOrderInWhichTheRunningJobsEndMayDelayNobody) {
-  // Whichever of the two ends first, all of its slots are needed then.
+  // The first end of either job makes just as many slots free as the first job needs.
   EXPECT_EQ(Placed(4, {{1}, {1}}, {Job("big", 1, 3), Job("small", 2, 1)}), Ids());
 }
 
@@ -108,8 +108,8 @@ TEST(Backfill, ManyShareWhatIsSpare) {
       (Ids{"a", "c"}));
 }
 
-// Jobs that come at once, end when they will (never after their limit), on one node. When each
-// starts.
+// The start of each job when all jobs come at once, on one node. A job ends at any time up to its
+// limit.
 struct Course {
   std::map<std::string, absl::Time> starts;
 };
@@ -173,7 +173,7 @@ std::vector<Planned> RandomJobs(std::mt19937* random, uint32_t slots, bool limit
   return jobs;
 }
 
-// The first job in line that does not fit at once.
+// Returns the first job in line that does not fit at once.
 std::optional<std::string> FirstThatWaits(uint32_t slots, const std::vector<Planned>& jobs) {
   for (const Planned& planned : jobs) {
     if (planned.job.world_size > slots) return planned.job.id;
@@ -210,8 +210,8 @@ TEST(Backfill, WithLimitsTheFirstInLineStartsNotLaterThanTheyPromise) {
     const auto first = FirstThatWaits(slots, jobs);
     if (!first.has_value()) continue;
     const Course with = CourseOf(slots, jobs, true);
-    // Everybody takes as long as he may, and nobody overtakes: the latest start that was ever
-    // promised.
+    // The latest start that was ever promised: all jobs take as long as they may, and none
+    // overtakes.
     for (Planned& planned : jobs) planned.runs = std::max(planned.runs, planned.job.time_limit);
     const bool known = std::none_of(jobs.begin(), jobs.end(), [](const Planned& planned) {
       return planned.runs == absl::InfiniteDuration();

@@ -59,7 +59,7 @@ TEST(Checkpoints, ADamagedOneIsNotUsedAndDoesNotPushGoodOnesOut) {
   RecordCheckpoint(&job, At(20, 2));
   EXPECT_TRUE(job.dropped_checkpoints.empty());
   EXPECT_EQ(Steps(Usable(job)), (StepList{20, 10}));
-  // It goes, its files untouched, once it is older than all that stay.
+  // The damaged checkpoint goes, with its files untouched, when it is older than all that stay.
   RecordCheckpoint(&job, At(30, 2));
   EXPECT_EQ(job.dropped_checkpoints, Names({"step-10-g1"}));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{20, 30}));
@@ -95,7 +95,7 @@ TEST(Checkpoints, TheBestOneStaysBesideTheNewest) {
   for (const uint64_t step : {20, 30, 40}) RecordCheckpoint(&job, At(step));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 30, 40}));
   EXPECT_EQ(job.dropped_checkpoints, Names({"step-20-g1"}));
-  // A better one: the former is dropped, unless it is among the newest.
+  // A better checkpoint lets the former best be dropped, unless it is among the newest.
   RecordCheckpoint(&job, BestAt(50));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{40, 50}));
   RecordCheckpoint(&job, BestAt(60));
@@ -116,7 +116,7 @@ TEST(Checkpoints, WhereTheBestOneIsDamagedTheOneBeforeItStaysIfItIsStillThere) {
   EXPECT_EQ(job.dropped_checkpoints, Names({}));
 }
 
-// A checkpoint that was found does not tell that it is the best one; the session that starts does.
+// A found checkpoint does not say that it is the best; the session that starts does.
 TEST(Checkpoints, OneThatIsKnownBecomesTheBestOne) {
   Job job;
   job.plan.keep_checkpoints = 1;
@@ -128,7 +128,7 @@ TEST(Checkpoints, OneThatIsKnownBecomesTheBestOne) {
   EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 20}));
   RecordCheckpoint(&job, At(30, 2));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 30}));
-  // Of a checkpoint that does not count, it is known, and nothing else changes.
+  // MarkBest of a checkpoint that does not count is recorded and changes nothing else.
   DecideStart(&job, false, "/elsewhere");
   EXPECT_TRUE(MarkBest(&job, "step-30-g2"));
   EXPECT_TRUE(Usable(job).empty());
@@ -151,7 +151,8 @@ TEST(Checkpoints, OnlyTheJobsOwnFolderHoldsItsCheckpoints) {
   }
 }
 
-// A restored database: what the folder holds counts, and nothing of it goes because it was found.
+// The database was restored. The folder's checkpoints count, and none is removed because it was
+// found.
 TEST(Checkpoints, AdoptedOnesCountAndDropOnlyThoseThatCountedBefore) {
   Job job;
   job.plan.keep_checkpoints = 2;
@@ -186,7 +187,7 @@ TEST(Checkpoints, WhatIsRecordedIsNotKeptASecondTime) {
   EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 20}));
 }
 
-// Else a job without a good one would look as if it had never had any.
+// Without them a job without a good checkpoint would look like a job that never had any.
 TEST(Checkpoints, DamagedOnesAreKnownWhileThereIsNoGoodOne) {
   Job job;
   job.plan.keep_checkpoints = 1;
@@ -241,7 +242,7 @@ TEST(Checkpoints, ADecisionThatCannotBeStartedFromIsTakenBack) {
   for (const uint64_t step : {5, 10, 20}) RecordCheckpoint(&job, At(step));
   MarkBad(&job, "step-5-g1", "hash differs");
   Keep(&job, FoundAt(7, 1, "older"));
-  // A worker that looks into the folder says this of what nobody has verified: it must not count.
+  // A worker found this checkpoint in the folder. Nobody has verified it, so it must not count.
   Keep(&job, FoundAt(30, 2, "the job was told to continue from /wrong"));
   DecideStart(&job, false, "/wrong");
   EXPECT_TRUE(Usable(job).empty());
@@ -271,7 +272,7 @@ TEST(Checkpoints, ADecisionThatWasStartedFromStands) {
   EXPECT_TRUE(Usable(job).empty());
 }
 
-// Otherwise it would start again from step 0, which nobody asked for.
+// Otherwise the job would start again from step 0, which nobody asked for.
 TEST(Checkpoints, WhereNothingCountedBeforeTheDecisionStands) {
   Job job;
   DecideStart(&job, false, "/wrong");

@@ -38,7 +38,7 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
   EXPECT_EQ(job.restarts, 0);
 }
 
-// Otherwise a rank would be killed that still removes what it wrote, or has not yet said where the
+// Otherwise a rank could be killed while it removes its files, or before it reports where the
 // weights are.
 TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
   const ReportedFailure full = {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"};
@@ -85,7 +85,7 @@ TEST(Life, ProgressOfAStopGivesNoMoreTimeAfterAFinalSaveThatFailed) {
   EXPECT_EQ(job.alive()->end_deadline, At(2) + kTimeouts.stop);
 }
 
-// The failure of the generation before says nothing of the one that runs now.
+// A failure of the former generation does not apply to the running generation.
 TEST(Life, AFinalSaveThatFailedOnABrokenNodeIsForgottenInTheNextGeneration) {
   Job job = Running();
   for (const uint32_t rank : {0, 1}) {
@@ -107,7 +107,7 @@ TEST(Life, ARankThatHangsAfterAFinalSaveThatFailedIsEnded) {
                     kTimeouts, At(1));
     OnExit(&job, 1, Code(1), kTimeouts, At(1));
     if (restarted) {
-      job.alive()->end_deadline = absl::InfiniteFuture();  // it is not stored
+      job.alive()->end_deadline = absl::InfiniteFuture();  // end_deadline is not stored
       OnLoaded(&job, kTimeouts, At(1));
     }
     EXPECT_THAT(OnTick(&job, At(1)), IsEmpty()) << restarted;
@@ -117,7 +117,7 @@ TEST(Life, ARankThatHangsAfterAFinalSaveThatFailedIsEnded) {
   }
 }
 
-// Workers of the program before this one finish also where their last save failed.
+// Workers of the version before this one finish also if their last save failed.
 TEST(Life, AJobThatFinishedWithoutItsLastCheckpointIsNoSuccess) {
   Job job = Running(1);
   OnSaveFailed(&job, 5, kFull, At(1));
@@ -189,7 +189,7 @@ TEST(NodeFault, OfAProcessThatWasLostWithItsAgentExplainsWhatTheOthersSaidBefore
   OnFailureReport(&job, 0, {.reason = "rank 1: connection closed by peer", .consequence = true},
                   kTimeouts, At(1));
   OnExit(&job, 0, Code(1), kTimeouts, At(1));
-  // A new agent found what it left; the former one killed it, and is gone.
+  // A new agent found the process's leftovers. The former agent killed the process, and is gone.
   Exit lost = Signal(9);
   lost.why = Exit::Why::kNodeFault;
   OnExit(&job, 1, lost, kTimeouts, At(60));
@@ -218,7 +218,8 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
   }
 }
 
-// The coordinator gives a process up and hears later that its node had lost the coordinator.
+// The coordinator gives a process up. It hears later that the process's node had lost the
+// coordinator.
 TEST(PlannedEnd, ALeaseThatIsOverExplainsTheSilenceBeforeItButNoHang) {
   for (const bool hung : {false, true}) {
     Job job = Running(2, 1);
@@ -348,7 +349,7 @@ TEST(Budget, WithoutCheckpointsAStepBeyondAllFailuresRefillsIt) {
 
 TEST(Budget, TheStepAtWhichARankFailedIsTheOneThatItSays) {
   Job job = Running(1, 1);
-  job.step = 7;  // Rank 0 was not to tell of the eighth any more.
+  job.step = 7;  // The eighth step was not reported.
   OnFailureReport(&job, 0, {.step = 8, .reason = "boom"}, kTimeouts, At(1));
   OnExit(&job, 0, Signal(11), kTimeouts, At(1));
   StartGeneration(&job, Ranks(job), At(2));

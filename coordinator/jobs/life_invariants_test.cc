@@ -1,4 +1,4 @@
-// What holds of a job's life whatever happens to it, and in whatever order.
+// The invariants of a job's life under any events in any order.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 namespace muster::jobs {
 namespace {
 
-// Any events in any order: terminal states never reopen, generations and restarts only grow and
-// stay within their limits, and no process of a former generation is left when the next one starts.
+// Checks these invariants under any events: terminal states never reopen. Generations and restarts
+// only grow and stay within their limits. No process of a former generation is left when the next
+// generation starts.
 TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     std::mt19937 random(seed);
@@ -76,7 +77,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           break;
         default: {
           const bool ended = !OnTick(&job, At(now)).empty();
-          // Time alone ends nobody who is at work.
+          // Time alone ends no process that is at work.
           ASSERT_TRUE(!ended || before.ending() || before.stop_requested() || EndsByItself(before))
               << seed;
           break;

@@ -70,7 +70,7 @@ TEST(LifeRow, WhatNoLifeCanHaveIsRefusedByName) {
   EXPECT_EQ(error(row), "no job can be UNKNOWN without processes");
 }
 
-// As 0.3.0 wrote them.
+// Rows as 0.3.0 wrote them.
 TEST(LifeRow, WhatIsLeftOfAFormerPhaseIsIgnored) {
   LifeRow row;
   row.state = State::kFailed;

@@ -81,7 +81,7 @@ TEST(Life, TheCauseMayBecomeKnownAfterWhatFollowedFromIt) {
   EXPECT_EQ(
       OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, kTimeouts, At(1)),
       (Ended{0, 1}));
-  // SIGKILL of ours would come two seconds later: this one had another sender.
+  // The coordinator's SIGKILL would come two seconds later: this one had another sender.
   OnExit(&job, 1, Signal(9), kTimeouts, At(1.5));
   OnExit(&job, 0, Code(1), kTimeouts, At(3));
   EXPECT_EQ(RootCause(job.failures)->root.rank, 1);

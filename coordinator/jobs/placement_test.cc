@@ -13,7 +13,7 @@ namespace {
 
 using Placed = std::vector<Slot>;
 
-// This many slots.
+// Returns this many slot numbers.
 std::vector<uint32_t> Numbers(uint32_t count, uint32_t first = 0) {
   std::vector<uint32_t> numbers(count);
   std::iota(numbers.begin(), numbers.end(), first);
@@ -95,12 +95,12 @@ TEST(Placement, CountsWhatANodeHasFree) {
   EXPECT_EQ(slots.free("gone"), 0);
 }
 
-// A line in any order, on a node with `slots` free ones: what becomes of it.
+// A line in any order, the free slots of its node, and the expected decisions.
 struct LineCase {
   const char* name;
   std::vector<Waiting> line;
   uint32_t slots;
-  // In the order of the line: "id" where it is placed, "id: reason" where it waits.
+  // The decisions in the order of the line: "id" if the job is placed, "id: reason" if it waits.
   std::vector<std::string> expected;
 };
 

@@ -10,7 +10,7 @@
 namespace muster::jobs {
 namespace {
 
-// FAILED in generation 1, then continued by command 3 with these changes.
+// A job that FAILED in generation 1 and was then continued by command 3 with these changes.
 Job Continued(std::vector<SettingChange> changes) {
   Job job = Running(1, 0);
   job.spec = "old";

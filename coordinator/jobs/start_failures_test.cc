@@ -8,7 +8,7 @@
 namespace muster::jobs {
 namespace {
 
-// A start that ends in this way before the worker has attached.
+// Lets a start end in this way before the worker has attached.
 void Start(Job* job, const Exit& exit) {
   StartGeneration(job, Ranks(*job), At(0));
   OnExit(job, 0, exit, kTimeouts, At(0));

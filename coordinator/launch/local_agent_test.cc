@@ -17,8 +17,8 @@
 namespace muster::launch {
 namespace {
 
-// Plays the agent: writes its process number and arguments to a named pipe, so that a test waits
-// for it by reading, and sleeps until it is ended.
+// A fake agent. It writes its process number and arguments to a named pipe, which the test reads,
+// and sleeps until it is ended.
 class LocalAgentTest : public testing::Test {
  protected:
   LocalAgentTest() {
@@ -33,7 +33,7 @@ class LocalAgentTest : public testing::Test {
                 .state_directory = dir_.path()};
   }
 
-  // Waits for the next agent to start; its process number and arguments.
+  // Waits for the next agent to start. Returns its process number and arguments.
   std::pair<pid_t, std::string> Started() {
     std::ifstream pipe(pipe_);
     pid_t pid = 0;
@@ -86,14 +86,14 @@ TEST_F(LocalAgentTest, OneThatIsLeftIsNotStartedAnew) {
   EXPECT_FALSE(Lives(pid));
 }
 
-// What a killed coordinator leaves: a child process that starts an agent and is killed.
+// Leaves the agent of a killed coordinator: a child process starts an agent and is killed.
 pid_t LeaveAnAgent(const LocalAgentOptions& options, const std::function<pid_t()>& started) {
   int ready[2];
   if (pipe(ready) != 0) return -1;
   const pid_t child = fork();
   if (child == 0) {
     auto agent = LocalAgent::Start(options);
-    // The agent's record stands once it is started.
+    // The agent's record is complete when the agent has started.
     const char byte = agent.ok() ? 1 : 0;
     if (write(ready[1], &byte, 1) == 1) pause();
     _exit(0);
@@ -115,7 +115,7 @@ TEST_F(LocalAgentTest, OutlivesAKilledCoordinatorAndIsTakenOver) {
   auto agent = LocalAgent::Start(options_);
   ASSERT_TRUE(agent.ok()) << agent.status();
   EXPECT_TRUE(Lives(pid));
-  // It is watched, too.
+  // The agent is also started again after its end.
   kill(pid, SIGKILL);
   const pid_t next = Started().first;
   EXPECT_TRUE(Lives(next));
@@ -149,7 +149,7 @@ TEST_F(LocalAgentTest, OneThatWasStartedWithOtherArgumentsIsReplaced) {
 }
 
 TEST_F(LocalAgentTest, ARecordOfAnotherProcessIsNotBelieved) {
-  // This very process, with a wrong start time: a number that was given out again.
+  // The record has this process's number with a wrong start time, like a number that is used again.
   ASSERT_TRUE(files::WriteAtomically(dir_.Path("local-agent.pid"),
                                      std::to_string(getpid()) + " 1 127.0.0.1:4242 2\n")
                   .ok());

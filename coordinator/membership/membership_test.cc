@@ -21,7 +21,7 @@ WorkerId Id(uint32_t rank, uint64_t generation = 1, const std::string& incarnati
 
 bool Nobody(const std::string&) { return false; }
 
-// The agent of node "n" attaches, and sends a message every second until then.
+// Attaches the agent of node "n", which sends a message every second until `until`.
 void AgentAnswers(Membership* members, double from, double until) {
   members->agents().Attach(AgentOf("n", "a"), 9, At(from));
   for (double t = from; t <= until; ++t) members->agents().Heard("n", At(t));
@@ -142,7 +142,7 @@ TEST(Workers, ATimeWithoutConnectionDoesNotCountAsHanging) {
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
   members.SessionStarted(Id(0), At(1));
   members.WorkerProgressed(Id(0), 5, "training", 0, {}, At(2));
-  // Its node was cut off, and the worker continued to train.
+  // The worker's node was cut off, and the worker continued to train.
   members.agents().Attach(AgentOf("n", "a"), 9, At(5000));
   ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(5000)).ok());
   EXPECT_TRUE(members.ExpireWorkers(At(5001)).workers.empty());
@@ -155,7 +155,7 @@ TEST(Workers, OneWithoutProgressHangsAlthoughItSendsHeartbeats) {
     ASSERT_TRUE(members.AttachWorker(Id(rank), rank + 1, At(1)).ok());
     members.SessionStarted(Id(rank), At(1));
   }
-  // Rank 0 stops moving first: it waits for rank 1, which computes until it hangs.
+  // Rank 0 stops first: it waits for rank 1, which computes until it hangs.
   EXPECT_TRUE(members.WorkerProgressed(Id(0), 5, "training", 0, {.begun = 9, .ended = 7}, At(2)));
   EXPECT_TRUE(members.WorkerProgressed(Id(1), 5, "training", 0, {.begun = 7, .ended = 7}, At(3)));
   for (double t = 4; t <= 303; t += 1) {
@@ -170,7 +170,7 @@ TEST(Workers, OneWithoutProgressHangsAlthoughItSendsHeartbeats) {
       << expired.workers[0].reason;
 }
 
-// The heartbeat of the rank for which the others waited comes before theirs.
+// The heartbeat of the slow rank comes before the heartbeats of the ranks that waited for it.
 TEST(Workers, OneThatHasWaitedForASlowRankHasItsWholeTimeAgain) {
   Membership members(kTiming);
   for (uint32_t rank : {0, 1}) {
@@ -258,7 +258,7 @@ TEST(Workers, AfterARestartTheyHaveOneLeaseToAttachOnceTheirAgentHas) {
   EXPECT_EQ(members.ExpireWorkers(At(20)).workers.size(), 1);
 }
 
-// Of a gap between messages, two heartbeat intervals count.
+// At most two heartbeat intervals of a gap between messages count.
 TEST(Workers, AGapOfTheirNodeIsNoTimeInWhichTheyWereSilentAlone) {
   Membership members(kTiming);
   AgentAnswers(&members, 0, 4);
@@ -371,7 +371,7 @@ TEST(Workers, ASilentOneIsNotBlamedForTheSilenceOfItsNode) {
   members.agents().Attach(AgentOf("n", "a"), 1, At(0));
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.agents().Heard("n", At(2));
-  // Cut off after that: the worker's lease is over first.
+  // Both are cut off after that: the worker's lease ends first.
   EXPECT_TRUE(members.agents().Expire(At(12)).empty());
   EXPECT_TRUE(members.ExpireWorkers(At(12)).workers.empty());
   EXPECT_EQ(members.agents().Expire(At(13)).size(), 1);

@@ -85,8 +85,8 @@ TEST(Watchdog, TheRankThatIsBehindIsAtFaultWhicheverStoppedFirst) {
     const uint64_t done = 1 + random() % 1000;
     for (uint32_t rank = 0; rank < world; ++rank) {
       const double moved = 0.2 * static_cast<double>(random() % 6);
-      // The waiting ranks have begun collectives that the hung rank has not begun; several may be
-      // in flight.
+      // The waiting ranks have begun collectives that the hung rank has not begun. Several may be
+      // in progress.
       if (rank == hung) {
         job.Add(moved, done, done - random() % 2);
       } else {
@@ -146,7 +146,7 @@ TEST(Watchdog, WaitingForARankThatStartsUpIsNoHang) {
   EXPECT_TRUE(absl::StartsWith(hang->reason, "did not start: no progress for 1m")) << hang->reason;
 }
 
-// The last collective of `rank` belongs to this communicator and has this number in it.
+// Sets the communicator of the last collective of `rank`, and its number in this communicator.
 void Last(Rank& rank, uint32_t communicator, uint64_t number) {
   rank.collectives.newest.back().communicator = communicator;
   rank.collectives.newest.back().of_communicator = number;
@@ -217,7 +217,7 @@ TEST(Watchdog, FilesThatAnotherThreadWritesAreNoMismatch) {
   EXPECT_FALSE(job.Look(9).has_value());
 }
 
-// As with uneven inputs: a rank without input issues "loss terms" before its buckets.
+// An example is uneven inputs: a rank without input issues "loss terms" before its buckets.
 TEST(Watchdog, AnotherOrderOfTheControlCommunicatorIsNoMismatchHoweverLongTheRanksStandStill) {
   Job job;
   Rank& joined = job.Add(0, 1, 0);

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // The newest 48 rows, then 2 rows in each band: ages 48 to 51 at stride 2, 52 to 59 at 4, 60 to 75
-// at 8, ...
+// at 8, and so on.
 constexpr uint64_t kKept = 96;
 
 struct Case {

@@ -1,5 +1,5 @@
-// Every method of every service of a running coordinator with certificates, for every kind of
-// caller: what is refused has an ErrorInfo, and what is allowed reaches its service.
+// All methods of all services of a running coordinator with certificates, for every kind of caller.
+// A refused call has an ErrorInfo, and an allowed call reaches its service.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class Callers : public testing::Test {
                    .authorize = [this](const Caller& caller, const std::string& method) {
                      return Authorize(caller, method, *revoked_);
                    }}};
-    // Longer than the test.
+    // The lease is longer than the test.
     options.timing.lease = absl::Minutes(10);
     auto coordinator = Coordinator::Start(options, store_.get());
     ASSERT_TRUE(coordinator.ok()) << coordinator.status();
@@ -50,7 +50,7 @@ class Callers : public testing::Test {
     return NewChannel(ToString(coordinator_->addresses().front()), std::move(credentials));
   }
 
-  // The call reaches no service, and its error says all that is known.
+  // Checks that the call reaches no service, and that its error has all details.
   void ExpectRefused(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                      const std::string& reason, const std::string& who) {
     const absl::Status status = FromGrpc(Call(channel, method));
@@ -83,7 +83,7 @@ TEST_F(Callers, EachRoleIsHeardAsTheTableSays) {
         ExpectRefused(channel, method, "ROLE_NOT_ALLOWED", certs::ToString(role) + "/one");
         ++refused;
       } else if (IsRefusedByItsService(method)) {
-        // An empty request: whatever the service says of it.
+        // The request is empty, so the service may return any other error.
         const absl::Status status = FromGrpc(Call(channel, method));
         EXPECT_NE(status.code(), absl::StatusCode::kPermissionDenied) << method << status;
         EXPECT_NE(status.code(), absl::StatusCode::kUnauthenticated) << method << status;
@@ -101,7 +101,7 @@ TEST_F(Callers, ARevokedCertificateIsHeardNowhere) {
     const auto files = authority_.Issue(role, "gone");
     const std::string name = certs::ToString(role) + "/gone";
     ASSERT_TRUE(certs::Revoke(authority_.folder(), name, absl::Now()).ok());
-    // The list is read again only once in an interval.
+    // A list is read again only once in an interval.
     revoked_ = certs::DenyList::Load(authority_.folder() + "/revoked", {.now = SteadyNow}).value();
     const auto channel = Connect(ClientTls(files).value());
     for (const std::string& method : AllMethods()) {
@@ -128,7 +128,7 @@ TEST_F(Callers, WhoHasNoCertificateThatCountsDoesNotEvenConnect) {
 }
 
 TEST_F(Callers, AReaderDoesNotLearnWhatLiesOnTheCoordinatorsHost) {
-  // Whether this file is there, and who wrote it, is only for those who could write it.
+  // Only callers who could write this file may learn whether it exists and who wrote it.
   const std::string path = dir_.Path("export.safetensors");
   ASSERT_TRUE(files::WriteAtomically(path, "of somebody").ok());
   for (const Role role : {Role::kOperator, Role::kReader}) {

@@ -64,7 +64,7 @@ TEST(CensusTest, ADeletedJobDoesNotCountAndItsNameCanBeUsedAgain) {
   census.Deleted("job-1");
   EXPECT_EQ(CountOf(census, State::kFailed), 0);
   EXPECT_TRUE(census.failed().empty());
-  // The end of a job and a new one with its name: if nobody told of the deletion.
+  // The job was deleted without a call of Deleted, and a new job has its name.
   census.Saw(Job(1, State::kFailed, 7));
   jobs::Job again = Job(2, State::kFailed, 9);
   again.id = "job-1";

@@ -52,7 +52,7 @@ TEST(ClientVersion, ProgramsThatSayNoVersionAreServed) {
 
 class ClientVersionOverTheWire : public CoordinatorTest {
  protected:
-  // Of a client whose header user-agent begins with `prefix`.
+  // Returns a client whose header user-agent begins with `prefix`.
   std::unique_ptr<v1::JobService::Stub> Client(const std::string& prefix) {
     grpc::ChannelArguments arguments;
     arguments.SetUserAgentPrefix(prefix);

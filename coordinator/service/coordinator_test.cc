@@ -103,7 +103,7 @@ TEST_F(CoordinatorTest, JobsRunFirstComeFirstServed) {
   ASSERT_TRUE(Submit(Spec(1), "first", &job).ok());
   ASSERT_TRUE(Submit(Spec(2), "second", &job).ok());
   EXPECT_EQ(job.state_reason(), "needs 2 slots; 2 are offered by 1 node, 1 of them free");
-  // It would fit, but must not overtake.
+  // The third job would fit, but must not overtake.
   ASSERT_TRUE(Submit(Spec(1), "third", &job).ok());
   EXPECT_EQ(job.state_reason(), "waits behind job 'second'");
 
@@ -129,7 +129,7 @@ TEST_F(CoordinatorTest, AStoppedJobObeysTheCommandAndEndsAsCancelled) {
   ASSERT_TRUE(Stop("a", &job, request_id).ok());
   EXPECT_EQ(pair.rank0.Command()->number(), 1);
   EXPECT_TRUE(pair.rank1.Command()->has_stop());
-  // Who attaches again is told again, unless it knows.
+  // A worker that attaches again is told again, unless it knows the command.
   FakeWorker again(address(), pair.id1, 0);
   EXPECT_EQ(again.Command()->number(), 1);
 
@@ -271,7 +271,7 @@ TEST_F(CoordinatorTest, AWatchResumesAfterAVersionAndEndsWithTheJob) {
   EXPECT_GT(seen.version(), request.after_version());
   EXPECT_FALSE(stream->Read(&seen));
   EXPECT_TRUE(stream->Finish().ok());
-  // With the last version there is nothing to say but that it is over.
+  // After the last version the stream only says that the job is over.
   grpc::ClientContext late;
   request.set_after_version(seen.version());
   auto over = jobs_->WatchJob(&late, request);
@@ -410,7 +410,7 @@ TEST_F(CoordinatorTest, NodesSayWhatIsFreeAndWhatRuns) {
   }
   StopCoordinator();
   StartCoordinator();
-  // Both have a lease to come back.
+  // Both agents have a lease in which they can attach again.
   const v1::ListNodesResponse nodes = Nodes();
   ASSERT_EQ(nodes.nodes_size(), 2);
   EXPECT_EQ(nodes.nodes(0).state(), v1::Node::DETACHED);

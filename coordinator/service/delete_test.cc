@@ -1,4 +1,4 @@
-// What a deleted job leaves, and to whom.
+// The rest of a deleted job, and who sees it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -49,7 +49,7 @@ TEST_F(CoordinatorTest, ADeletedJobIsGoneAndItsFilesAreNamed) {
     StopCoordinator();
     StartCoordinator();
   }
-  // The name is free, and what comes under it is another job.
+  // The name is free, and a new job with it is another job.
   ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
   EXPECT_EQ(job.checkpoints_size(), 0);
   EXPECT_TRUE(Steps("a").empty());
@@ -64,7 +64,7 @@ TEST_F(CoordinatorTest, ADeletionEndsTheStreamsOfTheJobAndNoOthers) {
   const v1::WorkerIdentity id = agent.Started(1, 0);
   ASSERT_EQ(id.job_id(), "a");
   const v1::WorkerIdentity other_id = agent.Started(1, 0);
-  // More than the transport takes from a reader that does not read.
+  // The log has more bytes than the transport takes from a reader that does not read.
   v1::AgentMessage lines;
   *lines.mutable_worker_log()->mutable_worker() = id;
   for (int i = 0; i < 500; ++i) lines.mutable_worker_log()->add_lines(std::string(4000, 'x'));
@@ -91,13 +91,13 @@ TEST_F(CoordinatorTest, ADeletionEndsTheStreamsOfTheJobAndNoOthers) {
   ASSERT_TRUE(agent.Exit(id, 0));
   v1::DeleteJobResponse deleted;
   ASSERT_TRUE(Delete("a", &deleted).ok());
-  // Who had not got all of it is told so.
+  // A reader that has not received everything is told so.
   while (logs->Read(&line)) {
   }
   const grpc::Status end = logs->Finish();
   EXPECT_EQ(ErrorReason(FromGrpc(end)), "JOB_NOT_FOUND");
   EXPECT_EQ(end.error_message(), "job 'a' was deleted before everything was sent");
-  // Who reads in time gets the job's last state, and the stream's good end.
+  // A reader that reads in time gets the job's last state, and the stream ends with OK.
   v1::Job last;
   while (watched->Read(&seen)) last = seen;
   EXPECT_EQ(last.state(), v1::Job::SUCCEEDED);

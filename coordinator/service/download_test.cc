@@ -47,7 +47,7 @@ TEST(DownloadOf, OtherOperationsHaveNone) {
   EXPECT_EQ(RefusalReason(failed.status()), "OPERATION_FAILED");
   EXPECT_EQ(failed.status().message(),
             "operation 'job/1' failed (the disk is full): there is no file");
-  // A file at a path of the cluster is nobody's to fetch.
+  // A file that was written to a path of the cluster cannot be downloaded.
   jobs::Job on_cluster = JobWith(false);
   on_cluster.commands.Finished(1, Done());
   EXPECT_EQ(RefusalReason(DownloadOf(on_cluster, 1).status()), "NO_DOWNLOAD");

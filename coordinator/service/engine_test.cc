@@ -20,7 +20,7 @@
 namespace muster::service {
 namespace {
 
-// With a reserve that ends the fault of a full disk once.
+// A store with a reserve, whose release ends the fault of a full disk once.
 class StoreWithReserve : public store::FaultyStore {
  public:
   StoreWithReserve() : FaultyStore(std::make_unique<store::MemoryStore>()) {}
@@ -95,7 +95,7 @@ class EngineTest : public testing::Test {
     EXPECT_TRUE(answered.WaitForNotificationWithTimeout(kTestBound));
     return answer;
   }
-  // Lets time pass until the engine has been in trouble, or well again, `turns` times.
+  // Lets time pass until the engine's trouble has begun or ended `turns` times.
   void PassUntilTurn(int turns) {
     for (int i = 0; i < 2000; ++i) {
       {
@@ -107,7 +107,7 @@ class EngineTest : public testing::Test {
     }
     ADD_FAILURE() << "the engine never came to turn " << turns;
   }
-  // Until the engine's thread has been round once more.
+  // Waits until the engine's thread has run its loop once more.
   void AwaitBeat() {
     absl::Notification beaten;
     engine_->Aside([&](cluster::Cluster&, absl::Time) { beaten.Notify(); });
@@ -186,7 +186,7 @@ TEST_F(EngineTest, HeartbeatsCountFromTheirArrivalWhileACommitHangs) {
   ASSERT_TRUE(Read().ok());
   store_.Hang(true);
   engine_->Post(Submission("b"), nullptr);
-  // 20 seconds, twice the lease.
+  // The loop takes 20 seconds, twice the lease.
   std::vector<absl::Time> came;
   for (int second = 1; second <= 20; ++second) {
     millis_ = 1000 * second;
@@ -220,7 +220,7 @@ TEST_F(EngineTest, ASlowDiskIsNoPauseOfTheCoordinatorsOwn) {
   ASSERT_TRUE(Read().ok());
   store_.Hang(true);
   engine_->Post(Submission("b"), nullptr);
-  // The agent is silent all the time: it gets no new lease for that.
+  // The agent is silent all the time and gets no new lease.
   for (int second = 1; second <= 30; ++second) {
     millis_ = 1000 * second;
     AwaitBeat();
@@ -315,7 +315,7 @@ TEST_F(EngineTest, DamagedDataIsTheEnd) {
   EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(answer.message().find("malformed"), absl::string_view::npos);
   EXPECT_EQ(changes_, 1);
-  // Nor is anything taken afterwards: the state in memory is ahead.
+  // Later tasks are not taken, either: the state in memory is ahead of the store.
   store_.Fail(absl::OkStatus());
   const int commits = store_.commits();
   EXPECT_EQ(Submit("c").code(), absl::StatusCode::kUnavailable);

@@ -1,5 +1,5 @@
-// Every method of every service, from the services' descriptors: what it refuses has an ErrorInfo
-// that is complete. A new method is called here without a line of its own.
+// All methods of all services, from the services' descriptors: each refusal has a complete
+// ErrorInfo. A new method is tested here without further code.
 #include <gmock/gmock.h>
 #include <google/protobuf/message.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -42,7 +42,7 @@ std::vector<const MethodDescriptor*> Methods() {
   return methods;
 }
 
-// One message, and then the end of the client's stream: on the wire a call with one request is the
+// One message, and then the end of the client's stream. On the wire, a call with one request is the
 // same.
 class Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -60,14 +60,14 @@ class Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> 
     if (ok) StartRead(&answer_);
   }
   void OnDone(const grpc::Status& status) override { end_.set_value(status); }
-  // The call's deadline bounds it.
+  // The call's deadline bounds the wait.
   absl::Status Await() { return FromGrpc(end_.get_future().get()); }
 
  private:
   grpc::ClientContext context_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer answer_;
-  // Not absl's Notification, which ThreadSanitizer does not see.
+  // std::promise, because ThreadSanitizer does not see absl's Notification.
   std::promise<grpc::Status> end_;
 };
 
@@ -78,7 +78,7 @@ class Errors : public CoordinatorTest {
     stub_ = std::make_unique<grpc::GenericStub>(OpenChannel(address()));
   }
 
-  // Calls the method, which must fail. The error's parts are checked that all errors have.
+  // Calls the method, which must fail, and checks the parts that all errors have.
   absl::Status Refused(const MethodDescriptor& method, const std::string& bytes) {
     const absl::Status status = Call(stub_.get(), method, bytes).Await();
     const std::string where = absl::StrCat(method.full_name(), ": ", status.ToString());
@@ -98,10 +98,10 @@ class Errors : public CoordinatorTest {
   std::unique_ptr<grpc::GenericStub> stub_;
 };
 
-// Streams of requests are of agents and workers.
+// Agents and workers have the streams of requests.
 bool IsOfClients(const MethodDescriptor& method) { return !method.client_streaming(); }
 
-// Field 1000 of the type bytes, which no message has.
+// Returns field 1000 of type bytes, which no message has.
 std::string UnknownField(size_t bytes) {
   v1::FilePiece piece;
   auto* unknown = v1::FilePiece::GetReflection()->MutableUnknownFields(&piece);
@@ -112,7 +112,7 @@ std::string UnknownField(size_t bytes) {
 TEST_F(Errors, ARequestThatIsTooLargeIsRefusedBeforeItIsParsed) {
   for (const MethodDescriptor* method : Methods()) {
     if (!IsOfClients(*method)) continue;
-    // It cannot be parsed either: the size is looked at first.
+    // The request cannot be parsed either: its size is checked first.
     const std::string bytes = UnknownField(kLimits.request_bytes) + "\xff";
     const absl::Status status = Refused(*method, bytes);
     EXPECT_EQ(ErrorReason(status), "REQUEST_TOO_LARGE") << method->full_name();
@@ -129,8 +129,8 @@ TEST_F(Errors, ARequestThatIsNoMessageIsRefused) {
   }
 }
 
-// Calls `visit` for each text field of the request and of the messages in it, with the path of the
-// field and the message that holds it.
+// Calls `visit` for each text field of the request and of the messages in it. Arguments: the
+// message with the field, the field, and its path.
 using VisitText = std::function<void(Message*, const FieldDescriptor&, const std::string& path)>;
 void ForEachText(Message* message, const std::string& parent, const VisitText& visit) {
   const auto& type = *message->GetDescriptor();
@@ -155,7 +155,7 @@ TEST_F(Errors, EachTextThatIsTooLongIsRefusedByName) {
     const auto request = NewRequest(*method);
     ForEachText(
         request.get(), "", [&](Message* in, const FieldDescriptor& field, const std::string& path) {
-          // Of these the size of the request is the limit.
+          // Only the size of the request limits these fields.
           const size_t longest = LongestTextOf(field);
           if (longest >= kLimits.request_bytes) return;
           const auto& reflection = *in->GetReflection();
@@ -200,7 +200,7 @@ TEST_F(Errors, AJobThatIsNotThereIsNamedInTheMetadata) {
     const bool of_job = job != nullptr;
     request->GetReflection()->SetString(request.get(), of_job ? job : operation,
                                         of_job ? "nobody" : "nobody/1");
-    // Some are refused for another reason, because nothing else of the request is set.
+    // Some calls are refused for another reason, because the request's other fields are empty.
     const absl::Status status = Refused(*method, request->SerializeAsString());
     EXPECT_EQ(ErrorMetadata(status)["job"], "nobody")
         << method->full_name() << ": " << status.ToString();
@@ -230,7 +230,7 @@ TEST_F(Errors, AnEmptyFirstMessageOfAStreamIsRefused) {
 }
 
 TEST_F(Errors, AStoppedCoordinatorSaysSo) {
-  // A stream that is open when the coordinator stops.
+  // A stream is open when the coordinator stops.
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
   grpc::ClientContext context;

@@ -19,7 +19,7 @@
 namespace muster::service {
 namespace {
 
-// A stream without items. It belongs to no call of gRPC.
+// A stream without items, and without a call of gRPC.
 class EmptyStream : public FollowStream<v1::Job> {
  public:
   using FollowStream::FollowStream;
@@ -38,7 +38,8 @@ class SilentFollower : public Follower {
   absl::Status MayGoOn() const override { return absl::OkStatus(); }
 };
 
-// Submits a job, and returns once the engine has applied this; its commit may still be under way.
+// Submits a job. Returns when the engine has applied the submission; its commit may still be in
+// progress.
 void Submit(Engine* engine, const std::string& id) {
   absl::Notification applied;
   engine->Request(
@@ -50,7 +51,7 @@ void Submit(Engine* engine, const std::string& id) {
   EXPECT_TRUE(applied.WaitForNotificationWithTimeout(kTestBound));
 }
 
-// Waits until everything that was applied before is committed, and runs `done` then.
+// Waits until everything applied before is committed, and then runs `done`.
 void Read(Engine* engine, const std::function<void()>& done) {
   absl::Notification answered;
   engine->Read([&](const absl::Status&) {
@@ -77,7 +78,7 @@ TEST(FollowStream, ACallThatIsCancelledDuringACommitFollowsNothing) {
   store.Hang(true);
   Submit(engine.get(), "b");
 
-  // Their beginning waits for the commit, their end does not.
+  // A stream's beginning waits for the commit, and its end does not.
   std::vector<std::shared_ptr<EmptyStream>> streams;
   for (size_t i = 0; i < kLimits.followers_of_job; ++i) {
     streams.push_back(std::make_shared<EmptyStream>(engine.get(), &followers, "a", Follows{}));

@@ -1,5 +1,5 @@
-// What is too much for a coordinator, over gRPC. Limits of single requests: errors_test; of what
-// adds up: coordinator/cluster/limits_test.
+// Limits of a coordinator, over gRPC. errors_test has the limits of single requests;
+// coordinator/cluster/limits_test has the limits of totals.
 #include "coordinator/limits/limits.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ TEST_F(CoordinatorTest, ANodeWithALongNameIsRefused) {
   EXPECT_EQ(ErrorMetadata(refused)["field"], "muster.v1.AgentHello.node");
 }
 
-// Each of the numbers was a problem with a path and a text of its own.
+// Without a limit, each of the numbers would be a problem with its own path and text.
 TEST_F(CoordinatorTest, AMegabyteOfZerosIsOneProblem) {
   v1::ValidateJobRequest request;
   *request.mutable_spec() = Spec();
@@ -81,7 +81,7 @@ TEST_F(CoordinatorTest, ALongErrorOfARankIsCutWithAMark) {
   EXPECT_THAT(Get("a").failure().reason(), EndsWith("xxx [7 more bytes]"));
 }
 
-// Two bytes of it take fifty in memory.
+// Two bytes of the message take fifty bytes in memory.
 TEST_F(CoordinatorTest, AHelloThatIsTooLargeIsRefusedBeforeItIsParsed) {
   v1::AgentHello hello = FakeAgent::Hello("n1", 1);
   for (size_t i = 0; i <= kLimits.first_message_bytes / 2; ++i) hello.add_running();
@@ -104,7 +104,7 @@ TEST_F(CoordinatorTest, AfterTheHelloAMessageMayHaveFourMebibytes) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 1));
   ASSERT_TRUE(agent.Welcomed());
   v1::AgentMessage message;
-  // A report with a part that this coordinator does not know.
+  // The report has a part that this coordinator does not know.
   v1::WorkerReport report;
   report.GetReflection()->MutableUnknownFields(&report)->AddLengthDelimited(
       1000, std::string(kLimits.peer_message_bytes - 100, 'r'));

@@ -35,7 +35,7 @@ TEST_F(CoordinatorTest, PagesAreStableWhileJobsComeAndGo) {
   v1::DeleteJobResponse deleted;
   for (const char* id : {"a", "b", "c", "d", "e", "f"}) {
     ASSERT_TRUE(Submit(Spec(), id, &job).ok());
-    // All but b and e end.
+    // All jobs except b and e end.
     if (*id != 'b' && *id != 'e') ASSERT_TRUE(Stop(id, &job).ok());
   }
   v1::ListJobsRequest request;
@@ -50,7 +50,8 @@ TEST_F(CoordinatorTest, PagesAreStableWhileJobsComeAndGo) {
     return ids;
   };
   EXPECT_EQ(page(), "fe");
-  // The page's last one, one of the next page and one of the page before go; one comes.
+  // The last job of the page, a job of the next page and a job of the page before are deleted. One
+  // job is added.
   ASSERT_TRUE(Stop("e", &job).ok());
   for (const char* id : {"e", "d", "f"}) ASSERT_TRUE(Delete(id, &deleted).ok());
   ASSERT_TRUE(Submit(Spec(), "g", &job).ok());
@@ -62,7 +63,7 @@ TEST_F(CoordinatorTest, PagesAreStableWhileJobsComeAndGo) {
   request.set_page_size(1);
   EXPECT_EQ(page(), "c");
   EXPECT_EQ(page(), "a");
-  // Known to be the last: there is no empty page after it.
+  // The page says that it is the last: there is no empty page after it.
   EXPECT_EQ(request.page_token(), "");
   request.add_states(v1::Job::QUEUED);
   request.set_page_size(1000);
@@ -77,7 +78,7 @@ TEST_F(CoordinatorTest, PagesAreStableWhileJobsComeAndGo) {
 TEST_F(CoordinatorTest, APageOfLargeJobsHoldsFewer) {
   v1::Job job;
   v1::JobSpec spec = Spec();
-  // About 1 MB: the fifth one exceeds the limit of a page.
+  // A job has about 1 MB: the fifth job exceeds the limit of a page.
   auto* plugin = spec.mutable_model()->mutable_plugin();
   plugin->set_path("/p.so");
   plugin->set_name("p");

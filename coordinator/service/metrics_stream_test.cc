@@ -35,7 +35,8 @@ class ReadMetricsTest : public ::testing::Test {
     Commit({.tests = {{.job_id = "a", .step = step, .metrics = pass.SerializeAsString()}}});
   }
   void Commit(const store::Batch& batch) { ASSERT_TRUE(store_.Commit(batch).ok()); }
-  // "3" for a step, "v3" for a validation pass, "t3" for a test; everything that can be read now.
+  // Returns everything that can be read now: "3" for a step, "v3" for a validation pass, "t3" for a
+  // test.
   std::vector<std::string> Read(size_t limit) {
     std::vector<std::string> all;
     while (true) {
@@ -110,7 +111,7 @@ TEST_F(ReadMetricsTest, PassesOfOneStepAreReadInTheOrderInWhichTheyCome) {
 TEST_F(ReadMetricsTest, WhatIsComputedAgainIsNotReadAgain) {
   for (uint64_t step = 1; step <= 5; ++step) Step(step);
   EXPECT_THAT(Read(10), ElementsAre("1", "2", "3", "4", "5"));
-  // A new generation goes on from step 2. Its pass at step 3 comes too late for the order.
+  // A new generation continues from step 2. Its pass at step 3 comes too late for the order.
   Step(3);
   Validation(3);
   Step(4);
@@ -166,7 +167,7 @@ TEST_F(ReadMetricsTest, ARequestStartsWhereItSays) {
   EXPECT_EQ(from().front(), "v0");
   request.set_from_step(4);
   EXPECT_THAT(from(), ElementsAre("4", "v4"));
-  // A client that had step 3, but not the pass after it.
+  // A client that has step 3, but not the pass after it, continues here.
   request.set_from_validation(3);
   EXPECT_THAT(from(), ElementsAre("v3", "4", "v4"));
 }

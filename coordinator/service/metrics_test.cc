@@ -1,4 +1,4 @@
-// What a job measures, from a worker's reports to GetJob and StreamMetrics.
+// A job's measurements, from a worker's reports to GetJob and StreamMetrics.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_F(MetricsTest, EverythingThatIsReportedIsShown) {
   EXPECT_EQ(job.validation_accuracy(), 0.75);
   EXPECT_EQ(job.validation_perplexity(), 4.5);
   EXPECT_EQ(job.validation_step(), 2);
-  // Over both steps: 16 samples, 512 tokens and 2.25e9 operations in 0.75 s.
+  // The rates over both steps: 16 samples, 512 tokens and 2.25e9 operations in 0.75 s.
   EXPECT_NEAR(job.samples_per_second(), 16 / 0.75, 1e-9);
   EXPECT_NEAR(job.tokens_per_second(), 512 / 0.75, 1e-9);
   EXPECT_NEAR(job.model_flops_per_second(), 2.25e9 / 0.75, 1);
@@ -74,7 +74,7 @@ TEST_F(MetricsTest, EverythingThatIsReportedIsShown) {
   validation->set_samples(30);
   EXPECT_EQ(entries[2].DebugString(), expected.DebugString());
 
-  // A restart keeps all but the throughput, which is that of the last steps.
+  // A restart keeps everything except the throughput, which is computed from the last steps.
   StopCoordinator();
   StartCoordinator();
   v1::Job again = Get("a");
@@ -206,7 +206,7 @@ TEST_F(MetricsTest, ATestStandsBesideTheValidation) {
   EXPECT_FALSE(now.test().has_classes()) << "they may be large";
 }
 
-// A further metric needs no change in the coordinator.
+// A new metric needs no change in the coordinator.
 TEST_F(MetricsTest, AMetricThatThisProgramDoesNotKnowReachesClientsAsItIs) {
   constexpr int kFieldOfALaterProgram = 999;
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));

@@ -10,7 +10,7 @@
 namespace muster::service {
 namespace {
 
-// The reason why a job with this file refuses the command; empty: it does not.
+// Returns the reason why a job with this file refuses the command; empty if it does not refuse.
 std::string Refusal(const std::string& text, v1::Operation::Kind kind) {
   v1::JobSpec spec;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec));

@@ -21,7 +21,7 @@ TEST(Parts, MessagesAreCountedAtEachDepth) {
   auto* optimizer = request.mutable_spec()->mutable_optimizer();
   for (int i = 0; i < 8; ++i) optimizer->add_groups();
   const std::string bytes = request.SerializeAsString();
-  // The job, its optimizer, and the groups.
+  // The 10 messages are the job, its optimizer, and the groups.
   EXPECT_TRUE(Check(bytes, {.messages = 10, .texts = 0}).ok());
   const absl::Status refused = Check(bytes, {.messages = 9, .texts = 0});
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);

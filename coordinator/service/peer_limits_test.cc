@@ -29,7 +29,7 @@ TEST(LimitTexts, ATextForPeopleIsCutWithAMark) {
   EXPECT_EQ(notice->message(), std::string(kLimits.report_text_bytes, 'y')) << "as long as allowed";
 }
 
-// A text of characters of three bytes that is longer than the limit.
+// Returns a text above the limit, of characters of three bytes.
 std::string Longer(size_t limit) {
   std::string text;
   while (text.size() <= limit) text += "\u20ac";

@@ -1,5 +1,5 @@
-// A stream that reads faster than the engine's thread takes. Without a connection: the test gives
-// the stream the bytes that gRPC would read.
+// A stream that receives faster than the engine's thread works. There is no connection: the test
+// gives the stream the bytes that gRPC would read.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@
 namespace muster::service {
 namespace {
 
-// Accepts any first message as a Hello.
+// A stream that accepts any first message as a Hello.
 class Stream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirective> {
  public:
   Stream(Engine* engine, PeerStreams* streams)
@@ -32,7 +32,7 @@ class Stream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirective> {
     PeerStreamReactor::End(why);
   }
 
-  // ---- Of the engine's thread.
+  // ---- Used on the engine's thread.
   int messages = 0;
   int beats = 0;
   absl::Status ended;
@@ -86,14 +86,14 @@ class PeerStreamTest : public testing::Test {
     stream_->OnDone();
   }
 
-  // The engine's thread stands still until Settle.
+  // Stops the engine's thread until Settle.
   void Block() {
     go_on_ = std::make_shared<absl::Notification>();
     engine_->Aside([go_on = go_on_](cluster::Cluster&, absl::Time) {
       go_on->WaitForNotificationWithTimeout(kTestBound);
     });
   }
-  // Everything that was sent is taken.
+  // Waits until everything that was sent is taken.
   void Settle() {
     if (go_on_ != nullptr) std::exchange(go_on_, nullptr)->Notify();
     absl::Notification done;
@@ -185,7 +185,7 @@ TEST_F(PeerStreamTest, WhatWasTakenDoesNotWaitAnyMore) {
 
 TEST_F(PeerStreamTest, SoIsThatOfAllStreams) {
   Greet();
-  // Other streams have taken almost everything.
+  // Other streams have reserved almost everything.
   ASSERT_TRUE(streams_.Reserve(kLimits.all_bytes_in_line - 10000));
   ASSERT_TRUE(stream_->Sends(OfBytes(5000)));
   Settle();

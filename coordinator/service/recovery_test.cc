@@ -1,4 +1,4 @@
-// Workers, agents and coordinators that end, come back, or are not who they say.
+// Workers, agents and coordinators that end, come back, or use a false identity.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -28,7 +28,7 @@ TEST_F(RecoveryTest, AKilledWorkerIsTheCauseAndTheJobRestartsFromItsCheckpoint) 
   ASSERT_EQ(recorded->checkpoint_recorded().remove_names_size(), 1);
   EXPECT_EQ(recorded->checkpoint_recorded().remove_names(0), "step-2-g1");
 
-  // What follows from the death of rank 1 may become known before it.
+  // A consequence of the death of rank 1 may become known before the death.
   ASSERT_TRUE(pair.rank0.Report(FakeWorker::Failed("rank 1 is gone", true, false)));
   EXPECT_EQ(Get("a").state(), v1::Job::RECOVERING);
   ASSERT_TRUE(agent.ToldToStop(pair.id0));
@@ -52,7 +52,7 @@ TEST_F(RecoveryTest, AKilledWorkerIsTheCauseAndTheJobRestartsFromItsCheckpoint) 
   EXPECT_EQ(job.step(), 6);
   EXPECT_EQ(job.checkpoints(0).step(), 4);
 
-  // The former process is refused, and so is one that pretends to be the new one.
+  // The former process is refused, and so is a process with the new process's identity.
   FakeWorker stale(address(), pair.id1);
   EXPECT_EQ(stale.End()->error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(ErrorReason(FromGrpc(*stale.End())), "STALE_GENERATION");

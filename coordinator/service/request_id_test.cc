@@ -1,4 +1,4 @@
-// A request that comes again, also to the next coordinator, acts once.
+// Repeated requests, also to the next coordinator, which act once.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -33,7 +33,7 @@ TEST_F(CoordinatorTest, ARequestWithTheOptionsOfAPluginIsTheSameWhenItComesAgain
     v1::JobSpec spec = Spec();
     spec.mutable_model()->mutable_plugin()->set_path("/p.so");
     spec.mutable_model()->mutable_plugin()->set_name("p");
-    // In another order of insertion, as another client would have it.
+    // The options are inserted in another order, as another client may do.
     for (int i = first; i >= 0 && i < 20; i += step) {
       (*spec.mutable_model()->mutable_plugin()->mutable_options())[absl::StrCat("option", i)] = "x";
     }
@@ -55,7 +55,7 @@ class LostAnswerTest : public CoordinatorTest {
     if (dying_) faulty->FailAfterwards(absl::AbortedError("killed"));
     return faulty;
   }
-  // Makes the call on a coordinator that dies over it, then again on the next one.
+  // Makes the call to a coordinator that dies during the call, and again to the next coordinator.
   void Twice(const std::function<grpc::Status()>& call) {
     StopCoordinator();
     dying_ = true;
@@ -68,7 +68,7 @@ class LostAnswerTest : public CoordinatorTest {
     EXPECT_TRUE(again.ok()) << again.error_message();
   }
 
-  // The next coordinator dies over its first commit.
+  // Whether the next coordinator dies during its first commit.
   bool dying_ = false;
 };
 

@@ -1,5 +1,5 @@
-// RunStage, Sample and SkipData over gRPC: what is refused at once, and what the workers get and
-// say.
+// RunStage, Sample and SkipData over gRPC: immediate refusals, the workers' commands, and their
+// reports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 class RequestsTest : public CoordinatorTest {
  protected:
-  // Job "a" is a gpt2 of bytes that runs and can validate.
+  // Makes job "a", a gpt2 of bytes that runs and can validate.
   void SetUp() override {
     CoordinatorTest::SetUp();
     agent_ = std::make_unique<FakeAgent>(address(), FakeAgent::Hello("n1", 2));
@@ -75,7 +75,7 @@ class RequestsTest : public CoordinatorTest {
     EXPECT_TRUE(operations->Wait(&context, request, &operation).ok());
     return operation;
   }
-  // Rank 0 reports that the command took effect and how it ended.
+  // Reports from rank 0 that the command took effect and how it ended.
   void End(uint64_t number, uint64_t step, const v1::OperationResult& result) {
     v1::WorkerReport applied, finished;
     applied.mutable_command_applied()->set_number(number);
@@ -179,7 +179,8 @@ TEST_F(RequestsTest, ASampleThatTheModelCannotGiveIsRefused) {
   EXPECT_EQ(ErrorReason(FromGrpc(Sample("rows", "a", &operation))), "CANNOT_GENERATE");
 }
 
-// The workers are lost in the pass: the next ones run it at its step again, and it can be ended.
+// The workers are lost during the pass. The next workers run the pass at its step again, and a
+// cancel can end it.
 TEST_F(RequestsTest, WhatWasNotFinishedIsDoneAgainAtItsStep) {
   v1::Operation operation;
   ASSERT_TRUE(RunStage("validate", &operation).ok());

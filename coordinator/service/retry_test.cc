@@ -19,7 +19,8 @@ namespace {
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-// FAILED after step 8, with checkpoints of steps 4 and 8, and one of step 2 that does not count.
+// Returns a job that FAILED after step 8. It has checkpoints of steps 4 and 8, and one of step 2
+// that does not count.
 jobs::Job FailedJob() {
   jobs::Job job;
   job.id = "job";
@@ -91,7 +92,7 @@ TEST(Retry, RefusesAnEndBeforeItsBeginning) {
   EXPECT_TRUE(Retry({"stages[0].fit.steps=8"}, 4).refusal.ok());
 }
 
-// A job that has trained all of its steps, and failed after them.
+// The job has trained all of its steps, and failed after them.
 TEST(Retry, AJobWhoseStepsAreDoneMayGetOtherSettings) {
   jobs::Job done = FailedJob();
   v1::JobSpec spec;

@@ -1,4 +1,4 @@
-// Saves that fail and exports, as workers and clients see them.
+// Failed saves and exports, as workers and clients see them.
 #include <gtest/gtest.h>
 
 #include <string>

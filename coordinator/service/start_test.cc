@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 class StartTest : public CoordinatorTest {
  protected:
-  // Job "a" has checkpoints of steps 2 and 4.
+  // Makes job "a", which has checkpoints of steps 2 and 4.
   void SetUp() override {
     CoordinatorTest::SetUp();
     agent_ = std::make_unique<FakeAgent>(address(), FakeAgent::Hello("n1", 2));
@@ -44,7 +44,8 @@ class StartTest : public CoordinatorTest {
     spec.mutable_start()->set_checkpoint(checkpoint);
     return spec;
   }
-  // The problem of such a job; empty: there is none. Both calls say the same.
+  // Returns the problem of such a job; empty if there is none. Both calls must give the same
+  // problem.
   std::string Problem(const std::string& checkpoint) {
     grpc::ClientContext context;
     v1::ValidateJobRequest request;
@@ -140,7 +141,7 @@ TEST_F(StartTest, AnOlderWorkerOfSuchAJobIsRefused) {
   EXPECT_EQ(ErrorReason(FromGrpc(*end)), "WORKER_TOO_OLD");
 }
 
-// A file that is not finished is written again when the job has come to its step again.
+// An unfinished file is written again when the job comes to its step again.
 TEST_F(StartTest, AGatherThatWasNotFinishedWaitsForItsStep) {
   const auto control = v1::ControlService::NewStub(OpenChannel(address()));
   grpc::ClientContext context;

@@ -47,7 +47,7 @@ TEST(TransferCore, TheAgentsFailureIsTheClients) {
   EXPECT_FALSE(acts.write);
 }
 
-// Two calls of gRPC on one stream must not overlap.
+// Two gRPC operations on one stream must not overlap.
 TEST(TransferCore, TheClientsStreamEndsOnlyWhenNothingIsOnItsWay) {
   TransferCore core("n", kStart);
   core.AgentCame(kStart);

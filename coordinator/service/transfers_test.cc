@@ -18,7 +18,7 @@
 namespace muster::service {
 namespace {
 
-// The calls alone: a download begins at once, and the test asks for its name.
+// Only the calls: a download begins at once, and the test asks for its name.
 class Downloads : public v1::OperationService::CallbackService {
  public:
   explicit Downloads(Transfers* transfers) : transfers_(transfers) {}

@@ -1,4 +1,5 @@
-// A coordinator whose store cannot be written for a while, and one that is asked too much.
+// A coordinator whose store cannot be written for a while, and a coordinator with too many
+// requests.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -199,7 +200,7 @@ TEST_F(TroubleTest, LogLinesAreLeftOutAndTheLogSaysSo) {
   };
   const int lines = kLimits.log_messages_in_line + 50;
   for (int i = 0; i < lines; ++i) ASSERT_TRUE(log("line"));
-  // Taken after all lines before it.
+  // The heartbeat is taken after all lines before it.
   v1::AgentMessage beat;
   beat.mutable_heartbeat()->set_sequence(1);
   ASSERT_TRUE(agent.Send(beat));

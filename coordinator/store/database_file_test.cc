@@ -1,4 +1,4 @@
-// Files that are no store, and how a new one comes into being.
+// Files that are no store, and the making of a new file.
 #include "coordinator/store/database_file.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class DatabaseFile : public testing::Test {
         << sqlite3_errmsg(db);
     sqlite3_close(db);
   }
-  // The message with which the file is refused; it stays as it is.
+  // Returns the message with which the file is refused, and checks that the file does not change.
   std::string Refusal() {
     const auto bytes = files::ReadFile(path());
     const absl::Status status = SqliteStore::Open(dir_.path()).status();
@@ -95,12 +95,12 @@ TEST_F(DatabaseFile, OfAStoreIsKnownByItsApplicationIdOrItsTables) {
   EXPECT_EQ(sqlite3_column_int64(id, 0), kApplicationId);
   sqlite3_finalize(id);
   sqlite3_close(db);
-  // As older musterds wrote it.
+  // The file is as older musterds wrote it.
   Run("PRAGMA application_id=0");
   EXPECT_TRUE(SqliteStore::Open(dir_.path()).ok());
 }
 
-// A musterd that was killed before its new file was complete.
+// A musterd was killed before its new file was complete.
 TEST_F(DatabaseFile, WhatWasLeftOfAnUnfinishedOneIsReplaced) {
   Write("muster.db.new", "half");
   ASSERT_TRUE(SqliteStore::Open(dir_.path()).ok());

@@ -1,4 +1,4 @@
-// The SQLite store on a disk that is full, its ballast, and copies of it.
+// The SQLite store on a full disk, its ballast, and copies of the store.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class FullDisk : public testing::Test {
     close(fd);
   }
   void Free() { unlink(dir_.Path("filler").c_str()); }
-  // Commits log lines until that fails.
+  // Commits log lines until a commit fails.
   absl::Status WriteUntilFull() {
     for (uint64_t i = 1; i < 1000; ++i) {
       LogRow row = Line(i);
@@ -103,12 +103,12 @@ TEST_F(FullDisk, IsOpenedWithTheSpaceOfTheBallastAndReported) {
   EXPECT_FALSE((*opened)->OpenedShortOfRoom());
 }
 
-// Its musterd was killed after it had deleted the ballast.
+// The musterd was killed after it had deleted the ballast.
 TEST_F(FullDisk, WithoutABallastIsReportedToo) {
   ASSERT_TRUE(store_->ReleaseReserve());
   store_.reset();
   Fill();
-  // As much space as the store needs to be opened, and less than the ballast.
+  // The free space is enough to open the store, and less than the ballast.
   ASSERT_EQ(
       truncate(dir_.Path("filler").c_str(),
                static_cast<off_t>(std::filesystem::file_size(dir_.Path("filler"))) - (1 << 20)),
@@ -122,7 +122,7 @@ TEST(SqliteOpen, AnErrorOtherThanAFullDiskKeepsTheBallast) {
   files::TempDir dir;
   ASSERT_TRUE(SqliteStore::Open(dir.path()).ok());
   ASSERT_TRUE(std::filesystem::exists(dir.Path("ballast")));
-  std::filesystem::create_directory(dir.Path("muster.db-wal"));  // where its log belongs
+  std::filesystem::create_directory(dir.Path("muster.db-wal"));  // the place of its log
   const auto opened = SqliteStore::Open(dir.path());
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kUnavailable) << opened.status();
   EXPECT_TRUE(std::filesystem::exists(dir.Path("ballast")));
@@ -130,7 +130,7 @@ TEST(SqliteOpen, AnErrorOtherThanAFullDiskKeepsTheBallast) {
 }
 
 TEST_F(FullDisk, SpaceOfDeletedRowsCountsAsFree) {
-  // 9 MB of one job's log lines.
+  // One job has 9 MB of log lines.
   store_->ReleaseReserve();
   Batch batch{.jobs = {NewRows(FullJob("a", 1))}};
   for (uint64_t i = 1; i <= 90; ++i) {
@@ -141,7 +141,7 @@ TEST_F(FullDisk, SpaceOfDeletedRowsCountsAsFree) {
   }
   Fill();
   EXPECT_FALSE(store_->RestoreReserve());
-  // The ballast provides the space for this.
+  // The ballast provides the space for the deletion.
   ASSERT_EQ(truncate(dir_.Path("filler").c_str(), 0), 0);
   ASSERT_TRUE(store_->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   Fill();
@@ -181,7 +181,7 @@ TEST(SqliteBackup, IsOneConsistentStateThatCanBeOpened) {
   ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(FullJob("a", 1))}, .steps = {Step(1, 0.5)}}).ok());
   const auto copy = (*store)->Backup();
   ASSERT_TRUE(copy.ok()) << copy.status();
-  // Later changes are not in it.
+  // Later changes are not in the copy.
   ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(FullJob("b", 2))}}).ok());
   struct stat attributes;
   ASSERT_EQ(stat(copy->c_str(), &attributes), 0);

@@ -1,4 +1,4 @@
-// Which rows a change of a job writes.
+// The rows that a change of a job writes.
 #include "coordinator/store/job_rows.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace muster::store {
 namespace {
 
 TEST(JobRows, AllRowsOfANewJobAreWritten) {
-  // First the identity, life and progress of the job, then its lists.
+  // The sum's terms: identity, life and progress of the job, then its lists.
   EXPECT_EQ(NewRows(FullJob("a", 1)).rows(), 3 + 2 + 4 + 2 + 3 + 2 + 1 + 2 + 2);
 }
 
@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
         OneChange{"OfACheckpoint", [](jobs::Job& job) { job.checkpoints[0].bad_reason = "gone"; }},
         OneChange{"WithACheckpoint",
                   [](jobs::Job& job) { job.checkpoints.push_back({.path = "p9"}); }},
-        // The new checkpoint, and the one that is dropped for it. The row of the one that was
-        // dropped before is removed.
+        // The rows are the new checkpoint, and the checkpoint dropped for it. The row of a formerly
+        // dropped checkpoint is removed.
         OneChange{"OfAllCheckpoints",
                   [](jobs::Job& job) {
                     job.dropped_checkpoints = {job.checkpoints[0].path};
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         OneChange{"OfANewCommand", [](jobs::Job& job) { job.commands.Append({}); }},
         OneChange{"OfACommandThatEnds", [](jobs::Job& job) { job.commands.Finished(3, {}); }},
         OneChange{"OfWhatIsTrained", [](jobs::Job& job) { job.trainability.in_force = "g"; }},
-        // The row of the change, and the identity with the settings that count now.
+        // The rows are the change, and the identity with the new settings.
         OneChange{"OfItsSettings",
                   [](jobs::Job& job) {
                     job.spec = "changed";

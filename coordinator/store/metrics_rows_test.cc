@@ -57,14 +57,14 @@ TEST_P(StoreTest, AStepThatIsComputedAgainRemovesLaterRows) {
           .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(4, 4), Step(9, 9, "b")},
                    .validations = {Pass(2, 2), Pass(4, 4), Pass(9, 9, "b")}})
           .ok());
-  // A generation that continues from step 2 after a restart.
+  // A generation continues from step 2 after a restart.
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 30))}}).ok());
   EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)),
             (std::vector<uint64_t>{1, 2, 3}));
   EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10)),
             (std::vector<uint64_t>{2}));
-  // And one that continues from step 1, without a restart of the coordinator.
+  // A generation continues from step 1, without a restart of the coordinator.
   ASSERT_TRUE(store().Commit({.steps = {Of(3, Step(2, 20))}}).ok());
   EXPECT_EQ(*store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10),
             (std::vector<MetricsRow>{Step(1, 1), Of(3, Step(2, 20))}));
@@ -88,13 +88,13 @@ TEST_P(StoreTest, TestsHaveRowsBesideThoseOfValidationPasses) {
             (std::vector<MetricsRow>{Pass(3, 30)}));
   EXPECT_EQ(*store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10),
             (std::vector<MetricsRow>{Pass(2, 2)}));
-  // A generation that continues from step 2.
+  // A generation continues from step 2.
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 31))}}).ok());
   EXPECT_EQ(*store().ReadMetrics(MetricsOf::kTests, "a", 0, 10),
             (std::vector<MetricsRow>{Pass(2, 20)}));
 }
 
-// From an agent's disk: its spool may contain reports that were sent before.
+// The report comes from an agent's disk, whose spool may contain reports that were sent before.
 TEST_P(StoreTest, AStepThatIsReportedTwiceRemovesNothingOfItsOwnGeneration) {
   ASSERT_TRUE(
       store()
@@ -109,7 +109,7 @@ TEST_P(StoreTest, AStepThatIsReportedTwiceRemovesNothingOfItsOwnGeneration) {
 }
 
 TEST_P(StoreTest, LateReportsOfAnOlderGenerationRemoveNothingOfANewerOne) {
-  // Generation 2 continued from step 2; generation 1 was cut off, and reports its steps only now.
+  // Generation 2 continued from step 2. Generation 1 was cut off, and reports its steps late.
   ASSERT_TRUE(store()
                   .Commit({.steps = {Step(1, 1), Of(2, Step(3, 30)), Of(2, Step(4, 40))},
                            .validations = {Of(2, Pass(4, 40))}})
@@ -129,7 +129,7 @@ TEST_P(StoreTest, LateReportsOfAnOlderGenerationRemoveNothingOfANewerOne) {
 }
 
 TEST_P(StoreTest, LateReportsBeyondTheNewestStepAreIgnored) {
-  // Generation 2 continued from step 2 and has computed step 3; generation 1 had come to step 5.
+  // Generation 2 continued from step 2 and has computed step 3. Generation 1 had computed step 5.
   ASSERT_TRUE(store().Commit({.steps = {Step(1, 1), Step(2, 2), Of(2, Step(3, 30))}}).ok());
   const Batch late{.steps = {Step(4, 4), Step(5, 5)}, .validations = {Pass(5, 5)}};
   ASSERT_TRUE(store().Commit(late).ok());
@@ -138,7 +138,7 @@ TEST_P(StoreTest, LateReportsBeyondTheNewestStepAreIgnored) {
   EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)),
             (std::vector<uint64_t>{1, 2, 3}));
   EXPECT_TRUE(store().ReadMetrics(MetricsOf::kValidations, "a", 0, 10)->empty());
-  // A row that fills a gap does not make the later ones valid.
+  // A row that fills a gap does not make later rows valid.
   ASSERT_TRUE(store().Commit({.steps = {Step(2, 2), Step(6, 6)}}).ok());
   EXPECT_EQ(StepsOf(store().ReadMetrics(MetricsOf::kSteps, "a", 0, 10)),
             (std::vector<uint64_t>{1, 2, 3}));
@@ -158,7 +158,7 @@ TEST_P(StoreTest, OldStepsAreThinned) {
   const auto rows = store().ReadMetrics(MetricsOf::kSteps, "a", 0, 2 * kSteps);
   EXPECT_EQ(StepsOf(rows), expected);
   EXPECT_LE(rows->size(), kKept);
-  // Each row is that of one step, not an average.
+  // Each row is the row of one step, not an average.
   for (const MetricsRow& row : *rows) EXPECT_EQ(row, Step(row.step, 0.5 * row.step));
   EXPECT_EQ(store().ReadMetrics(MetricsOf::kSteps, "b", 0, 10)->size(), 1);
 }
@@ -167,7 +167,7 @@ TEST_P(StoreTest, AStepThatIsComputedAgainIsThinnedLikeTheFirstOne) {
   Batch first, second;
   for (uint64_t step = 1; step <= 500; ++step) first.steps.push_back(Step(step, 1));
   ASSERT_TRUE(store().Commit(first).ok());
-  // Continues from step 100, whose row was thinned out long ago.
+  // The generation continues from step 100, whose row was thinned out long ago.
   for (uint64_t step = 101; step <= 450; ++step) second.steps.push_back(Of(2, Step(step, 2)));
   ASSERT_TRUE(store().Commit(second).ok());
   const auto rows = store().ReadMetrics(MetricsOf::kSteps, "a", 0, 1000);

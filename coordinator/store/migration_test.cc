@@ -24,7 +24,7 @@
 namespace muster::store {
 namespace {
 
-// A file that the SQL text `sql` makes.
+// Makes a file with the SQL text `sql`.
 void MakeFile(const std::string& path, const std::string& sql) {
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
@@ -39,7 +39,7 @@ std::string Testdata(const std::string& name) {
   return contents.ok() ? *contents : "";
 }
 
-// The columns of all tables of a file, and its indexes.
+// Returns the columns of all tables of a file, and its indexes.
 std::vector<std::string> SchemaOf(const std::string& path) {
   std::vector<std::string> lines;
   sqlite3* db = nullptr;
@@ -59,8 +59,8 @@ std::vector<std::string> SchemaOf(const std::string& path) {
 
 constexpr uint64_t kHashOfBaseline = 13314204943272454771u;
 
-// What 0.3.0 left in the columns of a generation that is over is not read: these facts exist only
-// while it lives.
+// Removes columns that are not read: 0.3.0 left facts of a finished generation in them, which exist
+// only while a generation lives.
 void DropFormerGenerations(std::vector<std::string>* lines) {
   std::set<std::string> over;
   for (const std::string& line : *lines) {
@@ -137,7 +137,7 @@ TEST(Migration, EveryFieldOfAFileOfVersion19IsKeptAndTheFileCanBeWritten) {
   const Image next = *(*store)->Load();
   for (size_t i = 0; i < image.jobs.size(); ++i) ExpectSame(next.jobs[i], image.jobs[i]);
   EXPECT_EQ((*store)->ReadMetrics(MetricsOf::kSteps, "long", 0, 1000)->back(), step);
-  // It is the sixth of its job.
+  // The pass is the sixth of its job.
   EXPECT_EQ((*store)->ReadMetrics(MetricsOf::kValidations, "steered", 0, 1000)->size(), 6);
   store->reset();
   sqlite3* db = nullptr;

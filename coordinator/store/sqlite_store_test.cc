@@ -73,7 +73,7 @@ TEST(SqliteStore, AFailedCommitStoresNothing) {
   auto store = SqliteStore::Open(dir.path());
   ASSERT_TRUE(store.ok());
   ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(FullJob("a", 1))}}).ok());
-  // Drops a table through another connection, so the second statement of the batch fails.
+  // A second connection drops a table, so the second statement of the batch fails.
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(db, "DROP TABLE requests", nullptr, nullptr, nullptr), SQLITE_OK);

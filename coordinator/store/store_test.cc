@@ -101,7 +101,7 @@ TEST_P(StoreTest, DeliveriesComeByNumberAndStayUntilTheyAreRemoved) {
       store().Commit({.jobs = {NewRows(FullJob("a", 1))}, .deliveries = {second, first}}).ok());
   kind->Reopen();
   EXPECT_EQ(Load().deliveries, (std::vector<DeliveryRow>{first, second}));
-  // Also without their job.
+  // Deliveries are also removed without their job.
   ASSERT_TRUE(store().Commit({.removed_jobs = {"a"}, .removed_deliveries = {9, 99}}).ok());
   kind->Reopen();
   EXPECT_EQ(Load().deliveries, std::vector<DeliveryRow>{second});

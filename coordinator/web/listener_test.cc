@@ -49,7 +49,7 @@ bool Readable(int fd) {
   return poll(&polled, 1, static_cast<int>(absl::ToInt64Milliseconds(kTestBound))) == 1;
 }
 
-// A client of its own.
+// A client with its own connection.
 class Client {
  public:
   explicit Client(const Address& address) : fd_(Connect(address)) {}
@@ -57,7 +57,7 @@ class Client {
   void Send(const std::string& text) {
     (void)!send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
-  // All that comes until the connection ends.
+  // Returns everything that comes until the connection ends.
   std::string Receive() {
     std::string all;
     char bytes[4096];
@@ -156,7 +156,7 @@ TEST_F(ListenerTest, PeersThatSendNothingOrOnlyAPartKeepNobodyOut) {
     if (i % 10 == 0) EXPECT_EQ(Client(address()).Ask(kRequest), kResponse);
   }
   EXPECT_EQ(Client(address()).Ask(kRequest), kResponse);
-  // Their number is limited: all but the last ones were closed.
+  // The number of incomplete requests is limited: all connections except the last ones were closed.
   for (size_t i = 0; i + 2 * limits.requests < slow.size(); ++i) EXPECT_EQ(slow[i]->Receive(), "");
 }
 
@@ -171,7 +171,7 @@ TEST_F(ListenerTest, APeerThatSendsTooSlowlyIsClosedEvenIfItGoesOn) {
 }
 
 TEST_F(ListenerTest, PeersThatDoNotReadKeepNobodyOut) {
-  // Far more than the kernel takes for a connection.
+  // The body is far larger than what the kernel takes for a connection.
   body_ = std::make_shared<const std::string>(64 << 20, 'a');
   const HttpLimits limits{.responses = 3, .response_seconds = 3600};
   Start(limits);
@@ -191,7 +191,7 @@ TEST_F(ListenerTest, AResponseThatIsNotReadInTimeIsGivenUp) {
   Client slow(address());
   slow.Send(kRequest);
   ASSERT_TRUE(Readable(slow.fd()));
-  // A connection that ends tells so even if nothing is read.
+  // The end of a connection is visible even if nothing is read.
   pollfd polled{.fd = slow.fd(), .events = POLLRDHUP};
   ASSERT_EQ(poll(&polled, 1, static_cast<int>(absl::ToInt64Milliseconds(kTestBound))), 1);
   EXPECT_LT(slow.Receive().size(), body_->size());

@@ -37,7 +37,7 @@ class WatchedTest : public service::CoordinatorTest {
   }
   void Configure(service::CoordinatorOptions* options) override {
     options->observed = true;
-    // The engine's thread stands still, once its store has failed, until a test lets it go on.
+    // The engine's thread waits in on_failure until a test lets it continue.
     options->on_failure = [this](const absl::Status&) {
       if (blocks_) go_on_.WaitForNotification();
     };
@@ -74,7 +74,7 @@ class WatchedTest : public service::CoordinatorTest {
     }
     return all;
   }
-  // Asks until the page says it.
+  // Asks until the page has this text.
   void Await(const std::string& path, const std::string& said) {
     std::string page;
     for (const absl::Time end = absl::Now() + kTestBound; absl::Now() < end;) {
@@ -88,7 +88,7 @@ class WatchedTest : public service::CoordinatorTest {
 
   std::atomic<bool> blocks_ = false;
   absl::Notification go_on_;
-  // The pages see a time that passes only if a test says so.
+  // The clock of the pages, which a test can stop and advance.
   std::atomic<bool> frozen_ = false;
   std::atomic<int> later_ = 0;
   const absl::Time begin_ = SteadyNow();
@@ -174,7 +174,7 @@ TEST_F(WatchedTest, AnEngineThatStandsStillIsUnhealthyAndNotAskedForEachScrape) 
   page = Get("/metrics");
   EXPECT_TRUE(Has(page, "HTTP/1.1 503 ")) << page;
   EXPECT_TRUE(Has(page, "the coordinator has not answered for 1ms\n")) << page;
-  // It works again, and the error is told for a second in all.
+  // The engine answers again. The error is served for a second in all.
   go_on_.Notify();
   call.join();
   EXPECT_TRUE(Has(Get("/metrics"), "the coordinator has not answered for 1ms\n"));

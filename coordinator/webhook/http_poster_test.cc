@@ -29,7 +29,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Longer than a test may take.
+// A time longer than any test.
 constexpr absl::Duration kEver = absl::Hours(1);
 constexpr char kSecret[] = "sixteen bytes...";
 const store::DeliveryRow kMessage = {.number = 1, .id = "d-1", .job_id = "j", .body = R"({"a":1})"};
@@ -44,7 +44,7 @@ HttpPosterOptions OptionsFor(const std::string& url) {
           .date = [] { return absl::FromUnixSeconds(1700000000); }};
 }
 
-// The answer of a server that writes these bytes.
+// Returns the answer of a server that writes these bytes.
 Answer AnswerOf(const std::string& bytes) {
   RawServer server(
       [&](const std::string&, int connection) { RawServer::Write(connection, bytes); });
@@ -220,7 +220,7 @@ TEST(HttpPoster, ALongLineIsNoAnswerAndDisturbsNothing) {
     for (const size_t size : {size_t{30'000}, size_t{100'000}, size_t{2} << 20}) {
       const Answer answer = AnswerOf(absl::StrCat(start, std::string(size, 'x'), "\r\n\r\n"));
       EXPECT_EQ(answer.status, 0) << start << size;
-      // What does not begin like an answer is refused in libcurl's words.
+      // libcurl refuses bytes that do not begin like an answer, with its own text.
       EXPECT_THAT(answer.trouble, HasSubstr(*start == 0 ? "Received HTTP/0.9 when not allowed"
                                                         : "headers have more than 16384 bytes"));
     }
@@ -232,7 +232,7 @@ TEST(HttpPoster, AHeadOfExactlyTheLimitIsAnAnswer) {
   const std::string most((16 << 10) - start.size() - end.size(), 'x');
   EXPECT_EQ(AnswerOf(start + most + end).status, 200);
   EXPECT_EQ(AnswerOf(start + most + "x" + end).status, 0);
-  // Also as many short lines.
+  // Many short lines are too long, too.
   std::string lines = "HTTP/1.1 200 OK\r\n";
   for (int i = 0; i < 4000; ++i) lines += "X: y\r\n";
   EXPECT_EQ(AnswerOf(lines + "\r\n").status, 0);
@@ -271,7 +271,7 @@ TEST(HttpPoster, AReceiverThatDripsIsLeftAfterTheLimit) {
   });
   HttpPosterOptions options = OptionsFor(server.url());
   options.limit = absl::Milliseconds(50);
-  // It may also get too long before.
+  // The head may also become too long before the time is over.
   EXPECT_EQ(HttpPoster(options).Post(kMessage).status, 0);
 }
 
@@ -283,7 +283,7 @@ TEST(HttpPoster, NobodyListens) {
   EXPECT_EQ(HttpPoster(OptionsFor(url)).Post(kMessage).trouble, "no connection");
 }
 
-// A host of two addresses, which are asked at the port of the server.
+// Returns options for a host of two addresses, which are asked at the port of the server.
 HttpPosterOptions OptionsForTwo(const RawServer& server, const std::string& first,
                                 const std::string& second) {
   HttpPosterOptions options =
@@ -298,7 +298,7 @@ TEST(HttpPoster, TheNextAddressIsTriedIfThereIsNoConnection) {
     ++requests;
     RawServer::Write(connection, RawServer::Status("200 OK"));
   });
-  // Nobody listens at the first one.
+  // No server listens at the first address.
   EXPECT_EQ(HttpPoster(OptionsForTwo(server, "127.0.0.2", "127.0.0.1")).Post(kMessage).status, 200);
   EXPECT_EQ(requests, 1);
 }
@@ -340,18 +340,18 @@ TEST(HttpPoster, AProcessWithoutFileDescriptorsSaysSo) {
   EXPECT_EQ(answer.trouble, "there is no socket: Too many open files");
 }
 
-// Whether a thread of this process is in a poll(2) that lasts for a minute or more. libcurl has
-// short ones in the first moments of a connection. True where the kernel does not tell.
+// Returns whether a thread of this process is in a poll(2) of a minute or more. libcurl has short
+// ones in the first moments of a connection. True if the kernel gives no answer.
 bool PollsLong(pid_t thread) {
   std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/syscall"));
   if (!file) return true;
   long number = 0, list = 0, size = 0, timeout = 0;
-  // A thread that waits for nothing has the word "running".
+  // The file of a thread that waits for nothing has the word "running".
   file >> std::dec >> number >> std::hex >> list >> size >> timeout;
   return file && number == SYS_poll && timeout >= 60'000;
 }
 
-// Nothing but Abort() itself can end the wait before the test has taken too long.
+// Only Abort() can end the wait before the test has taken too long.
 TEST(HttpPoster, AbortEndsAPostThatWaitsAndAllLaterOnes) {
   absl::Notification arrived;
   RawServer server([&](const std::string&, int connection) {

@@ -1,4 +1,4 @@
-// A poster and a server of TLS: whose certificate is taken.
+// A poster and a TLS server: which certificates the poster accepts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/bio.h>
@@ -35,7 +35,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Longer than a test may take.
+// A time longer than any test.
 constexpr absl::Duration kEver = absl::Hours(1);
 const store::DeliveryRow kMessage = {.number = 1, .id = "d-1", .job_id = "j", .body = R"({"a":1})"};
 
@@ -101,7 +101,8 @@ class HttpPosterTlsTest : public testing::Test {
     if (tls == nullptr) return;
     BIO* const written = BIO_new(BIO_s_mem());
     SSL_set0_wbio(tls.get(), written);
-    // Many messages at once are made faster than the other side reads them.
+    // Many messages are written at once, so that they are made faster than the other side reads
+    // them.
     constexpr int kAtOnce = 500;
     for (int batch = 0;; ++batch) {
       for (int i = 0; i < kAtOnce; ++i) {
@@ -120,8 +121,8 @@ class HttpPosterTlsTest : public testing::Test {
     }
   }
 
-  // From now on the server has a certificate that is signed by its own key and names nothing but
-  // this subject. The certificate is written to the file `trusted`, for clients.
+  // Gives the server a certificate for this subject only, signed by its own key. The certificate is
+  // written to the file `trusted`, for clients.
   void UseCertificateFor(const std::string& subject, const std::string& trusted) {
     const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"),
                                                                   EVP_PKEY_free);
@@ -144,7 +145,7 @@ class HttpPosterTlsTest : public testing::Test {
 
   files::TempDir folder_;
   certs::TlsFiles files_;
-  // What the server got; and the name that it was called.
+  // The server's received request, and the server name that the client sent.
   std::string request_, name_;
   // Whether the client named protocols to choose from (ALPN).
   bool offers_protocols_ = false;
@@ -152,7 +153,7 @@ class HttpPosterTlsTest : public testing::Test {
  private:
   using Tls = std::unique_ptr<SSL, decltype(&SSL_free)>;
 
-  // Null: there was no request.
+  // Null if there was no request.
   Tls AcceptRequest(int connection) {
     sigset_t pipe;
     sigemptyset(&pipe);
@@ -264,7 +265,7 @@ TEST_F(HttpPosterTlsTest, TheKeysOfAConnectionAreNotWrittenDown) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "");
 }
 
-// Messages of TLS that are no data, and so no answer.
+// Messages of TLS without data, which are no answer.
 const std::pair<const char*, std::function<int(SSL*)>> kFloods[] = {
     {"tickets", SSL_new_session_ticket},
     {"keys", [](SSL* tls) { return SSL_key_update(tls, SSL_KEY_UPDATE_NOT_REQUESTED); }},

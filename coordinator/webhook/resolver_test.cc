@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Addresses = std::vector<std::string>;
 
-// Longer than a test may take.
+// A time longer than any test.
 constexpr absl::Duration kEver = absl::Hours(1);
 
 TEST(Resolver, AsksForTheHostEachTime) {
@@ -100,7 +100,7 @@ TEST(Resolver, AbortEndsTheLookUpThatIsUnderWayAndAllLaterOnes) {
     address.Abort();
     return address.Resolve(kEver).status();
   }()));
-  // It must not outlive what it uses here.
+  // The lookup's thread must not outlive the objects that it uses here.
   go.Notify();
   done.WaitForNotification();
 }

@@ -1,5 +1,5 @@
-// A receiver that works, refuses, fails and is down by chance, and musterds that are killed: what
-// is accepted comes in the order of each job, and nothing is lost.
+// A simulated receiver that works, refuses, fails and is down by chance, and musterds that are
+// killed. Accepted messages come in the order of each job, and no message is lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class Simulation {
     schedule_.Add(message);
   }
 
-  // Only what is stored is left.
+  // Keeps only what is stored.
   void Restart() {
     schedule_ = Schedule(Retries());
     for (const auto& [number, message] : stored_) schedule_.Add(message);
@@ -75,7 +75,7 @@ class Simulation {
     }
     const Answer answer = AnswerTo(message);
     now_ += absl::Milliseconds(random_.Below(2000));
-    // The receiver has it, and musterd does not live to know.
+    // The receiver has the message, and musterd is killed before it knows.
     if (Chance(20)) return Restart();
     const Schedule::Result result =
         schedule_.Take(message, answer, now_, static_cast<double>(random_.Below(1000)) / 1000);
@@ -120,7 +120,7 @@ class Simulation {
   int made_ = 0;
   Schedule schedule_{Retries()};
   std::map<uint64_t, store::DeliveryRow> stored_;
-  // By job, as the receiver got them.
+  // The accepted messages by job, in the order in which the receiver got them.
   std::map<std::string, std::vector<uint64_t>> accepted_;
   std::set<uint64_t> refused_, given_up_;
 };

@@ -23,7 +23,7 @@ store::DeliveryRow Message(uint64_t number, const std::string& job) {
 
 class ScheduleTest : public testing::Test {
  protected:
-  // The number of the due message; 0: none.
+  // Returns the number of the due message; 0 if there is none.
   uint64_t Due() {
     const store::DeliveryRow* due = schedule_.Due(now_);
     return due == nullptr ? 0 : due->number;
@@ -136,7 +136,7 @@ TEST_F(ScheduleTest, OldMessagesAreGivenUpTogetherOnceTheReceiverHasFailedForAnH
   store::DeliveryRow young = Message(4, "b");
   young.create_time = kStart + absl::Hours(49);
   schedule_.Add(young);
-  // As after a weekend for which all was switched off.
+  // All machines were switched off for a weekend.
   now_ = kStart + absl::Hours(48);
   const absl::Time failed_first = now_;
   Schedule::Result result = Answer({.trouble = "no connection"});

@@ -22,10 +22,10 @@ namespace {
 
 using testing::ElementsAre;
 
-// Longer than a test may take.
+// A time longer than any test.
 constexpr absl::Duration kEver = absl::Hours(1);
 
-// What a server and a sender have done.
+// A record of what a server and a sender have done.
 class Record {
  public:
   void Add(std::vector<std::string> names) {
