@@ -12,17 +12,18 @@
 //                                                 processes is CANCELLED at once)
 //   FAILED, CANCELLED -> QUEUED | RECOVERING      a client asked for the next attempt
 //
-// A generation is one set of processes. All of them end together, the next generation starts when
+// A generation is one set of processes. All of them end together. The next generation starts when
 // none of them is left, and generation numbers only grow. Only the next attempt leaves a terminal
-// state: all other events are ignored.
+// state; all other events are ignored in it.
 //
-// The cost of the next start depends on how the generation ended (EndOf in conclusion.h). After an
-// interruption (the agent was stopped, the node drained, the lease over) it costs nothing. After a
-// fault of a node it costs no restart, but a wait. After a failure of the job itself it costs one
-// of plan.max_restarts, and from the second one on also a wait. The job makes progress when it
-// writes its first checkpoint after the restart, or, while it has no checkpoint, when it passes the
-// step at which it failed: then all its restarts are available again.
-// docs/protocol-coordinator.md says how long the waits are.
+// The cost of the next start depends on how the generation ended (EndOf in conclusion.h):
+// - After an interruption (the agent was stopped, the node drained, the lease over): nothing.
+// - After a fault of a node: a wait, and no restart.
+// - After a failure of the job itself: one of plan.max_restarts, and from the second on also a
+//   wait.
+// All restarts are available again when the job makes progress. It does so when it writes its first
+// checkpoint after the restart. Without any checkpoint, it does so when it passes the step of its
+// failure. docs/protocol-coordinator.md gives the lengths of the waits.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
@@ -38,14 +39,14 @@
 namespace muster::jobs {
 
 struct EndTimeouts {
-  // How long a stop command may wait to take effect while nothing makes progress, and how long
-  // processes may take that exit by themselves (EndsByItself in conclusion.h).
+  // The time that a stop command may wait to take effect while nothing makes progress. Also the
+  // time for processes that exit by themselves (EndsByItself in conclusion.h).
   absl::Duration stop = absl::Seconds(30);
-  // Between SIGTERM and SIGKILL.
+  // The time between SIGTERM and SIGKILL.
   absl::Duration kill = absl::Seconds(2);
 };
 
-// The ranks whose processes must be told to end: they still run. Not life::Ended, the last phase.
+// The ranks whose processes still run and must be told to end. Not life::Ended, the last phase.
 using Ended = std::vector<uint32_t>;
 
 // Starts a new generation; `ranks` have the node, the slot and the incarnation of each process. No
@@ -53,122 +54,125 @@ using Ended = std::vector<uint32_t>;
 // restart.
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
-// The rank says what keeps it from starting; empty: nothing. True if that is new.
+// Records why the rank cannot start, in its worker's words; empty if nothing prevents the start.
+// True if the trouble is new.
 bool OnTrouble(Job* job, uint32_t rank, const std::string& trouble);
 
-// The rank's communicators are connected and its model is loaded. `step`: optimizer steps done at
-// the start.
+// Records that the rank's communicators are connected and its model is loaded. `step`: optimizer
+// steps done at the start.
 void OnSessionStarted(Job* job, uint32_t rank, uint64_t step);
 
-// The newest step is that of job->step.
+// Records that the newest step is job->step.
 void OnStep(Job* job);
 
-// job->save_failure was set, changed or cleared.
+// Handles a change of job->save_failure.
 void OnSave(Job* job);
 
-// Which ranks have joined: they have no input left in this epoch (by rank: since which step; the
-// others have input).
+// Sets the ranks that have joined, which have no input left in this epoch. `since`: their first
+// steps without input, by rank. All other ranks have input.
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 
-// `preempted`: the rank ended before its work was done, because the job should continue on other
-// nodes.
+// Records that the rank has finished. `preempted`: the rank ended before its work was done, because
+// the job should continue on other nodes.
 void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& timeouts,
                 absl::Time now);
 
-// A checkpoint of the newest generation counts.
+// Records that a checkpoint of the newest generation counts.
 void OnCheckpoint(Job* job, uint64_t step);
 
-// The process has attached.
+// Records that the process has attached.
 void OnAttached(Job* job, uint32_t rank);
 
-// A worker reports itself that it failed.
+// A worker's report that it failed.
 struct ReportedFailure {
   uint64_t step = 0;
   std::string reason;
   bool consequence = false;
   bool permanent = false;
-  // FailureNote's.
+  // The same as FailureNote::code.
   std::string code;
-  // None of the job's checkpoints can be read: it halts.
+  // Whether none of the job's checkpoints can be read. Then the job halts.
   bool checkpoints_unreadable = false;
-  // A newer generation that the job's folder names: the next one is above it. 0: there is none.
+  // A newer generation that the job's folder names; 0 if there is none. The next generation gets a
+  // higher number.
   uint64_t newer_generation = 0;
-  // The node is at fault: a missing mount, no permission.
+  // Whether the node is at fault: a missing mount, no permission.
   bool node_fault = false;
 };
-// A failed last save ends no process: all ranks report it and exit by themselves (EndsByItself).
+// Handles a failure. A failed last save ends no process: all ranks report it and exit by themselves
+// (EndsByItself).
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure,
                       const EndTimeouts& timeouts, absl::Time now);
 
-// Begins the next attempt of a job that FAILED or was CANCELLED: its generations, commands and
-// checkpoints continue, and all its restarts are available again. Whether it is allowed is decided
-// before (NextAttempt in cluster/handlers). Has no effect on a job in another state.
+// Begins the next attempt of a job that FAILED or was CANCELLED. Its generations, commands and
+// checkpoints continue, and all its restarts are available again. NextAttempt in cluster/handlers
+// decides before whether this is allowed. No effect on a job in another state.
 void OnNextAttempt(Job* job, absl::Time now);
 
-// A process ended.
+// Handles the end of a process.
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
              absl::Time now);
 
-// Why a process counts as lost: nothing is heard of it any more, or it hangs.
+// The reason why a process counts as lost: it is silent, or it hangs.
 struct Loss {
   std::string reason;
-  // As in FailureNote.
+  // The same as in FailureNote.
   std::vector<std::string> collectives = {};
   bool permanent = false;
 };
-// The process may still exist.
+// Handles the loss of a process. The process may still exist.
 Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now);
 
-// The process does not count any more, by a fault of its node: it ended with its agent, or it does
-// not end although it was killed.
+// Handles a process that does not count any more by a fault of its node. It ended with its agent,
+// or it does not end although it was killed.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
-// For a job with `when_cut_off: continue`: a node with ranks of it is cut off, or not any more.
+// Records that a node with ranks of a job with `when_cut_off: continue` is cut off, or is back.
 void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
 
-// The process is certainly gone: its node was silent for longer than the process could hold its
-// lease, or an operator says so. That is no failure of the job. After OnNodeCutOff, in contrast,
-// the processes may still train.
+// Handles the certain end of a process. Its node was silent for longer than the process could hold
+// its lease, or an operator reports the end. This is no failure of the job. After OnNodeCutOff, in
+// contrast, the processes may still train.
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);
 
-// The processes must end although nothing failed; the job starts again later, which does not count
-// as a restart.
+// Ends the processes although nothing failed. The job starts again later, which does not count as a
+// restart.
 Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now);
 
-// The job should save a checkpoint at its next step boundary, end there, and continue on other
-// nodes. True if its processes must be told so now; false if they end anyway. A job that has not
+// Asks the job to save a checkpoint at its next step boundary, to end there, and to continue on
+// other nodes. True if its processes must be told now; false if they end anyway. A job that has not
 // begun to train is interrupted (OnInterrupted).
 bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended);
 
-// A client asks for a stop. Idempotent. If the state is STOPPING afterwards and no rank is
-// returned, a command must reach the workers.
+// Handles a client's stop. Idempotent. A command must reach the workers if the state is STOPPING
+// afterwards and no rank is returned.
 Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
-// The job's time_limit is used up, and it is not ending yet.
+// Returns whether the job's time_limit is used up and the job is not ending yet.
 bool TimeIsUp(const Job& job, absl::Time now);
-// Like OnStop, but it ends FAILED.
+// Does the same as OnStop, but the job ends FAILED.
 Ended OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
-// A stop that waited for its step has reached the workers. They get time to save.
+// Records that a stop that waited for its step has reached the workers, which get time to save.
 void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
-// A process of a newer generation than the job's was found: the job's generation, if it lives,
-// ends, which does not count as a restart, and the next one is above the found one.
+// Handles a process of a newer generation than the job's. The job's generation ends if it lives,
+// without counting as a restart. The next generation gets a higher number than the found one.
 Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
 
-// A halted job waits for slots again.
+// Lets a halted job wait for slots again.
 void Resume(Job* job);
 
-// The ranks of a job that is being stopped make progress: they are not ended yet.
+// Delays the end of a job that is being stopped, because its ranks make progress.
 void OnStopProgress(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
-// The workers have halted (`paused`) or continue, as a command asked.
+// Records that the workers have halted (`paused`) or continue, as a command asked.
 void OnPaused(Job* job, bool paused);
 
-// Time has passed: ends processes that should have ended by themselves.
+// Handles a tick: ends processes that should have ended by themselves.
 Ended OnTick(Job* job, absl::Time now);
 
-// After a restart of the coordinator: all waits start again.
+// Starts all waits again after a restart of the coordinator.
 void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 }  // namespace muster::jobs

@@ -35,7 +35,7 @@ inline std::vector<Rank> Ranks(const Job& job) {
   return ranks;
 }
 
-// All processes of a new generation attach and start their session.
+// Lets all processes of a new generation attach and start their session.
 inline void Begin(Job* job, uint64_t step = 0) {
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     OnAttached(job, rank);

@@ -1,5 +1,5 @@
-// How a job's life is stored: as one flat row, whose columns are those of every phase. This is the
-// only place that knows both. Pure.
+// The stored form of a job's life: one flat row with the columns of all phases. Only this file
+// knows both forms. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_ROW_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_ROW_H_
 
@@ -9,8 +9,8 @@
 
 namespace muster::jobs {
 
-// phase.h says what each column means. Columns of facts that the phase does not have, and
-// end_deadline, which is not stored, are at their defaults.
+// The row. phase.h describes each column. A column that the phase does not have, and end_deadline,
+// which is not stored, have their default values.
 struct LifeRow : JobFacts, life::Alive {
   State state = State::kQueued;
   absl::Time end_time = absl::InfinitePast();
@@ -26,9 +26,9 @@ struct LifeRow : JobFacts, life::Alive {
 
 LifeRow RowOf(const JobLife& life);
 
-// Columns that the row's phase does not have are ignored: a program of 0.3.0 left in them what was
-// true before. Errors: DATA_LOSS if no life has this row: it is in a state of a job with processes
-// and says that there are none, or the other way round.
+// Returns the life of a row. Columns that the row's phase does not have are ignored: 0.3.0 left
+// former values in them. DATA_LOSS if the row contradicts itself, for example a state of a job with
+// processes although `live` is false.
 absl::StatusOr<JobLife> LifeOf(const LifeRow& row);
 
 }  // namespace muster::jobs

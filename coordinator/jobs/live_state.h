@@ -1,4 +1,4 @@
-// The state of a job whose newest generation lives, and the reason for it. Pure.
+// The state of a job whose newest generation lives, and the reason of this state. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_LIVE_STATE_H_
 #define MUSTER_COORDINATOR_JOBS_LIVE_STATE_H_
 
@@ -8,13 +8,13 @@
 
 namespace muster::jobs {
 
-// The reason code of a job of which some ranks cannot connect to others.
+// The reason code of a job if some of its ranks cannot connect to others.
 inline constexpr char kRanksCannotMeet[] = "RANKS_CANNOT_MEET";
 
 // Sets state, state_reason and reason_code.
 void DescribeLive(Job* job);
 
-// Warnings about a running job, for people; empty: none.
+// Returns warnings about a running job, for people; empty if there are none.
 std::string Warning(const Job& job);
 
 }  // namespace muster::jobs

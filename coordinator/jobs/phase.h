@@ -1,5 +1,5 @@
-// The phases of a job's life. Each has the facts that exist only there, so that a fact of another
-// phase can be neither written nor read. life.h says how one becomes another.
+// The phases of a job's life. Each phase has only its own facts, so that no code can read or write
+// a fact of another phase. life.h describes the changes from phase to phase.
 #ifndef MUSTER_COORDINATOR_JOBS_PHASE_H_
 #define MUSTER_COORDINATOR_JOBS_PHASE_H_
 
@@ -12,7 +12,7 @@
 
 namespace muster::jobs {
 
-// Values are those of v1::Job::State and are stored: never renumbered.
+// The state that clients see. Values are those of v1::Job::State and are stored: never renumbered.
 enum class State {
   kQueued = 1,
   kStarting = 2,
@@ -35,23 +35,24 @@ struct Rendezvous {
 
 namespace life {
 
-// What exists while processes of the newest generation may exist.
+// The facts that exist while processes of the newest generation may exist.
 struct Alive {
-  // Since when, where the generation lives.
+  // The time since which the generation lives.
   absl::Time since = absl::InfinitePast();
   std::optional<Rendezvous> rendezvous;
-  // Where rank 0 may put the weights; empty: it has not asked.
+  // The path to which rank 0 may move the weights; empty if rank 0 has not asked.
   std::string export_granted;
-  // Why training ended before its last step although nobody asked for it; empty: it did not.
+  // The reason why training ended before its last step without a request; empty if it did not.
   std::string ended_early;
-  // Why the generation must end although nothing failed, for people; empty: there is no such
-  // reason.
+  // The reason why the generation must end although nothing failed, for people; empty if there is
+  // none.
   std::string interruption;
-  // A rank has ended before its work was done, to continue on other nodes.
+  // Whether a rank has ended before its work was done, to continue on other nodes.
   bool preempted = false;
-  // Why the job waits for a person as soon as the generation has ended; empty: it does not.
+  // The reason why the job halts when the generation has ended; empty if it does not halt.
   std::string halt_reason;
-  // Not stored: when processes that have not ended by themselves by then are told to end (again).
+  // The time at which processes that have not ended by themselves are told to end (again). Not
+  // stored.
   absl::Time end_deadline = absl::InfiniteFuture();
 
   bool operator==(const Alive&) const = default;
@@ -63,7 +64,7 @@ struct Queued {};
 // Not all ranks have begun their session.
 struct Starting {
   Alive alive;
-  // A command has paused the job: it is paused again as soon as all ranks have begun.
+  // Whether a command has paused the job. The job is paused again when all ranks have begun.
   bool paused = false;
 };
 
@@ -75,38 +76,39 @@ struct Running {
 struct Halted {
   std::string reason;
 };
-// By a command, until it is resumed: the processes wait, and keep their slots. Or halted: there
-// are none.
+// The job is paused by a command until it is resumed: the processes wait, and keep their slots. Or
+// the job is halted, without processes.
 struct Paused {
   std::variant<Alive, Halted> how;
 };
 
-// The generation ends before its work is done. Its processes were first told to end at `told`,
-// which is not stored.
+// The generation ends before its work is done. `told` is the time at which its processes were first
+// told to end; it is not stored.
 struct Ending {
   Alive alive;
   absl::Time told = absl::InfinitePast();
 };
-// In line for the slots of the next start, after a wait until `not_before`; infinite past: it may
-// start at once.
+// In line for the slots of the next start, which comes at `not_before` at the earliest; infinite
+// past for an immediate start.
 struct Waiting {
   absl::Time not_before = absl::InfinitePast();
 };
 struct Recovering {
   std::variant<Ending, Waiting> how;
-  // As in Starting.
+  // The same as in Starting.
   bool paused = false;
 };
 
-// A stop is due, or the time is up: the ranks save and end, and the job is over.
+// A stop is due, or the time is up. The ranks save and end, and the job is over.
 struct Stopping {
   enum class Why { kAsked, kTimeIsUp };
 
   Alive alive;
   Why why = Why::kAsked;
-  // When the processes were first told to end; absent: the ranks save, and end by themselves.
+  // The time at which the processes were first told to end; absent while the ranks save and end by
+  // themselves.
   std::optional<absl::Time> told;
-  // As in Starting.
+  // The same as in Starting.
   bool paused = false;
 };
 
@@ -115,7 +117,7 @@ struct Ended {
 
   Outcome outcome = Outcome::kFailed;
   absl::Time time = absl::InfinitePast();
-  // The job was being stopped because its time was used up.
+  // Whether the job was being stopped because its time was used up.
   bool time_up = false;
 };
 
@@ -125,23 +127,24 @@ using Phase = std::variant<life::Queued, life::Starting, life::Running, life::Pa
                            life::Recovering, life::Stopping, life::Ended>;
 
 State StateOf(const Phase& phase);
-// Null: there are no processes.
+// Null if there are no processes.
 const life::Alive* AliveIn(const Phase& phase);
 life::Alive* AliveIn(Phase* phase);
-// When the processes of an ending generation were first told to end; absent: they were not.
+// Returns when the processes of an ending generation were first told to end; absent if they were
+// not.
 std::optional<absl::Time> ToldToEnd(const Phase& phase);
-// In line for slots.
+// Returns whether the job is in line for slots.
 bool Waits(const Phase& phase);
-// A command has paused the job, now or as soon as it runs again.
+// Returns whether a command has paused the job, now or as soon as it runs again.
 bool PausedByCommand(const Phase& phase);
 
-// ---- Changes of a phase with processes; the others are made by assignment.
-// The processes were told at this time, which replaces an earlier one, to end.
+// ---- Changes of a phase with processes. Assignments make all other changes.
+// Records the time at which the processes were told to end, which replaces an earlier time.
 void BeginToEnd(Phase* phase, absl::Time told);
 void BeginStop(Phase* phase, life::Stopping::Why why);
-// A generation at work, of which all ranks have begun their session, or not.
+// Sets the phase of a generation at work. `all_started`: all ranks have begun their session.
 void SettleWork(Phase* phase, bool all_started);
-// A command has paused the job, or continues it. No effect on a phase without processes.
+// Records that a command has paused the job or continues it. No effect without processes.
 void SetPaused(Phase* phase, bool paused);
 
 }  // namespace muster::jobs

@@ -1,4 +1,4 @@
-// Settings of the job file that a retry changes: the next attempt and all later ones have them.
+// The settings of the job file that a retry changes, for the next attempt and all later attempts.
 // Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_SETTINGS_H_
 #define MUSTER_COORDINATOR_JOBS_SETTINGS_H_
@@ -12,22 +12,23 @@
 
 namespace muster::jobs {
 
-// What a retry asks for.
+// The settings that a retry asks for.
 struct NewSettings {
-  // As in JobIdentity, with the new values.
+  // The same as in JobIdentity, with the new values.
   std::string spec;
   Plan plan;
-  // Each with its path and its two values. Empty: nothing changes.
+  // The changes, each with its path and its two values; empty if nothing changes.
   std::vector<SettingChange> changes;
 };
 
-// For a job whose next attempt has begun (OnNextAttempt). `command`: the number of the retry in the
-// job's log. If the learning rate is among the changes, no earlier command decides on it any more.
+// Applies a retry's settings to a job whose next attempt has begun (OnNextAttempt). `command`: the
+// number of the retry in the job's log. If the learning rate changes, earlier commands about it do
+// not count any more.
 void ChangeSettings(Job* job, NewSettings settings, const std::string& requester, uint64_t command,
                     absl::Time now);
 
-// The first generation for which the job file's learning rate holds, whatever learning rate a
-// checkpoint of an earlier generation has. 0: a checkpoint's rate holds.
+// Returns the first generation that uses the job file's learning rate, even if a checkpoint of an
+// earlier generation has another rate. 0: a checkpoint's rate counts.
 uint64_t LearningRateSince(const Job& job);
 
 }  // namespace muster::jobs
