@@ -1,6 +1,6 @@
 // The checkpoints of a job, and which of them count. A checkpoint is committed when its row is
-// stored. A complete checkpoint stays known until it is removed. If it does not count any more and
-// was not dropped for newer checkpoints, it is kept and shown.
+// stored. A complete checkpoint stays known until it is removed. A checkpoint that does not count
+// any more is kept and shown, unless newer checkpoints replaced it.
 #ifndef MUSTER_COORDINATOR_JOBS_CHECKPOINTS_H_
 #define MUSTER_COORDINATOR_JOBS_CHECKPOINTS_H_
 
@@ -33,8 +33,7 @@ bool MarkBest(Job* job, const std::string& path);
 // checkpoints stay at least until the next checkpoint is recorded.
 void Adopt(Job* job, std::vector<Checkpoint> found);
 
-// Adds a checkpoint that was found in the folder and does not count, unless the job already knows
-// it.
+// Adds a found checkpoint that does not count, unless the job already knows its path.
 void Keep(Job* job, Checkpoint found);
 
 // Records that these directories of the job's folder have been removed.
@@ -77,8 +76,7 @@ bool TakeBackStart(Job* job);
 // ---- Saves that fail: how they are reported, and what is kept in spite of them.
 
 // Records a failed save in job->save_failure; training continues. Adds an event SAVE_FAILED for the
-// first failed save of a row, for each save that fails for another reason than the save before, and
-// for every tenth failed save.
+// first failed save of a row, for each new reason, and for every tenth failed save.
 void OnSaveFailed(Job* job, uint64_t step, const std::string& message, absl::Time now);
 
 // Records a successful save. Adds an event SAVES_WORK_AGAIN if the save before had failed.

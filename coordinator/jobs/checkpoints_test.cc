@@ -242,7 +242,7 @@ TEST(Checkpoints, ADecisionThatCannotBeStartedFromIsTakenBack) {
   for (const uint64_t step : {5, 10, 20}) RecordCheckpoint(&job, At(step));
   MarkBad(&job, "step-5-g1", "hash differs");
   Keep(&job, FoundAt(7, 1, "older"));
-  // A worker found this checkpoint in the folder. Nobody has verified it, so it must not count.
+  // A worker found this checkpoint in the folder. An unverified checkpoint must not count.
   Keep(&job, FoundAt(30, 2, "the job was told to continue from /wrong"));
   DecideStart(&job, false, "/wrong");
   EXPECT_TRUE(Usable(job).empty());

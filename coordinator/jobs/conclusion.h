@@ -28,13 +28,13 @@ inline size_t Count(const Job& job, bool Rank::*flag) {
   return std::count_if(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
 }
 
-// Returns whether the rank only has to exit by itself: it has finished, or it has reported that the
-// last save of the training failed. All ranks report a failed last save.
+// Returns whether the rank only has to exit by itself: it has finished, or has reported a failed
+// last save of the training. All ranks report a failed last save.
 bool Exits(const Job& job, uint32_t rank);
 
 // Returns whether all ranks exit by themselves, at once or after they have reported that the last
-// save failed. They are not told to end, so that each rank cleans up its files and reports what it
-// knows: rank 0 reports where the weights are, for example.
+// save failed. They are not told to end, so that each rank cleans up its files and sends its last
+// reports. For example, rank 0 reports where the weights are.
 bool EndsByItself(const Job& job);
 
 // The way in which the newest generation ended or is about to end.
@@ -43,8 +43,8 @@ End EndOf(const Job& job);
 
 // Returns how long a job waits before its next start, when `failures_before` failures in a row came
 // before the last failure. The wait after the first failure is 0. Then the wait is a second,
-// doubled after each failure up to `longest`. The real wait is between half of that and all of it,
-// depending on the job's id and generation.
+// doubled after each failure up to `longest`. The real wait is between half of that time and all of
+// it, depending on the job's id and generation.
 absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest);
 
 // Sets the job CANCELLED. The job has lost only what was not saved.
@@ -53,8 +53,8 @@ void Cancel(Job* job, absl::Time now);
 // Sets the next state of a job whose generation is over.
 void Conclude(Job* job, absl::Time now);
 
-// ---- Failed starts. A worker's process cannot be started, or it ends before its first message: a
-// library is missing, there is no memory, or it exits at once. Or the worker says that its node
+// ---- Failed starts. A worker's process cannot be started, or ends before its first message: a
+// library or memory is missing, or the process exits at once. Or the worker says that its node
 // cannot run it: the node does not have its address, or too few files may be open. A failed start
 // costs no restart.
 
@@ -65,8 +65,8 @@ inline constexpr uint32_t kMostStartFailures = 3;
 // Returns whether a job that waits for its next start would fail again on the same node.
 bool HasStartedInVain(const Job& job);
 
-// Fails the job, because no node on which it may start has room for it. The reason code is the
-// failed start's: kWorkerDidNotStart or NODE_FAULT.
+// Fails the job, because no usable node has room for it. The reason code is the failed start's:
+// kWorkerDidNotStart or NODE_FAULT.
 void FailToStart(Job* job, absl::Time now);
 
 // ---- `time_limit`: counts the time in which a generation of the attempt lives. The time in which
@@ -75,7 +75,7 @@ void FailToStart(Job* job, absl::Time now);
 // Returns the rest of the job's limit; infinite without a limit, never negative.
 absl::Duration TimeLeft(const JobFields& job, absl::Time now);
 
-// Returns when a live job will have used up its limit if its generation continues; the infinite
+// Returns when a live job will have used up its limit if its generation continues. The infinite
 // future without a limit, or if the job is not live.
 absl::Time TimeLimitEnd(const JobFields& job);
 

@@ -38,8 +38,8 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
   EXPECT_EQ(job.restarts, 0);
 }
 
-// Otherwise a rank could be killed while it removes its files, or before it reports where the
-// weights are.
+// Otherwise a rank could be killed while it removes its files, or before its report of the weights'
+// path.
 TEST(Life, AFinalSaveThatFailedEndsNoProcess) {
   const ReportedFailure full = {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"};
   Job job = Running();

@@ -21,9 +21,9 @@
 // - After a fault of a node: a wait, and no restart.
 // - After a failure of the job itself: one of plan.max_restarts, and from the second on also a
 //   wait.
-// All restarts are available again when the job makes progress. It does so when it writes its first
-// checkpoint after the restart. Without any checkpoint, it does so when it passes the step of its
-// failure. docs/protocol-coordinator.md gives the lengths of the waits.
+// All restarts are available again when the job makes progress. Progress is the first checkpoint
+// after the restart. Without any checkpoint, progress is a step after the step of the failure.
+// docs/protocol-coordinator.md gives the lengths of the waits.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
@@ -113,7 +113,7 @@ void OnNextAttempt(Job* job, absl::Time now);
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
              absl::Time now);
 
-// The reason why a process counts as lost: it is silent, or it hangs.
+// The reason why a process counts as lost: silence, or a hang.
 struct Loss {
   std::string reason;
   // The same as in FailureNote.
@@ -123,8 +123,8 @@ struct Loss {
 // Handles the loss of a process. The process may still exist.
 Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now);
 
-// Handles a process that does not count any more by a fault of its node. It ended with its agent,
-// or it does not end although it was killed.
+// Handles a process that does not count any more by a fault of its node. The process ended with its
+// agent, or does not end although it was killed.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
 // Records that a node with ranks of a job with `when_cut_off: continue` is cut off, or is back.

@@ -4,12 +4,12 @@
 // Three kinds of faults:
 // - A fault of the node's programs: a worker could not be started, or ended before its first
 //   message. Such faults count against the node, whatever the job is.
-// - A fault that a worker reports of its node, for example a missing mount. It may be the job's
-//   fault, so it only counts together with such faults of other jobs.
+// - A fault that a worker reports of its node, for example a missing mount. The job may cause this,
+//   so such faults only count together with those of other jobs.
 // - Any other failure. The same job uses the node only if there are no other nodes.
-// A node is left out after three faults that count within ten minutes: for a minute, then for twice
-// as long each time, up to an hour. A generation that makes progress on the node ends this series.
-// A node with three failures of any kind is doubted, which is only shown.
+// A node is left out after three faults that count within ten minutes. The first time is a minute
+// long. It doubles each time, up to an hour. A generation that makes progress on the node ends this
+// series. A node with three failures of any kind is doubted, which is only shown.
 #ifndef MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 #define MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 
@@ -64,9 +64,9 @@ class NodeHealth {
   // Returns the nodes that this job uses only if there are no others, because of recent faults.
   std::set<std::string> Suspects(const std::string& job, absl::Time now) const;
 
-  // Returns the nodes on which a start of this job would fail. These are nodes that could not start
-  // a worker lately, nodes that a worker of this job called at fault, and nodes that were left out
-  // and have not made progress since.
+  // Returns the nodes on which a start of this job would fail. These nodes could not start a worker
+  // lately, were called at fault by a worker of this job, or were left out and have not made
+  // progress since.
   std::set<std::string> CannotStart(const std::string& job, absl::Time now) const;
 
   // The number of recent failures after which a node is left out, or doubted.

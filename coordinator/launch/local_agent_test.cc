@@ -18,7 +18,7 @@ namespace muster::launch {
 namespace {
 
 // A fake agent. It writes its process number and arguments to a named pipe, which the test reads,
-// and sleeps until it is ended.
+// and sleeps until its end.
 class LocalAgentTest : public testing::Test {
  protected:
   LocalAgentTest() {

@@ -75,8 +75,8 @@ struct Limits {
 
   // The time that an agent's or a worker's stream may be open without a message.
   int first_message_seconds = 10;
-  // The size of a message of an agent or worker before its stream is accepted: a Hello with the
-  // last log lines of its ended processes (worker/agent/wire.h).
+  // The size of a message before the agent's or worker's stream is accepted. The message is a Hello
+  // with the last log lines of ended processes (worker/agent/wire.h).
   size_t first_message_bytes = 2 << 20;
   // The size of any later message. Reports that were left on a disk, and log lines, are sent in
   // messages of about 1 MiB. The names of a model's parameters are sent in one message.

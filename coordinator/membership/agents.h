@@ -82,8 +82,8 @@ class Agents {
   Attached Attach(const Agent& agent, PeerStreamId session, absl::Time now);
   // Adds an agent that the store names. It is detached, and has its whole lease.
   void Expect(const Agent& agent, absl::Time now);
-  // Adds a lost agent whose workers continue. It is detached, and its lease is not checked until it
-  // attaches again.
+  // Adds a lost agent whose workers continue. The agent is detached, and its lease is not checked
+  // before the next Attach.
   void ExpectForGood(const Agent& agent) { Expect(agent, absl::InfiniteFuture()); }
   void Heard(const std::string& node, absl::Time now);
   // Detaches the agent if `session` is still its stream. Returns whether it was.

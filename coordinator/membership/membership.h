@@ -3,8 +3,8 @@
 // Expect... for everything in its store, with a whole lease.
 //
 // An agent or worker is attached while it holds a stream. Each message from it renews its lease. A
-// broken stream renews nothing: a vanished process is replaced one lease after its last message, no
-// matter when its connection was found to be dead. Liveness (stream, heartbeat) and progress
+// broken stream renews nothing: a vanished process is replaced one lease after its last message,
+// even if its connection is found to be dead later. Liveness (stream, heartbeat) and progress
 // (watchdog.h) are judged separately.
 //
 // Agents::Expire() returns a lost agent once and forgets the agent. ExpireWorkers() returns a lost
@@ -151,8 +151,8 @@ class Membership {
   static void GiveUp(Worker* worker);
   // Returns whether the worker's agent was heard while the worker was silent. True if a message
   // came from the agent lately, and the agent's messages covered a whole lease in total since the
-  // worker's last message. If false, either the whole node may be silent, and the agent's lease
-  // decides; or the agent has attached again and the worker still needs time to attach.
+  // worker's last message. If false, the whole node may be silent, and the agent's lease decides.
+  // Or the agent has attached again and the worker still needs time to attach.
   bool AgentAnswers(const Worker& worker, absl::Time now) const;
   // Adds the workers that hang.
   void ExpireHung(absl::Time now, Expired* expired);

@@ -155,7 +155,7 @@ TEST(Workers, OneWithoutProgressHangsAlthoughItSendsHeartbeats) {
     ASSERT_TRUE(members.AttachWorker(Id(rank), rank + 1, At(1)).ok());
     members.SessionStarted(Id(rank), At(1));
   }
-  // Rank 0 stops first: it waits for rank 1, which computes until it hangs.
+  // Rank 0 stops first: it waits for rank 1, which computes and then hangs.
   EXPECT_TRUE(members.WorkerProgressed(Id(0), 5, "training", 0, {.begun = 9, .ended = 7}, At(2)));
   EXPECT_TRUE(members.WorkerProgressed(Id(1), 5, "training", 0, {.begun = 7, .ended = 7}, At(3)));
   for (double t = 4; t <= 303; t += 1) {

@@ -1,20 +1,20 @@
 // The watchdog. It decides from the heartbeats of a job's ranks which rank hangs. Pure.
 //
-// A rank stands still while nothing in its heartbeats changes: its step, its description of its
-// work, its activity (batches, blocks of bytes), and the numbers of begun and ended collectives. A
-// rank that changes any of these makes progress, however long each activity takes.
+// A rank stands still while nothing in its heartbeats changes: step, description of its work,
+// activity (batches, blocks of bytes), and the numbers of begun and ended collectives. A rank that
+// changes any of these makes progress, however long each activity takes.
 //
 // A rank is behind another rank if it has begun fewer collectives. A rank that waits in a
-// collective waits for a rank that has not begun it. So the rank that has begun the fewest
-// collectives waits for no other rank. A rank hangs if it has stood still for longer than its
-// ProgressLimits allow, and no rank that makes progress is behind it. Therefore:
-// - The rank behind all others makes progress (a slow validation, a slow save): the others wait for
-//   it, and no rank hangs, however long this takes. When the wait is over, the time of the waiting
+// collective waits for a rank that has not begun this collective. So the rank that has begun the
+// fewest collectives waits for no other rank. A rank hangs on two conditions: it has stood still
+// for longer than its ProgressLimits allow, and every rank behind it stands still. Therefore:
+// - The rank behind all others makes progress (a slow validation, a slow save): the others wait,
+//   and no rank hangs, however long this takes. When the wait is over, the time of the waiting
 //   ranks starts again, because their next heartbeats may come late.
 // - The rank behind all others stands still: this rank hangs, and no other rank does, even if
-//   another rank stood still first. Among several ranks that are equally far behind, the rank that
-//   has ended the fewest collectives hangs; among equal ones, the rank that has stood still the
-//   longest.
+//   another rank stood still first. Among several ranks that are equally far behind, the rank with
+//   the fewest ended collectives hangs. Among equal ones, the rank that has stood still the longest
+//   hangs.
 // - A rank stands still while other ranks make progress: it hangs if none of these is behind it.
 //
 // Ranks that call different collectives wait for each other for ever, also after another start. Two
@@ -22,9 +22,9 @@
 // - Two collectives that have not ended have the same number in the same communicator, but
 //   different names. All ranks must call the same collective with this number, so the sign is
 //   certain at once, however old the heartbeats are.
-// - Each of two ranks is in a collective of a communicator in which the other rank has begun fewer,
-//   and both have stood still for two leases. The communicators for control and for files do not
-//   count: their operations have no fixed order relative to those of other communicators.
+// - Two ranks have stood still for two leases, and each is in a collective that the other rank has
+//   not begun. The communicators for control and for files do not count: their operations have no
+//   fixed order relative to those of other communicators.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 

@@ -128,7 +128,7 @@ TEST_F(Callers, WhoHasNoCertificateThatCountsDoesNotEvenConnect) {
 }
 
 TEST_F(Callers, AReaderDoesNotLearnWhatLiesOnTheCoordinatorsHost) {
-  // Only callers who could write this file may learn whether it exists and who wrote it.
+  // Only callers who could write this file may learn whether it exists and whose file it is.
   const std::string path = dir_.Path("export.safetensors");
   ASSERT_TRUE(files::WriteAtomically(path, "of somebody").ok());
   for (const Role role : {Role::kOperator, Role::kReader}) {

@@ -1,6 +1,6 @@
 // The engine, the only place where the coordinator's state changes. A thread takes events from a
-// queue and applies all of them to the cluster. It has the changes committed in one transaction.
-// Only then it carries out effects and gives answers.
+// queue and applies all of them to the cluster. One transaction commits the changes. Only then the
+// thread carries out effects and gives answers.
 //
 // A second thread commits, so that a disk that is slow or returns errors delays only what must be
 // durable:
@@ -9,7 +9,7 @@
 // - A commit that fails is held back together with its effects, and tried again until it succeeds.
 //   During this time nothing else is applied. Reports of peers wait. Calls of clients are answered
 //   with UNAVAILABLE STORE_TROUBLE at once. A call that was already applied takes effect when the
-//   disk works again, so the caller repeats it with the same request id.
+//   disk works again. Its caller repeats the call with the same request id.
 // - Streams of agents and workers that have not attached yet are ended with UNAVAILABLE
 //   STORE_TROUBLE, because their hello would have to wait. For the peer this is an answer, so it
 //   keeps its lease and tries again. When the store works again, every peer without a stream gets a
@@ -119,8 +119,8 @@ class Engine {
   // Posts a change that a client asks for. UNAVAILABLE STORE_TROUBLE at once while the store is in
   // trouble.
   void Request(Apply apply, Done done);
-  // Posts a deletion. Like Request, but it is also applied while the disk is full, because it makes
-  // room.
+  // Posts a deletion. Like Request, but also applied while the disk is full, because a deletion
+  // makes room.
   void RequestRoom(Apply apply, Done done);
   // Posts a read of cluster() and store(). UNAVAILABLE STORE_TROUBLE at once while a commit is held
   // back.

@@ -86,7 +86,7 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
   uint64_t sent_;
-  // The attempt that is followed; 0 for the attempt that is current when the stream begins.
+  // The followed attempt; 0 for the current attempt at the beginning of the stream.
   uint32_t attempt_;
   // Whether the end of the attempt was sent, and there is a later attempt.
   bool told_ = false;

@@ -63,7 +63,7 @@ TEST_F(CoordinatorTest, PagesAreStableWhileJobsComeAndGo) {
   request.set_page_size(1);
   EXPECT_EQ(page(), "c");
   EXPECT_EQ(page(), "a");
-  // The page says that it is the last: there is no empty page after it.
+  // The last page says so: no empty page comes after it.
   EXPECT_EQ(request.page_token(), "");
   request.add_states(v1::Job::QUEUED);
   request.set_page_size(1000);

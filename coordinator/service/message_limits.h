@@ -30,9 +30,9 @@ bool IsUuid(const std::string& text);
 
 // Checks a request of a client. INVALID_ARGUMENT FIELD_TOO_LONG: a text has too many bytes, or a
 // list too many elements. INVALID_ARGUMENT REQUEST_ID_INVALID: `request_id` is neither empty nor a
-// UUID. The error names the first such field and never repeats its value. Two kinds of fields are
-// not checked: a JobSpec, which has its own rules (common/jobspec), and lists of numbers, which
-// only the size of the request limits.
+// UUID. The error names the first such field and never repeats its value. A JobSpec is not checked,
+// because it has its own rules (common/jobspec). Lists of numbers are not checked, either: only the
+// size of the request limits them.
 absl::Status CheckRequest(const google::protobuf::Message& request);
 
 // ---- Messages of agents and workers.

@@ -54,7 +54,7 @@ ObservedJob ObserveJob(const jobs::Job& job, const cluster::Cluster& cluster) {
 }
 
 // Returns the time since which the job has waited for slots: its submission, or the beginning of
-// its attempt, which is the first resume after the end of the attempt before.
+// its attempt. An attempt begins with the first resume after the end of the attempt before.
 absl::Time WaitsSince(const jobs::Job& job) {
   if (job.ended_attempts.empty()) return job.create_time;
   const absl::Time ended = job.ended_attempts.back().end_time;

@@ -1,6 +1,6 @@
 // A snapshot of jobs, ranks and nodes for programs that watch musterd, as plain values.
-// ObservedLimits limit the number of entries, so that neither the time to make a snapshot nor its
-// size depends on how many jobs there ever were.
+// ObservedLimits limit the number of entries. So the time and the size of a snapshot do not depend
+// on how many jobs there ever were.
 #ifndef MUSTER_COORDINATOR_SERVICE_OBSERVATION_H_
 #define MUSTER_COORDINATOR_SERVICE_OBSERVATION_H_
 

@@ -47,7 +47,7 @@ TEST_F(CoordinatorTest, ARequestWithTheOptionsOfAPluginIsTheSameWhenItComesAgain
   }
 }
 
-// A coordinator that is killed after it has stored something, before it can answer.
+// A coordinator that is killed between its commit and its answer.
 class LostAnswerTest : public CoordinatorTest {
  protected:
   std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) override {

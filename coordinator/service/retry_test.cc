@@ -19,8 +19,8 @@ namespace {
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-// Returns a job that FAILED after step 8. It has checkpoints of steps 4 and 8, and one of step 2
-// that does not count.
+// Returns a job that FAILED after step 8. Its checkpoints of steps 4 and 8 count, and its
+// checkpoint of step 2 does not.
 jobs::Job FailedJob() {
   jobs::Job job;
   job.id = "job";

@@ -3,8 +3,8 @@
 // applied at once. Orders are sent in the order in which they were given. A `session` in this file
 // is such a stream, not a worker's training session.
 //
-// gRPC gives the messages as bytes, so that a message that is too large is refused before it is
-// parsed. A message may take 25 times the memory of its bytes.
+// gRPC gives the messages as bytes, so that a message above the size limit is refused before
+// parsing. A message may take 25 times the memory of its bytes.
 #ifndef MUSTER_COORDINATOR_SERVICE_SESSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SESSION_H_
 
@@ -137,7 +137,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
       if (const absl::Status refused = self->permit_(); !refused.ok()) return self->End(refused);
       if (!full.ok()) return self->End(full);
       if (!self->sessions_->ended().ok()) return self->End(self->sessions_->ended());
-      // The stream ends before anything is read from it, so no message of it waits for the store.
+      // The stream ends before its first read, so none of its messages waits for the store.
       const auto& trouble = self->engine_->trouble();
       if (trouble.has_value()) return self->End(RefusalOf(*trouble));
       self->StartRead(&self->incoming_);

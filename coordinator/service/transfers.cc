@@ -176,8 +176,8 @@ void Transfer::Take(v1::FilePiece piece) {
   });
 }
 
-// A stream is not ended while a piece is written to it or read from it, and nothing is written or
-// read after its end (TransferCore). So both streams exist when they are used without the lock.
+// A stream is not ended during a write or a read, and no write or read begins after its end
+// (TransferCore). So both streams exist when they are used without the lock.
 void Transfer::Step(const std::function<TransferCore::Acts(TransferCore&)>& event) {
   TransferCore::Acts acts;
   ClientEnd* client = nullptr;

@@ -1,5 +1,5 @@
 // A file without content that reserves disk space. The store deletes the file when the disk is
-// full, because it must write before it can free any space itself.
+// full. Without it the store could not even write the deletion of its rows.
 #ifndef MUSTER_COORDINATOR_STORE_BALLAST_H_
 #define MUSTER_COORDINATOR_STORE_BALLAST_H_
 

@@ -12,8 +12,8 @@ namespace muster::store {
 absl::Status CheckVersion(Database* db);
 
 // Makes all tables in a file without tables. In a file that passes CheckVersion, runs the missing
-// migrations of schema.h in one transaction: after a crash or on a full disk the file is unchanged.
-// Errors: those of SqliteError.
+// migrations of schema.h in one transaction. So the file is unchanged after a crash or on a full
+// disk. Errors: those of SqliteError.
 absl::Status Migrate(Database* db);
 
 }  // namespace muster::store

@@ -63,9 +63,9 @@ struct RequestRow {
   // A hash of the call and its contents.
   std::string fingerprint;
   std::string job_id;
-  // The time of the deletion of the request's job; infinite past if the job was not deleted. A
-  // request about a node has no job: this is the time of the request, so that the row is kept as
-  // long as the rows of a deleted job.
+  // The time of the deletion of the request's job; infinite past if the job was not deleted. For a
+  // request about a node, the time of the request: the row is kept as long as the rows of a deleted
+  // job.
   absl::Time deleted_time = absl::InfinitePast();
   // The bytes of the answer to a repeated request, if it cannot be made from the job.
   std::string answer;

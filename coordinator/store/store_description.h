@@ -1,5 +1,5 @@
 // Every field of a store as lines of text. testdata/describe.py writes the same form for a database
-// of schema version 19. The names of tables and columns are those of that version.
+// of schema version 19. The names of tables and columns are from version 19.
 #ifndef MUSTER_COORDINATOR_STORE_STORE_DESCRIPTION_H_
 #define MUSTER_COORDINATOR_STORE_STORE_DESCRIPTION_H_
 

@@ -34,7 +34,7 @@ Seen See(const service::ObservedJob& job) {
 
 Value If(bool known, double value) { return known ? Value(value) : std::nullopt; }
 
-// The metrics with one value for each job, unless it is absent.
+// The metrics with one value for each job, which may be absent.
 constexpr struct {
   MetricType type;
   const char* name;

@@ -68,7 +68,7 @@ class Listener {
   bool Send(Connection* connection);
   // Closes a connection that is over.
   void Close(Id id);
-  // Closes a connection that took too long, or that must make room for another one.
+  // Closes a connection that took too long, or must make room for another connection.
   void GiveUp(Id id);
   void CloseOverdue();
 

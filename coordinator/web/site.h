@@ -1,7 +1,7 @@
 // The pages of musterd over HTTP/1.1: requests, paths, and responses.
 //
 // Only the first line and the header `Host` of a request matter, so that strangers can use nothing
-// else: there are no bodies, no ranges, no compression and no files.
+// else. There are no bodies, no ranges, no compression and no files.
 #ifndef MUSTER_COORDINATOR_WEB_SITE_H_
 #define MUSTER_COORDINATOR_WEB_SITE_H_
 

@@ -1,7 +1,7 @@
 // The choice of the next message for a receiver, and of its time. Pure: (state, answer, now) ->
 // (state, settled messages, reason).
 //
-// The messages about one job are sent in order: each waits until the message before it is settled.
+// The messages about one job are sent in order: each waits until the message before is settled.
 // Messages about different jobs do not wait for each other, except while the receiver itself does
 // not work.
 #ifndef MUSTER_COORDINATOR_WEBHOOK_SCHEDULE_H_

@@ -42,9 +42,9 @@ struct Settings {
 absl::StatusOr<std::string> ReadSecret(const std::string& path);
 
 // INVALID_ARGUMENT names the flag, the expected and found values, and what to do next. Its causes:
-// a URL that ParseUrl refuses, a repeated URL, too many URLs, a flag without effect because
-// --webhook is missing, a secret that ReadSecret refuses, or a file without certificates. Other
-// errors: those of the file system.
+// a URL that ParseUrl refuses, a repeated URL, or too many URLs; a flag that needs --webhook; a
+// secret that ReadSecret refuses; a file without certificates. Other errors: those of the file
+// system.
 absl::StatusOr<Settings> ReadSettings(const Flags& flags, const std::string& user_agent);
 
 }  // namespace muster::webhook

@@ -31,8 +31,8 @@ struct HttpPosterOptions {
   // are.
   std::string ca_file;
   std::string user_agent;
-  // The limit of the host's lookup, and of each wait until there is a connection to an address,
-  // with TLS if the URL asks for it.
+  // The limit of the host's lookup, and of each wait for the connection to an address, including
+  // TLS.
   absl::Duration connect_wait = absl::Seconds(5);
   // The limit of each later wait.
   absl::Duration answer_wait = absl::Seconds(5);

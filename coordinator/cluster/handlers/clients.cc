@@ -52,7 +52,7 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
 }
 
 // OK if each known worker of the job has this protocol or a newer protocol. Workers with a broken
-// stream count, too. A worker that has not attached yet is checked when it attaches.
+// stream count, too. AttachWorker checks all other workers.
 absl::Status CheckWorkersAreOf(const membership::Membership& membership, uint32_t protocol,
                                const jobs::Job& job) {
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
@@ -214,7 +214,7 @@ absl::StatusOr<uint64_t> NextAttempt(Turn& turn, const CommandRequest& request) 
   const uint64_t number = Append(turn, job, request.command);
   job->told_commands = job->told_before = number;
   turn.jobs.ChangeSettings(job, request.settings, request.command.requester, number, turn.now);
-  // A job that was paused when it ended is not paused any more.
+  // The command also ends a pause from before the job's end.
   return DoneAtOnce(turn, job, request, number);
 }
 

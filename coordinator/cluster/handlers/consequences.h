@@ -38,9 +38,8 @@ void Schedule(Turn& turn);
 // Returns the watchdog's settings for this job: the job's own, or the defaults.
 membership::ProgressLimits ProgressLimitsOf(const Options& options, const jobs::Job& job);
 
-// ---- Orders to agents and workers, and the ends of their streams.
-// Sends an order. The order is lost if its receiver is not attached. A receiver gets what it missed
-// when it attaches.
+// ---- Orders to agents and workers, and the ends of their streams. Sends an order. The order is
+// lost if its receiver is not attached. A receiver gets missed orders when it attaches.
 void SendToRank(Turn& turn, const jobs::Job& job, uint32_t rank, WorkerOrder order);
 void SendToNode(Turn& turn, const std::string& node, AgentOrder order);
 // Returns the order to end this rank's process, with SIGTERM first.

@@ -36,7 +36,7 @@ class Overview {
   // ---- Nodes.
   // The node's view at the last tick.
   NodeView View(const std::string& node) const { return parts_.nodes.View(node, parts_.last_tick); }
-  // The id of the agent that has this name or had it last; empty if the agent has no id.
+  // The id of the newest agent with this name; empty if the agent has no id.
   std::string AgentId(const std::string& node) const { return parts_.nodes.MarkOf(node).agent_id; }
   size_t QuarantinedSlots(const std::string& node) const;
   // The ranks whose processes may be on this node, in order, by job id.

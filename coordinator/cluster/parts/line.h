@@ -24,9 +24,10 @@ class Line {
   // `parts` must outlive the object.
   Line(const Parts& parts, absl::Time now) : parts_(parts), now_(now) {}
 
-  // Returns a decision for each job that waits for slots of this device, in the order of the line:
-  // the slots for its start now, or why it waits. The result leaves out jobs that wait for a time,
-  // and jobs whose former processes may still run (Restored). Their state_reason stays.
+  // Returns a decision for each job that waits for slots of this device, in the order of the line.
+  // A decision is the slots for a start now, or the reason of the wait. The result leaves out jobs
+  // that wait for a time, and jobs whose former processes may still run (Restored). Their
+  // state_reason stays.
   std::vector<jobs::Decision> Decide(jobs::Device device) const;
   // The slots that nodes offer, and which of these slots are used.
   jobs::Slots Slots(jobs::Device device) const;

@@ -45,9 +45,10 @@ class Restored {
   void ProcessesEnded(const std::string& node);
   // Forgets the job, so that a later job with the same id starts without its facts.
   void JobDeleted(const std::string& job);
-  // Records that a process has attached. At its first call for a job that had processes at the
-  // start, returns the newest command's number that the database had at the start; otherwise
-  // absent. Commands given later may reuse numbers of commands that the database has lost.
+  // Records that a process has attached. For the first attachment of a process whose job had
+  // processes at the start, returns the number of the newest command in the database at the start.
+  // Otherwise absent. Commands given later may reuse numbers of commands that the database has
+  // lost.
   std::optional<uint64_t> Attached(const std::string& job, const std::string& incarnation);
 
   // ---- Questions.
