@@ -55,7 +55,7 @@ struct CommandRequest {
   // the job starts from its newest checkpoint.
   bool from_scratch = false;
   std::string from;
-  // For a retry: the error unless the request is a repeat, and the settings to change.
+  // The error of a retry that is no repeat, and the settings that a retry changes.
   absl::Status refusal;
   jobs::NewSettings settings;
 };
@@ -81,8 +81,8 @@ struct NodeRequest {
   // The person or program that asks, for messages; may be empty.
   std::string requested_by;
   std::string By() const { return requested_by.empty() ? "" : absl::StrCat(" by ", requested_by); }
-  // For a drain: how long the processes on the node may take to end. If absent, the deadline of an
-  // earlier request holds, otherwise the agent's own setting.
+  // The time that the processes on the node may take to end, for a drain. If absent, the deadline
+  // of an earlier request holds, otherwise the agent's own setting.
   std::optional<absl::Duration> deadline;
 };
 

@@ -19,7 +19,7 @@
 
 namespace muster::commands {
 
-// How a command ended.
+// The end of a command.
 struct Outcome {
   absl::Time time = absl::InfinitePast();
   absl::StatusCode code = absl::StatusCode::kOk;

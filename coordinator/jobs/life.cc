@@ -225,7 +225,7 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
     Settle(job, now);
     return {};
   }
-  // This also holds if a consequence of the planned end was reported first and ended the
+  // A planned end also counts if one of its consequences was reported first and ended the
   // generation.
   if (IsPlanned(why)) {
     if (why == Exit::Why::kLeaseOver) DropSilence(&job->failures, job->generation, rank);

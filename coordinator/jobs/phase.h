@@ -58,10 +58,10 @@ struct Alive {
   bool operator==(const Alive&) const = default;
 };
 
-// In line for the slots of the first start.
+// A job in line for the slots of its first start.
 struct Queued {};
 
-// Not all ranks have begun their session.
+// A generation of which not all ranks have begun their session.
 struct Starting {
   Alive alive;
   // Whether a command has paused the job. The job is paused again when all ranks have begun.
@@ -88,8 +88,8 @@ struct Ending {
   Alive alive;
   absl::Time told = absl::InfinitePast();
 };
-// In line for the slots of the next start, which comes at `not_before` at the earliest; infinite
-// past for an immediate start.
+// A job in line for the slots of its next start, at `not_before` or later; infinite past for an
+// immediate start.
 struct Waiting {
   absl::Time not_before = absl::InfinitePast();
 };

@@ -21,7 +21,7 @@ namespace muster::membership {
 struct Timing {
   // The lease. A holder that gets no answer for this time ends itself before the time is over.
   absl::Duration lease = absl::Seconds(10);
-  // How long agents and workers continue while connections to the coordinator are refused. A
+  // The time that agents and workers continue while connections to the coordinator are refused. A
   // coordinator that is down cannot replace them. 0: they end with their lease.
   absl::Duration autonomy = absl::Hours(12);
   // ProgressLimits::startup of jobs that do not set it.

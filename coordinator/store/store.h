@@ -44,7 +44,7 @@ struct NodeMarkRow {
   bool drained = false;
   // The requester, for people.
   std::string reason;
-  // With `drained`: the time that the jobs there may take to end; absent if the operator set no
+  // The time that the jobs there may take to end with `drained`; absent if the operator set no
   // deadline.
   std::optional<absl::Duration> drain_deadline;
   // The agent that has this name, and the incarnations of its processes, the newest last. The
@@ -151,17 +151,17 @@ struct Batch {
     std::optional<jobs::LifeRow> life;
     std::optional<jobs::JobProgress> progress;
     RowChanges<uint32_t, jobs::Rank> ranks;
-    // By path.
+    // Checkpoints by path.
     RowChanges<std::string, CheckpointRow> checkpoints;
-    // By position.
+    // Notes by position.
     RowChanges<uint64_t, jobs::FailureNote> failures;
     RowChanges<uint64_t, commands::Command> commands;
     RowChanges<uint32_t, jobs::AttemptEnd> attempts;
-    // By position.
+    // Changes by position.
     RowChanges<uint64_t, jobs::SettingChange> setting_changes;
     // The trainability without its history; absent if it has not changed.
     std::optional<jobs::Trainability> trainability;
-    // By version.
+    // Changes by version.
     RowChanges<uint64_t, jobs::TrainabilityChange> trainability_changes;
 
     // The number of rows in all tables that are put or removed.
@@ -212,12 +212,12 @@ struct Batch {
 
 // Everything stored, except steps, passes and logs.
 struct Image {
-  // By number.
+  // All jobs, by number.
   std::vector<jobs::Job> jobs;
   std::vector<NodeRow> nodes;
   std::vector<NodeMarkRow> node_marks;
   std::vector<RequestRow> requests;
-  // By number.
+  // All deliveries, by number.
   std::vector<DeliveryRow> deliveries;
   // The highest number that any job ever had, including removed jobs.
   uint64_t last_number = 0;

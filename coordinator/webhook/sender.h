@@ -88,7 +88,7 @@ class Senders {
  private:
   Senders() = default;
 
-  // By URL.
+  // The senders by URL.
   std::map<std::string, std::unique_ptr<Sender>> senders_;
 };
 

@@ -43,7 +43,7 @@ class Requests {
 
  private:
   const size_t most_;
-  // By id.
+  // The rows by request id.
   std::map<std::string, store::RequestRow> rows_;
   // The ids of requests of deleted jobs, by the time of the deletion.
   std::multimap<absl::Time, std::string> of_deleted_jobs_;
