@@ -4,6 +4,7 @@
 //
 // The Cluster object only routes each event to its handler (handlers/). The handler decides, with
 // the state in parts (parts/).
+//
 // The caller does three things after an event. It takes the changes with TakeBatch(), commits them,
 // and carries out TakeEffects() after the commit has succeeded. Until the commit, the object is
 // ahead of the store. During this time only AgentHeard, WorkerBeat and Handle(WasAway) may be

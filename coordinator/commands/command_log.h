@@ -86,13 +86,13 @@ class CommandLog {
   // Assigns the command's number and returns it.
   uint64_t Append(Command command);
 
-  // Returns the commands for a worker that has all commands up to `newest`. The worker may start
-  // from an earlier step than the step at which a command took effect. The result therefore has
-  // these older commands, too:
-  // - A command that changed the job's state is a replay. The worker skips it if its checkpoint has
-  //   its effect.
-  // - A command that took effect but is not finished is delivered as begun.
-  // All other finished commands are over. The processes of a paused job halt again at once.
+  // Returns the commands above `newest`, for a worker that has all commands up to `newest`. The
+  // worker may start from an earlier step than the step at which such a command took effect. So:
+  // - A command that changed the training state is sent as a replay. The worker skips the command
+  //   if its checkpoint has the effect.
+  // - A command that took effect but is not finished is sent as begun.
+  // - All other finished commands are sent as kNever.
+  // - The processes of a paused job halt again at once.
   std::vector<Delivery> After(uint64_t newest) const;
   // Returns the delivery of one command, which must be known.
   Delivery DeliveryOf(uint64_t number) const;
