@@ -13,7 +13,8 @@ PendingUpdate Done(const UpdateResult& result) {
   return {.numbers = {}, .result = [result](absl::Span<const double>) { return result; }};
 }
 
-// Removes the loss scale, divides and clips. False, on all ranks: a gradient is not finite.
+// Removes the loss scale, divides and clips. Returns false, on all ranks, if a gradient is not
+// finite.
 absl::StatusOr<bool> PrepareGradients(const StepParts& parts, double divisor,
                                       UpdateResult* result) {
   const trace::Phase phase(parts.recorder, "norm and clipping");
@@ -85,7 +86,7 @@ absl::StatusOr<PendingUpdate> UpdateOnHost(const StepParts& parts, const UpdateS
   if (finite) {
     const absl::Status buffers = parts.finite->CheckBuffers(step.number);
     finite = buffers.ok();
-    // The loss scale does not change the forward pass, so a smaller one would not help.
+    // A smaller loss scale would not help, because the scale does not change the forward pass.
     if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
   }
   if (!finite) {
