@@ -57,7 +57,7 @@ class Sums : public data::Dataset {
   }
 
   const std::thread::id owner_ = std::this_thread::get_id();
-  // If not null, the reading thread waits for this notification before each read.
+  // A notification for which the reading thread waits before each read; null: no wait.
   absl::Notification* block_ = nullptr;
   mutable absl::Notification reading_;
 

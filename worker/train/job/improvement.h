@@ -1,7 +1,9 @@
-// Whether a validation pass improves on earlier passes, and the consequences: the end of a fit
-// stage (early_stopping) and the kept best checkpoint (keep_best). early_stopping has the rule of
-// EarlyStopping in Keras and PyTorch Lightning. keep_best is like ModelCheckpoint with
-// save_top_k=1. Pure. docs/stages.md describes both for users.
+// Whether a validation pass improves on earlier passes, and the consequences:
+// - early_stopping: the end of a fit stage, with the rule of EarlyStopping in Keras and PyTorch
+//   Lightning;
+// - keep_best: the kept best checkpoint, like ModelCheckpoint with save_top_k=1.
+//
+// Pure. docs/stages.md describes both for users.
 #ifndef MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 #define MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 

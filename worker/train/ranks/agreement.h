@@ -1,6 +1,5 @@
-// How ranks agree on two things:
-// - the same job, model and data, before other code depends on them (docs/roll-call.md);
-// - the result of a task of which each rank has done its part.
+// Agreement of the ranks: on job, model and data, before other code depends on them
+// (docs/roll-call.md), and on the result of a task of which each rank has done its part.
 #ifndef MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 #define MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 
@@ -15,10 +14,9 @@
 namespace muster::train {
 
 // Compares `lines` on all ranks. A collective: an all-gather of 16 bytes per rank and, if the ranks
-// differ, of all their lines. `what` is a name of the lines for errors ("the job"). Errors:
-// - FAILED_PRECONDITION if a rank differs from rank 0. The message has, for at most three such
-//   ranks, the first path that differs and the values of both ranks. It also counts the other
-//   ranks.
+// differ, of all their lines. `what`: a name of the lines for errors ("the job"). Errors:
+// - FAILED_PRECONDITION if a rank differs from rank 0. The message has the first different path and
+//   both values for at most three such ranks, and the number of further ranks.
 // - The communicator's, for example because a peer has already ended with this error.
 absl::Status AgreeOn(const std::string& what, const std::vector<jobspec::Line>& lines,
                      comm::Communicator* communicator);
@@ -33,17 +31,14 @@ std::vector<jobspec::Line> LinesOf(const models::Model& model);
 
 // ---- The result of a task of which each rank has done its part.
 
-// Returns OK if `mine` is OK on all ranks, otherwise an error on every rank. A collective. Payloads
-// are not sent. IsAgreed is true of the returned error. The cases:
+// Returns OK if `mine` is OK on all ranks, otherwise an error on every rank, of which IsAgreed is
+// true. A collective. `what` names the task in the communicator's errors. Payloads are not sent.
 // - All ranks have the same error (a file that no rank finds): every rank returns this error.
 // - Ranks differ: the message says which ranks have which error ("rank 1: ...; rank 3: ..."). A
 //   rank with an error keeps its own code. A rank without an error returns ErrorOfOthers with the
 //   code of the first failed rank.
 // - The communicator fails: a rank with an error returns `mine`, because another rank may have
-//   heard of `mine` and ended. A rank without an error returns the communicator's error. IsAgreed
-//   is false of both.
-//
-// `what` names the task in the communicator's errors.
+//   heard of `mine` and ended. Other ranks return the communicator's error. IsAgreed is false.
 absl::Status AgreedStatus(const absl::Status& mine, const char* what,
                           comm::Communicator& communicator);
 

@@ -17,7 +17,7 @@ enum class Cause {
   kFinalSaveFailed = 2,
   // The checkpoint folder belongs to a newer generation: checkpoint::NewerGeneration.
   kStaleEpoch = 3,
-  // This rank's node is at fault, not the job.
+  // A fault of this rank's node, not of the job.
   kNodeFault = 4,
   // A complete checkpoint from which a user told the job to continue does not fit the job. Or the
   // job file names a checkpoint after which no step is left to train.

@@ -130,7 +130,7 @@ struct TrainabilityReport {
   std::vector<TrainableRule> rules;
   int64_t trained = 0;  // elements
   int64_t frozen = 0;
-  std::vector<std::string> pending;  // changed by model code, but not in force
+  std::vector<std::string> pending;                 // changed by model code, but not in force
   std::vector<Trainability::Parameter> parameters;  // at the start only, as the model was made
   std::optional<TrainabilityChange> change;
 };

@@ -76,12 +76,12 @@ class Saving {
   using Saved = Saver::Saved;
   using Told = Saver::Told;
 
-  // Save and SaveLast save a checkpoint unless this step has one. They save another one if this
-  // step is the best one and the existing checkpoint, of an earlier session, does not say so. Both
-  // are collectives. The roll call before has shown that the losses are finite on every rank.
-  // Errors: the communicator's; OUT_OF_RANGE: a parameter or buffer is not finite (for a parameter
-  // this may be the background's error); UNAVAILABLE: the lease is over; DATA_LOSS: the ranks'
-  // parameters differ.
+  // Save and SaveLast save a checkpoint unless this step has one. If this step is the best one, a
+  // checkpoint of an earlier session does not count unless its manifest says so. Both are
+  // collectives. The roll call before has shown that the losses are finite on every rank. Errors:
+  // the communicator's; OUT_OF_RANGE: a parameter or buffer is not finite (for a parameter this may
+  // be the background's error); UNAVAILABLE: the lease is over; DATA_LOSS: the ranks' parameters
+  // differ.
 
   // Saves in the background: copies the part of this rank and returns. First waits for earlier
   // files, even if this step already has a checkpoint: only then do all ranks know whether they
@@ -97,7 +97,7 @@ class Saving {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // What a checkpoint contains.
+  // The contents of a checkpoint.
   struct Contents {
     checkpoint::SavePoint point;
     checkpoint::State state;

@@ -175,7 +175,7 @@ TEST_F(SavingTest, ACheckpointContainsTheStateOfTheSession) {
     EXPECT_EQ(point.steering.trainability_version, 1);
     EXPECT_THAT(point.steering.rules, ElementsAre(TrainableRule{true, "*.bias"}));
     EXPECT_THAT(point.steering.pending, ElementsAre("layers.0.bias"));
-    // This step already has a checkpoint.
+    // A checkpoint of this step exists.
     still_mine_ = absl::InternalError("nothing more is written");
     EXPECT_EQ(Save()->path, path);
     const Saving::Saved last = SaveLast();
@@ -292,7 +292,7 @@ TEST_F(SavingTest, OneWaitsForTheOneBefore) {
   EXPECT_GE(events_.written_[0].seconds, events_.written_[0].stall_seconds);
 }
 
-// The manifest of a checkpoint says whether it is the best one.
+// The manifest of a checkpoint marks the best checkpoint.
 TEST_F(SavingTest, ACheckpointOfTheBestPassSaysSoAndOneOfAnEarlierSessionThatDoesNotIsNoneOfIt) {
   std::string path;
   On({}, [&](const Checkpoints::Restored&) {

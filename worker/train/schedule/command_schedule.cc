@@ -10,8 +10,8 @@ namespace muster::train {
 namespace {
 
 // True for the natures DONE_ONCE and CHANGES_NOTHING (command_rule.proto). Such a command must be
-// carried out even if a checkpoint includes it. If the coordinator knows that the command is done,
-// it sends a command that is over instead.
+// carried out even if a checkpoint includes it. For a command that is done, the coordinator sends a
+// command that is over instead.
 bool IsDoneOnce(const Command& command) { return commands::IsDoneOnce(commands::KindOf(command)); }
 
 }  // namespace

@@ -5,7 +5,6 @@
 // A schedule takes in a command at the first boundary at which every rank holds the command. The
 // command takes effect at this boundary or at its at_step. A change of an earlier generation takes
 // effect again at the same step; later changes take effect after it.
-// same step, and later changes take effect after it.
 #ifndef MUSTER_WORKER_TRAIN_SCHEDULE_COMMAND_SCHEDULE_H_
 #define MUSTER_WORKER_TRAIN_SCHEDULE_COMMAND_SCHEDULE_H_
 
@@ -70,7 +69,7 @@ class CommandSchedule {
   void TakeIn(const Command& command, int64_t step);
 
   Position restored_;
-  int64_t taken_ = 0;             // the newest command that this session has taken in
+  int64_t taken_ = 0;  // the newest command that this session has taken in
   int64_t floor_ = 0;  // the last step at which a command of an earlier generation is repeated
   std::vector<Waiting> waiting_;  // by increasing number
   std::deque<Due> cancels_;       // taken in, but not yet returned by Next
@@ -85,8 +84,9 @@ struct Unreported {
     kFinished,
     // The command was cancelled before it took effect.
     kCancelled,
-    // The command took effect. The coordinator already knows an end of the command, but perhaps a
-    // wrong one: it may have ended the command with the job before it found this checkpoint.
+    // The command took effect. The coordinator already knows an end of the command, which may be
+    // wrong: perhaps the coordinator ended the command with the job before this checkpoint was
+    // found.
     kApplied,
   };
   int64_t number = 0;

@@ -21,8 +21,8 @@
 
 namespace muster::train {
 
-// Looks for the best checkpoint of the state, at the start of a session. Reports it if it exists;
-// otherwise removes it from the state. A collective.
+// Reports the best checkpoint of the state at the start of a session. A best checkpoint that no
+// longer exists is removed from the state. A collective.
 absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
                       const SessionReports& reports, SessionState* state);
 
@@ -43,7 +43,7 @@ class BestCheckpoint : public Saver {
   struct Judged {
     // The checkpoint of this step becomes the best checkpoint, if its save succeeds.
     bool best = false;
-    std::string stop;   // why the stage ends; empty: it continues
+    std::string stop;  // why the stage ends; empty: it continues
   };
   // Judges a validation pass of this stage. A collective. INVALID_ARGUMENT: a rule needs a metric
   // that the pass does not give. A last checkpoint is saved before this error.

@@ -21,7 +21,7 @@ absl::StatusOr<std::optional<RollCallPlan>> Running::AtBoundary(FitUntil* stage,
   const bool ran_out = !next.inputs.ran_out.empty();
   Due due = DueAfter(state().step, ran_out, RulesOf(*stage));
   if (!due.any() && calls_.each_step.outcome() == StepOutcome::kApplied) return std::nullopt;
-  // This call shows that training may continue: the loss of this step is finite on every rank, or
+  // The call shows that training may continue: the loss of this step is finite on every rank, or
   // the step was skipped.
   ASSIGN_OR_RETURN(const RollCallPlan plan, calls_.between.CallNow());
   if (!due.any()) return plan;

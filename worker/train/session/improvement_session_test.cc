@@ -214,7 +214,7 @@ TEST_F(ImprovementTest, APassThatIsLeftToTheNextSessionDecidesThere) {
 
 TEST_F(ImprovementTest, TheBestCheckpointsAreThoseOfALoopAndTheExportIsThatOfARunToTheBest) {
   for (const StrategyConfig& strategy : Strategies()) {
-    // If the largest loss is the best one, the best checkpoint is not the last.
+    // Largest loss as the best one: the best checkpoint is not the last.
     for (const bool larger_is_better : {false, true}) {
       SCOPED_TRACE(StrategyName(strategy) + (larger_is_better ? " max" : " min"));
       Clear();
@@ -317,7 +317,7 @@ TEST_F(ImprovementTest, ABestCheckpointThatIsGoneIsForgotten) {
   EXPECT_EQ(NamesOf(after->outside.best()).front(), Names({next}, 2)[0]) << "the next pass";
 }
 
-// The report of a found checkpoint does not say that it is the best one.
+// The report of a found checkpoint does not mark the best one.
 TEST_F(ImprovementTest, ASessionTellsTheBestCheckpointThatItStartsWith) {
   Job job = Validating(Strategies().front(), 2);
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};

@@ -248,7 +248,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
       HasSubstr("is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
 }
 
-// The other ranks know the loss one step later, because no gradient shows it.
+// The loss reaches the other ranks one step later, because no gradient shows the fault.
 TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained) {
   bad_row_ = {0, 14};
   bad_value_ = 3e38f;

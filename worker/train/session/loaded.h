@@ -41,7 +41,7 @@ struct Loaded {
   CommandSchedule::Position commands;  // in the checkpoint to start from
   std::vector<PlannedStage> stages;
   optim::Schedule written_schedule;  // of the job file; the end may be open
-  GenerationRequests requests;  // for the remaining stages `predict`
+  GenerationRequests requests;       // for the remaining stages `predict`
 };
 
 // Makes the objects of this phase. A collective. Errors: INVALID_ARGUMENT: a known end would lose

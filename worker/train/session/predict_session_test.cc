@@ -289,7 +289,7 @@ TEST_F(PredictTest, AnotherFileIsNeverReplacedUnlessTheJobSaysSo) {
   EXPECT_THAT(Message(at_start),
               AllOf(HasSubstr("stages[1].predict.output: "), HasSubstr("overwrite: true")));
   EXPECT_TRUE(first->outside.losses().empty());
-  // A later generation knows whose file it is only after it has compared the bytes.
+  // A later generation compares the bytes first, because the file may be the job's own.
   const absl::Status later = ErrorOf(job, 2, /*generation=*/2);
   EXPECT_EQ(later.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(Message(later), HasSubstr("the file that is there has other contents"));

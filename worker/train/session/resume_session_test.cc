@@ -1,4 +1,4 @@
-// The checkpoint from which a session continues: a named one, or one that the session finds.
+// The checkpoint from which a session continues: a named checkpoint, or a found one.
 #include <gtest/gtest.h>
 
 #include <cstdint>

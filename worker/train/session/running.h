@@ -96,7 +96,7 @@ class Running {
   absl::StatusOr<SessionEnd> RunStages();
   // Runs the stage to its end, from its begin or, for a fit stage, from the steps done.
   absl::Status RunStage(const PlannedStage& stage);
-  // Runs work that is not a step: a stage that does not train, or a validation pass of an earlier
+  // Runs other work than steps: a stage that does not train, or a validation pass of an earlier
   // session. Repeats a roll call, the due commands, and `work`, until `work` returns true
   // (complete) or the session stops. Interrupted work returns false and is run again.
   absl::Status RunToEnd(const std::function<absl::StatusOr<bool>()>& work);

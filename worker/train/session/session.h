@@ -1,4 +1,4 @@
-// One session: one generation of a job on one rank, from loading to the end of the last stage.
+// A session: a generation of a job on a rank, from loading to the end of the last stage.
 //
 // Life cycle:
 // - Create builds everything (model, data, communicating strategy, optimizer) and restores the

@@ -287,7 +287,7 @@ TEST_F(SessionTest, ALossThatIsNotFiniteEndsTheJobForGood) {
 TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
   Job job = SmallJob();
   job.optimizer =
-      OptimizerConfig{INFINITY, optim::SgdOptions{}};  // makes the parameters infinite
+      OptimizerConfig{INFINITY, optim::SgdOptions{}};  // infinite parameters with a finite loss
   job.weights_export = {.path = folder_ / "model.safetensors"};
   job.checkpoint = Every(1);
   for (const int64_t steps : {1, 3}) {  // a last save, and background saves

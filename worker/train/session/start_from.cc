@@ -91,7 +91,7 @@ absl::StatusOr<checkpoint::State> StateFor(Loaded& loaded, const manifest::Manif
       (IsOwn(manifest, loaded.opened().identity) || loaded.opened().job.model.trainable.empty());
   loaded.agreed->trained->Restore(steered ? steering.trainability_version : 1,
                                   steered ? steering.rules : loaded.opened().job.model.trainable);
-  loaded.training->ExpectAverages(false);  // drops those of a checkpoint that was tried before
+  loaded.training->ExpectAverages(false);  // drops averages of an earlier attempt
   if (loaded.agreed->trained->first_change() >= 0) {
     RETURN_IF_ERROR(loaded.training->Refresh(manifest.step).status());
   }
@@ -125,7 +125,7 @@ void Restore(Loaded& loaded, const Checkpoints::Restored& restored) {
   loaded.commands = {point.last_command, point.steering.waiting_commands};
 }
 
-// Opens the job's checkpoints and continues from one of them, if there is one.
+// Opens the job's checkpoints and, if any exists, continues from the one that Restore chooses.
 absl::Status OpenCheckpoints(Loaded& loaded) {
   const Job& job = loaded.opened().job;
   const SessionParts& parts = loaded.opened().parts;

@@ -1,6 +1,5 @@
-// Checks that the parameters and buffers of a model are finite. A finite loss of a step does not
-// show this: the loss is computed before the update, and the statistics of BatchNorm may overflow
-// although no loss does.
+// Checks that the parameters and buffers of a model are finite. A finite loss does not show this.
+// The loss of a step is computed before the update, and BatchNorm's statistics may overflow alone.
 #ifndef MUSTER_WORKER_TRAIN_STEP_FINITE_H_
 #define MUSTER_WORKER_TRAIN_STEP_FINITE_H_
 

@@ -102,12 +102,11 @@ bool AdjustsLossScale(const StepParts& parts);
 // Returns the outcome of a step with a gradient or a buffer that is not finite.
 StepOutcome OutcomeOfNonFinite(const Job& job);
 
-// Returns the gradients to check or to change: those of all pieces if `all`, otherwise one
-// gradient. One gradient is enough for a usual model, and faster: a value that is not finite
-// reaches every parameter that the forward and backward passes use. The chosen piece is the
-// smallest; of several smallest pieces the last, which is nearest to the loss. `unused`:
-// Strategy::unused. On the CPU, a piece that no rank used is not chosen. On other devices only the
-// device knows the unused pieces.
+// Returns the gradients to check or to change: of all pieces if `all`, otherwise of one piece. One
+// gradient is enough for a usual model, and faster: a value that is not finite reaches every
+// parameter in use. The chosen piece is the smallest; of several smallest pieces the last, which is
+// nearest to the loss. `unused`: Strategy::unused. On the CPU, a piece that no rank used is not
+// chosen. On other devices only the device knows the unused pieces.
 std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces,
                                     const std::vector<at::Tensor>& unused, bool all);
 

@@ -72,7 +72,7 @@ absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
       ASSIGN_OR_RETURN(const TrainabilityChange change, BringIntoForce(parts_.trained->Flags(), 0));
       Report(change);
     }
-    // A hook needs a roll call even without a change on this rank: the hook may have changed a flag
+    // A hook needs a roll call even without a change on this rank. The hook may have changed a flag
     // on another rank, and the ranks must compare their flags first.
     if (hook || changed) {
       ASSIGN_OR_RETURN(plan, parts_.calls->CallNow());

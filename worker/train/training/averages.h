@@ -45,7 +45,7 @@ class Averages {
   };
 
   // types: those of the parameters. The communicator is the strategy's. It must outlive this
-  // object, and nothing else may use it while a method runs.
+  // object. While a method runs, nothing else may use the communicator.
   Averages(const AverageConfig& config, std::vector<models::Parameter> parameters,
            std::vector<at::ScalarType> types, comm::Communicator* communicator)
       : config_(config),

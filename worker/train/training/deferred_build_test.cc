@@ -89,9 +89,9 @@ class DeferredBuildTest : public ::testing::Test {
     return built;
   }
 
-  // The bound per rank: the slice; the largest parameter twice, for its values and for the memory
-  // of its gathered unit; and the states of generators with the activations of two rows. The memory
-  // of the gathered unit is allocated and freed once.
+  // The bound per rank: the slice; the largest parameter twice; the states of generators with the
+  // activations of two rows. The largest parameter counts for its values and for the memory of its
+  // gathered unit, which is allocated and freed once.
   static constexpr uint64_t kBound = kWhole / kRanks + 2 * kLayer + 300000;
   static_assert(kBound < kWhole - 2 * kLayer);
 };
@@ -143,8 +143,8 @@ TEST_F(DeferredBuildTest, ATorchscriptModelIsNeverWholeOnARank) {
     const Built built =
         Build(job, sequence ? parallel::FsdpOptions{.units = {"*"}} : parallel::FsdpOptions());
     EXPECT_THAT(built.refusals, ::testing::Each(""));
-    // A module that is not a sequence is one unit, which is gathered as a whole. The memory of the
-    // unit is allocated once and freed unused.
+    // A module other than a sequence is a single unit. Its memory is allocated once as a whole and
+    // freed unused.
     EXPECT_LT(built.peak, kBound + (sequence ? 0 : kWhole));
   }
 }
