@@ -54,8 +54,7 @@ class Commands {
   // error of a single command is reported as the end of the command and does not end the session.
   absl::StatusOr<bool> Apply(int64_t newest);
 
-  // Saves a checkpoint and stops. Called if some rank was told that the job continues on other
-  // nodes.
+  // Saves a checkpoint and stops. Called if some rank was told that the job moves to other nodes.
   absl::Status EndHere();
 
   // Reports again how commands ended, at the start of a session: as done or cancelled, without

@@ -98,8 +98,7 @@ std::vector<int64_t> InputOf(const v1::ModelSpec& model) {
   return {shape.begin(), shape.end()};
 }
 
-// Returns the products of the first dimension, of the first two, and so on: the places where a row
-// can be cut.
+// Returns the products of the first dimension, of the first two, ...: the places to cut a row.
 std::set<int64_t> Cuts(const std::vector<int64_t>& shape) {
   std::set<int64_t> cuts;
   int64_t numbers = 1;
@@ -112,8 +111,7 @@ std::string Shape(const std::vector<int64_t>& row) {
   return absl::StrCat("[N, ", absl::StrJoin(row, ", "), "]");
 }
 
-// Returns the first set with a known tokenizer. If no set has one, the returned tokenizer is
-// unknown.
+// Returns the first set with a known tokenizer; if there is none, a set without a known tokenizer.
 absl::StatusOr<TokenizedSet> FirstKnown(const std::vector<TokenizedSet>& sets) {
   TokenizedSet first;
   for (const TokenizedSet& set : sets) {

@@ -1,5 +1,4 @@
-// A rank's view of a data set of the job: either a set that all ranks share, or a file of the
-// rank's own.
+// A rank's view of a data set of the job: a set that all ranks share, or a file of its own.
 #ifndef MUSTER_WORKER_TRAIN_DATA_RANK_DATA_H_
 #define MUSTER_WORKER_TRAIN_DATA_RANK_DATA_H_
 
@@ -34,8 +33,7 @@ struct RankData {
   // Returns what the sampler of `rank` needs to know about the ranks' own files; absent: all ranks
   // share the set.
   std::optional<data::OwnFile> Own(int64_t rank) const;
-  // Returns the plan of a pass over every sample once. A rank takes at most `per_rank` samples at a
-  // time.
+  // Returns the plan of a pass over every sample once, with at most `per_rank` samples at a time.
   data::EvaluationPlan Evaluation(int64_t world_size, int64_t per_rank) const;
 };
 

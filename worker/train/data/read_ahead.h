@@ -1,5 +1,4 @@
-// Reads the next batch of a data set in a separate thread, while the model is trained on the
-// current batch.
+// Reads the next batch of a data set in a separate thread, while the model is trained.
 #ifndef MUSTER_WORKER_TRAIN_DATA_READ_AHEAD_H_
 #define MUSTER_WORKER_TRAIN_DATA_READ_AHEAD_H_
 

@@ -19,8 +19,7 @@
 namespace muster::train {
 namespace {
 
-// A data set whose batch is the sum of its samples. Sample 13 is damaged, sample 14 throws an
-// exception.
+// A batch is the sum of its samples. Sample 13 is damaged, sample 14 throws an exception.
 class Sums : public data::Dataset {
  public:
   int64_t size() const override { return 100; }

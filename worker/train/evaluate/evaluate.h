@@ -24,8 +24,7 @@ class Evaluator {
 
   // Whether the job has data for this stage; false for an unknown stage.
   virtual bool HasDataFor(const std::string& stage) const = 0;
-  // The result of the pass, or an error that all ranks have. Such an error need not end the
-  // session.
+  // The result of the pass, or an error that all ranks have and that need not end the session.
   using Evaluated = absl::StatusOr<StageEvaluated>;
   // Runs a pass over the data of this stage and reports the metrics. A collective.
   virtual absl::StatusOr<Evaluated> EvaluateNow(const std::string& stage) = 0;

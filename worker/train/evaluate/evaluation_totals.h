@@ -19,12 +19,10 @@ namespace muster::train {
 inline constexpr int64_t kMostCountedClasses = 10000;
 // The most classes for the confusion matrix, whose size is the square of the number of classes.
 inline constexpr int64_t kMostConfusedClasses = 100;
-// The k of top-k accuracy. Only a classifier with more classes counts the targets among its k
-// largest logits.
+// The k of top-k accuracy, which only classifiers with more than k classes have.
 inline constexpr int64_t kTopK = 5;
 
-// Whether the model is a classifier with more than kTopK classes, as far as its inputs and loss
-// tell.
+// Whether the model is a classifier with more than kTopK classes, by its inputs and loss.
 bool CountsTopK(const models::Model& model);
 
 // Threading: one thread.

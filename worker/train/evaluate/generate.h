@@ -42,8 +42,7 @@ class Generator {
  public:
   virtual ~Generator() = default;
 
-  // FAILED_PRECONDITION: the model cannot generate. INVALID_ARGUMENT: the request does not fit the
-  // model.
+  // FAILED_PRECONDITION: the model cannot generate. INVALID_ARGUMENT: the request does not fit.
   virtual absl::Status CheckSample(const v1::SampleCommand& sample) const = 0;
   // The new tokens, or an error that all ranks have. Such an error need not end the session.
   using SampleMade = absl::StatusOr<Sampled>;
@@ -51,8 +50,7 @@ class Generator {
   virtual absl::StatusOr<SampleMade> Sample(const v1::SampleCommand& sample) = 0;
 };
 
-// Continues prompts in a session, for stages `predict` and for commands. Threading: the session's
-// thread.
+// Continues prompts for stages `predict` and for commands. Threading: the session's thread.
 class SessionGenerator : public Generator {
  public:
   explicit SessionGenerator(const ForwardParts& parts) : parts_(parts) {}

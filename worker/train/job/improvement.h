@@ -58,8 +58,7 @@ struct Pass {
 
 struct Judgement {
   manifest::ValidationRecord record;  // with this pass added
-  // The pass is better than all earlier passes. So a checkpoint of this step becomes the best
-  // checkpoint.
+  // The pass is better than all earlier passes: its checkpoint becomes the best checkpoint.
   bool best = false;
   // The reason why the stage ends; empty: the stage continues.
   std::string stop;

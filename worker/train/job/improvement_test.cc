@@ -60,8 +60,7 @@ TEST(EarlyStopping, EndsWithSoManyPassesInARowWithoutAnImprovement) {
 }
 
 TEST(EarlyStopping, AnImprovementIsMoreThanMinDeltaBelowTheBestOne) {
-  // Steps of 0.5 are no improvement. The best loss stays 5 until 4.25, and 4.5 does not become the
-  // best.
+  // Steps of 0.5 are no improvement. The best loss stays 5 until 4.25; it never becomes 4.5.
   EXPECT_EQ(RunPasses(Stops(2, 0.5), {5, 4.5, 4.25, 9}).stop, (Flags{false, false, false, false}));
   const Passes passes = RunPasses(Stops(2, 0.5), {5, 4.5, 4.5, 1});
   EXPECT_EQ(passes.stop, (Flags{false, false, true}));

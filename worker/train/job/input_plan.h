@@ -44,8 +44,7 @@ struct InputPlan {
   int64_t samples = 0;
   // The most micro-batches of any rank. All ranks take part in this number of micro-batches.
   int64_t micro_batches = 0;
-  // The highest rank with input. All ranks continue with the buffers of this rank. -1: no rank has
-  // input.
+  // The highest rank with input, whose buffers all ranks take. -1: no rank has input.
   int buffers_from = -1;
   // The ranks without input, in rank order.
   std::vector<JoinedRank> joined;

@@ -28,12 +28,10 @@
 
 namespace muster::train {
 
-// Names the process. The pair (generation, incarnation) marks everything that the process writes or
-// sends.
+// Names the process. The pair (generation, incarnation) marks all that it writes or sends.
 struct Identity {
   std::string job;
-  // Distinguishes this job from a job with the same id under another coordinator. The same in all
-  // generations.
+  // Distinguishes jobs with the same id under two coordinators. The same in all generations.
   std::string job_instance;
   int64_t generation = 0;
   int64_t rank = 0;
@@ -192,8 +190,7 @@ struct Job {
   DataConfigs data;
   StrategyConfig strategy;
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
-  // The learning rate schedule. An end of 0 means the last step of all fit stages, which may depend
-  // on the data.
+  // The schedule. An end of 0 means the last step of all fit stages, which may depend on the data.
   optim::Schedule schedule;
   BatchConfig batch;
   NumericsConfig numerics;

@@ -77,8 +77,7 @@ std::vector<PlannedStage> PlanStages(const std::vector<Stage>& stages,
 bool PassDueAtChange(const std::vector<Stage>& stages, const std::vector<PlannedStage>& planned,
                      const data::Timeline& timeline);
 
-// Returns the fit stage that contains this step; the first step of the job is 1. Absent: there is
-// none.
+// Returns the fit stage with this step (the job's first step is 1). Absent: there is none.
 std::optional<FitUntil> FitOfStep(const std::vector<PlannedStage>& stages, int64_t step);
 
 // Optimizer steps of all fit stages together.

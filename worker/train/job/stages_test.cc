@@ -103,8 +103,7 @@ TEST(PlanStages, ALimitIsInSteps) {
   EXPECT_EQ(ScheduledSteps(PlanStages(stages, EpochsOf(7), {{0, 2}})), 27) << "nor early ends";
 }
 
-// Epochs of 24 samples with 4 samples per step; from step 8 (epoch 1, sample 8), 8 samples per
-// step.
+// Epochs of 24 samples by 4 per step; from step 8 (epoch 1, sample 8) by 8 per step.
 data::Timeline Larger() {
   return data::Timeline({{.step = 0, .position = {}, .pace = {24, 4, data::Last::kDrop}},
                    {.step = 8, .position = {1, 8}, .pace = {24, 8, data::Last::kDrop}}});

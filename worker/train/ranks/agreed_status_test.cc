@@ -30,7 +30,7 @@ void ExpectOnAll(const std::vector<absl::Status>& agreed, const absl::Status& ex
 TEST(AgreedStatus, IsOkIfAllAre) { ExpectOnAll(Agreed({{}, {}, {}}), absl::OkStatus()); }
 
 TEST(AgreedStatus, AnErrorOfOneRankIsThatOfAll) {
-  const std::string path(3000, 'p');  // longer than any limit for texts
+  const std::string path(3000, 'p');  // long errors are not cut
   ExpectOnAll(Agreed({{}, {}, absl::DataLossError(path + ": is damaged"), {}}),
               absl::DataLossError("rank 2: " + path + ": is damaged"));
 }

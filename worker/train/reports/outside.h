@@ -68,8 +68,7 @@ struct CheckpointWritten {
   std::string path;
   int64_t generation = 0;  // the generation that wrote the checkpoint
   uint64_t bytes = 0;      // all ranks' files; 0: the session started from this checkpoint
-  // `stall_seconds`: the time that training waited. `seconds`: the time until the files were
-  // durable.
+  // `stall_seconds`: the time that training waited. `seconds`: the time until all was durable.
   double stall_seconds = 0;
   double seconds = 0;
   bool best = false;  // the best checkpoint of the job so far (keep_best)
@@ -175,8 +174,7 @@ struct CommandFinished {
                v1::OperationResult>
       result;
 };
-// The weights are written under a temporary name. They get the final name after ExportGate allows
-// it.
+// The weights have a temporary name. They get the final name after ExportGate allows it.
 struct ExportReady {
   std::string temporary;
   std::string path;

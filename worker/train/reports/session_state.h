@@ -32,8 +32,7 @@ struct SessionState {
   // this field: wait for the thread first.
   manifest::ValidationRecord validations;
 
-  // No stage that trains is left, and the memory that only training needs has been freed. Not in a
-  // checkpoint.
+  // No fit stage is left, and the memory that only training needs is freed. Not in a checkpoint.
   bool training_over = false;
 
   // ---- Changed by commands.

@@ -14,11 +14,9 @@
 
 namespace muster::train {
 
-// `step` is the number of optimizer steps done. Each function can also return the communicator's
-// error.
+// `step`: optimizer steps done. Each function can also return the communicator's error.
 
-// FAILED_PRECONDITION names the first parameter that some ranks want trained and other ranks want
-// frozen.
+// FAILED_PRECONDITION names the first parameter that only some ranks want trained.
 absl::Status NameMaskDifference(const TrainedParameters& trained, int64_t step,
                                 comm::Communicator* communicator);
 

@@ -37,8 +37,7 @@ std::string RanksThat(const std::vector<RollCallRecord>& table, const Fits& fits
   return Numbered("rank", ranks);
 }
 
-// Checks the masks before all other fields: ranks with different masks may be at different points
-// of the program.
+// Comes before all other checks: ranks with different masks may be at different steps.
 absl::Status CheckMasks(const std::vector<RollCallRecord>& table,
                         const std::vector<std::string>& names, bool* differ) {
   *differ = std::any_of(table.begin(), table.end(), [&](const RollCallRecord& record) {

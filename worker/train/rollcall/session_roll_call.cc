@@ -129,8 +129,7 @@ void SessionRollCall::PostNext() {
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
-  // Each call carries the loss of one step. So a known loss must be sent before the next result is
-  // read.
+  // Each call carries one step's loss. A known loss must be sent before the next result is read.
   while (!running_.empty()) {
     if (posted_step_ < newest_step_) RETURN_IF_ERROR(BlockingCall().status());
     RETURN_IF_ERROR(Settle(running_.size() - 1));

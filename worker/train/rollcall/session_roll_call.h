@@ -75,8 +75,7 @@ class SessionRollCall {
     const SessionReports* reports;
     const models::Model* model;
     const TrainedParameters* trained;  // the model's
-    // The source of the layout that the ranks compare. Null: nothing is trained, and every rank has
-    // the whole model.
+    // The source of the compared layout. Null: nothing is trained; every rank has the whole model.
     const Training* training = nullptr;
     data::Sampler* sampler = nullptr;  // this rank's input; null: nothing is trained
     int64_t samples = 0;               // samples in this rank's data

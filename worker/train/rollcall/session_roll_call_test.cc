@@ -91,8 +91,7 @@ struct Rank {
     return plan;
   }
 
-  // Runs a step whose result the device has not computed yet. `awaited` counts the results that
-  // were read.
+  // Runs a step that the device still computes. `awaited` counts the results that were read.
   absl::StatusOr<RollCallPlan> LateStep(double loss, int* awaited) {
     calls.PostNext();
     session_state.position = sampler.After(session_state.position);

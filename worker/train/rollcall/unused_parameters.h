@@ -19,8 +19,7 @@ namespace muster::train {
 // Threading: one thread.
 class UnusedParameters {
  public:
-  // The most notices of one session. A model that chooses other parts in each step could cause
-  // many.
+  // The most notices of a session. A model that chooses other parts in each step could cause many.
   static constexpr int kMostNotices = 5;
 
   // names: of the model's parameters.

@@ -69,8 +69,7 @@ class Background {
   const uint64_t ranks_of_node_;
   std::thread thread_;
   uint64_t newest_ = 0;
-  // The bytes of the largest copy. The allocator keeps this memory, so a later copy needs only what
-  // is beyond it.
+  // The bytes of the largest copy. The allocator keeps this memory for later copies.
   uint64_t copied_ = 0;
   mutable absl::Mutex mutex_;
   bool running_ ABSL_GUARDED_BY(mutex_) = false;

@@ -40,8 +40,7 @@ struct CheckpointHistory {
   std::vector<std::string> recorded;
   // The checkpoints in the job's folder that do not count any more.
   std::vector<std::string> retired;
-  // The retired checkpoints whose files are being removed, because newer checkpoints have replaced
-  // them.
+  // The retired checkpoints whose files are being removed, because newer ones replaced them.
   std::vector<std::string> dropped;
   // There were other checkpoints, which were damaged. Without a good checkpoint the job does not
   // start again from step 0 without a user's decision.

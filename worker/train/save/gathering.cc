@@ -211,8 +211,7 @@ absl::Status Gathering::Write(const Task& task) {
   const Identity& identity = parts_.identity;
   std::string temporary;
   if (parts_.reports->leader()) {
-    // The leftovers of an export may be the only weights of a job that failed at its end, so they
-    // stay.
+    // Leftovers of an export stay: they may be the only weights of a job that failed at its end.
     if (task.command != 0) RemoveLeftovers(task.path);
     temporary =
         exports::TemporaryPath(task.path, identity.job, identity.generation, identity.incarnation);

@@ -32,8 +32,7 @@ class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // Called at most once, with the result or with the error of the output. Such an error does not
-  // end the session.
+  // Called at most once, with the result or the error. The error does not end the session.
   using Told = std::function<void(const absl::StatusOr<OptimizerStateGathered>& gathered)>;
   using ToldOfModel = std::function<void(const absl::StatusOr<ModelConsolidated>& consolidated)>;
 

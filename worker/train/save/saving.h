@@ -35,14 +35,12 @@ class Saver {
  public:
   virtual ~Saver() = default;
 
-  // The checkpoint, or the error of its files. The error is already reported and does not end the
-  // session.
+  // The checkpoint, or the error of its files: already reported, and no end of the session.
   using Saved = absl::StatusOr<CheckpointWritten>;
   // Called at most once, with the end of a save.
   using Told = std::function<void(const Saved& saved)>;
 
-  // Saves a checkpoint, after which training continues. `command`: the command that asked for the
-  // save; 0: none.
+  // Saves, after which training continues. `command`: the command that asked for it; 0: none.
   virtual absl::Status Save(int64_t command, Told told) = 0;
   // Saves a checkpoint, after which training does not continue.
   virtual absl::StatusOr<Saved> SaveLast() = 0;
@@ -88,8 +86,7 @@ class Saving {
   // must save another. `told` gets the end, on the thread that wrote the files. A later error that
   // ends the session is the background's.
   absl::Status Save(int64_t command = 0, Told told = nullptr);
-  // Saves before the session ends training, and returns when the files are written. Makes up to
-  // three attempts.
+  // Saves before the session ends training, with up to three attempts. Returns after the end.
   absl::StatusOr<Saved> SaveLast();
 
   // Whether this step has a checkpoint. Called only while no background task runs.
@@ -110,8 +107,7 @@ class Saving {
   checkpoint::SavePoint Point() const;
   // Whether this session's checkpoint of this step is the best checkpoint.
   bool IsBest(const checkpoint::SavePoint& point) const;
-  // Waits for earlier files and returns the contents of a checkpoint; nullopt if this step already
-  // has one.
+  // Waits for earlier files. Returns the contents; nullopt if this step has a checkpoint.
   absl::StatusOr<std::optional<Contents>> Prepare(int64_t command);
   // Writes the files. A collective of the background. OUT_OF_RANGE on all ranks if a parameter of
   // any rank is not finite. Checks the copies, if there are any, so that training does not wait for

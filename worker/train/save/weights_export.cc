@@ -215,8 +215,7 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
     }
     RETURN_IF_ERROR(opened.status());
     manifest::TensorReader& reader = *opened;
-    // A checkpoint from before the first averages has none. Then the validation used the
-    // parameters.
+    // A checkpoint before the first averages has none. The validation then used the parameters.
     const auto& tensors = reader.tensors();
     const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
                                       [&](const auto& tensor) { return tensor.slot == slot; });

@@ -38,8 +38,7 @@ constexpr uint64_t kParameters = 2 + 12 * kLayers + 2;
 // The inputs and targets of 3 samples, int64.
 constexpr uint64_t kBatchBytes = 2 * 3 * kContext * 8;
 
-// Whether the thread of this folder of /proc is ending. A joined thread stays in /proc for a
-// moment.
+// Whether the thread of this folder of /proc is ending. A joined thread stays for a moment.
 bool IsEnding(const std::filesystem::path& task) {
   constexpr uint64_t kExiting = 4;  // PF_EXITING of the kernel
   std::string line;

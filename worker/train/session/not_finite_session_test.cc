@@ -334,8 +334,7 @@ TEST_F(NotFiniteTest, AGradientThatIsNotFiniteFailsTheJobAlthoughTheLossIs) {
 }
 
 TEST_F(NotFiniteTest, ALossThatIsNotFiniteWithFiniteDerivativesIsSeenByAllRanks) {
-  // The logits are so far apart that the loss of the lower one overflows, while its derivative is
-  // 1.
+  // The logits are so far apart that the loss of the lower one overflows; its derivative is 1.
   Job job = JobOn({{{0.5f}, 0}, {{3.3e38f}, 0}, {{0.5f}, 0}, {{0.5f}, 0}}, 2, "", 2);
   for (;; ++job.seed) {
     const at::Tensor weight = (*BuildModel(job))->Parameters()[0].tensor.detach().flatten();

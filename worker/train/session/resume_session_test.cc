@@ -146,8 +146,7 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
   for (const std::string& path : {undisturbed->outside.checkpoints()[0]}) {
     fs::remove_all(path);  // the last checkpoint
   }
-  // The coordinator ended this command with the job's former attempt, because it had not heard of
-  // its end.
+  // The coordinator had not heard of this command's end and ended it with the former attempt.
   commands_[0].mutable_none();
   const auto second = RunSessions(job, 2, 2);
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();

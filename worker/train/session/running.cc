@@ -179,8 +179,7 @@ absl::Status Running::Fit(FitUntil stage) {
     calls_.each_step.PostNext();
     RETURN_IF_ERROR(Step(plan));
     ASSIGN_OR_RETURN(plan, calls_.each_step.AwaitNext());
-    // The whole duration of a step with its roll call. The step is reported later: the next call
-    // sends its loss.
+    // The duration of a step with its roll call. The next call reports the step with its loss.
     calls_.each_step.SetSeconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     RETURN_IF_ERROR(opened().profile.EndStep(state().step));

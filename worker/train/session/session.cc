@@ -34,8 +34,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identit
                                                          const SessionParts& parts) {
   at::set_num_threads(job.numerics.threads);  // for this thread, which runs the session
   auto session = Guarded("set-up", [&] { return SetUp(identity, job, parts); });
-  // A job with a saved checkpoint has read all its files before. So the files are missing only on
-  // this node.
+  // A job with a checkpoint has read all its files before. They are missing only on this node.
   const absl::Status& built = session.status();
   const bool gone = absl::IsNotFound(built) || absl::IsPermissionDenied(built);
   if (parts.checkpoints.any() && gone && CauseOf(built) == Cause::kNone) {

@@ -89,8 +89,7 @@ TEST_F(SessionTest, ValidationIsTheSameMeanAtEveryWorldSize) {
   ASSERT_TRUE(alone->ends[0].ok()) << alone->ends[0].status();
   const double expected = alone->outside.validations().at(0);
   for (int world_size = 2; world_size <= 4; ++world_size) {
-    // With 2 to 4 ranks and 11 samples, some rank has fewer samples. Only the order of the sums
-    // differs.
+    // With 11 samples, some of 2 to 4 ranks has fewer. Only the order of the sums differs.
     EXPECT_NEAR(RunSessions(job, world_size)->outside.validations().at(0), expected, 1e-6);
   }
 }
@@ -152,8 +151,7 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
   EXPECT_EQ(losses, undisturbed->outside.losses());
 }
 
-// The commands of the only rank that hears of the preemption, while it computes `step`; 0: at the
-// start.
+// The commands of the only rank that is told of the preemption, in step `step`; 0: at the start.
 class PreemptedDuring : public CommandSource, public EventSink {
  public:
   PreemptedDuring(Outside* outside, int64_t step)
@@ -296,8 +294,7 @@ TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
     int found = 0;
     for (const auto& end : run->ends) {
       found += absl::IsOutOfRange(end.status());
-      // A rank that hears of the error ends first, while the other rank waits in the next roll
-      // call.
+      // A rank that hears of the error ends first, while the other waits in the next roll call.
       EXPECT_TRUE(absl::IsOutOfRange(end.status()) ||
                   Classify(end.status(), Phase::kRun) == FailureKind::kConsequence)
           << end.status();

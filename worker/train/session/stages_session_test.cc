@@ -139,8 +139,7 @@ TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
   job.stages = {FitStage{14, 0}};
   const auto first = Good(job);
   job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 2}};
-  // 24 samples of the second epoch are done. One rank takes 6 of 149 samples per step, three ranks
-  // take 18.
+  // 24 samples of the second epoch are done. A step takes 6 of 149 samples per rank.
   int64_t generation = 2;
   for (const auto& [ranks, steps] : std::map<int, int64_t>{{1, 20}, {2, 10}, {3, 6}}) {
     const auto second = RunSessions(job, ranks, generation++, first->outside.checkpoints());

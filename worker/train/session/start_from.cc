@@ -69,8 +69,7 @@ Mask FrozenOf(Loaded& loaded, const std::set<std::string>& names) {
   return frozen;
 }
 
-// Prepares the session for a checkpoint with this manifest. Returns the state to fill from the
-// checkpoint.
+// Prepares the session for a checkpoint with this manifest. Returns the state to fill.
 absl::StatusOr<checkpoint::State> StateFor(Loaded& loaded, const manifest::Manifest& manifest) {
   loaded.first_weights = manifest.first_weights;
   if (!loaded.tokenizer.known()) loaded.tokenizer = manifest.tokenizer;

@@ -61,8 +61,7 @@ bool Fits(const std::vector<SamplingRecord>& sampling, const Past& past) {
          TimelineOf(sampling).After(past.step) == past.position;
 }
 
-// Returns the samples that all steps together have consumed. Dropped and added samples do not
-// count.
+// Returns the samples that all steps have consumed, without dropped and added samples.
 int64_t Consumed(const Past& past, const SamplingRecord& own) {
   return past.position.epoch * own.samples + past.position.cursor;
 }

@@ -20,12 +20,10 @@
 
 namespace muster::train {
 
-// Returns how a session that begins at step 0 takes samples. `per_rank`: each rank has files of its
-// own.
+// Returns how a session from step 0 takes samples. `per_rank`: each rank has its own files.
 manifest::SamplingRecord RecordOf(const Job& job, const data::Pace& pace, bool per_rank);
 
-// Returns the timeline of a checkpoint's records. The records are not empty and come from this
-// program.
+// Returns the timeline of a checkpoint's records, which are not empty and of this program.
 data::Timeline TimelineOf(const std::vector<manifest::SamplingRecord>& sampling);
 
 // The contents of a checkpoint, which any version of the program may have written.

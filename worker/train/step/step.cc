@@ -29,8 +29,7 @@ std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& s
                       SamplesOf("data.train", samples));
 }
 
-// Adds `who` to an error. An error of the communicator stays as it is, because this rank did not
-// cause it.
+// Adds `who` to an error, but not to a communicator's error, which has another cause.
 absl::Status Of(const std::string& who, const absl::Status& status) {
   return Classify(status, Phase::kRun) == FailureKind::kConsequence ? status
                                                                     : Annotate(status, who);

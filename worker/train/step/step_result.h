@@ -21,8 +21,8 @@ enum class StepOutcome : int64_t {
   // In the other cases a gradient was not finite, or with kSkipped a buffer. With kSkipped and
   // kOverflowed nothing was updated.
   kSkipped = 1,  // on_nan: skip_step
-  // on_nan: fail with float16: the loss scale was too large. The job ends only if a loss is not
-  // finite either.
+  // on_nan: fail with float16: the loss scale was too large. The job ends only if a loss is
+  // not finite either.
   kOverflowed = 2,
   // on_nan: fail without float16: the job ends. Parameters and the optimizer's state may have been
   // updated.
@@ -56,8 +56,7 @@ struct PendingStep {
   // later. Always false on the CPU and always true on other devices, so that all ranks read the
   // result of a step at the same point.
   bool late = false;
-  // Waits for the device and returns the result. Called once. Errors: those that Stepper::Run could
-  // not know yet.
+  // Waits for the device. Called once. Errors: those that Stepper::Run could not know yet.
   std::function<absl::StatusOr<StepResult>()> await;
 };
 

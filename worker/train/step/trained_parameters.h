@@ -65,14 +65,12 @@ class TrainedParameters {
   // Puts the wanted mask into force and drops the gradients of frozen parameters. A parameter with
   // a new flag is no longer pending.
   void BringIntoForce();
-  // Makes the next version, with these rules added. The mask in force is the mask that With
-  // returned.
+  // Makes the next version, with these rules added. Their mask, from With, is in force.
   absl::Status Add(const std::vector<TrainableRule>& rules) { return trainability_.Add(rules); }
   // Makes the next version, with rules that name single parameters and give the mask in force. Does
   // nothing if the rules already give this mask.
   void NameByParameters();
-  // Takes the version and rules of a checkpoint, at the start of a session. Their mask becomes the
-  // wanted mask.
+  // Takes the version and rules of a checkpoint, at the start. Their mask is then wanted.
   void Restore(int64_t version, const std::vector<TrainableRule>& rules);
 
   // ---- Flags that model code has changed.

@@ -13,8 +13,7 @@ PendingUpdate Done(const UpdateResult& result) {
   return {.numbers = {}, .result = [result](absl::Span<const double>) { return result; }};
 }
 
-// Removes the loss scale, divides and clips. Returns false, on all ranks, if a gradient is not
-// finite.
+// Removes the loss scale, divides and clips. False, on all ranks: a gradient is not finite.
 absl::StatusOr<bool> PrepareGradients(const StepParts& parts, double divisor,
                                       UpdateResult* result) {
   const trace::Phase phase(parts.recorder, "norm and clipping");

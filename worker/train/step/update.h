@@ -71,8 +71,7 @@ struct StepParts {
   optim::LossScaler* scaler;            // null unless Precision::kFloat16
   const FiniteCheck* finite;            // the model's
   trace::Recorder* recorder = nullptr;  // null: nothing is recorded
-  // The trained parameters of the model; null: changes of model code during a step are not
-  // detected.
+  // The trained parameters; null: changes of model code during a step are not detected.
   const TrainedParameters* trained = nullptr;
   c10::Device device = c10::kCPU;  // the model's device
 };

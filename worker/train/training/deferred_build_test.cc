@@ -54,8 +54,7 @@ class DeferredBuildTest : public ::testing::Test {
     return job;
   }
 
-  // Builds the job's model and its shards on each rank, and compares the shards with the whole
-  // model.
+  // Builds the job's model and shards on each rank. Compares the shards with the whole model.
   static Built Build(Job job, parallel::FsdpOptions options = {.units = {"*"}}) {
     job.strategy = options;
     std::vector<at::Tensor> whole;

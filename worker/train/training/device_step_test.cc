@@ -119,8 +119,7 @@ class DeviceStepTest : public JoinFixture {
         device::StandInDevice().type());
   }
 
-  // Returns a job with a model of TorchScript. `body`: its forward, with the parameter "weight" [3,
-  // 16].
+  // Returns a job with a TorchScript model. `body`: the forward, with "weight" [3, 16].
   Job JobWith(torch::jit::Module module, const std::string& body, int64_t rows = 40) {
     module.register_parameter("weight", at::linspace(-1, 1, 48).view({3, 16}).requires_grad_(true),
                               false);

@@ -67,8 +67,7 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
               << name << " differs on rank " << rank << " after step " << step + 1;
         }
       }
-      // Parameters, moments, step counts and buffers are common. With shards, at least the buffers
-      // are.
+      // Parameters, moments, step counts and buffers; with shards, at least buffers are common.
       EXPECT_GT(common, GetParam() == 0 ? 60u : 15u);
       EXPECT_NE(held[0][step], held[0][(step + 1) % 8]);
     }
@@ -80,8 +79,7 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
 using ReadAheadStepTest = JoinFixture;
 INSTANTIATE_TEST_SUITE_P(Strategies, ReadAheadStepTest, testing::Values(0, 2), NameOfStrategy);
 
-// The test includes the first batch of an epoch, and the first batch of a rank after steps without
-// input.
+// Even the first batch of an epoch, and of a rank after steps without input, is read ahead.
 TEST_P(ReadAheadStepTest, EveryBatchButTheFirstIsReadAhead) {
   for (const data::Order order :
        {data::Order::kShuffled, data::Order::kShuffledV2, data::Order::kSequential}) {

@@ -69,8 +69,7 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     const OptimizerConfig& config, const models::Model& model,
     const std::vector<parallel::Piece>& pieces, std::vector<std::vector<at::Tensor>> states = {});
 
-// Returns the slots that this optimizer keeps of each parameter. INVALID_ARGUMENT as in
-// BuildOptimizer.
+// Returns the optimizer's slots of each parameter. INVALID_ARGUMENT as in BuildOptimizer.
 absl::StatusOr<ParameterSlots> SlotsFor(const OptimizerConfig& config, const models::Model& model);
 
 // The objects that train a model; all null if nothing is trained.

@@ -72,8 +72,7 @@ class Training {
   // After an error this object must not be used.
   absl::Status Release(int64_t step);
 
-  // The effect of Refresh, and the bytes that each rank holds between steps in the old and the new
-  // plan.
+  // The effect of Refresh, and each rank's bytes between steps in the old and the new plan.
   struct Foresight {
     int64_t bytes_moved = 0;
     std::vector<int64_t> bytes_before;  // by rank: parameters, gradients, optimizer state
