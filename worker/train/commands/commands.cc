@@ -26,7 +26,7 @@ CommandFinished Cancelled(int64_t number) {
 
 int64_t NumberOf(const Command& command) { return static_cast<int64_t>(command.number()); }
 
-// "samples 24 of epoch 0 to 7 of epoch 1".
+// Returns "samples 24 of epoch 0 to 7 of epoch 1".
 std::string Describe(const v1::SkippedData& skipped) {
   return absl::StrCat("samples ", skipped.first(), " of epoch ", skipped.first_epoch(), " to ",
                       skipped.last(), " of epoch ", skipped.last_epoch());
@@ -45,8 +45,8 @@ void TellApplied(const Parts& parts, int64_t number) {
   parts.reports->Report(CommandApplied{number, parts.session_state->step});
 }
 
-// Reports that the command took effect and how it ended. Both are reported together after the
-// change, so that a change during which the workers end counts as not made.
+// Reports that the command took effect and how it ended, both after the change. If the workers end
+// during the change, the change counts as not made.
 void Finish(const Parts& parts, const Command& command,
             decltype(CommandFinished::result) result = {}) {
   TellApplied(parts, NumberOf(command));
@@ -56,8 +56,8 @@ void Finish(const Parts& parts, const Command& command,
                                         .result = std::move(result)});
 }
 
-// Reports that the command took effect without changing anything, and why. `reason`: as in
-// CommandFinished.
+// Reports that the command took effect, changed nothing and failed. `reason`:
+// CommandFinished::reason.
 void Fail(const Parts& parts, const Command& command, const absl::Status& status,
           const std::string& reason) {
   TellApplied(parts, NumberOf(command));
@@ -66,9 +66,9 @@ void Fail(const Parts& parts, const Command& command, const absl::Status& status
       .number = NumberOf(command), .status = status, .reason = reason, .result = {}});
 }
 
-// Reports how a command ended that has taken effect before, because it takes long: its file is
-// written, its pass is done. If the workers end meanwhile, the next generation carries it out
-// again.
+// Returns a function that reports the end of a long command, which has taken effect before: its
+// file is written, or its pass is done. If the workers end before the report, the next generation
+// carries out the command again.
 template <typename Result>
 std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Parts& parts,
                                                                const Command& command) {
@@ -82,8 +82,8 @@ std::function<void(const absl::StatusOr<Result>&)> ReportEndOf(const Parts& part
       };
 }
 
-// Returns true if the job has what the command's rule says it needs, apart from a model that
-// generates. If not, reports that the command failed.
+// Returns true if the job has everything that the rule of the command needs. Otherwise reports that
+// the command failed. A model that can generate is not checked here.
 bool HasNeeds(const Parts& parts, const Command& command) {
   const auto lacks = [&](const std::string& what, const char* reason) {
     Fail(parts, command, absl::FailedPreconditionError(what), reason);
@@ -109,7 +109,7 @@ bool HasNeeds(const Parts& parts, const Command& command) {
   return true;
 }
 
-// A roll call, after which the command has taken effect: what takes long begins with it.
+// Makes a roll call and reports that the command took effect. The long work of the command follows.
 absl::Status Begin(const Parts& parts, const Command& command) {
   RETURN_IF_ERROR(parts.call().status());
   TellApplied(parts, NumberOf(command));

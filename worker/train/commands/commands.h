@@ -1,5 +1,5 @@
-// Carries out the commands of the job's log, each at its step boundary (command_schedule.h) and the
-// same on all ranks, and reports how it ended.
+// Carries out the commands of the job's log and reports how each command ended. Each command takes
+// effect at its step boundary (command_schedule.h), the same on all ranks.
 #ifndef MUSTER_WORKER_TRAIN_COMMANDS_COMMANDS_H_
 #define MUSTER_WORKER_TRAIN_COMMANDS_COMMANDS_H_
 
@@ -25,18 +25,18 @@
 
 namespace muster::train {
 
-// Threading: the session's thread. Everything but the constructor may be a collective.
+// Threading: the session's thread. Every method except the constructor may be a collective.
 class Commands {
  public:
-  // All outlive it. Commands changes `session_state` and `schedule` (of the commands), and through
-  // `skip_data` the stages and `learning_rates`.
+  // All must outlive the Commands. The commands change `session_state` and `schedule`. Through
+  // `skip_data` they also change the stages and `learning_rates`.
   struct Parts {
     const CommandSource* source;
     std::function<absl::StatusOr<RollCallPlan>()> call;  // Calls::CallNow
-    Saver* saver;                   // null: the job has no checkpoints
+    Saver* saver;                   // null: the job has no checkpoint folder
     Gatherer* gatherer;             // null: the job trains nothing
-    TrainabilityChanger* training;  // likewise; changes which parameters are trained
-    // SkipSamples; called only if the job trains.
+    TrainabilityChanger* training;  // null: the job trains nothing
+    // Calls SkipSamples. Used only if the job trains.
     std::function<absl::StatusOr<v1::SkippedData>(int64_t samples, bool dry_run)> skip_data;
     Evaluator* evaluator;
     Generator* generator;
@@ -49,18 +49,17 @@ class Commands {
   };
   explicit Commands(const Parts& parts) : parts_(parts) {}
 
-  // Carries out the commands that take effect now, given that every rank holds the commands up to
-  // `newest`. While the job is paused, it waits for more commands. Returns true if there was any
-  // command. An error that concerns one command only is reported as the end of that command.
+  // Carries out the commands that take effect now. Every rank holds the commands up to `newest`.
+  // While the job is paused, waits for more commands. Returns true if there was any command. An
+  // error of a single command is reported as the end of the command and does not end the session.
   absl::StatusOr<bool> Apply(int64_t newest);
 
-  // Called if some rank was told that the job continues on other nodes: saves a checkpoint and
-  // stops.
+  // Saves a checkpoint and stops. Called if some rank was told that the job moves to other nodes.
   absl::Status EndHere();
 
-  // At the start of a session: reports as done or cancelled, without results, the commands that the
-  // checkpoint includes and of which the coordinator has not heard. Their reports were lost with
-  // the process that wrote the checkpoint.
+  // Reports again how commands ended, at the start of a session: as done or cancelled, without
+  // results. These are commands that the checkpoint includes and whose ends the coordinator does
+  // not know. Their reports were lost with the process that wrote the checkpoint.
   void TellUnreported() const;
 
  private:

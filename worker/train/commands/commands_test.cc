@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A session that notes what is done to it.
+// A session that records the effects of commands.
 class Effects : public Saver,
                 public Gatherer,
                 public TrainabilityChanger,
@@ -77,7 +77,7 @@ class Effects : public Saver,
   void RemoveLeftovers(const std::string& path) const override {
     done_.push_back("clean up beside " + path);
   }
-  // What is written in the background, is written when this is called.
+  // Completes the files that are written in the background.
   void WriteFiles() {
     files_written_ = true;
     for (const auto& write : std::exchange(unwritten_, {})) write();
@@ -129,8 +129,8 @@ class Effects : public Saver,
 
   bool in_background_ = false;
   absl::Status files_;
-  absl::Status pass_;               // an error of one rank ends the session
-  std::deque<RollCallPlan> plans_;  // of the calls, in turn; then empty ones
+  absl::Status pass_;               // an error of one rank, which ends the session
+  std::deque<RollCallPlan> plans_;  // the plans of the calls, in order; later calls get empty plans
   mutable std::vector<std::string> done_;
 
  private:
@@ -187,7 +187,7 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
         .pause_beat = std::chrono::milliseconds(0)});
   }
 
-  // Whether there was anything, at step 7, with these commands in the log.
+  // Runs Apply at step 7 with these commands in the log. Returns its result.
   bool Apply(const std::vector<Command>& log) {
     log_.clear();
     for (const Command& command : log) {
@@ -292,7 +292,8 @@ TEST_F(CommandsTest, AStopSavesAndLeavesTheRest) {
 }
 
 TEST_F(CommandsTest, WhoGoesOnElsewhereSavesWhereThereIsAnythingToSave) {
-  effects_.files_ = absl::ResourceExhaustedError("full");  // somebody else goes on from before
+  // The next session continues from an older checkpoint.
+  effects_.files_ = absl::ResourceExhaustedError("full");
   ASSERT_TRUE(commands_->EndHere().ok());
   EXPECT_THAT(effects_.done_, ElementsAre("call", "last save"));
   EXPECT_TRUE(session_state_.preempted);

@@ -29,7 +29,7 @@ namespace {
 
 using OpenedDataset = absl::StatusOr<std::unique_ptr<data::Dataset>>;
 
-// The files of `config` that this rank reads.
+// Returns the files of `config` that this rank reads.
 template <typename Files>
 absl::StatusOr<std::vector<std::string>> PathsOf(const Files& files,
                                                  const comm::Communicator& communicator) {
@@ -98,7 +98,7 @@ std::vector<int64_t> InputOf(const v1::ModelSpec& model) {
   return {shape.begin(), shape.end()};
 }
 
-// The products of the first dimension, the first two, ...: where a row can be cut.
+// Returns the products of the first dimension, of the first two, ...: the places to cut a row.
 std::set<int64_t> Cuts(const std::vector<int64_t>& shape) {
   std::set<int64_t> cuts;
   int64_t numbers = 1;
@@ -111,7 +111,7 @@ std::string Shape(const std::vector<int64_t>& row) {
   return absl::StrCat("[N, ", absl::StrJoin(row, ", "), "]");
 }
 
-// The first set whose tokenizer is known; if none is, its tokenizer is unknown, too.
+// Returns the first set with a known tokenizer; if there is none, a set without a known tokenizer.
 absl::StatusOr<TokenizedSet> FirstKnown(const std::vector<TokenizedSet>& sets) {
   TokenizedSet first;
   for (const TokenizedSet& set : sets) {

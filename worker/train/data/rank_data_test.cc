@@ -1,4 +1,4 @@
-// Each rank checks its part of the files; what one rank finds is the error of all.
+// Each rank checks its part of the files. An error of one rank is an error of all ranks.
 #include "worker/train/data/rank_data.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ class RankDataTest : public ::testing::Test {
     std::vector<int64_t> own_sizes;
   };
 
-  // What each rank gets from OpenRankData for its configuration.
+  // Returns the result of OpenRankData on each rank, for the rank's configuration.
   std::vector<Opened> Open(const std::vector<DataConfig>& of_ranks) {
     std::vector<Opened> opened(of_ranks.size());
     moved_.clear();
@@ -73,14 +73,14 @@ class RankDataTest : public ::testing::Test {
   }
 
   files::TempDir dir_;
-  std::deque<activity::Activity> moved_;  // by rank: blocks that it has read
+  std::deque<activity::Activity> moved_;  // by rank: the number of blocks that the rank has read
 };
 
 TEST_F(RankDataTest, EachRankReadsItsPartOfTheFilesAndTogetherTheyReadAll) {
   const TokenFiles files{{Write("a", std::vector<uint16_t>(5 * kBlock, 99)),
                           Write("b", std::vector<uint16_t>(3 * kBlock))}};
   ExpectOnAll(OpenShared(4, files), absl::OkStatus());
-  // Rank 2 has the last block of one file and the first of the other.
+  // Rank 2 has the last block of one file and the first block of the other file.
   for (const auto& moved : moved_) EXPECT_EQ(moved.count(), 2u);
   ExpectOnAll(OpenShared(1, files), absl::OkStatus());
   EXPECT_EQ(moved_[0].count(), 8u);

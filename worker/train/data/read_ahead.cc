@@ -63,7 +63,7 @@ void ReadAhead::Loop(activity::Activity* activity) {
       batch = dataset_->Read(samples);
       if (batch->ok()) batch = Prepared(**std::move(batch));
     } catch (...) {
-      // Read reads the samples again, and throws the exception in the thread that wants them.
+      // Read reads the samples again, so the exception reaches the thread that calls Read.
     }
     absl::MutexLock lock(&mutex_);
     batch_ = std::move(batch);

@@ -19,7 +19,7 @@
 namespace muster::train {
 namespace {
 
-// A batch has the sum of its samples. Sample 13 is damaged, sample 14 throws an exception.
+// A batch is the sum of its samples. Sample 13 is damaged, sample 14 throws an exception.
 class Sums : public data::Dataset {
  public:
   int64_t size() const override { return 100; }
@@ -56,7 +56,7 @@ class Sums : public data::Dataset {
   }
 
   const std::thread::id owner_ = std::this_thread::get_id();
-  // If it is set, the other thread waits for it before it reads.
+  // A notification for which the reading thread waits before each read; null: no wait.
   absl::Notification* block_ = nullptr;
   mutable absl::Notification reading_;
 
@@ -81,10 +81,10 @@ TEST(ReadAhead, TheOtherThreadReadsWhatWasBegunAndEachBatchIsReadOnce) {
     EXPECT_EQ(SumOf(ahead.Read({i, 20})), i + 20);
     EXPECT_EQ(sums.reads(i + 20), 1);
   }
-  EXPECT_EQ(sums.own_reads(), 1);  // only the first batch, which nobody had begun
+  EXPECT_EQ(sums.own_reads(), 1);  // only the first batch, for which Begin was not called
 }
 
-// A rank that waits for a batch from a slow disk makes progress as long as blocks are read.
+// A rank that waits for a batch from a slow disk makes progress while blocks are read.
 TEST(ReadAhead, WhatTheOtherThreadReadsIsProgressOfTheRank) {
   const Sums sums;
   activity::Activity activity;
@@ -101,7 +101,7 @@ TEST(ReadAhead, OtherSamplesThanThoseThatWereBegunAreReadAllTheSame) {
   ReadAhead ahead(&sums);
   ahead.Begin({1});
   EXPECT_EQ(SumOf(ahead.Read({2})), 2);
-  EXPECT_EQ(SumOf(ahead.Read({1})), 1);  // what was begun is dropped
+  EXPECT_EQ(SumOf(ahead.Read({1})), 1);  // the batch of Begin is dropped
   ahead.Begin({3});
   ahead.Begin({4});
   EXPECT_EQ(SumOf(ahead.Read({4})), 4);

@@ -22,7 +22,7 @@ const Source kA = {.path = "/nodes/1/a\nb.json", .hash = "0a"};
 const Source kElsewhere = {.path = "/nodes/2/a.json", .hash = "0a"};
 const Source kB = {.path = "/b.json", .hash = "0b"};
 
-// What each rank is told that has opened sets[rank].
+// Returns the result of TokenizerOfJob on each rank; sets[rank]: the rank's sets.
 std::vector<absl::StatusOr<Source>> Find(const std::vector<Sets>& sets) {
   std::vector<absl::StatusOr<Source>> told(sets.size());
   RunRanks(static_cast<int>(sets.size()),

@@ -22,7 +22,7 @@
 namespace muster::train {
 namespace {
 
-// Asks now and then whether a pass has to end. All methods are collectives.
+// Asks at some rounds whether a pass must end. All methods are collectives.
 class Questions {
  public:
   // `calls`: null if nothing ends the pass.
@@ -104,7 +104,7 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Evaluate(Set se
       }
     }
     const bool counts = !idle && unread.ok();
-    if (!counts) {  // only for the collectives of the other ranks
+    if (!counts) {  // This rank takes part only in collectives.
       if (!context.collective()) continue;
       batch = reader.Blank(1);
     }
@@ -126,7 +126,7 @@ absl::StatusOr<std::optional<v1::Evaluation>> SessionEvaluation::Pass(Set set,
   RETURN_IF_ERROR(live.AwaitParameters());
   ASSIGN_OR_RETURN(const auto scope, parts_.passes->Begin(live.training()));
   auto evaluation = Evaluate(set, interrupts);
-  // Also after an error that all ranks have and that need not end the session.
+  // End also follows an error that all ranks have, because such an error need not end the session.
   if (evaluation.ok() || IsAgreed(evaluation.status())) RETURN_IF_ERROR(scope->End());
   RETURN_IF_ERROR(evaluation.status());
   if (!evaluation->has_value()) return std::nullopt;
@@ -142,7 +142,7 @@ bool SessionEvaluation::HasDataFor(const std::string& stage) const {
 
 absl::StatusOr<Evaluator::Evaluated> SessionEvaluation::EvaluateNow(const std::string& stage) {
   auto evaluation = Pass(stage == kTestStage ? Set::kTest : Set::kValidate, Interrupts::kNever);
-  // Training does not need these data, so it goes on if all ranks know that there is an error.
+  // Training does not need these data. It continues if all ranks know the error.
   if (IsAgreed(evaluation.status())) return Evaluated(evaluation.status());
   RETURN_IF_ERROR(evaluation.status());
   return Evaluated(StageEvaluated{parts_.session_state->step, stage, **std::move(evaluation)});

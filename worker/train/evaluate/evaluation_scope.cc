@@ -24,7 +24,7 @@ bool HasMemoryForAll(const EvaluationMemory& memory) {
 
 EvaluationScope::~EvaluationScope() {
   if (!open_ || averages_ == nullptr) return;
-  // Gathers that read the slices may be in flight.
+  // With shards, gathers that read the slices may be in flight.
   parallel::ParameterStore& store = strategy_->store();
   if (store.shards() == nullptr) store.EndPass().IgnoreError();
 }
@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<EvaluationScope>> EvaluationPasses::BeginWith(Tra
 absl::StatusOr<PassMemory> EvaluationPasses::ChooseMemory(const parallel::ParameterStore& store) {
   if (parts_.job->evaluation.reshard == EvaluationReshard::kAlways) return PassMemory::kUnits;
   if (parts_.job->evaluation.reshard == EvaluationReshard::kNever) return PassMemory::kWhole;
-  const bool cpu = parts_.device.is_cpu();  // else each rank has a GPU of its own
+  const bool cpu = parts_.device.is_cpu();  // otherwise each rank has its own GPU
   const EvaluationMemory memory{.needed = static_cast<uint64_t>(store.BytesOfWholePass()),
                                 .kept = gathered_,
                                 .available = parts_.available != nullptr ? parts_.available()

@@ -1,16 +1,14 @@
-// What all work without backward has around it (validations, tests, predictions, samples): with
-// `ema: {evaluate: true}` the averages are in place of the parameters, and a sharded model is
-// gathered once, if there is memory for it (`evaluation: {reshard}`, docs/ema.md,
-// docs/strategies.md). Between Begin and End:
+// The scope around all work without backward: validations, tests, predictions, samples. With `ema:
+// {evaluate: true}`, the averages replace the parameters (docs/ema.md). A sharded model is gathered
+// once, if there is memory (`evaluation: {reshard}`, docs/strategies.md). Use:
 //
 //   ASSIGN_OR_RETURN(const auto scope, passes.Begin(live.training()));
 //   ... forwards in live.context() (save/live_state.h) ...
 //   RETURN_IF_ERROR(scope->End());
 //
-// Neither checkpoints nor files of weights are written while a scope is there, except by
-// WithAverages. After End the parameters have the values and the memory that they had before Begin,
-// bit by bit, and as many bytes are in use. A session that does not reach End, because of an error,
-// ends.
+// While a scope exists, no checkpoint and no file of weights is written, except by WithAverages.
+// After End, the parameters have bitwise the same values as before Begin, in the same memory, and
+// as many bytes are in use. A session that cannot call End because of an error must end.
 //
 // Threading: the session's thread.
 #ifndef MUSTER_WORKER_TRAIN_EVALUATE_EVALUATION_SCOPE_H_
@@ -37,18 +35,18 @@ namespace muster::train {
 
 class EvaluationScope {
  public:
-  // If End was not called, puts the parameters back that this rank has exchanged, where that needs
-  // no other rank. The session must end.
+  // Puts back the parameters that this rank has exchanged, if End was not called and other ranks
+  // are not needed. Then the session must end.
   ~EvaluationScope();
   EvaluationScope(const EvaluationScope&) = delete;
   EvaluationScope& operator=(const EvaluationScope&) = delete;
 
-  // A collective. Called once.
+  // Ends the scope. A collective. Called once.
   absl::Status End();
 
  private:
   friend class EvaluationPasses;
-  // Both null: nothing has to be put back.
+  // Both pointers null: the scope changes nothing.
   EvaluationScope(parallel::Strategy* strategy, Averages* averages, int64_t step)
       : strategy_(strategy), averages_(averages), step_(step) {}
   absl::Status Begin(parallel::PassMemory memory);
@@ -59,58 +57,59 @@ class EvaluationScope {
   bool open_ = false;
 };
 
-// What a rank knows of its memory, in bytes.
+// The memory that a rank knows of, in bytes.
 struct EvaluationMemory {
-  // What it would allocate to hold all parameters.
+  // The memory for all parameters.
   uint64_t needed = 0;
-  // What earlier passes have allocated for the same purpose: the process has kept this memory.
+  // The memory that earlier passes have allocated for all parameters and that the process has kept.
   uint64_t kept = 0;
-  // What the node has available, or on a GPU what the GPU has. UINT64_MAX: not known.
+  // The available memory of the node, or of the GPU for a model on a GPU. UINT64_MAX: not known.
   uint64_t available = 0;
-  // How many ranks share that.
+  // The number of ranks that share `available`.
   uint64_t ranks = 1;
 };
 
-// Pure. True if the rank may gather all parameters of a sharded model for a pass: what it needs
-// beyond what is kept is at most half of its share of what is available. The other half is left for
-// activations and other programs.
+// True if the rank may gather all parameters of a sharded model for a pass. The memory needed
+// beyond `kept` must be at most half of the rank's share of `available`. The other half is left for
+// activations and other programs. Pure.
 bool HasMemoryForAll(const EvaluationMemory& memory);
 
 // Makes the scopes of a session.
 class EvaluationPasses {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     const Job* job;
-    c10::Device device;  // of the model
+    c10::Device device;  // the model's device
     comm::Communicator* control;
-    const Background* background;  // knows how many ranks share this rank's memory
+    // Has the number of ranks that share this rank's memory.
+    const Background* background;
     const SessionReports* reports;
     const SessionState* session_state;
-    // What this rank's node or GPU has available, in bytes; null: asks the system.
+    // Returns the available bytes of this rank's node or GPU; null: the system is asked.
     std::function<uint64_t()> available = nullptr;
   };
   explicit EvaluationPasses(Parts parts) : parts_(std::move(parts)) {}
 
-  // A collective between two steps. `training`: null if nothing is trained and every rank has the
-  // whole model. Errors: the communicators'.
+  // Begins a scope between two steps. A collective. `training`: null if nothing is trained and
+  // every rank has the whole model. Errors: the communicators'.
   absl::StatusOr<std::unique_ptr<EvaluationScope>> Begin(Training* training);
-  // For an export of the averages: they are in place of the parameters, whatever `ema.evaluate`
-  // says, and nothing is gathered. A collective.
+  // Begins a scope for an export of the averages: they replace the parameters for every value of
+  // `ema.evaluate`, and nothing is gathered. A collective.
   absl::StatusOr<std::unique_ptr<EvaluationScope>> WithAverages(Training* training);
 
  private:
   absl::StatusOr<std::unique_ptr<EvaluationScope>> BeginWith(Training* training, bool averages,
                                                              bool gathers);
-  // The same on all ranks. A collective if the job leaves it open.
+  // Returns the same choice on all ranks. A collective if the job leaves the choice open.
   absl::StatusOr<parallel::PassMemory> ChooseMemory(const parallel::ParameterStore& store);
 
   const Parts parts_;
-  uint64_t gathered_ = 0;  // the most that a pass of this session has gathered, in bytes
-  bool told_ = false;      // that there is too little memory
+  uint64_t gathered_ = 0;  // the most bytes that a pass of this session has gathered
+  bool told_ = false;      // too little memory was reported
 };
 
-// What all passes without backward of a session use. All outlive them.
+// The objects that all passes without backward use. All must outlive the passes.
 struct ForwardParts {
   const Job* job;
   LiveState* live;

@@ -36,7 +36,7 @@ class Notices : public EventSink {
   std::vector<Notice> all_;
 };
 
-// What the rank holds of the state: by item, its bytes.
+// Returns the state that this rank holds: the bytes of each item.
 std::map<std::string, std::string> BytesOf(const checkpoint::State& state) {
   std::map<std::string, std::string> bytes;
   for (const auto& piece : state.held) {
@@ -56,12 +56,12 @@ struct Passes {
 };
 
 struct Counted {
-  // Collectives of rank 0 for parameters in each Begin.
+  // The number of collectives for parameters on rank 0, for each Begin.
   std::vector<uint64_t> gathers;
   std::vector<Notice> notices;
 };
 
-// Three ranks begin and end scopes after a step.
+// Begins and ends scopes on three ranks after a step.
 Counted CountIn(Job job, const Passes& passes) {
   Counted counted;
   Notices notices;
@@ -106,7 +106,7 @@ TEST_P(EvaluationScopeTest, AllRanksGatherOnceIfEachHasTheMemory) {
   EXPECT_EQ(much.gathers[0] > 0, fsdp);
   EXPECT_EQ(much.gathers[1], much.gathers[0]) << "freed at the end";
   EXPECT_TRUE(much.notices.empty());
-  // One rank has too little: no rank gathers, and rank 0 says so once.
+  // One rank has too little memory: no rank gathers, and rank 0 reports this once.
   const Counted little = CountIn(job, {.available = {kMuch, 10, kMuch}});
   EXPECT_EQ(little.gathers, (std::vector<uint64_t>{0, 0}));
   ASSERT_EQ(little.notices.size(), fsdp ? 1u : 0u);
@@ -129,7 +129,7 @@ TEST_P(EvaluationScopeTest, NeverAndAlwaysDoNotAskForTheMemory) {
   EXPECT_TRUE(always.notices.empty());
 }
 
-// Also if the scope is not ended, where that needs no other rank.
+// The same holds for a scope without End, if the rank needs no other rank.
 TEST_P(EvaluationScopeTest, AfterItEverythingIsAsItWas) {
   Job job = JobOn({40, 40, 40}, 8);
   job.evaluation.averages = AverageConfig{.decay = 0.5, .evaluate = true};

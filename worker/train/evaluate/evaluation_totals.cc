@@ -16,14 +16,14 @@
 namespace muster::train {
 namespace {
 
-// The classes of a model of rows whose targets are classes; otherwise 0.
+// Returns the number of classes of a model of rows with classes as targets; otherwise 0.
 int64_t ClassesOf(const models::Model& model) {
   const models::InputSpec input = model.Input();
   const bool classifies = input.kind == models::InputSpec::Kind::kRows && input.target_numbers == 0;
   return classifies ? input.classes : 0;
 }
 
-// The totals of all ranks, in the order in which Reduce sends them.
+// The totals in the order in which Reduce sends them.
 enum Total { kLoss, kTerms, kSamples, kWithLogits, kTold, kCorrect, kInTop, kTotals };
 
 void Fill(absl::Span<const double> values, google::protobuf::RepeatedField<uint64_t>* out) {
@@ -74,7 +74,7 @@ void EvaluationTotals::AddClasses(const models::Judged& judged) {
 
 absl::StatusOr<v1::Evaluation> EvaluationTotals::Reduce(const char* data, int64_t step,
                                                         comm::Communicator& communicator) const {
-  // float64 holds counts exactly up to 2^53.
+  // float64 is exact for counts up to 2^53.
   std::vector<double> mine;
   const auto add = [&mine](const at::Tensor& tensor) {
     const at::Tensor here = device::On(at::kCPU, tensor.to(at::kDouble));

@@ -16,7 +16,7 @@
 namespace muster::train {
 namespace {
 
-// A model of rows, of which only the description is used.
+// A model of rows. Only its description is used.
 class Rows : public models::Model {
  public:
   explicit Rows(int64_t classes)
@@ -31,8 +31,8 @@ class Rows : public models::Model {
   const int64_t classes_;
 };
 
-// Rows with these targets, for which these classes have the largest logits; the target has the
-// second largest one where it is another class.
+// Returns the output for rows with these targets. `predicted`: the classes with the largest logits.
+// A target that is another class has the second largest logit.
 models::LossOutput Output(double loss, const std::vector<int64_t>& targets,
                           const std::vector<int64_t>& predicted, int64_t classes,
                           int64_t ignored = -1) {

@@ -16,7 +16,8 @@ namespace {
 
 using Completions = std::vector<std::vector<int64_t>>;
 
-// The same forwards as those of a batch of the request, whose result nobody needs.
+// Returns a request with the same number of forwards as a batch of `request`, for a rank whose
+// result is not used.
 models::GenerationRequest OnlyForOthers(const models::GenerationRequest& request) {
   return {.prompts = {{0}}, .max_tokens = request.max_tokens, .sampling = {}};
 }
@@ -63,7 +64,7 @@ absl::StatusOr<Completions> Generate(const models::GenerationRequest& request, i
       models::GenerateBatch(OnlyForOthers(request), {.begin = 0, .end = 1}, model, context, device);
     }
   }
-  // Each token is on one rank, and 0 on the others.
+  // Each token is on one rank; the other ranks have 0.
   std::vector<int64_t> flat;
   for (const auto& tokens : completions) flat.insert(flat.end(), tokens.begin(), tokens.end());
   const at::Tensor all = device::HostTensor(flat);
@@ -84,7 +85,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> SessionGenerator::Generate(
   const AutocastScope autocast(parts_.job->numerics.precision, live.device().type());
   auto tokens = train::Generate(request, parts_.session_state->step, live.model(), live.context(),
                                 live.device(), *parts_.control);
-  // Also after an error that all ranks have and that need not end the session.
+  // End also follows an error that all ranks have, because such an error need not end the session.
   if (tokens.ok() || absl::IsFailedPrecondition(tokens.status())) RETURN_IF_ERROR(scope->End());
   return tokens;
 }
@@ -100,7 +101,7 @@ absl::StatusOr<Generator::SampleMade> SessionGenerator::Sample(const v1::SampleC
   parts_.reports->Progress("sampling");
   const models::GenerationRequest request = GenerationOf(sample);
   const auto made = Generate(request);
-  // Logits that are not finite, on all ranks; training has checks of its own.
+  // All ranks know that logits are not finite. Training has its own checks.
   if (absl::IsFailedPrecondition(made.status())) return SampleMade(made.status());
   RETURN_IF_ERROR(made.status());
   Sampled sampled{parts_.session_state->step, request.prompts[0], made->at(0), ""};

@@ -1,4 +1,4 @@
-// Generation by the ranks of a job together. The ranks are threads.
+// Generation by all ranks of a job together. The ranks are threads.
 #include "worker/train/evaluate/generate.h"
 
 #include <ATen/core/Tensor.h>
@@ -62,7 +62,7 @@ class GenerateTest : public testing::Test {
     Job job;
     job.seed = 7;
     *job.spec.mutable_model() = models::SpecFromText(kind, kind == "gpt2" ? kGpt2 : kLlama);
-    // RankSteps takes a file of each rank's own.
+    // RankSteps needs a file for each rank.
     job.data.train =
         TokenFiles{.paths = std::vector(world_size, folder_.Path("train.bin")), .per_rank = true};
     job.strategy = strategy;
@@ -73,8 +73,8 @@ class GenerateTest : public testing::Test {
     return job;
   }
 
-  // `count` prompts of 1 to 7 tokens. With this temperature, tokens depend on the logits of initial
-  // values, which are small.
+  // Returns `count` prompts of 1 to 7 tokens. The temperature is low enough for tokens to depend on
+  // the logits of initial parameters, which are small.
   static models::GenerationRequest Request(size_t count) {
     models::GenerationRequest request = {.max_tokens = 10, .sampling = {.temperature = 0.02}};
     for (size_t i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ class GenerateTest : public testing::Test {
                     control);
   }
 
-  // Of each rank, with the initial values.
+  // Returns the result of Generate on each rank, with initial parameters.
   std::vector<absl::StatusOr<Completions>> Generated(const std::string& kind,
                                                      const StrategyConfig& strategy, int world_size,
                                                      const models::GenerationRequest& request,
@@ -123,7 +123,7 @@ class GenerateTest : public testing::Test {
 
 TEST_F(GenerateTest, EveryRankGetsTheTokensOfOneRankWithEveryStrategyAndWorldSize) {
   for (const char* kind : {"gpt2", "llama"}) {
-    // Less batches than ranks, and more.
+    // Fewer batches than ranks, and more batches than ranks.
     for (const size_t prompts : {3, 40, 70}) {
       const models::GenerationRequest request = Request(prompts);
       const Completions expected = OfOneRank(kind, request);
@@ -142,7 +142,7 @@ TEST_F(GenerateTest, EveryRankGetsTheTokensOfOneRankWithEveryStrategyAndWorldSiz
 }
 
 TEST_F(GenerateTest, TrainingIsBitwiseWhatItIsWithoutGeneration) {
-  // Losses and norms of steps, between which tokens are generated or not.
+  // Returns the losses and norms of steps, with or without a generation after each step.
   const auto run = [&](const Job& job, bool generates) {
     std::vector<std::vector<double>> of_ranks(2);
     RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data,
@@ -159,7 +159,7 @@ TEST_F(GenerateTest, TrainingIsBitwiseWhatItIsWithoutGeneration) {
         ASSERT_TRUE(found.ok()) << found.status();
         different.insert(*found);
       }
-      if (generates) EXPECT_EQ(different.size(), 6u);  // each of the model as it is then
+      if (generates) EXPECT_EQ(different.size(), 6u);  // the model differs after each step
     });
     return of_ranks;
   };
@@ -204,7 +204,7 @@ TEST_F(GenerateTest, LogitsThatAreNotFiniteAreTheSameErrorOnEveryRank) {
     {
       const at::NoGradGuard no_grad;
       for (const models::Parameter& parameter : steps.model().Parameters()) {
-        // Only prompts that get so far come to this position.
+        // Only the longest prompt reaches this position.
         if (parameter.name == "transformer.wpe.weight") {
           parameter.tensor[12].fill_(std::numeric_limits<float>::quiet_NaN());
         }
@@ -254,7 +254,8 @@ TEST_F(GenerateTest, OnADeviceTokensAreThoseOfTheCpuAndTheHostWaitsForLogitsOnly
         [&](int rank, comm::Communicator& control, comm::Communicator& data,
             comm::Communicator& parameters) {
           RankSteps steps(JobOf(kind, parallel::DdpOptions{}, 1), rank, control, data, parameters);
-          EXPECT_EQ(*GenerateOn(steps, control, data, request), expected);  // moves constants there
+          // The first call moves constants to the device.
+          EXPECT_EQ(*GenerateOn(steps, control, data, request), expected);
           const device::NoWaiting no_waiting;
           EXPECT_EQ(*GenerateOn(steps, control, data, request), expected);
         },

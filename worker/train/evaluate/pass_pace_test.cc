@@ -8,7 +8,7 @@
 namespace muster::train {
 namespace {
 
-// The rounds before which a pass of rounds of `seconds` each asks.
+// Returns the rounds before which a pass asks, if each round takes `seconds`.
 std::vector<int64_t> Questions(double seconds, int64_t rounds) {
   PassPace pace;
   std::vector<int64_t> asked;
@@ -39,7 +39,7 @@ TEST(PassPace, RoundsThatBecomeLongAreAskedMoreOften) {
     pace.Asked(round, 0.1);
   }
   while (!pace.Due(round)) ++round;
-  pace.Asked(round, 2000);  // a second per round is more than 1000 rounds
+  pace.Asked(round, 2000);  // the 1000 rounds took more than 1 s each
   EXPECT_TRUE(pace.Due(round + 1));
 }
 

@@ -13,7 +13,7 @@
 namespace muster::train {
 namespace {
 
-// The name of its field in v1::Evaluation.
+// Returns the name of the metric's field in v1::Evaluation.
 const char* NameOf(Metric metric) {
   switch (metric) {
     case Metric::kLoss:

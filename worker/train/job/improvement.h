@@ -1,7 +1,9 @@
-// Whether a validation pass improves on those before it, and what follows from that: the end of a
-// fit stage (early_stopping, with the rule of Keras' and PyTorch Lightning's EarlyStopping) and the
-// checkpoint that is kept beside the newest ones (keep_best, as ModelCheckpoint with save_top_k=1).
-// Pure. docs/stages.md says it for users.
+// Whether a validation pass improves on earlier passes, and the consequences:
+// - early_stopping: the end of a fit stage, with the rule of EarlyStopping in Keras and PyTorch
+//   Lightning;
+// - keep_best: the kept best checkpoint, like ModelCheckpoint with save_top_k=1.
+//
+// Pure. docs/stages.md describes both for users.
 #ifndef MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 #define MUSTER_WORKER_TRAIN_JOB_IMPROVEMENT_H_
 
@@ -16,7 +18,7 @@
 
 namespace muster::train {
 
-// A number of a validation pass.
+// A metric of a validation pass.
 enum class Metric { kLoss, kAccuracy, kTopKAccuracy, kPerplexity };
 
 struct Criterion {
@@ -30,7 +32,7 @@ struct EarlyStopping {
   double min_delta = 0;  // at least 0
 };
 
-// What the validation passes of a fit stage decide.
+// The rules that decide after each validation pass of a fit stage.
 struct PassRules {
   std::optional<EarlyStopping> early_stopping;
   std::optional<Criterion> keep_best;
@@ -38,7 +40,7 @@ struct PassRules {
   bool any() const { return early_stopping.has_value() || keep_best.has_value(); }
 };
 
-// The metrics that validation gives; the loss is always among them.
+// The metrics that a validation gives. The loss is always among them.
 using GivenMetrics = std::set<Metric>;
 GivenMetrics GivenBy(const v1::Evaluation& evaluation);
 
@@ -46,26 +48,27 @@ GivenMetrics GivenBy(const v1::Evaluation& evaluation);
 // the job's list, for the message.
 absl::Status CheckMetrics(const PassRules& rules, const GivenMetrics& given, int64_t stage);
 
-// A pass of a fit stage.
+// A validation pass in a fit stage.
 struct Pass {
-  int64_t stage = 0;       // its index in the job's list
+  int64_t stage = 0;       // the index of the stage in the job's list
   int64_t step = 0;        // optimizer steps done
-  int64_t generation = 0;  // that runs it, and would write the checkpoint of this step
+  int64_t generation = 0;  // the generation that runs the pass and would write the checkpoint
   const v1::Evaluation* evaluation;
 };
 
 struct Judgement {
-  manifest::ValidationRecord record;  // the new one
-  // The pass is better than all before: a checkpoint of this step becomes the best one.
+  manifest::ValidationRecord record;  // with this pass added
+  // The pass is better than all earlier passes: its checkpoint becomes the best checkpoint.
   bool best = false;
-  // Why the stage ends; empty: it does not.
+  // The reason why the stage ends; empty: the stage continues.
   std::string stop;
 };
 
-// A number counts as an improvement if it is finite and better than the best one before by more
-// than min_delta; the first finite one always does. All sums are those of float64:
-// value + min_delta < best, or value - min_delta > best. What the record says about another stage's
-// patience does not count: each stage begins anew. CheckMetrics has found all metrics of the rules.
+// Judges a pass and returns the new record. CheckMetrics has accepted the rules. An improvement is
+// a finite number that is better than the best earlier number by more than min_delta. The first
+// finite number is always an improvement. The comparison is in float64: value + min_delta < best,
+// or value - min_delta > best. Each stage begins with a new patience: the patience of another stage
+// does not count.
 Judgement Judge(const PassRules& rules, const Pass& pass, manifest::ValidationRecord record);
 
 }  // namespace muster::train

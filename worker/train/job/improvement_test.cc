@@ -16,7 +16,8 @@ using manifest::ValidationRecord;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Passes after steps 10, 20, ... of a stage by generation 3. Stops after the one that ends it.
+// The results of passes after steps 10, 20, ... of a stage in generation 3. The pass that stops the
+// stage is the last.
 struct Passes {
   std::vector<bool> best;
   std::vector<bool> stop;
@@ -59,7 +60,7 @@ TEST(EarlyStopping, EndsWithSoManyPassesInARowWithoutAnImprovement) {
 }
 
 TEST(EarlyStopping, AnImprovementIsMoreThanMinDeltaBelowTheBestOne) {
-  // The best one stays 5 until 4: steps of 0.5 are none, and 4.5 does not become the best one.
+  // Steps of 0.5 are no improvement. The best loss stays 5 until 4.25; it never becomes 4.5.
   EXPECT_EQ(RunPasses(Stops(2, 0.5), {5, 4.5, 4.25, 9}).stop, (Flags{false, false, false, false}));
   const Passes passes = RunPasses(Stops(2, 0.5), {5, 4.5, 4.5, 1});
   EXPECT_EQ(passes.stop, (Flags{false, false, true}));
@@ -82,10 +83,10 @@ TEST(EarlyStopping, ANumberThatIsNotFiniteIsNeverAnImprovement) {
 TEST(EarlyStopping, EachStageBeginsAnew) {
   ValidationRecord record = RunPasses(Stops(2), {1, 2}).record;
   EXPECT_EQ(record.patience->passes, 1);
-  // Worse than all of the first stage.
+  // Losses that are all worse than those of the first stage.
   const Passes second = RunPasses(Stops(2), {9, 8, 8, 8}, /*stage=*/2, record);
   EXPECT_EQ(second.stop, (Flags{false, false, false, true}));
-  // A session in the middle of the stage goes on where it was.
+  // A session in the middle of the stage continues the count.
   EXPECT_EQ(RunPasses(Stops(2), {2}, /*stage=*/0, record).stop, (Flags{true}));
 }
 
@@ -94,7 +95,7 @@ TEST(KeepBest, IsWhatIsBetterThanAllBeforeInTheJob) {
   EXPECT_EQ(passes.best, (Flags{true, false, true, false, false, false, true}));
   const ValidationRecord::Best expected{.step = 70, .generation = 3, .value = 3.99};
   EXPECT_EQ(passes.record.best, expected);
-  // Not of the stage: the second one does not begin anew.
+  // The best loss is that of the job: the second stage does not start again.
   EXPECT_EQ(RunPasses(Keeps(), {4, 3.98}, /*stage=*/1, passes.record).best, (Flags{false, true}));
 }
 

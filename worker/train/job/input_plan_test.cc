@@ -49,7 +49,7 @@ TEST(PlanInputs, AStepToWhichSomeBringLessIsNotTakenWhereTrainingEndsAtTheFirst)
   const UnevenInputs rules = {.stop_at_first = true};
   EXPECT_THAT(PlanInputs({Has(2, 8), Has(1, 4), JoinedSince(3)}, rules, 6).ran_out,
               ElementsAre(1, 2));
-  // A short micro-batch is one.
+  // A short micro-batch counts as a micro-batch.
   EXPECT_THAT(PlanInputs({Has(2, 8), Has(2, 5)}, rules, 4).ran_out, IsEmpty());
   EXPECT_EQ(DescribeRanOut({1, 2}), "ranks 1, 2 have run out of input");
   EXPECT_EQ(DescribeRanOut({4}), "rank 4 has run out of input");

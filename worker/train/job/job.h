@@ -1,5 +1,5 @@
-// What a session trains: the job with its defaults, and the parts that the session uses, in its own
-// types. worker/control makes it from a v1::JobSpec.
+// The job that a session trains, with defaults, and its parts in the types that the session uses.
+// worker/control makes a Job from a v1::JobSpec.
 #ifndef MUSTER_WORKER_TRAIN_JOB_JOB_H_
 #define MUSTER_WORKER_TRAIN_JOB_JOB_H_
 
@@ -28,11 +28,10 @@
 
 namespace muster::train {
 
-// Which process this is. The pair (generation, incarnation) marks everything it writes or sends.
+// Names the process. The pair (generation, incarnation) marks all that it writes or sends.
 struct Identity {
   std::string job;
-  // Distinguishes this job from another one with the same id under another coordinator. The same in
-  // all generations.
+  // Distinguishes jobs with the same id under two coordinators. The same in all generations.
   std::string job_instance;
   int64_t generation = 0;
   int64_t rank = 0;
@@ -42,13 +41,13 @@ struct Identity {
 struct TokenFiles {
   std::vector<std::string> paths;
   data::TokenType type = data::TokenType::kUint16;
-  bool per_rank = false;  // `paths` has one file for each rank; else all ranks read all of them
+  bool per_rank = false;  // true: one file for each rank; false: every rank reads all files
 };
 
-// Safetensors.
+// Safetensors files.
 struct RowFiles {
   std::vector<std::string> paths;
-  bool per_rank = false;  // as above
+  bool per_rank = false;  // the same as in TokenFiles
 };
 
 struct NpyFiles {
@@ -69,35 +68,34 @@ struct OptimizerConfig {
   double lr = 0;
   optim::OptimizerOptions kind;
   std::vector<optim::ParameterGroup> groups;
-  std::string state;  // the file with the state to start with; empty: zeros
+  std::string state;  // the file with the initial state; empty: the state begins with zeros
 };
 
 // The type in which the forward pass computes matrix products and convolutions (autocast.h).
 enum class Precision { kFloat32, kBfloat16, kFloat16 };
 
-// What happens if a loss, a gradient or a buffer is not finite.
+// The action if a loss, a gradient or a buffer is not finite.
 enum class OnNan { kFail, kSkipStep };
 
-// What happens when the model's own code freezes or unfreezes parameters.
+// The action when the model's own code freezes or unfreezes parameters.
 enum class RefreshMode {
   kAuto,    // the change takes effect at the next step
   kManual,  // the change takes effect when a command asks for it
 };
 
-// What the session does with the model, beside what it is made from.
+// The use of the model in the session. Job::spec describes the model itself.
 struct ModelConfig {
   std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
   std::vector<TrainableRule> trainable;
   RefreshMode refresh = RefreshMode::kAuto;
-  // Activation checkpointing: patterns of units as SelectUnits takes them; absent: none is
-  // recomputed.
+  // Activation checkpointing: patterns of units for SelectUnits; absent: nothing is recomputed.
   std::optional<std::vector<std::string>> recomputed_units;
 };
 
 struct NumericsConfig {
-  int threads = 1;  // of LibTorch, on the CPU
+  int threads = 1;  // LibTorch's threads on the CPU
   Precision precision = Precision::kFloat32;
-  optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
+  optim::LossScaleOptions loss_scale;  // for Precision::kFloat16
   OnNan on_nan = OnNan::kFail;
   std::optional<double> clip_grad_norm;
 };
@@ -116,16 +114,16 @@ using StrategyConfig =
 struct FitStage {
   int64_t steps = 1;
   int64_t validate_every = 0;  // steps, or epochs where `epochs` is set; 0: never
-  int64_t epochs = 0;          // above 0: in place of `steps`
-  int64_t limit_steps = 0;     // the stage has at most so many steps; 0: no limit
-  PassRules passes = {};       // what the passes of validate_every decide
+  int64_t epochs = 0;          // above 0: used in place of `steps`
+  int64_t limit_steps = 0;     // the most steps of the stage; 0: no limit
+  PassRules passes = {};       // the rules for the passes of validate_every
 };
 struct ValidateStage {};
 struct TestStage {};
-// Prompts that the model continues.
+// Prompts for the model to continue.
 struct GenerateConfig {
   std::vector<std::vector<int64_t>> prompts;
-  std::string prompts_from;  // a file with them, instead
+  std::string prompts_from;  // a file with the prompts, instead of `prompts`
   int64_t max_tokens = 1;
   models::Sampling sampling;
 };
@@ -134,17 +132,17 @@ struct PredictStage {
   enum class What { kLogits, kClasses };
   What what = What::kLogits;
   bool overwrite = false;
-  std::optional<GenerateConfig> generate;  // instead of what the model gives for `predict`'s data
+  std::optional<GenerateConfig> generate;  // instead of a prediction for the data `predict`
 };
 using Stage = std::variant<FitStage, ValidateStage, TestStage, PredictStage>;
 
 struct CheckpointConfig {
   std::string directory;
   int64_t every_steps = 0;  // 0: only at the end of each fit stage
-  bool background = true;   // written while training continues, except for the last one
+  bool background = true;   // written during training, except for the last save
 };
 
-// Another job's checkpoint with which a job begins.
+// Another job's checkpoint from which the job begins.
 struct StartConfig {
   std::string checkpoint;  // its directory, absolute
   enum class What { kWeights, kWeightsAndOptimizer, kEverything };
@@ -153,9 +151,9 @@ struct StartConfig {
 
 struct ExportConfig {
   std::string path;         // a safetensors file
-  bool overwrite = false;   // any file; otherwise only one that a job of the same name wrote
+  bool overwrite = false;   // replaces any file; otherwise only a file of a job with the same name
   std::string job_name;     // the job that will own the file
-  int64_t every_steps = 0;  // also during training; 0: only when the job succeeds
+  int64_t every_steps = 0;  // 0: only when the job succeeds; otherwise also during training
   // The weights after the last step, those of the best checkpoint, or the averages.
   enum class From { kLast, kBest, kAverages };
   From from = From::kLast;
@@ -168,30 +166,31 @@ struct AverageConfig {
   bool evaluate = false;  // evaluation uses the averages in place of the parameters
 };
 
-// What a rank has of the parameters while it evaluates; only with FsdpOptions.
+// The memory for parameters on a rank during evaluation; only with FsdpOptions.
 enum class EvaluationReshard { kAuto, kAlways, kNever };
 
 struct EvaluationConfig {
-  // `ema`: training updates them (training/averages.h), evaluation and exports may use them.
+  // `ema`: training updates the averages (training/averages.h); evaluation and exports may use
+  // them.
   std::optional<AverageConfig> averages;
   EvaluationReshard reshard = EvaluationReshard::kAuto;
 };
 
 struct ProfileConfig {
   std::string directory;
-  std::vector<int64_t> steps;  // from 1
+  std::vector<int64_t> steps;  // step numbers, from 1
 };
 
 struct Job {
-  // Valid, and with its defaults. The model is made from it, and the ranks compare it. All other
-  // fields are parts of it in the form that the session uses.
+  // The job specification, valid and with defaults. It describes the model, and the ranks compare
+  // it. All other fields are parts of it in the form that the session uses.
   v1::JobSpec spec;
   uint64_t seed = 0;
   ModelConfig model;
   DataConfigs data;
   StrategyConfig strategy;
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
-  // If its end is 0, it ends with the steps of all fit stages, which only the data tell.
+  // The schedule. An end of 0 means the last step of all fit stages, which may depend on the data.
   optim::Schedule schedule;
   BatchConfig batch;
   NumericsConfig numerics;

@@ -10,7 +10,7 @@
 
 namespace muster::train {
 
-// "rank 1", "ranks 0, 2", "ranks 0, 2, 3 and 5 more": capped at three.
+// Returns "rank 1", "ranks 0, 2", "ranks 0, 2, 3 and 5 more": at most three numbers.
 inline std::string Numbered(const char* what, const std::vector<int64_t>& numbers) {
   constexpr size_t kShown = 3;
   std::string text = absl::StrCat(what, numbers.size() == 1 ? " " : "s ");
@@ -21,7 +21,7 @@ inline std::string Numbered(const char* what, const std::vector<int64_t>& number
   return text;
 }
 
-// "samples 3, 7 of data.train".
+// Returns "samples 3, 7 of data.train".
 inline std::string SamplesOf(const char* data, const std::vector<int64_t>& samples) {
   return absl::StrCat(Numbered("sample", samples), " of ", data);
 }

@@ -8,15 +8,15 @@
 namespace muster::train {
 namespace {
 
-// The passes over the data of a stage by epochs.
+// The passes of a stage by epochs over the data.
 class Passes {
  public:
-  // The stage begins after `begin` steps.
+  // `begin`: optimizer steps done before the stage.
   Passes(const data::Timeline& timeline, int64_t begin)
       : timeline_(timeline), begin_(begin), place_(timeline.BeginBeforeSkips(begin)) {}
 
   data::Position EndOf(int64_t passes) const { return {place_.epoch + passes, place_.cursor}; }
-  // Those that are complete where a step begins.
+  // Returns the number of complete passes for a step that begins at `position`.
   int64_t Complete(data::Position position) const {
     return position.epoch - place_.epoch - (position.cursor < place_.cursor ? 1 : 0);
   }

@@ -9,7 +9,7 @@
 namespace muster::train {
 namespace {
 
-// "fit 0-10", "validate" and "test", comma-separated.
+// Returns "fit 0-10", "validate" and "test", comma-separated.
 std::string Print(const std::vector<PlannedStage>& stages) {
   return absl::StrJoin(stages, ", ", [](std::string* out, const PlannedStage& stage) {
     const auto* fit = std::get_if<FitUntil>(&stage.what);
@@ -20,12 +20,12 @@ std::string Print(const std::vector<PlannedStage>& stages) {
   });
 }
 
-// Of data whose epochs all have this many steps.
+// Returns a timeline in which every epoch has this number of steps.
 data::Timeline EpochsOf(int64_t steps) {
   return data::Timeline({{.step = 0, .position = {}, .pace = {steps, 1, data::Last::kDrop}}});
 }
 
-// The steps of a fit stage that validation passes follow.
+// Returns the steps of a fit stage that a validation pass follows.
 std::string PassesOf(const PlannedStage& stage) {
   const auto& fit = std::get<FitUntil>(stage.what);
   std::vector<int64_t> steps;
@@ -56,7 +56,7 @@ TEST(RemainingStages, AreNotThoseThatAreOverAtThisStep) {
   EXPECT_EQ(Remaining(stages, 10, {3, 10}), "test, fit 10-15, test");
   EXPECT_EQ(Remaining(stages, 10, {4, 10}), "fit 10-15, test");
   EXPECT_EQ(Remaining(stages, 15, {6, 15}), "");
-  // What was over after another step says nothing about the state that this session starts from.
+  // Stages that were over after another step say nothing about the state at this start.
   EXPECT_EQ(Remaining(stages, 10, {6, 15}), "validate, test, fit 10-15, test");
   EXPECT_EQ(Remaining(stages, 15, {4, 10}), "test");
   EXPECT_EQ(Remaining(stages, 12, {4, 10}), "fit 10-15, test");
@@ -88,7 +88,7 @@ TEST(PlanStages, AStageThatEndedEarlyIsThereToItsEndAndTheOthersFollow) {
   EXPECT_EQ(planned[3].begin, 12);
   EXPECT_EQ(Print(PlanStages(stages, {}, {{0, 4}, {2, 6}})), "fit 0-4, test, fit 4-6, test");
   EXPECT_EQ(Print(RemainingStages(planned, 4)), "test, fit 4-12, test");
-  // Data that changed may have made the stage shorter.
+  // Changed data may have made the stage shorter.
   EXPECT_EQ(Print(PlanStages({FitStage{3, 0}, FitStage{2, 0}}, {}, {{0, 4}})), "fit 0-3, fit 3-5");
 }
 
@@ -103,7 +103,7 @@ TEST(PlanStages, ALimitIsInSteps) {
   EXPECT_EQ(ScheduledSteps(PlanStages(stages, EpochsOf(7), {{0, 2}})), 27) << "nor early ends";
 }
 
-// Epochs of 24 samples by 4, then from step 8 (epoch 1, sample 8) on by 8.
+// Epochs of 24 samples by 4 per step; from step 8 (epoch 1, sample 8) by 8 per step.
 data::Timeline Larger() {
   return data::Timeline({{.step = 0, .position = {}, .pace = {24, 4, data::Last::kDrop}},
                    {.step = 8, .position = {1, 8}, .pace = {24, 8, data::Last::kDrop}}});
@@ -117,7 +117,7 @@ TEST(PlanStages, AnEpochIsOnePassWhateverTheStepsTake) {
   EXPECT_EQ(PassesOf(planned[0]), "10,13") << "6 was before";
   EXPECT_EQ(PassesOf(planned[1]), "19");
   EXPECT_EQ(ScheduledSteps(planned), 19);
-  // The other job's stages lie over the same steps.
+  // The stages of another job over the same steps.
   const std::vector<Stage> other = {FitStage{.steps = 7}, FitStage{.steps = 0, .epochs = 1}};
   EXPECT_EQ(Print(PlanStages(other, Larger())), "fit 0-7, fit 7-11") << "from sample 4 to 4 or 8";
 }
@@ -174,7 +174,7 @@ TEST(FitFollows, LooksBehindTheStage) {
   EXPECT_FALSE(FitFollows(stages, 2));
 }
 
-// "end validate save last": what of it is due.
+// Returns the due actions, such as "end validate save last".
 std::string PrintDue(const Due& due) {
   std::vector<std::string> parts;
   if (due.end) parts.push_back("end");

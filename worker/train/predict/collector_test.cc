@@ -20,12 +20,12 @@ at::Tensor BytesOf(const std::string& text) {
 }
 
 struct Calls {
-  std::vector<bool> goes_on;  // of each call of Add
+  std::vector<bool> goes_on;  // by call of Add
   absl::Status written;
 };
 
-// Each rank has one of the texts in each call; they follow one another in the file. `fail_after`:
-// so many bytes can be written.
+// Calls Add for each element of `texts`, which has a text for each rank. The texts follow one
+// another in the file. `fail_after`: the bytes that can be written.
 std::vector<Calls> Collect(const std::vector<std::vector<std::string>>& texts, std::string* file,
                            size_t* largest, uint64_t most_bytes, size_t fail_after = 1 << 20) {
   const int world_size = static_cast<int>(texts[0].size());
@@ -70,7 +70,7 @@ std::string Text(size_t size, char first) {
 
 TEST(Collector, WhatTheRanksHaveBecomesOneFileInSmallPortions) {
   for (const int world_size : {1, 2, 3, 4}) {
-    // Sizes that no portion divides, and none at all.
+    // Sizes that no portion divides, and size 0.
     std::vector<std::vector<std::string>> texts;
     std::string expected;
     for (size_t call = 0; call < 4; ++call) {
@@ -96,7 +96,7 @@ TEST(Collector, WhatTheRanksHaveBecomesOneFileInSmallPortions) {
 }
 
 TEST(Collector, WhatIsReceivedAtATimeIsBounded) {
-  // Rank 0 has nothing of its own, so all that it writes was received.
+  // Rank 0 has no bytes, so all bytes that it writes were received.
   const std::vector<std::vector<std::string>> texts = {{"", Text(5000, 'A'), Text(3000, 'a')}};
   std::string file;
   size_t largest = 0;

@@ -29,7 +29,7 @@ int64_t CountOf(const RankData& data) {
   return std::accumulate(data.own_sizes.begin(), data.own_sizes.end(), int64_t{0});
 }
 
-// What the ranks have of the array in each round.
+// The ranges of the array that the ranks compute in each round.
 class Rounds {
  public:
   Rounds(const RankData& data, const PredictionPass& pass, uint64_t row_bytes)
@@ -59,10 +59,10 @@ class Rounds {
  private:
   const data::EvaluationPlan plan_;
   const uint64_t row_bytes_;
-  std::vector<int64_t> files_;  // samples before those of each rank's own file
+  std::vector<int64_t> files_;  // samples before those of each rank's file
 };
 
-// The results of a batch as bytes on the host.
+// Returns the results of a batch as bytes on the host.
 absl::StatusOr<at::Tensor> BytesOf(const at::Tensor& logits, PredictStage::What what,
                                    std::vector<int64_t> expected) {
   const at::Tensor rows =
@@ -75,7 +75,7 @@ absl::StatusOr<at::Tensor> BytesOf(const at::Tensor& logits, PredictStage::What 
   return device::On(at::kCPU, rows.contiguous()).flatten().view(at::kByte);
 }
 
-// Bytes are sent as the words that every communicator takes.
+// Bytes are sent as int64 words, which every communicator takes.
 constexpr uint64_t kWord = sizeof(int64_t);
 int64_t WordsOf(uint64_t bytes) { return static_cast<int64_t>((bytes + kWord - 1) / kWord); }
 
@@ -104,7 +104,7 @@ absl::StatusOr<bool> Collector::Add(const std::vector<FileRange>& ranges, const 
   for (size_t rank = 1; rank < ranges.size(); ++rank) {
     longest = std::max(longest, ranges[rank].bytes);
   }
-  // Also if there is nothing to send, because rank 0 says how it is going.
+  // There is at least one exchange, even without bytes, because rank 0 tells its state.
   for (uint64_t from = 0; from == 0 || from < longest; from += portion_) {
     ASSIGN_OR_RETURN(const bool goes_on, Exchange(ranges, own, from));
     if (!goes_on) return false;
@@ -119,7 +119,7 @@ absl::StatusOr<bool> Collector::Exchange(const std::vector<FileRange>& ranges,
   };
   const int ranks = communicator_->world_size();
   const int rank = communicator_->rank();
-  // To each other rank goes a word: whether rank 0 could write everything so far.
+  // Each other rank receives one word: whether all writes of rank 0 have succeeded.
   std::vector<int64_t> in_sizes(ranks, 0), out_sizes(ranks, 0);
   at::Tensor in;
   int64_t received = 1;
@@ -188,7 +188,7 @@ absl::StatusOr<PredictionEnd> Predict(const PredictionPass& pass) {
     const bool idle = indices.empty();
     const memory::MemoryScope scope(memory::Purpose::kActivations);
     at::Tensor own = at::empty({0}, at::kByte);
-    if (idle && pass.context->collective()) {  // only for the collectives of the other ranks
+    if (idle && pass.context->collective()) {  // only for other ranks' collectives
       pass.model->Logits(reader.Blank(1).inputs, *pass.context);
       activity::Moved();
     } else if (!idle) {

@@ -1,4 +1,4 @@
-// A pass of predictions, on ranks that are threads. predict_session_test has whole sessions.
+// A prediction pass on ranks that are threads. predict_session_test has whole sessions.
 #include "worker/train/predict/predict.h"
 
 #include <gmock/gmock.h>
@@ -41,11 +41,11 @@ class PredictPassTest : public testing::Test {
 
   struct Rank {
     absl::StatusOr<PredictionEnd> end = absl::UnknownError("did not run");
-    int asked = 0;          // how often it was asked whether to go on
+    int asked = 0;          // how often `interrupted` was called
     uint64_t activity = 0;  // batches and blocks
   };
-  // Two samples to a batch. The pass is interrupted when it asks for the `interrupt`th time; so
-  // many calls of `write` succeed.
+  // Runs a pass with two samples per batch. The `interrupt`th call of `interrupted` ends the pass.
+  // `writes`: the calls of `write` that succeed.
   std::vector<Rank> Run(int world_size, int interrupt = 1000, int writes = 1000) {
     std::vector<Rank> ranks(world_size);
     written_.assign(kSamples, 0);
@@ -85,7 +85,7 @@ class PredictPassTest : public testing::Test {
   }
 
   files::TempDir folder_;
-  std::vector<int> written_;  // how often each row was
+  std::vector<int> written_;  // how often each row was written
 };
 
 TEST_F(PredictPassTest, EachRowIsWrittenOnce) {
@@ -109,7 +109,7 @@ TEST_F(PredictPassTest, AnInterruptionEndsItBetweenTwoRoundsOnAllRanks) {
     EXPECT_TRUE(rank.end->interrupted);
     EXPECT_EQ(rank.asked, 2);
   }
-  // Two rounds of two ranks with two samples each.
+  // The pass has two rounds, of two ranks with two samples each.
   for (int row = 0; row < kSamples; ++row) EXPECT_EQ(written_[row], row < 8) << row;
 }
 

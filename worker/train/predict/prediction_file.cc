@@ -34,8 +34,8 @@ absl::Status Probe(const std::string& path) {
   return absl::OkStatus();
 }
 
-// As Disk::Rename, but ALREADY_EXISTS if there is something of the name `to`. UNIMPLEMENTED: the
-// file system cannot do that.
+// Renames like Disk::Rename, but returns ALREADY_EXISTS if `to` exists. UNIMPLEMENTED: the file
+// system has no such rename.
 absl::Status RenameNew(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return absl::OkStatus();
@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(
 }
 
 PredictionFile::~PredictionFile() {
-  // Also if Create has failed: it may have created the file.
+  // Create may have failed after it created the file.
   if (!placed_) unlink(temporary_.c_str());
 }
 
@@ -111,14 +111,14 @@ absl::StatusOr<PredictionFile::Placed> PredictionFile::Place() {
   RETURN_IF_ERROR(file_->Sync());
   file_.reset();
   const std::string& path = target_.path;
-  // Before the file that is there is read: a pipe would wait for its writer.
+  // The check comes before the existing file is read: reading a pipe would wait for its writer.
   RETURN_IF_ERROR(exports::CheckPlace(path, target_.inputs));
   absl::Status renamed = absl::UnimplementedError("an existing file is replaced");
   if (!target_.overwrite) {
     renamed = RenameNew(temporary_, path);
     const auto same = renamed.ok() ? absl::StatusOr<bool>(false) : SameBytes(temporary_, path);
     if (same.ok() && *same) {
-      // Its name may be as young as the process that gave it.
+      // The process that renamed the file may have ended before the name was durable.
       RETURN_IF_ERROR(disk_.SyncDirectory(files::ParentDirectory(path)));
       return Placed::kSame;
     }

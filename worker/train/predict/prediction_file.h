@@ -1,5 +1,5 @@
-// The file of a stage `predict`, on rank 0: written under a temporary name beside it, and given its
-// name when it is complete (docs/predict.md).
+// The output file of a stage `predict`, on rank 0. It is written under a temporary name in the same
+// folder, and gets its final name when it is complete (docs/predict.md).
 #ifndef MUSTER_WORKER_TRAIN_PREDICT_PREDICTION_FILE_H_
 #define MUSTER_WORKER_TRAIN_PREDICT_PREDICTION_FILE_H_
 
@@ -27,23 +27,26 @@ struct PredictionTarget {
   exports::Inputs inputs = {};  // files that are never replaced
 };
 
-// At the start of a session: whether the stage will be able to write its file. Makes the folder,
-// tries whether a file can be created there, and removes what earlier generations of the job left
-// there. ALREADY_EXISTS, in the job's first generation only: there is a file that no job of this
-// name wrote (exports::CheckOutput). A later generation may find what an earlier one wrote, and
-// compares it when the stage has run again. FAILED_PRECONDITION: something that is never replaced.
-// A full disk is no error, because there may be space later. Other errors: those of the file
-// system.
+// Checks, at the start of a session, whether the stage can write its file. Makes the folder, tries
+// to create a file there, and removes temporary files of earlier generations. A full disk is no
+// error, because there may be space later. Errors:
+// - ALREADY_EXISTS, only in the job's first generation: there is a file that no job of this name
+//   wrote (exports::CheckOutput). A later generation may find the file of an earlier one, and
+//   compares the bytes when the stage has run again.
+// - FAILED_PRECONDITION: there is something that is never replaced.
+// - Those of the file system.
 absl::Status PreparePredictionFile(const PredictionTarget& target);
 
-// The bytes before those of the array: of a file .npy, or of .safetensors with one tensor, `name`.
+// Returns the bytes before the array: of a .npy file, or of a .safetensors file with one tensor,
+// `name`.
 absl::StatusOr<std::string> PredictionHeader(const std::string& path, const std::string& name,
                                              const PredictionArray& array);
 
-// Threading: one thread. A file that is destroyed before Place has succeeded is removed.
+// Threading: one thread. The destructor removes the temporary file if Place has not succeeded.
 class PredictionFile {
  public:
-  // Of this size. Its space is taken at once, so a full disk is found before anything is computed.
+  // Creates a file of this size. The space is allocated at once, so that a full disk is found
+  // before anything is computed.
   static absl::StatusOr<std::unique_ptr<PredictionFile>> Create(const PredictionTarget& target,
                                                                 uint64_t size, files::Disk& disk);
   ~PredictionFile();
@@ -56,11 +59,11 @@ class PredictionFile {
 
   enum class Placed {
     kNew,   // the file is the new one
-    kSame,  // a file with the same bytes was there and was left there
+    kSame,  // a file with the same bytes existed and was kept
   };
-  // Makes the file durable and gives it its name. Called once, last, when every byte is written.
-  // ALREADY_EXISTS: a file with other bytes is there, which no job of this name wrote, and
-  // `overwrite` is not set. An old file is unchanged after an error.
+  // Makes the file durable and gives it its final name. Called once, after all bytes are written.
+  // ALREADY_EXISTS: there is a file with other bytes that no job of this name wrote, and
+  // `overwrite` is not set. After an error, the old file is unchanged.
   absl::StatusOr<Placed> Place();
 
  private:

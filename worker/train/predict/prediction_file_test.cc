@@ -42,7 +42,7 @@ class PredictionFileTest : public testing::Test {
                                                files::Disk& disk = files::Disk::Real()) {
     ASSIGN_OR_RETURN(const auto file,
                      PredictionFile::Create(Target(overwrite), contents.size(), disk));
-    // Backwards.
+    // The bytes are written in reverse order.
     for (size_t i = contents.size(); i-- > 0;) {
       RETURN_IF_ERROR(file->WriteAt(i, std::string_view(contents).substr(i, 1)));
     }
@@ -129,7 +129,7 @@ TEST_F(PredictionFileTest, TheFirstGenerationRefusesAFileAtItsStart) {
   EXPECT_EQ(Contents(), "abc");
 }
 
-// After other training: `resume --from`, or sums of a GPU.
+// The contents may differ after other training: `resume --from`, or sums on a GPU.
 TEST_F(PredictionFileTest, WhatAJobOfTheSameNameWroteIsReplaced) {
   ASSERT_TRUE(Write("abc").ok());
   EXPECT_EQ(*Write("abc"), PredictionFile::Placed::kSame);

@@ -18,7 +18,7 @@
 namespace muster::train {
 namespace {
 
-// The name of the array, and of the setting.
+// Returns the name of the array, which is also the value of the setting.
 const char* NameOf(PredictStage::What what) {
   return what == PredictStage::What::kClasses ? "classes" : "logits";
 }
@@ -29,7 +29,7 @@ std::string Describe(PredictStage::What what, const PredictionArray& array) {
                       safetensors::ShapeString(array.shape));
 }
 
-// As JSON.
+// Returns the tokens as a JSON list.
 std::string ListOf(const std::vector<int64_t>& tokens) {
   return absl::StrCat("[", absl::StrJoin(tokens, ", "), "]");
 }
@@ -41,7 +41,7 @@ std::string ListOf(const jobspec::Prompts& prompts) {
   return absl::StrCat("[", absl::StrJoin(prompts, ", ", list), "]");
 }
 
-// The contents of the file of a stage that generates.
+// Returns the contents of the file of a stage that generates.
 std::string Completions(const jobspec::Prompts& prompts,
                         const std::vector<std::vector<int64_t>>& tokens) {
   std::string text = "{\"completions\": [";
@@ -52,7 +52,7 @@ std::string Completions(const jobspec::Prompts& prompts,
   return absl::StrCat(text, "]}\n");
 }
 
-// Rank 0's `mine` becomes `told` on all ranks. Errors: the communicator's.
+// Sets `told` on all ranks to rank 0's `mine`. Errors: the communicator's.
 absl::Status ShareOfRank0(const absl::Status& mine, const char* what, int64_t step,
                           comm::Communicator& control, absl::Status* told) {
   ASSIGN_OR_RETURN(const auto results,
@@ -76,7 +76,7 @@ absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& genera
                                        .max_tokens = generate.max_tokens,
                                        .sampling = generate.sampling};
   if (!generate.prompts_from.empty()) {
-    // Rank 0 reads them for all: the file may be another one on another node.
+    // Rank 0 reads the prompts for all ranks, because the file may differ on another node.
     const bool leader = control.rank() == 0;
     absl::StatusOr<jobspec::Prompts> read = jobspec::Prompts();
     if (leader) read = jobspec::ReadPrompts(generate.prompts_from);
@@ -95,22 +95,22 @@ absl::StatusOr<models::GenerationRequest> RequestOf(const GenerateConfig& genera
 struct Prediction {
   std::string stage;
   std::string path;
-  std::string contents;  // described, for the event
+  std::string contents;  // a description, for the event
 };
 
-// Gives the file of rank 0, of which all bytes are written unless `written` is an error, its name.
+// Gives rank 0's file its final name. If `written` is OK, all bytes of the file are written.
 absl::StatusOr<Predicted> Place(const PredictParts& parts, const Prediction& prediction,
                                 absl::Status written, std::unique_ptr<PredictionFile> file) {
   bool same = false;
   if (parts.forward.reports->leader() && written.ok()) {
-    // A lost lease is no failed prediction: the next generation predicts.
+    // A lost lease is not a failed prediction: the next generation predicts.
     if (parts.lease != nullptr) RETURN_IF_ERROR(parts.lease->StillMine());
     const auto placed = file->Place();
     written = placed.status();
     same = placed.ok() && *placed == PredictionFile::Placed::kSame;
   }
-  // A file that got no name is removed before the others hear of it: if one of them ends the job,
-  // this process may be killed at once.
+  // A file without its final name is removed before the other ranks hear of the error. A rank that
+  // hears of it may end the job, and this process may then be killed.
   file.reset();
   Predicted predicted;
   RETURN_IF_ERROR(ShareOfRank0(written, "predictions written", parts.forward.session_state->step,

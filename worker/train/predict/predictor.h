@@ -1,5 +1,5 @@
-// Runs the stages `predict` of a session (docs/predict.md): over data (predict.h) or over prompts
-// (evaluate/generate.h), into a file (prediction_file.h).
+// Runs the stages `predict` of a session (docs/predict.md), over data (predict.h) or over prompts
+// (evaluate/generate.h), and writes their files (prediction_file.h).
 #ifndef MUSTER_WORKER_TRAIN_PREDICT_PREDICTOR_H_
 #define MUSTER_WORKER_TRAIN_PREDICT_PREDICTOR_H_
 
@@ -23,20 +23,20 @@
 
 namespace muster::train {
 
-// "stages[2].predict"
+// Returns the stage's name for messages, such as "stages[2].predict".
 std::string NameOfPrediction(int64_t stage);
 
-// By the index of a stage that generates: what it asks the model for.
+// The generation request of each stage that generates, by the index of the stage.
 using GenerationRequests = std::map<int64_t, models::GenerationRequest>;
 
-// A collective, before the first stage of a session: checks that these stages will be able to write
-// their files, and reads their prompts. Errors name the stage.
+// Checks, before the first stage of a session, that these stages can write their files, and reads
+// their prompts. A collective. Errors name the stage.
 absl::StatusOr<GenerationRequests> PreparePredictions(const std::vector<PlannedStage>& stages,
                                                       const Job& job, const Identity& identity,
                                                       const models::Model& model, int64_t step,
                                                       comm::Communicator& control);
 
-// What a stage `predict` uses. All outlive its run.
+// The objects that a stage `predict` uses. All must outlive the run of the stage.
 struct PredictParts {
   ForwardParts forward;
   Identity identity;
@@ -47,13 +47,12 @@ struct PredictParts {
   const LeaseHolder* lease;  // null: no other process can replace this one
 };
 
-// How a run of such a stage ended that was not ended by an error of the session; the same on all
-// ranks.
+// The end of a run without an error of the session; the same on all ranks.
 struct Predicted {
-  bool interrupted = false;  // there is something else to do first
-  absl::Status file;         // of writing the file
+  bool interrupted = false;  // the job has something else to do first
+  absl::Status file;         // the result of writing the file
 };
-// A collective: runs the stage with this index once. Threading: the session's thread.
+// Runs the stage with this index once. A collective. Threading: the session's thread.
 absl::StatusOr<Predicted> RunPrediction(const PredictParts& parts, int64_t stage,
                                         const PredictStage& predict);
 

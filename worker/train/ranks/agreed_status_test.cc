@@ -9,7 +9,7 @@
 namespace muster::train {
 namespace {
 
-// What each rank gets if these are the results of their parts.
+// Returns what AgreedStatus gives each rank; `of_ranks`: each rank's own result.
 std::vector<absl::Status> Agreed(const std::vector<absl::Status>& of_ranks) {
   std::vector<absl::Status> agreed(of_ranks.size());
   RunRanks(static_cast<int>(of_ranks.size()),
@@ -30,7 +30,7 @@ void ExpectOnAll(const std::vector<absl::Status>& agreed, const absl::Status& ex
 TEST(AgreedStatus, IsOkIfAllAre) { ExpectOnAll(Agreed({{}, {}, {}}), absl::OkStatus()); }
 
 TEST(AgreedStatus, AnErrorOfOneRankIsThatOfAll) {
-  const std::string path(3000, 'p');  // errors are not cut
+  const std::string path(3000, 'p');  // long errors are not cut
   ExpectOnAll(Agreed({{}, {}, absl::DataLossError(path + ": is damaged"), {}}),
               absl::DataLossError("rank 2: " + path + ": is damaged"));
 }
@@ -45,7 +45,7 @@ TEST(AgreedStatus, WhatMayBeANodesFaultIsTheErrorOfItsRanksAndAConsequenceOnTheO
   }
 }
 
-// Rank 0 ends as soon as it has learned of rank 1's error, before rank 1 was told.
+// Rank 0 ends after it has heard of rank 1's error, and before rank 1 gets the result.
 TEST(AgreedStatus, ARankKeepsItsOwnErrorWhereAnotherRankHasEnded) {
   const absl::Status own = absl::NotFoundError("x");
   std::vector<absl::Status> agreed(3);

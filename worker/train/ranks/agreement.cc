@@ -24,10 +24,10 @@ namespace {
 
 using jobspec::Line;
 
-// An error names at most this many ranks.
+// The most ranks that an error names.
 constexpr size_t kNamed = 3;
 
-// One line of text for each. Neither paths nor values contain a line break or a tab.
+// Returns one text line for each of `lines`. Paths and values contain no line break and no tab.
 std::string TextOf(const std::vector<Line>& lines) {
   return absl::StrJoin(lines, "\n", [](std::string* out, const Line& line) {
     absl::StrAppend(out, line.path, "\t", line.value);
@@ -49,10 +49,10 @@ bool Has(const std::vector<Line>& lines, const std::string& path) {
                      [&](const Line& line) { return line.path == path; });
 }
 
-// Marks an error.
+// The payload that marks an agreed error.
 constexpr char kAgreed[] = "muster/agreed";
 
-// An error as text: its code and its message; empty for OK.
+// Returns an error as text: the code and the message; "" for OK.
 std::string TextOf(const absl::Status& status) {
   if (status.ok()) return "";
   return absl::StrCat(static_cast<int>(status.code()), " ", status.message());

@@ -1,5 +1,5 @@
-// How ranks agree: that they have the same job, model and data before anything else depends on it
-// (docs/roll-call.md), and on the results of what each has done.
+// Agreement of the ranks: on job, model and data, before other code depends on them
+// (docs/roll-call.md), and on the result of a task of which each rank has done its part.
 #ifndef MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 #define MUSTER_WORKER_TRAIN_RANKS_AGREEMENT_H_
 
@@ -13,43 +13,43 @@
 
 namespace muster::train {
 
-// A collective that compares `lines` on all ranks: an all-gather of 16 bytes per rank and, if the
-// ranks differ, all their lines. `what` says for errors what the lines describe
-// ("the job"). Errors: FAILED_PRECONDITION, which names for each rank that differs from rank 0 (at
-// most three ranks, and how many more there are) the first path at which it differs and the values
-// of both ranks; the communicator's, for example that a peer has already ended because of this
-// difference.
+// Compares `lines` on all ranks. A collective: an all-gather of 16 bytes per rank and, if the ranks
+// differ, of all their lines. `what`: a name of the lines for errors ("the job"). Errors:
+// - FAILED_PRECONDITION if a rank differs from rank 0. The message has the first different path and
+//   both values for at most three such ranks, and the number of further ranks.
+// - The communicator's, for example because a peer has already ended with this error.
 absl::Status AgreeOn(const std::string& what, const std::vector<jobspec::Line>& lines,
                      comm::Communicator* communicator);
 
-// Describes the first difference: "optimizer.adamw.lr: rank 0 has 0.1, rank 2 has 0.2"; "" if there
+// Returns the first difference: "optimizer.adamw.lr: rank 0 has 0.1, rank 2 has 0.2"; "" if there
 // is none. Pure.
 std::string NameDifference(const std::vector<jobspec::Line>& of_rank_0,
                            const std::vector<jobspec::Line>& others, int rank);
 
-// One line for each parameter and buffer, in the model's order: its name, shape and type.
+// Returns one line for each parameter and buffer, in the model's order: name, shape and type.
 std::vector<jobspec::Line> LinesOf(const models::Model& model);
 
-// ---- The result of a task of which each rank has done its part, the same on all ranks.
+// ---- The result of a task of which each rank has done its part.
 
-// A collective: OK if `mine` is OK on all ranks; otherwise an error on all ranks, with the same
-// message. It is the ranks' error if all have the same one (a file that nobody finds); else it has
-// this rank's code, and says which ranks have which error ("rank 1: ...; rank 3: ..."). A rank that
-// is OK itself has the first rank's error as ErrorOfOthers. IsAgreed is true of it. Payloads are
-// not sent. `what` names the task, for the communicator's errors, which are returned to a rank
-// whose own part is OK. Otherwise the rank keeps its own error: another rank may have learned of it
-// and ended before this one was told.
+// Returns OK if `mine` is OK on all ranks, otherwise an error on every rank, of which IsAgreed is
+// true. A collective. `what` names the task in the communicator's errors. Payloads are not sent.
+// - All ranks have the same error (a file that no rank finds): every rank returns this error.
+// - Ranks differ: the message says which ranks have which error ("rank 1: ...; rank 3: ..."). A
+//   rank with an error keeps its own code. A rank without an error returns ErrorOfOthers with the
+//   code of the first failed rank.
+// - The communicator fails: a rank with an error returns `mine`, because another rank may have
+//   heard of `mine` and ended. Other ranks return the communicator's error. IsAgreed is false.
 absl::Status AgreedStatus(const absl::Status& mine, const char* what,
                           comm::Communicator& communicator);
 
-// What another rank's error is to a rank that has none. Where a file's contents are at fault, which
-// all ranks see, it is the same error. Otherwise it may be the other rank's node alone, which that
-// rank reports: ABORTED.
+// Returns the error that a rank without a fault of its own has because of another rank's `error`. A
+// code about the contents of a file, which all ranks see, stays. Other codes become ABORTED:
+// perhaps only the other rank's node is at fault, and the other rank reports the fault.
 absl::Status ErrorOfOthers(const absl::Status& error);
 
-// Whether all ranks have this error, at the same point between two collectives.
+// Whether all ranks have this error at the same point between two collectives.
 bool IsAgreed(const absl::Status& error);
-// Says so of an error.
+// Marks an error so that IsAgreed is true of the error.
 absl::Status MarkAgreed(absl::Status error);
 
 }  // namespace muster::train

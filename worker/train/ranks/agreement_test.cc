@@ -40,7 +40,7 @@ TEST(NameDifference, NamesTheFirstPathThatDiffers) {
             "the order: rank 0 has a where rank 1 has b");
 }
 
-// What each rank is told where it says lines[rank].
+// Returns the status that AgreeOn gives each rank; lines[rank]: the rank's lines.
 std::vector<absl::Status> Agree(const std::vector<Lines>& lines) {
   std::vector<absl::Status> told(lines.size());
   RunRanks(static_cast<int>(lines.size()),

@@ -54,8 +54,8 @@ FailureKind Classify(const absl::Status& error, Phase phase) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
       return FailureKind::kPermanent;
-    // While loading: a damaged input file, which stays damaged. Later: the ranks' parameters
-    // differ, which a restart from the checkpoint repairs.
+    // While loading, an input file is damaged, and a restart does not repair the file. Later, the
+    // ranks' parameters differ, and a restart from the checkpoint repairs the parameters.
     case absl::StatusCode::kDataLoss:
       return phase == Phase::kCreate ? FailureKind::kPermanent : FailureKind::kTransient;
     default:

@@ -1,4 +1,4 @@
-// What an error of a session means for the job.
+// The consequences of a session's error for the job.
 #ifndef MUSTER_WORKER_TRAIN_RANKS_FAILURE_H_
 #define MUSTER_WORKER_TRAIN_RANKS_FAILURE_H_
 
@@ -6,24 +6,24 @@
 
 namespace muster::train {
 
-// What the coordinator must know about an error in addition to its text. The values are sent
-// (v1::WorkerFailure.Kind).
+// The cause of an error, for the coordinator. The text of the error does not tell the cause. The
+// values are sent (v1::WorkerFailure.Kind).
 enum class Cause {
   kNone = 0,
-  // None of the job's checkpoints can be read: the job waits for a person.
+  // No checkpoint of the job can be read. The job waits for a person.
   kCheckpointsUnreadable = 1,
   // Training is done, but its last checkpoint or its export could not be written. Training is not
   // repeated.
   kFinalSaveFailed = 2,
-  // The checkpoint folder has a newer generation: checkpoint::NewerGeneration.
+  // The checkpoint folder belongs to a newer generation: checkpoint::NewerGeneration.
   kStaleEpoch = 3,
-  // This rank's node is at fault, not the job.
+  // A fault of this rank's node, not of the job.
   kNodeFault = 4,
-  // A user told the job to continue from a checkpoint that is complete but does not fit the job, or
-  // the job file names one after which nothing is left to train.
+  // A complete checkpoint from which a user told the job to continue does not fit the job. Or the
+  // job file names a checkpoint after which no step is left to train.
   kStartDoesNotFit = 5,
 };
-// The same error with a cause, which Annotate keeps.
+// Returns the same error with a cause. Annotate keeps the cause.
 absl::Status WithCause(absl::Status error, Cause cause);
 Cause CauseOf(const absl::Status& error);
 
@@ -33,7 +33,7 @@ enum class FailureKind {
   kConsequence,  // caused by the end of another rank
 };
 enum class Phase { kCreate, kRun };
-// Decides by the cause if the error has one, otherwise by the code.
+// Returns the kind that follows from the cause; for an error without a cause, from the code.
 FailureKind Classify(const absl::Status& error, Phase phase);
 
 }  // namespace muster::train

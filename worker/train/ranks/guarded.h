@@ -1,4 +1,4 @@
-// Turns exceptions into absl::Status; the training core does so only here.
+// Turns exceptions into absl::Status. The training core catches exceptions only here.
 #ifndef MUSTER_WORKER_TRAIN_RANKS_GUARDED_H_
 #define MUSTER_WORKER_TRAIN_RANKS_GUARDED_H_
 
@@ -12,10 +12,12 @@
 
 namespace muster::train {
 
-// Runs `body`, which returns absl::Status or StatusOr, and returns its result. If it throws:
-// RESOURCE_EXHAUSTED for a lack of memory (std::bad_alloc), FAILED_PRECONDITION with the text of a
-// ModelError, the status of a ContextError, and INTERNAL with the text of any other exception.
-// `what` stands before the text.
+// Runs `body` and returns its result, an absl::Status or StatusOr. `what` stands before the text of
+// an exception. Exceptions become these errors:
+// - std::bad_alloc: RESOURCE_EXHAUSTED;
+// - ModelError: FAILED_PRECONDITION with the text of the exception;
+// - ContextError: the status of the exception, without `what`;
+// - any other: INTERNAL with the text of the exception.
 template <typename Body>
 auto Guarded(const char* what, Body&& body) -> decltype(body()) {
   try {

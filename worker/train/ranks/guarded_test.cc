@@ -27,13 +27,13 @@ TEST(Guarded, TellsOtherExceptionsAndLackOfMemoryApart) {
             absl::InternalError("training: an exception that is no std::exception"));
 }
 
-// Classify takes this code for permanent, because the model would fail again.
+// Classify takes this code for permanent, because the model would fail in the same way again.
 TEST(Guarded, SaysOfAModelsErrorThatStartingOverDoesNotHelp) {
   EXPECT_EQ(Throwing([] { throw models::ModelError("unit 'a': x"); }),
             absl::FailedPreconditionError("training: unit 'a': x"));
 }
 
-// A rank that is gone is not this rank's error, wherever in a forward it is noticed.
+// A lost rank is not this rank's error, at whichever place of a forward pass this rank notices it.
 TEST(Guarded, GivesTheStatusOfWhatAContextCouldNotDo) {
   EXPECT_EQ(Throwing([] { throw models::ContextError(absl::UnavailableError("rank 1 is gone")); }),
             absl::UnavailableError("rank 1 is gone"));

@@ -13,10 +13,10 @@
 
 namespace muster::train {
 
-// Runs `body` once for each rank, each in its own thread and with the rank's communicators of four
-// groups (SessionParts); those for gradients and parameters take tensors of the device of this type
-// whose index is the rank. The rank leaves the groups when `body` returns. Returns when all threads
-// have ended.
+// Runs `body` once for each rank, each in a thread of its own. `body` gets the rank's communicators
+// of four groups (SessionParts). The communicators for gradients and parameters take tensors on the
+// device of this type whose index is the rank. The rank leaves the groups when `body` returns.
+// Returns when all threads have ended.
 inline void RunRanks(
     int world_size,
     const std::function<void(int rank, comm::Communicator& control, comm::Communicator& gradients,

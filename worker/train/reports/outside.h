@@ -1,5 +1,5 @@
-// What the training core needs from outside: a source of commands and a sink of events.
-// worker/control implements both over the stream to the coordinator; tests implement them in
+// The interfaces of the training core to the outside: a source of commands and a sink of events.
+// worker/control implements both with the stream to the coordinator. Tests implement both in
 // memory.
 #ifndef MUSTER_WORKER_TRAIN_REPORTS_OUTSIDE_H_
 #define MUSTER_WORKER_TRAIN_REPORTS_OUTSIDE_H_
@@ -23,30 +23,30 @@ namespace muster::train {
 inline constexpr char kValidateStage[] = "validate";
 inline constexpr char kTestStage[] = "test";
 
-// Commands are held as the messages that the coordinator sends. commands::IsOver says of which
-// there is nothing to do.
+// A command is the message that the coordinator sends. commands::IsOver is true of a command that
+// needs no action.
 using v1::Command;
 
-// The job's numbered command log, as far as it has reached this rank. Thread-safe; never blocks.
+// The job's numbered command log, as far as this rank has received it. Thread-safe; never blocks.
 class CommandSource {
  public:
   virtual ~CommandSource() = default;
 
-  // The number of the newest command that this rank holds; 0: none. The rank also holds all earlier
-  // commands. Commands that were in the log when this session's process began are there from the
-  // start.
+  // Returns the number of the newest command that this rank holds; 0: none. The rank also holds all
+  // earlier commands. The log at the begin of this session's process is there from the start.
   virtual int64_t Newest() const = 0;
-  // Command `number`, 1 <= number <= Newest(). What it writes for a client has a path of this node.
+  // Returns command `number`, 1 <= number <= Newest(). The path of a file for a client is a path on
+  // this node.
   virtual Command Get(int64_t number) const = 0;
 
-  // True if the job must save a checkpoint at its next step boundary, end there, and continue on
-  // other nodes. Once true, it stays true.
+  // True if the job must save a checkpoint at its next step boundary, end, and continue on other
+  // nodes. Never changes back to false.
   virtual bool Preempted() const { return false; }
 };
 
 struct SessionStarted {
   int64_t step = 0;             // optimizer steps done
-  std::string checkpoint_path;  // empty: started without one
+  std::string checkpoint_path;  // empty: the session started without a checkpoint
   int64_t last_command = 0;     // the newest command that this checkpoint includes
   int64_t total_steps = 0;      // optimizer steps of all fit stages
 };
@@ -54,24 +54,24 @@ struct StageStarted {
   std::string stage;
   int64_t step = 0;
 };
-// A stage that does not train is over.
+// A stage that does not train has ended.
 struct StageFinished {
-  int64_t stages_done = 0;  // how many of the job's stages are over: the first ones of its list
+  int64_t stages_done = 0;  // the number of stages that are over, from the begin of the job's list
   int64_t step = 0;         // optimizer steps done
 };
-// The ranks that have no input left, reported each time they change. All other ranks have input.
+// The ranks that have no input left, reported after each change. All other ranks have input.
 struct RanksJoined {
   std::vector<JoinedRank> ranks;
 };
 struct CheckpointWritten {
   int64_t step = 0;
   std::string path;
-  int64_t generation = 0;  // the generation that wrote it
-  uint64_t bytes = 0;      // of all ranks' files; 0: the session started from it
-  // How long training waited, and how long it took until the files were durable.
+  int64_t generation = 0;  // the generation that wrote the checkpoint
+  uint64_t bytes = 0;      // all ranks' files; 0: the session started from this checkpoint
+  // `stall_seconds`: the time that training waited. `seconds`: the time until all was durable.
   double stall_seconds = 0;
   double seconds = 0;
-  bool best = false;  // the best one of the job until now (keep_best)
+  bool best = false;  // the best checkpoint of the job so far (keep_best)
 };
 struct CheckpointFailed {
   int64_t step = 0;
@@ -81,20 +81,20 @@ struct CheckpointBad {
   std::string path;
   std::string reason;
 };
-// Whole checkpoints in the job's folder that the coordinator did not name, and recorded ones that
-// could not be read.
+// The complete checkpoints in the job's folder that the coordinator did not name, and the recorded
+// checkpoints that could not be read.
 struct CheckpointsFound {
   struct One {
     std::string path;
     int64_t step = 0;
     int64_t generation = 0;
-    std::string reason;  // why it does not count; empty: it counts from now on
+    std::string reason;  // why the checkpoint does not count; empty: it counts
   };
   std::vector<One> found;
 };
 struct CommandApplied {
   int64_t number = 0;
-  int64_t step = 0;  // optimizer steps done when it took effect
+  int64_t step = 0;  // optimizer steps done when the command took effect
 };
 struct LearningRateSet {
   double old_rate = 0;
@@ -105,7 +105,7 @@ struct LearningRateSet {
 struct TrainabilityChange {
   int64_t version = 0;  // the version that the change made
   int64_t step = 0;     // optimizer steps done
-  int64_t command = 0;  // the command that asked for it; 0: model code
+  int64_t command = 0;  // the command that asked for the change; 0: model code
   std::vector<std::string> frozen;
   std::vector<std::string> unfrozen;
   int64_t trained_before = 0;  // elements
@@ -113,69 +113,68 @@ struct TrainabilityChange {
   int64_t bytes_moved = 0;  // sent by all ranks together
   double seconds = 0;
 };
-// What a change would do.
+// The effect of a change that is not made.
 struct TrainabilityPlan {
   TrainabilityChange change;
   struct Rank {
-    // Parameters, gradients and optimizer state that the rank holds between steps.
+    // The bytes of parameters, gradients and optimizer state that the rank holds between steps.
     int64_t state_bytes_before = 0;
     int64_t state_bytes = 0;
   };
   std::vector<Rank> ranks;
 };
-// Which parameters are trained now. Reported at the start of a session and after each change.
+// The set of trained parameters. Reported at the start of a session and after each change.
 struct TrainabilityReport {
   int64_t version = 0;
   std::vector<TrainableRule> rules;
   int64_t trained = 0;  // elements
   int64_t frozen = 0;
-  std::vector<std::string> pending;  // parameters that model code has changed, not in force
+  std::vector<std::string> pending;                 // changed by model code, but not in force
   std::vector<Trainability::Parameter> parameters;  // at the start only, as the model was made
   std::optional<TrainabilityChange> change;
 };
 struct OptimizerStateGathered {
   std::string path;
   int64_t step = 0;    // optimizer steps done
-  uint64_t bytes = 0;  // of the file
-  // How long training waited, and how long it took until the file was durable.
+  uint64_t bytes = 0;  // the size of the file
+  // `stall_seconds`: the time that training waited. `seconds`: the time until the file was durable.
   double stall_seconds = 0;
   double seconds = 0;
 };
 struct ModelConsolidated {
   std::string path;
   int64_t step = 0;                // optimizer steps done
-  uint64_t bytes = 0;              // of the files with weights
-  std::vector<std::string> files;  // all of them
-  std::vector<std::string> notes;  // what the folder lacks, and why
-  double stall_seconds = 0;        // as above
+  uint64_t bytes = 0;              // the size of the files with weights
+  std::vector<std::string> files;  // all files
+  std::vector<std::string> notes;  // what the folder lacks, with the reason
+  double stall_seconds = 0;        // the time that training waited
   double seconds = 0;
 };
-// A pass of evaluation that was asked for.
+// An evaluation pass that a command asked for.
 struct StageEvaluated {
   int64_t step = 0;  // optimizer steps done
   std::string stage;
   v1::Evaluation evaluation;
 };
-// How the model continued a prompt.
+// The model's continuation of a prompt.
 struct Sampled {
   int64_t step = 0;  // optimizer steps done
   std::vector<int64_t> prompt;
-  std::vector<int64_t> tokens;  // the new ones
-  std::string text;             // of these, UTF-8; empty if the model has no tokenizer
+  std::vector<int64_t> tokens;  // the new tokens
+  std::string text;             // of the new tokens, UTF-8; empty if the model has no tokenizer
 };
-// How a command ended.
+// The end of a command.
 struct CommandFinished {
   int64_t number = 0;
   absl::Status status;
-  std::string reason;  // of an error, for programs; may be empty
+  std::string reason;  // the reason of an error, for programs; may be empty
   // The result of a command that succeeded.
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, OptimizerStateGathered,
                ModelConsolidated, TrainabilityChange, TrainabilityPlan, StageEvaluated, Sampled,
                v1::OperationResult>
       result;
 };
-// The weights are written under a temporary name, which they keep until ExportGate allows the final
-// one.
+// The weights have a temporary name. They get the final name after ExportGate allows it.
 struct ExportReady {
   std::string temporary;
   std::string path;
@@ -184,7 +183,7 @@ struct Exported {
   std::string path;
 };
 
-// Something that people should know. `reason`: a stable code in UPPER_SNAKE_CASE.
+// Something that users should know. `reason`: a stable code in UPPER_SNAKE_CASE.
 struct Notice {
   std::string reason;
   std::string message;
@@ -203,20 +202,20 @@ class ExportGate {
  public:
   virtual ~ExportGate() = default;
 
-  // Called after ExportReady. Waits at most `timeout` for the permission. True: it is given; false:
-  // not yet.
+  // Called after ExportReady. Waits at most `timeout` for the permission. Returns true if the
+  // permission is given, false if it is not given yet.
   virtual bool WaitForGrant(const std::string& path, absl::Duration timeout) = 0;
-  // How long to wait for the permission in all.
+  // Returns the longest time to wait for the permission, over all calls.
   virtual absl::Duration grant_timeout() const = 0;
 };
 
-// Says whether this process may still act for its rank. After its lease, another process may have
-// replaced it. Thread-safe, and cheap enough for every step.
+// Says whether this process may still act for its rank. After the lease has ended, another process
+// may have taken its place. Thread-safe, and fast enough for every step.
 class LeaseHolder {
  public:
   virtual ~LeaseHolder() = default;
 
-  // UNAVAILABLE: the lease is over. This process must not change anything any more that others see.
+  // UNAVAILABLE: the lease is over. This process must not change anything that other processes see.
   virtual absl::Status StillMine() const = 0;
 };
 
@@ -227,10 +226,10 @@ class EventSink {
   virtual ~EventSink() = default;
 
   virtual void Report(const Event& event) = 0;
-  // Where this rank is now; only the newest call counts. Cheap enough for every step.
+  // Reports the current work of this rank. Only the newest call counts. Fast enough for every step.
   virtual void Progress(int64_t step, const char* stage, const char* doing) = 0;
-  // Waits at most `timeout` until all reported events would reach the coordinator even if this
-  // process ended now. An implementation that cannot lose events does nothing.
+  // Waits at most `timeout` until no reported event can be lost by an end of this process. An
+  // implementation that cannot lose events does nothing.
   virtual void Settle(absl::Duration /*timeout*/) {}
 };
 

@@ -1,5 +1,5 @@
-// What a session reports: events, of which one rank reports those of the whole job, and the
-// progress of each rank.
+// The reports of a session: events and progress. One rank reports the events of the whole job. Each
+// rank reports its own progress.
 #ifndef MUSTER_WORKER_TRAIN_REPORTS_SESSION_REPORTS_H_
 #define MUSTER_WORKER_TRAIN_REPORTS_SESSION_REPORTS_H_
 
@@ -13,14 +13,14 @@
 
 namespace muster::train {
 
-// Threading: the session's thread; Report and leader also any other.
+// Threading: the session's thread. Any thread may call Report and leader.
 class SessionReports {
  public:
-  // Both outlive it.
+  // Both must outlive this object.
   SessionReports(int64_t rank, EventSink* events, const SessionState* session_state)
       : rank_(rank), events_(events), session_state_(session_state) {}
 
-  // True on the rank that reports the events that are the same on all ranks.
+  // True on the rank that reports the events which are the same on all ranks.
   bool leader() const { return rank_ == 0; }
   // Reports an event that is the same on all ranks.
   void Report(const Event& event) const {
@@ -28,7 +28,7 @@ class SessionReports {
   }
   // Reports an event of this rank.
   void ReportOfRank(const Event& event) const { events_->Report(event); }
-  // Reports where this rank is. `doing` has static lifetime.
+  // Reports the current work of this rank. `doing` has static lifetime.
   void Progress(const char* doing) const {
     events_->Progress(session_state_->step, session_state_->stage, doing);
   }
@@ -39,20 +39,19 @@ class SessionReports {
   const SessionState* const session_state_;
 };
 
-// Repeats work whose failure may be temporary: writing the files at the end of a job.
+// Repeats work after a failure that may be temporary: writing the files at the end of a job.
 class Attempts {
  public:
   static constexpr int kMost = 3;
 
-  // `pause`: between two attempts. `sleep`: waits for the given time.
+  // `pause`: the time between two attempts. `sleep`: waits for the given time.
   Attempts(absl::Duration pause, const SessionReports* reports,
            std::function<void(absl::Duration)> sleep);
 
-  // Decides whether work is tried again that failed for the `attempt`th time (counted from 1) with
-  // `error`, which is the same on all ranks. It waits for the pause before it returns true. Only
-  // errors whose cause somebody may remove in the meantime are tried again: a disk that is full
-  // (RESOURCE_EXHAUSTED) or has a fault (INTERNAL). `doing` has static lifetime, for example
-  // "saving a checkpoint".
+  // Decides whether failed work is tried again, and waits for the pause before it returns true.
+  // `attempt`: the number of failures so far, from 1. `error` is the same on all ranks. Only errors
+  // with a cause that a person may remove are tried again: a full disk (RESOURCE_EXHAUSTED) or a
+  // disk fault (INTERNAL). `doing` has static lifetime, for example "saving a checkpoint".
   bool TryAgain(const absl::Status& error, int attempt, const char* doing) const;
 
  private:

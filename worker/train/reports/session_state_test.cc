@@ -40,7 +40,7 @@ TEST(SessionState, TheJobFilesLearningRateIsNotInTheCheckpoint) {
   Some().Describe(0.5, &point);
   EXPECT_FALSE(point.steering.learning_rate.has_value());
   SessionState other;
-  other.learning_rate = 0.2;  // the job file says so
+  other.learning_rate = 0.2;  // the rate of the job file
   other.ResumeFrom(point);
   EXPECT_EQ(other.learning_rate, 0.2);
 }

@@ -1,4 +1,4 @@
-// For tests: commands as the coordinator sends them.
+// Commands as the coordinator sends them, for tests.
 #ifndef MUSTER_WORKER_TRAIN_REPORTS_TEST_COMMANDS_H_
 #define MUSTER_WORKER_TRAIN_REPORTS_TEST_COMMANDS_H_
 
@@ -14,7 +14,7 @@
 
 namespace muster::train {
 
-// The command with these contents, without a number.
+// Returns the command with these contents, without a number.
 template <typename Contents>
 v1::Command A(const Contents& contents) {
   v1::Command command;

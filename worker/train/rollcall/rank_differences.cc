@@ -32,8 +32,8 @@ absl::Status NameMaskDifference(const TrainedParameters& trained, int64_t step,
 
 absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_t step,
                                       comm::Communicator* communicator) {
-  // "COMMUNICATOR NUMBER<tab>NAME": ranks issue the same operations in the same order on each
-  // communicator, but may interleave those of several communicators differently.
+  // Entries "COMMUNICATOR NUMBER<tab>NAME". All ranks issue the operations of one communicator in
+  // the same order. The order of operations of different communicators may differ between ranks.
   std::vector<std::string> mine;
   const comm::FlightRecorder::Flight known = flight.Read();
   for (const auto& record : known.newest) {

@@ -11,7 +11,7 @@
 namespace muster::train {
 namespace {
 
-// What each of three ranks gets from `name`.
+// Returns the status that `name` gives on each of three ranks.
 template <typename Name>
 std::vector<absl::Status> OnThreeRanks(const Name& name) {
   std::vector<absl::Status> statuses(3);
@@ -53,7 +53,7 @@ TEST(RankDifferences, TheFirstCollectiveThatARankCalledOtherwiseIsNamed) {
   }
 }
 
-// Ranks may issue the operations of two communicators in another order.
+// Ranks may interleave the operations of two communicators differently.
 TEST(RankDifferences, CollectivesAreComparedWithinEachCommunicator) {
   for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator* control) {
          comm::FlightRecorder flight;

@@ -14,7 +14,7 @@
 namespace muster::train {
 namespace {
 
-// Calls `visit` with each field of a record, in the order in which they are sent.
+// Calls `visit` with each field of a record, in the order of sending.
 template <typename Record, typename Visit>
 void ForEachField(Record& record, const Visit& visit) {
   const auto all = [&](auto&... fields) { (visit(fields), ...); };

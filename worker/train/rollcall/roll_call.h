@@ -1,11 +1,11 @@
-// The roll call: before each step every rank sends its record to the others, and a pure function of
-// the table decides what the step will be. All ranks read the same table, so all decide the same
-// without asking the coordinator. docs/roll-call.md describes the protocol.
+// The roll call. Before each step every rank sends a record to all other ranks. A pure function of
+// the table of records decides about the step. All ranks read the same table, so all ranks decide
+// the same without asking the coordinator. docs/roll-call.md describes the protocol.
 //
-// Normally the call for the next step is posted when a step begins and awaited when it ends, so it
-// overlaps with the step and costs no time. After a boundary at which something was done (a
-// command, a checkpoint, a validation pass, the start of a stage) the ranks make a blocking call
-// with the next attempt number, and only that call decides about the step.
+// Normally a rank posts the call for the next step when a step begins, and awaits the call when the
+// step ends. So the call overlaps with the step and costs no time. A boundary may do more: carry
+// out a command, save a checkpoint, validate, start a stage. Then the ranks make a blocking call
+// with the next attempt number, and only this call decides about the step.
 #ifndef MUSTER_WORKER_TRAIN_ROLLCALL_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_ROLLCALL_ROLL_CALL_H_
 
@@ -17,15 +17,15 @@
 
 namespace muster::train {
 
-// Exchanges the records. One call is in flight at a time; used by one thread.
+// Exchanges the records. At most one call is in flight. Threading: one thread.
 class RollCall {
  public:
-  // The communicator must outlive it. `options`: of Decide.
+  // The communicator must outlive this object. `options`: those of Decide.
   explicit RollCall(comm::Communicator* communicator, DecideOptions options = {});
   ~RollCall();
 
   void Post(const RollCallRecord& record);
-  // The plan of the call that was posted. Errors: the communicator's, or Decide's.
+  // Returns the plan of the posted call. Errors: the communicator's, or Decide's.
   absl::StatusOr<RollCallPlan> Await();
 
  private:

@@ -37,15 +37,15 @@ std::string RanksThat(const std::vector<RollCallRecord>& table, const Fits& fits
   return Numbered("rank", ranks);
 }
 
-// This check comes first: ranks that differ here are not at the same point of the program either.
+// Comes before all other checks: ranks with different masks may be at different steps.
 absl::Status CheckMasks(const std::vector<RollCallRecord>& table,
                         const std::vector<std::string>& names, bool* differ) {
   *differ = std::any_of(table.begin(), table.end(), [&](const RollCallRecord& record) {
     return record.mask_hash != table[0].mask_hash;
   });
   if (!*differ) return absl::OkStatus();
-  // The first parameter that some rank changes. A rank that changes nothing, or whose first change
-  // is a later parameter, does not change this one.
+  // The first parameter that some rank changes. A rank without a change, or with a later first
+  // change, does not change this parameter.
   int64_t first = -1;
   for (const RollCallRecord& record : table) {
     if (record.first_change >= 0 && (first < 0 || record.first_change < first)) {
@@ -84,7 +84,8 @@ absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
   return absl::OkStatus();
 }
 
-// "rank 1 (nan), rank 4 (inf)", capped at three; empty when all losses are finite.
+// Returns the ranks whose loss is not finite, at most three: "rank 1 (nan), rank 4 (inf)"; "" if
+// all losses are finite.
 std::string NonFiniteLosses(const std::vector<RollCallRecord>& table) {
   constexpr int kShown = 3;
   std::string text;
@@ -97,7 +98,7 @@ std::string NonFiniteLosses(const std::vector<RollCallRecord>& table) {
   return text;
 }
 
-// Returns an error if training must not continue after this step (see StepOutcome).
+// Returns an error if training must not continue after this step (StepOutcome).
 absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) {
   const auto outcome = static_cast<StepOutcome>(table[0].loss.outcome);
   if (outcome == StepOutcome::kSkipped) return absl::OkStatus();
@@ -126,7 +127,7 @@ absl::StatusOr<std::optional<StepLoss>> MeanLoss(const std::vector<RollCallRecor
     sum += record.loss.sum;
     weight += record.loss.weight;
   }
-  const double mean = weight > 0 ? sum / weight : sum;  // without any loss term both are 0
+  const double mean = weight > 0 ? sum / weight : sum;  // without loss terms both are 0
   RETURN_IF_ERROR(CheckLosses(table, mean));
   return StepLoss{table[0].loss.step, mean};
 }

@@ -44,7 +44,7 @@ TEST(Decide, RanksThatCalledOtherCollectivesOrMoreOfThemAreFoundBeforeAnythingIs
   EXPECT_TRUE(Decide({record, record, more})->collectives_differ);
   RollCallRecord others = record;
   ++others.collectives.hash;
-  others.loss.sum = std::nan("");  // what was mixed up is told, not what came of it
+  others.loss.sum = std::nan("");  // The difference is told, not the loss that it may have caused.
   const auto plan = Decide({record, others});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->collectives_differ);
@@ -149,7 +149,7 @@ TEST(Decide, NamesTheFirstParameterThatOnlySomeRanksFreezeWhereverTheRanksAre) {
   const std::vector<std::string> names = {"a", "b", "c"};
   std::vector<RollCallRecord> table = {Wants(1, -1), Wants(2, 2),  Wants(3, 1),
                                        Wants(1, -1), Wants(1, -1), Wants(1, -1)};
-  table[0].step += 1;  // it saw no change and went on
+  table[0].step += 1;  // rank 0 saw no change and is one step further
   const absl::Status status = Decide(table, {.names = names}).status();
   EXPECT_EQ(status,
             absl::FailedPreconditionError("roll call of step 9: the ranks differ in which "

@@ -14,8 +14,8 @@
 namespace muster::train {
 namespace {
 
-// This many skipped steps halve a loss scale of 65536 to 2^-84. If a gradient is not finite even
-// then, the scale is not the cause.
+// The number of skipped steps that ends the job. So many halvings bring a loss scale of 65536 down
+// to 2^-84. A gradient that is still not finite has another cause than the scale.
 constexpr int64_t kMostSkippedInARow = 100;
 
 std::vector<std::string> NamesOf(const TrainedParameters& trained) {
@@ -34,7 +34,7 @@ void LossReports::Add(int64_t step, int64_t samples, const models::Model& model)
   metrics.set_samples(samples);
   const models::InputSpec input = model.Input();
   if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);
-  // A backward pass takes twice the operations of its forward pass.
+  // The backward pass takes twice the operations of the forward pass.
   added.flops = 3 * model.ForwardFlops() * static_cast<double>(samples);
 }
 
@@ -91,7 +91,7 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
   if (parts_.sampler != nullptr) share = parts_.sampler->ShareOf(position, parts_.identity.rank);
   int64_t joined_since = 0;
   if (parts_.sampler != nullptr && share.micro_batches == 0) {
-    // A rank whose data has no samples has had no input from the start.
+    // A rank whose data is empty has had no input since step 1.
     joined_since = parts_.samples == 0 ? 1 : step + 1 - share.idle_steps;
   }
   const comm::FlightRecorder::Digest digest = parts_.flight->digest();
@@ -129,8 +129,7 @@ void SessionRollCall::PostNext() {
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
-  // A call carries the loss of one step, so the loss of a step that is known must have left before
-  // the next one is read.
+  // Each call carries one step's loss. A known loss must be sent before the next result is read.
   while (!running_.empty()) {
     if (posted_step_ < newest_step_) RETURN_IF_ERROR(BlockingCall().status());
     RETURN_IF_ERROR(Settle(running_.size() - 1));
@@ -181,7 +180,7 @@ absl::Status SessionRollCall::TakeIn(PendingStep step, int64_t samples) {
 }
 
 void SessionRollCall::SetSeconds(double seconds) {
-  // Only a late step is still running here.
+  // A step that is still running here is late: Settle sets its duration.
   if (running_.empty()) loss_reports_.SetSeconds(newest_step_, seconds);
 }
 

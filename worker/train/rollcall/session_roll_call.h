@@ -1,5 +1,5 @@
-// The roll call as a session uses it: makes the record that this rank sends before each step,
-// including the loss of the newest finished step, and acts on the plan that follows from all
+// The roll calls of a session. SessionRollCall makes the record that this rank sends before each
+// step, with the loss of the newest finished step. It then acts on the plan that follows from all
 // records. roll_call.h exchanges the records and decides.
 #ifndef MUSTER_WORKER_TRAIN_ROLLCALL_SESSION_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_ROLLCALL_SESSION_ROLL_CALL_H_
@@ -32,39 +32,39 @@
 
 namespace muster::train {
 
-// The metrics of each finished step, kept until the roll call has given the step's mean loss over
-// all ranks. Threading: the session's thread.
+// The metrics of finished steps that wait for their mean loss over all ranks, which a roll call
+// gives. Threading: the session's thread.
 class LossReports {
  public:
-  // peak_flops: FLOP/s of which the devices of all ranks are capable; 0: not known.
+  // peak_flops: the peak FLOP/s of the devices of all ranks together; 0: not known.
   explicit LossReports(double peak_flops) : peak_flops_(peak_flops) {}
 
-  // The step after which `step` optimizer steps are done. `samples`: of all ranks.
+  // Adds the step after which `step` optimizer steps are done. `samples`: of all ranks together.
   void Add(int64_t step, int64_t samples, const models::Model& model);
-  // The duration of a step, including its roll call.
+  // Sets the duration of a step, which includes the step's roll call.
   void SetSeconds(int64_t step, double seconds);
-  // What a step has measured. Called before Complete is called with its loss.
+  // Adds the measurements of a step. Called before Complete gets the loss of the step.
   void Settle(int64_t step, const StepResult& result);
-  // Returns the metrics that are complete with this loss, oldest first. An earlier step whose loss
-  // was never reported has none.
+  // Returns the metrics up to the step of this loss, oldest first. The loss of an earlier step that
+  // no call has reported is 0.
   std::vector<v1::StepMetrics> Complete(const StepLoss& loss, const models::Model& model);
 
  private:
   struct Waiting {
     v1::StepMetrics metrics;
-    // Of the model's forward and backward passes on all ranks; 0: the model does not know.
+    // The FLOPs of the forward and backward passes of all ranks; 0: the model does not know.
     double flops = 0;
   };
-  Waiting* Find(int64_t step);  // null: its metrics are complete, or it was never added
+  Waiting* Find(int64_t step);  // null: the metrics are complete, or were never added
 
   std::deque<Waiting> waiting_;  // oldest first
   const double peak_flops_;
 };
 
-// Threading: the session's thread. Everything that makes or awaits a call is a collective.
+// Threading: the session's thread. Every method that makes or awaits a call is a collective.
 class SessionRollCall {
  public:
-  // All outlive it.
+  // All must outlive the SessionRollCall.
   struct Parts {
     Identity identity;
     comm::Communicator* control;
@@ -74,39 +74,41 @@ class SessionRollCall {
     const SessionState* session_state;
     const SessionReports* reports;
     const models::Model* model;
-    const TrainedParameters* trained;  // of the model
-    // The ranks compare the layout of its strategy's plan. Null: every rank has the whole model,
-    // and nothing is trained.
+    const TrainedParameters* trained;  // the model's
+    // The source of the compared layout. Null: nothing is trained; every rank has the whole model.
     const Training* training = nullptr;
-    data::Sampler* sampler = nullptr;  // the input of this rank; null: nothing is trained
-    int64_t samples = 0;               // in this rank's data
+    data::Sampler* sampler = nullptr;  // this rank's input; null: nothing is trained
+    int64_t samples = 0;               // samples in this rank's data
     UnevenInputs uneven_inputs = {};
     int64_t full_micro_batches = 1;
-    double peak_flops = 0;  // LossReports'
+    double peak_flops = 0;  // the parameter of LossReports
   };
   explicit SessionRollCall(const Parts& parts);
 
-  // A blocking call for the next step. Errors of all calls, in addition to the communicator's:
-  // UNAVAILABLE: the lease is over; FAILED_PRECONDITION: the ranks differ in something, which is
-  // named; OUT_OF_RANGE: the loss of the newest step is not finite, with its origin.
+  // Makes a blocking call for the next step. Errors of all calls, in addition to the
+  // communicator's:
+  // - UNAVAILABLE: the lease is over.
+  // - FAILED_PRECONDITION: the ranks differ; the message names the difference.
+  // - OUT_OF_RANGE: the loss of the newest step is not finite; the message has the loss's origin.
   absl::StatusOr<RollCallPlan> CallNow();
-  // Posts the overlapped call for the step after the one that begins now.
+  // Posts the overlapped call for the step after the step that begins now.
   void PostNext();
   absl::StatusOr<RollCallPlan> AwaitNext();
 
-  // Called after a step that `session_state` already counts. The next call sends the loss of this
-  // step and then reports it; if the step is late, the posted call after that. CallNow waits for
-  // late steps, so that it knows of all. OUT_OF_RANGE: so many steps in a row were skipped that
-  // more of them will not help. Also the errors of PendingStep.
+  // Takes a step that `session_state` already counts. The next call sends and reports the loss of
+  // this step. The loss of a late step goes with the posted call after that. CallNow waits for the
+  // results of late steps. OUT_OF_RANGE: kMostSkippedInARow steps in a row were skipped. Other
+  // errors: those of PendingStep.
   absl::Status TakeIn(PendingStep step, int64_t samples);
-  // The duration of this step, including its roll call. That of a late step is set when its result
-  // is read: the time since the result before it, but not longer than since the step began.
+  // Sets the duration of this step, which includes the roll call. Does nothing for a late step: its
+  // duration is set when its result is read. That duration counts from the later of two times: the
+  // begin of the step, and the time when the result before was read.
   void SetSeconds(double seconds);
-  // The outcome of the newest step whose result is known.
+  // The outcome of the newest step with a known result.
   StepOutcome outcome() const { return newest_.outcome; }
 
  private:
-  // The record of this rank for the step after `step` completed ones, which begins at `position`.
+  // Returns this rank's record for the step after `step` completed steps. `position`: its begin.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
   void Post(const RollCallRecord& record);
   absl::StatusOr<RollCallPlan> BlockingCall();
@@ -123,25 +125,25 @@ class SessionRollCall {
     PendingStep step;
     Clock::time_point begun;
   };
-  std::deque<Running> running_;     // steps whose results are not known yet, oldest first
-  StepResult newest_;               // whose result is known
+  std::deque<Running> running_;     // steps without a known result, oldest first
+  StepResult newest_;               // the newest known result
   int64_t newest_step_ = 0;         // 0: none in this session
   int64_t posted_step_ = 0;         // the newest step whose loss was posted
-  Clock::time_point begun_;         // of the newest step
+  Clock::time_point begun_;         // when the newest step began
   Clock::time_point read_;          // when the newest result of a late step was read
-  std::string posted_not_finite_;   // StepResult::not_finite of the step whose loss was posted last
-  int64_t skipped_in_a_row_ = 0;    // in this session
-  std::vector<JoinedRank> joined_;  // as last reported
+  std::string posted_not_finite_;   // StepResult::not_finite of posted_step_
+  int64_t skipped_in_a_row_ = 0;    // steps, in this session
+  std::vector<JoinedRank> joined_;  // the ranks that were last reported
   LossReports loss_reports_;
   UnusedParameters unused_;
 };
 
-// The roll calls of a running session outside of its steps: at boundaries, and during long work,
-// which asks in them whether it has to end early. Threading: the session's thread. All methods are
-// collectives.
+// The roll calls of a running session outside of steps: at boundaries, and during long work. The
+// calls during long work ask whether the work must end early. Threading: the session's thread. All
+// methods are collectives.
 class Calls {
  public:
-  // All outlive it.
+  // All must outlive the Calls.
   struct Parts {
     SessionRollCall* roll_call;
     const Background* background;
@@ -152,14 +154,15 @@ class Calls {
   };
   explicit Calls(const Parts& parts) : parts_(parts) {}
 
-  // A blocking roll call for the next step. Its success means that training may continue from here,
-  // because the losses are finite on every rank. An error ends the session. If a task of the
-  // background has failed, this returns its error and makes no call.
+  // Makes a blocking roll call for the next step. Success means that the losses are finite on every
+  // rank, so training may continue. An error ends the session. If a background task has failed,
+  // returns the error of the task and makes no call.
   absl::StatusOr<RollCallPlan> CallNow();
-  // Whether the job is to leave its nodes, or to stop.
+  // Makes a call. Returns whether the job must leave its nodes or stop.
   absl::StatusOr<bool> AskedToEnd();
-  // The same for a pass of evaluation, which goes on in a job without checkpoints that is to leave
-  // its nodes: such a job begins anew, and the pass may be all that is left.
+  // The same question for an evaluation pass. In a job without checkpoints, a pass continues
+  // although the job must leave its nodes. Such a job starts again from the beginning, and this
+  // pass may be its only remaining work.
   absl::StatusOr<bool> PassMustEnd();
 
  private:

@@ -50,7 +50,7 @@ class LostLease : public LeaseHolder {
   absl::Status StillMine() const override { return absl::UnavailableError("the lease is over"); }
 };
 
-// One rank with all that its roll calls need; four samples in a step of a world of two.
+// One rank with everything that its roll calls need. A step has four samples in a world of two.
 struct Rank {
   Rank(int rank, comm::Communicator* control, const LeaseHolder* lease = nullptr)
       : reports(rank, &sink, &session_state),
@@ -75,7 +75,7 @@ struct Rank {
     session_state.learning_rate = 0.1;
   }
 
-  // As a session does it.
+  // Runs a step as a session does.
   absl::StatusOr<RollCallPlan> Step(double loss, StepOutcome outcome = StepOutcome::kApplied,
                                     std::vector<size_t> unused = {}) {
     calls.PostNext();
@@ -91,7 +91,7 @@ struct Rank {
     return plan;
   }
 
-  // The same with a step that the device still computes; counts the results that were read.
+  // Runs a step that the device still computes. `awaited` counts the results that were read.
   absl::StatusOr<RollCallPlan> LateStep(double loss, int* awaited) {
     calls.PostNext();
     session_state.position = sampler.After(session_state.position);
@@ -142,7 +142,7 @@ TEST(SessionRollCall, ParametersThatNoRankUsedAreNamedOnceByTheLeader) {
            [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
              Rank rank(number, &control);
              ASSERT_TRUE(rank.calls.CallNow().ok());
-             // Each rank knows of the pieces that it updates.
+             // Each rank notes the unused parameters of the pieces that it updates.
              for (int step = 1; step <= 3; ++step) {
                const auto plan = rank.Step(1, StepOutcome::kApplied,
                                            number == 1 && step > 1 ? std::vector<size_t>{1, 3}
@@ -160,7 +160,7 @@ TEST(SessionRollCall, ParametersThatNoRankUsedAreNamedOnceByTheLeader) {
            });
 }
 
-// As steps on a GPU are.
+// Late steps are those of a GPU.
 TEST(SessionRollCall, TheLossesOfLateStepsTravelOneStepLaterAndABlockingCallWaitsForThem) {
   RunRanks(2,
            [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
@@ -183,7 +183,7 @@ TEST(SessionRollCall, TheLossesOfLateStepsTravelOneStepLaterAndABlockingCallWait
              if (number == 0) {
                EXPECT_EQ(rank.sink.losses_, expected);
              }
-             // Theirs are the times between results, not what the session says (0.5).
+             // The times between two results, not the 0.5 that the test passes to SetSeconds.
              for (const auto& [step, seconds] : rank.sink.seconds_) {
                EXPECT_GT(seconds, 0) << step;
                EXPECT_NE(seconds, 0.5) << step;
@@ -234,7 +234,7 @@ TEST(SessionRollCall, ALossThatIsNotFiniteIsToldWithItsOrigin) {
            [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
              Rank rank(number, &control);
              ASSERT_TRUE(rank.calls.CallNow().ok());
-             // Known to all once a call of after it is over.
+             // The call after the step tells all ranks of the loss.
              absl::Status status = rank.Step(number == 1 ? std::nan("") : 1).status();
              if (status.ok()) status = rank.calls.CallNow().status();
              EXPECT_TRUE(absl::IsOutOfRange(status)) << status;

@@ -43,7 +43,7 @@ std::string DescribeUnused(const std::vector<std::string>& names, const std::vec
                            bool last) {
   constexpr int64_t kNamed = 3;
   int64_t count = 0;
-  int64_t step = 0;  // of the first one
+  int64_t step = 0;  // the step of the first named parameter
   bool together = true;
   for (const int64_t each : first) {
     if (each == 0) continue;

@@ -1,7 +1,7 @@
-// Tells once which trainable parameters no rank used in a step. Each rank knows it of the pieces
-// that it updates, and says in its roll call record that it has something to tell; then the ranks
-// exchange what they know, and all name the same parameters. Where all parameters are used, nothing
-// is exchanged.
+// Tells once which trainable parameters no rank used in a step. Each rank knows the unused
+// parameters of the pieces that it updates. A rank with news says so in its roll call record. Then
+// the ranks exchange their lists, and all ranks name the same parameters. Without news, nothing is
+// exchanged.
 #ifndef MUSTER_WORKER_TRAIN_ROLLCALL_UNUSED_PARAMETERS_H_
 #define MUSTER_WORKER_TRAIN_ROLLCALL_UNUSED_PARAMETERS_H_
 
@@ -19,33 +19,34 @@ namespace muster::train {
 // Threading: one thread.
 class UnusedParameters {
  public:
-  // In one session. A model that chooses among its parts anew in each step may have many of them.
+  // The most notices of a session. A model that chooses other parts in each step could cause many.
   static constexpr int kMostNotices = 5;
 
   // names: of the model's parameters.
   explicit UnusedParameters(std::vector<std::string> names)
       : names_(std::move(names)), first_(names_.size()), told_(names_.size()) {}
 
-  // No rank used these parameters in this step, by their indices.
+  // Records that no rank used the parameters with these indices in this step.
   void Note(int64_t step, const std::vector<size_t>& unused);
 
-  // Whether this rank knows of a parameter that was not told.
+  // Whether this rank knows an unused parameter that no notice has named.
   bool news() const { return news_; }
 
-  // A collective, after a roll call in which some rank had news. The notice is the same on all
-  // ranks; it names what any rank knows. `step`: optimizer steps done. Errors: the communicator's.
+  // Exchanges the lists after a roll call in which some rank had news. A collective. The returned
+  // notice names the parameters of all lists and is the same on all ranks. `step`: optimizer steps
+  // done. Errors: the communicator's.
   absl::StatusOr<Notice> Exchange(int64_t step, comm::Communicator* communicator);
 
  private:
   const std::vector<std::string> names_;
-  std::vector<int64_t> first_;  // by parameter: the first step that this rank knows of; 0: none
+  std::vector<int64_t> first_;  // by parameter: the first step without use; 0: none known
   std::vector<bool> told_;
   int notices_ = 0;
   bool news_ = false;
 };
 
-// The text of the notice. first: by parameter, the step in which no rank used it; 0: not named.
-// last: no further notice follows. Pure.
+// Returns the text of the notice. first: for each parameter, the step in which no rank used it; 0:
+// not named. last: no further notice follows. Pure.
 std::string DescribeUnused(const std::vector<std::string>& names, const std::vector<int64_t>& first,
                            bool last);
 

@@ -55,7 +55,7 @@ uint64_t Background::Start(Task task) {
   thread_ = std::thread([this, task = std::move(task), activity = activity::Current()]() mutable {
     const activity::Scope scope(activity);
     const absl::Status status = Guarded("writing files", task);
-    task = nullptr;  // this frees the copy of the state
+    task = nullptr;  // frees the copy of the state
     absl::MutexLock lock(&mutex_);
     failure_ = status;
     running_ = false;

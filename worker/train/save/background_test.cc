@@ -57,7 +57,7 @@ TEST_F(BackgroundTest, WithoutRoomForTheCopiesOfAllRanksOfANodeNothingIsCopied) 
     Background background(&files, &reports_, *ranks);
     const at::Tensor small = at::full({8}, 1.0f);
     EXPECT_TRUE(background.Copy(checkpoint::Replicated({{"param", "w", small}}, 2)).ok());
-    // More than any machine has.
+    // More memory than any machine has.
     checkpoint::StateBuilder builder(2);
     builder.AddSharded({"param", "w", {int64_t{1} << 48}},
                        {{0, 0, int64_t{1} << 47}, {1, int64_t{1} << 47, int64_t{1} << 48}});
@@ -78,7 +78,7 @@ TEST_F(BackgroundTest, AnErrorStaysAndAnExceptionIsOne) {
   });
 }
 
-// The session of rank 0 ends with an error before it starts what rank 1 has started.
+// The session of rank 0 ends with an error before it starts the task that rank 1 has started.
 TEST_F(BackgroundTest, ATaskThatWaitsForRanksThatHaveEndedDoesNotHoldUpTheEndOfTheSession) {
   absl::Notification one_waits;
   RunRanks(2, [&](int rank, comm::Communicator&, comm::Communicator&, comm::Communicator&,

@@ -25,7 +25,7 @@ using checkpoint::Candidate;
 using checkpoint::Found;
 using checkpoint::Rejected;
 
-// Says which job owns the folder.
+// The name of the file that names the job that owns the folder.
 constexpr char kOwnerFile[] = ".muster-job";
 
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
@@ -41,8 +41,8 @@ absl::Status Claim(const std::string& folder, const Identity& identity,
   if (found.ok() && *found == owner) return absl::OkStatus();
   if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
   ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
-  // If somebody has removed the file, a checkpoint that the coordinator recorded shows that the
-  // folder is the job's own.
+  // The owner file may have been removed. Then a checkpoint that the coordinator recorded shows
+  // that the folder is the job's own.
   const bool own =
       !found.ok() && std::any_of(names.begin(), names.end(),
                                  [&](const std::string& name) { return Contains(recorded, name); });
@@ -63,10 +63,10 @@ absl::Status FindFolder(const std::string& folder) {
   return files::ErrnoStatus(error.value(), "inspect", folder);
 }
 
-// The error of a rank whose own files are good. Another rank reports why the session ends.
+// Returns the error of a rank whose own files are good. Another rank reports the cause.
 absl::Status Consequence(const absl::Status& error) { return absl::AbortedError(Message(error)); }
 
-// The error of this rank if the nodes of only some ranks are at fault.
+// Returns the error of this rank if only some ranks' nodes are at fault.
 absl::Status NodeError(const Identity& identity, const std::vector<int64_t>& at_fault,
                        const absl::Status& error) {
   const bool mine = std::find(at_fault.begin(), at_fault.end(), identity.rank) != at_fault.end();
@@ -87,15 +87,16 @@ Checkpoints::Restored RestoredOf(const manifest::Manifest& manifest, const std::
                                  .path = path,
                                  .generation = manifest.generation,
                                  .world_size = manifest.world_size};
-  // The command numbers of another job mean nothing in this job's log.
+  // The command numbers of another job have no meaning in this job's log.
   if (!IsOwn(manifest, identity)) {
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();
-    // A validation pass of the other job is not due in this one, and decides nothing here.
+    // A validation pass of the other job is not due in this job and decides nothing here.
     restored.point.steering.validation_due = false;
     restored.point.steering.validations = {};
-    // The job file has a rate, its own one or that of the checkpoint (jobfile::Continue).
+    // The rate is in the job file: the job's own rate, or that of the checkpoint
+    // (jobfile::Continue).
     restored.point.steering.learning_rate.reset();
   }
   return restored;
@@ -133,8 +134,8 @@ absl::Status Checkpoints::NoneCanBeRead(const std::string& what_was_found) const
       history_.start_from.empty()
           ? absl::StrCat("none of the job's checkpoints can be read in ", folder_)
           : "the checkpoint from which the job was told to continue cannot be read";
-  // Every rank returns this cause, because the first rank that the coordinator hears of ends the
-  // others.
+  // Every rank returns this cause, because the first rank that reports to the coordinator ends the
+  // other ranks.
   return WithCause(absl::FailedPreconditionError(absl::StrCat(none, ": ", what_was_found)),
                    Cause::kCheckpointsUnreadable);
 }
@@ -163,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
                        .model_kind = model_kind},
                       communicator, events, disk));
   checkpoints->saver_.SetStillMine(std::move(still_mine));
-  // If the file system is not mounted any more, a new folder in its place would hide the job's
+  // The file system may not be mounted any more. A new folder in its place would hide the job's
   // checkpoints from the person who mounts it again.
   const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();
   if (must_be_there) RETURN_IF_ERROR(checkpoints->CheckFolderIsThere());
@@ -254,7 +255,7 @@ void Checkpoints::ReportFound(const checkpoint::RestoreOutcome& outcome) {
     if (rejected != outcome.rejected.end()) {
       one.reason = rejected->reason;
     } else if (one.reason.empty() && one.name != outcome.name) {
-      // Every checkpoint that counts is verified, also one that is not restored now.
+      // Every checkpoint that counts is verified, even if it is not restored now.
       events_->Progress(0, "", "verifying a checkpoint that was found");
       one.reason = Message(manifest::Verify(PathOf(one.name)).status());
     }

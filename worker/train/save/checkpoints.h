@@ -1,6 +1,6 @@
-// A session's checkpoints: where they are, which one to start from, and saving. Adds to the commit
-// rule of worker/checkpoint what a job needs: recorded and unrecorded checkpoints, the folder's
-// owner and epoch, and events.
+// The checkpoints of a session: their places, the choice of the checkpoint to start from, and
+// saving. worker/checkpoint has the commit rule. This file adds recorded and unrecorded
+// checkpoints, the folder's owner and epoch, and events.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_CHECKPOINTS_H_
 #define MUSTER_WORKER_TRAIN_SAVE_CHECKPOINTS_H_
 
@@ -23,28 +23,29 @@
 
 namespace muster::train {
 
-// The checkpoints of a job are in their own folder under checkpoint.directory, named by the job's
-// id, so that two jobs with the same setting never change each other's checkpoints.
+// Returns the job's own folder under checkpoint.directory, named by the job's id. So two jobs with
+// the same setting never change each other's checkpoints.
 std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& config);
 
-// The epoch that a session begins in that folder.
+// Returns the epoch that the session begins in the job's folder.
 checkpoint::Epoch EpochOf(const Identity& identity);
 
-// Whether this job wrote the checkpoint, not another one, nor one of the same id elsewhere.
+// Whether this job wrote the checkpoint. False for another job, and for a job of the same id under
+// another coordinator.
 bool IsOwn(const manifest::Manifest& manifest, const Identity& identity);
 
 // The job's checkpoints, as the coordinator knows them.
 struct CheckpointHistory {
-  // The directories of checkpoints that count, newest first; absolute.
+  // The directories of the checkpoints that count, newest first; absolute.
   std::vector<std::string> recorded;
-  // Checkpoints in the job's folder that do not count any more.
+  // The checkpoints in the job's folder that do not count any more.
   std::vector<std::string> retired;
-  // Those of them whose files are being removed, because newer ones have taken their places.
+  // The retired checkpoints whose files are being removed, because newer ones replaced them.
   std::vector<std::string> dropped;
-  // There were other checkpoints, which were damaged. Without a good one the job does not start
-  // again from step 0 by itself.
+  // There were other checkpoints, which were damaged. Without a good checkpoint the job does not
+  // start again from step 0 without a user's decision.
   bool had_others = false;
-  // What a user decided: start from step 0, or continue from this directory.
+  // A user's decision: start from step 0, or continue from this directory.
   bool from_scratch = false;
   std::string start_from;
 
@@ -52,54 +53,53 @@ struct CheckpointHistory {
   bool any() const { return !recorded.empty() || had_others; }
 };
 
-// All methods but PathOf are collective over the communicator. Threading: one thread at a time.
+// All methods except PathOf are collectives of the communicator. Threading: one thread at a time.
 class Checkpoints {
  public:
   struct Restored {
     checkpoint::SavePoint point;  // all zero: nothing to restore
     std::string path;             // empty: nothing to restore
-    int64_t generation = 0;       // the generation that wrote it
-    int64_t world_size = 0;       // of that generation
+    int64_t generation = 0;       // the generation that wrote the checkpoint
+    int64_t world_size = 0;       // the world size of that generation
   };
 
-  // Checks that all ranks see the same folder. It is created if the job has no checkpoints yet; if
-  // the job has checkpoints and the folder is missing, it is not created again.
-  // FAILED_PRECONDITION: the ranks do not see the same one. Errors have causes:
-  // kCheckpointsUnreadable (on all ranks), kNodeFault (on the ranks that do not see what the others
-  // see). `still_mine` is called before a checkpoint is renamed to its final name. If it returns an
-  // error, the checkpoint is not renamed.
+  // Checks that all ranks see the same folder. Creates the folder only if the job has no
+  // checkpoints yet. `still_mine` is called before a checkpoint is renamed to its final name; if it
+  // returns an error, the checkpoint is not renamed. Errors: FAILED_PRECONDITION if the ranks do
+  // not see the same folder. Causes: kCheckpointsUnreadable (on all ranks); kNodeFault (on the
+  // ranks that do not see the other ranks' folder).
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
       const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
       const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
       EventSink* events, std::function<absl::Status()> still_mine,
       files::Disk& disk = files::Disk::Real());
 
-  // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest
-  // checkpoint that all ranks can read: a recorded one, or an unrecorded one that continues the
-  // training of this job. Damaged ones are renamed and reported, unknown ones kept and reported.
-  // FAILED_PRECONDITION: the folder holds checkpoints of another job (by the owner file, which the
-  // first session of a job writes). Causes as of Open, kStaleEpoch, and kStartDoesNotFit (on all
-  // ranks).
+  // Begins the folder's epoch, removes unfinished files, and fills a state from the newest
+  // checkpoint that all ranks can read. This is a recorded checkpoint, or an unrecorded one that
+  // continues the training of this job. Damaged checkpoints are renamed and reported. Unknown
+  // checkpoints are kept and reported. FAILED_PRECONDITION: the folder has checkpoints of another
+  // job, by the owner file that the first session of a job writes. Causes: those of Open,
+  // kStaleEpoch, and kStartDoesNotFit (on all ranks).
   absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
 
   // Fills a state from the checkpoint in `directory`, which any job may have written. The state may
-  // be a part of what the checkpoint holds. A collective over `communicator`. Errors: NOT_FOUND: no
-  // rank can read it; FAILED_PRECONDITION: it does not fit; those of `state_for`; kNodeFault as in
-  // Open.
+  // be a part of the checkpoint's. A collective of `communicator`. Errors: NOT_FOUND: no rank can
+  // read the checkpoint; FAILED_PRECONDITION: the checkpoint does not fit; those of `state_for`;
+  // kNodeFault as in Open.
   static absl::StatusOr<Restored> RestoreFrom(const std::string& directory,
                                               const Identity& identity,
                                               comm::Communicator* communicator,
                                               const checkpoint::Saver::StateFor& state_for);
 
-  // Where a checkpoint of this name lies, or would.
+  // Returns the path of a checkpoint of this name, whether it exists or not.
   std::string PathOf(const std::string& name) const;
 
   struct Saved {
-    absl::Status files;  // on an error the caller reports it, and training may continue
+    absl::Status files;  // the caller reports an error, and training may continue
     std::string path;
-    uint64_t bytes = 0;  // of all ranks' files
+    uint64_t bytes = 0;  // all ranks' files
   };
-  // Reports nothing. Errors: the communicator's, or one with the cause kStaleEpoch.
+  // Saves without reports. Errors: the communicator's, or an error with the cause kStaleEpoch.
   absl::StatusOr<Saved> Save(const checkpoint::SavePoint& point, const checkpoint::State& state,
                              const checkpoint::ModelRecords& records);
 
@@ -113,19 +113,19 @@ class Checkpoints {
         communicator_(communicator),
         events_(events),
         saver_(options, communicator, disk) {}
-  // The names of the recorded checkpoints in the job's folder.
+  // Returns the names of the recorded checkpoints in the job's folder.
   std::vector<std::string> RecordedNames() const;
-  // OK if all ranks see the folder; otherwise the error of this rank.
+  // Returns OK if all ranks see the folder; otherwise the error of this rank.
   absl::Status CheckFolderIsThere();
-  // Rank 0: takes ownership of the folder and lists its contents.
+  // Takes ownership of the folder and lists its contents. Rank 0 only.
   absl::Status TakeFolder();
-  // Calls TakeFolder on rank 0. Returns, the same on all ranks, the unknown checkpoints that
-  // continue the training of this job, newest first.
+  // Calls TakeFolder on rank 0. Returns the unknown checkpoints that continue the training of this
+  // job, newest first; the same on all ranks.
   absl::StatusOr<std::vector<std::string>> FindAdoptable();
   std::vector<checkpoint::Candidate> Candidates(const std::vector<std::string>& adoptable) const;
-  // Rank 0: reports what happened to the checkpoints that it found.
+  // Reports the checkpoints that rank 0 found. Does nothing on other ranks.
   void ReportFound(const checkpoint::RestoreOutcome& outcome);
-  // The error of a job that has checkpoints of which none can be read.
+  // Returns the error of a job without any readable checkpoint.
   absl::Status NoneCanBeRead(const std::string& what_was_found) const;
 
   const Identity identity_;

@@ -50,14 +50,14 @@ safetensors::DType DtypeOf(const v1::ModelFolder& folder) {
 }  // namespace
 
 struct Gathering::Task {
-  const char* what = "";  // for people
+  const char* what = "";  // for messages
   std::string path;
   enum class Kind { kFile, kFolder };
   Kind kind = Kind::kFile;
   int64_t command = 0;
-  // What is written of the state.
+  // Returns the part of the state that is written.
   std::function<checkpoint::State(const checkpoint::State&)> part;
-  // Makes the output.
+  // Returns the output.
   std::function<Output(const std::string& temporary, const checkpoint::State&,
                        const checkpoint::ModelRecords&)>
       output;
@@ -67,7 +67,7 @@ struct Gathering::Task {
   checkpoint::State state;
   checkpoint::ModelRecords records;
   Clock::time_point begun;
-  double stall_seconds = 0;  // training waited for so long; 0: until it was written
+  double stall_seconds = 0;  // the time that training waited; 0: until the end
 };
 
 absl::Status Gathering::Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) {
@@ -211,12 +211,12 @@ absl::Status Gathering::Write(const Task& task) {
   const Identity& identity = parts_.identity;
   std::string temporary;
   if (parts_.reports->leader()) {
-    // Those of an export may be all that is left of a job that failed at its end.
+    // Leftovers of an export stay: they may be the only weights of a job that failed at its end.
     if (task.command != 0) RemoveLeftovers(task.path);
     temporary =
         exports::TemporaryPath(task.path, identity.job, identity.generation, identity.incarnation);
   }
-  // Its name has rank 0's incarnation in it.
+  // The name of the file contains rank 0's incarnation.
   ASSIGN_OR_RETURN(temporary,
                    checkpoint::TellAll(*parts_.communicator, temporary, "name of the file"));
   parts_.writing->Begin(task.command,
@@ -236,8 +236,8 @@ absl::Status Gathering::Write(const Task& task) {
   RETURN_IF_ERROR(outcome.status());
   end_ = outcome->status;
   if (!end_.ok()) {
-    // A cancel is told by Cancel, because another rank may have been told earlier that the job
-    // leaves its nodes.
+    // Cancel reports a cancel. Here the cause may be a job that leaves its nodes, which another
+    // rank may have heard earlier.
     if (!absl::IsCancelled(end_)) task.told(end_);
     return absl::OkStatus();
   }

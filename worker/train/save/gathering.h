@@ -1,6 +1,6 @@
-// Writing the state of all ranks to files for others than the job, while training continues or
-// while it waits: the optimizer's state, the folder of a model, the weights. Each rank writes its
-// own ranges (checkpoint/write_together.h): nothing whole is gathered in memory.
+// Writes the state of all ranks to files for users, while training continues or waits: the
+// optimizer's state, the folder of a model, the weights. Each rank writes its own ranges
+// (checkpoint/write_together.h), so that the whole state is never in one rank's memory.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_GATHERING_H_
 #define MUSTER_WORKER_TRAIN_SAVE_GATHERING_H_
 
@@ -27,38 +27,39 @@
 
 namespace muster::train {
 
-// How commands write the state of all ranks to files for others than the job.
+// The interface through which commands write the state of all ranks to files.
 class Gatherer {
  public:
   virtual ~Gatherer() = default;
 
-  // Called at most once, with the result, or with why there is none: no error of the session.
+  // Called at most once, with the result or the error. The error does not end the session.
   using Told = std::function<void(const absl::StatusOr<OptimizerStateGathered>& gathered)>;
   using ToldOfModel = std::function<void(const absl::StatusOr<ModelConsolidated>& consolidated)>;
 
-  // Both are collectives. They wait until the files before are written, copy what this rank writes,
-  // and return; the files are written in the background. With `hold` nothing is copied, and they
-  // return when the files are written. `told` hears how it ended, on the thread that wrote. Errors:
-  // those of the communicator, and of StateSource::AwaitWeights. What ends the session meanwhile is
-  // the background's error. A file for a client without a path has no folder on rank 0's node.
+  // Gather and Consolidate are collectives. They wait for earlier files, copy the part of this
+  // rank, and return; the files are written in the background. With `hold` they copy nothing and
+  // return after the files are written. `told` gets the end, on the thread that wrote the files. A
+  // file for a client has no path if rank 0's node has no folder for it. Errors: those of the
+  // communicator and of StateSource::AwaitWeights. A later error that ends the session is the
+  // background's.
   virtual absl::Status Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) = 0;
   virtual absl::Status Consolidate(const v1::ModelFolder& folder, int64_t command,
                                    ToldOfModel told) = 0;
 
-  // Cancels what was begun for this command, waits for its end, and tells it. False: it is
-  // complete, it failed, or it was never begun in this session. The same on all ranks.
+  // Cancels the output of this command, waits for its end, and reports it. Returns false if the
+  // output is complete, has failed, or did not begin in this session. The same on all ranks.
   virtual absl::StatusOr<bool> Cancel(int64_t command) = 0;
-  // Stops what is under way, and tells nobody of its end: the next generation carries it out. The
-  // job leaves its nodes, which must not wait for a large file.
+  // Stops the current output without a report of its end: the next generation carries it out.
+  // Called when the job leaves its nodes, which must not wait for a large file.
   virtual absl::Status LeaveToNextGeneration() = 0;
-  // Rank 0 removes what earlier generations left beside `path`.
+  // Removes, on rank 0, the temporary files of earlier generations in the folder of `path`.
   virtual void RemoveLeftovers(const std::string& path) const = 0;
 };
 
 // Threading: the session's thread.
 class Gathering : public Gatherer {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     Identity identity;
     exports::Inputs inputs = {};  // files that are never replaced
@@ -66,10 +67,10 @@ class Gathering : public Gatherer {
     const optim::Schedule* learning_rates;
     const SessionState* session_state;
     const SessionReports* reports;
-    comm::Communicator* communicator;  // the background's
+    comm::Communicator* communicator;  // the background's communicator
     Background* background;
     checkpoint::Writing* writing;
-    files::Disk* disk;  // tells `writing` what is written
+    files::Disk* disk;  // reports progress to `writing`
     StateSource* source;
   };
   explicit Gathering(Parts parts) : parts_(std::move(parts)) {}
@@ -77,8 +78,8 @@ class Gathering : public Gatherer {
   absl::Status Gather(const v1::OptimizerStateFile& file, int64_t command, Told told) override;
   absl::Status Consolidate(const v1::ModelFolder& folder, int64_t command,
                            ToldOfModel told) override;
-  // The weights during training, in the same way: replaces the file of the job's export. A failure
-  // is reported.
+  // Replaces the file of the job's export with the weights, during training, in the same way as
+  // Gather. A failure is reported.
   absl::Status Export(const ExportConfig& config);
 
   absl::StatusOr<bool> Cancel(int64_t command) override;
@@ -87,7 +88,7 @@ class Gathering : public Gatherer {
 
  private:
   struct Task;
-  // How an output ended.
+  // The end of an output.
   struct Written {
     int64_t step = 0;
     uint64_t bytes = 0;
@@ -96,16 +97,17 @@ class Gathering : public Gatherer {
   };
   absl::Status Begin(Task task, bool hold);
   absl::Status Write(const Task& task);
-  // Whether something is replaced that never is.
+  // FAILED_PRECONDITION: the output would replace something that is never replaced.
   absl::Status CheckPlace(const Task& task) const;
 
   const Parts parts_;
-  int64_t command_ = 0;                  // the newest one; 0: an export
-  uint64_t task_ = 0;                    // the background's
-  std::atomic<bool> cancelled_ = false;  // nobody needs its file any more
-  // How the newest one ended. Used by the background's task while one runs.
+  int64_t command_ = 0;                  // the newest command; 0: an export
+  uint64_t task_ = 0;                    // its number in the background
+  std::atomic<bool> cancelled_ = false;  // the file is not needed any more
+  // The end of the newest output. While a task runs, only the background's thread uses it.
   absl::Status end_;
-  std::function<void(const absl::StatusOr<Written>&)> told_;  // the newest one's
+  // The function `told` of the newest output.
+  std::function<void(const absl::StatusOr<Written>&)> told_;
 };
 
 }  // namespace muster::train

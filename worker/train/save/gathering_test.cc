@@ -35,10 +35,10 @@ class Outside : public EventSink, public LeaseHolder {
     return absl::OkStatus();
   }
   std::function<void()> before_name;
-  std::vector<Event> events;  // of the background's thread, while one runs
+  std::vector<Event> events;  // used by the background's thread, while a task runs
 };
 
-// The real disk, with something to do before each write.
+// The real disk, with an action before each write.
 class WatchedDisk : public checkpoint::CountingDisk {
  public:
   using CountingDisk::CountingDisk;
@@ -49,7 +49,7 @@ class WatchedDisk : public checkpoint::CountingDisk {
   std::function<void()> before_write;
 };
 
-// The only rank of a job whose optimizer has one moment.
+// The only rank of a job. Its optimizer has one moment.
 class GatheringTest : public testing::Test, public StateSource {
  protected:
   absl::Status AwaitState() override { return weights_; }
@@ -100,7 +100,7 @@ class GatheringTest : public testing::Test, public StateSource {
     bool hold = false;
     bool download = false;
   };
-  // What a command asks for: the file `state`, the folder `model`.
+  // Returns the output of a command: the file `state`, or the folder `model`.
   v1::OptimizerStateFile File(const Asked& asked) const {
     v1::OptimizerStateFile file;
     file.set_path(folder_.Path("state"));
@@ -117,7 +117,7 @@ class GatheringTest : public testing::Test, public StateSource {
     folder.set_hold(asked.hold);
     return folder;
   }
-  // The first element of the moment in the file.
+  // Returns the first element of the moment in the file.
   float InFile() const {
     const auto file = safetensors::File::Open(folder_.Path("state"));
     if (!file.ok()) return -1;
@@ -184,7 +184,7 @@ TEST_F(GatheringTest, AFileForAClientNeedsAFolder) {
   EXPECT_NE(told_.status().message().find("has no folder"), absl::string_view::npos);
 }
 
-// A generation that was killed after its files had their names, and before it could report so.
+// The first generation was killed after its files had their names, but before its report.
 TEST_F(GatheringTest, ACommandThatIsCarriedOutAgainReplacesWhatItWrote) {
   absl::StatusOr<ModelConsolidated> model = absl::UnknownError("nothing was told");
   const auto write = [&](Gathering& gathering, int64_t command) {
@@ -242,7 +242,7 @@ TEST_F(GatheringTest, ItIsCancelledUntilItsFileIsComplete) {
     EXPECT_FALSE(*gathering.Cancel(4)) << "it was not begun";
     ASSERT_TRUE(Gather(gathering, /*hold=*/false).ok());
     EXPECT_FALSE(*gathering.Cancel(3)) << "another command";
-    // Here the file is complete, so it is too late.
+    // The file is complete, so the cancel comes too late.
     cancelling.Notify();
     ASSERT_TRUE(background_->Await().ok());
     EXPECT_FALSE(*gathering.Cancel(4));
@@ -329,7 +329,7 @@ TEST_F(GatheringTest, WhatIsLeftToTheNextGenerationIsNotToldAndLeavesNothing) {
       EXPECT_FALSE(std::holds_alternative<Notice>(event)) << "an export that was left did not fail";
     }
   });
-  // Both were complete before they were left, or they are not there.
+  // Each output was complete before LeaveToNextGeneration, or is absent.
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     const std::string name = entry.path().filename();
     EXPECT_TRUE(name == "state" || name == "w") << name;

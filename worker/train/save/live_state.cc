@@ -22,7 +22,7 @@ namespace {
 
 using manifest::OptimizerSettings;
 
-// The settings of an optimizer but for the learning rate.
+// Returns the settings of an optimizer without the learning rate.
 OptimizerSettings SettingsOf(const optim::OptimizerOptions& options) {
   using Result = OptimizerSettings;
   return std::visit(Overloaded{[](const optim::SgdOptions& sgd) -> Result {
@@ -94,7 +94,7 @@ models::ForwardContext& LiveState::context() const {
 
 absl::Status LiveState::AwaitParameters() {
   if (strategy() != nullptr) RETURN_IF_ERROR(strategy()->AwaitParameters());
-  // On a GPU a gather that has been waited for may still run, and may fail.
+  // On a GPU, a gather may still run, and fail, after the wait for it.
   device::Event::Now(device()).Await();
   return parts_.communicators.failure();
 }

@@ -1,5 +1,5 @@
-// The model of a running session, and what trains it, for work between two steps: what files are
-// written of, and what forwards without training run with.
+// The model and the training of a running session, for work between two steps: the state for files,
+// and the model for forwards without training.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_LIVE_STATE_H_
 #define MUSTER_WORKER_TRAIN_SAVE_LIVE_STATE_H_
 
@@ -23,53 +23,52 @@
 
 namespace muster::train {
 
-// What is written of a session: the live state, and the checks before a file of it is begun.
-// Threading: the session's thread.
+// The state for files, and the checks before a file is begun. Threading: the session's thread.
 class StateSource {
  public:
   virtual ~StateSource() = default;
 
-  // Waits until this rank has all parameters as they are after the last step, and checks that the
-  // buffers are finite and that the parameters are the same on all ranks. A collective. Errors: the
-  // communicators'; OUT_OF_RANGE: a buffer is not finite; DATA_LOSS: the ranks' parameters differ.
+  // Waits until this rank has all parameters of the last step. Checks that the buffers are finite
+  // and that the parameters are the same on all ranks. A collective. Errors: the communicators';
+  // OUT_OF_RANGE: a buffer is not finite; DATA_LOSS: the ranks' parameters differ.
   virtual absl::Status AwaitState() = 0;
-  // The same, and OUT_OF_RANGE also if a parameter is not finite.
+  // Does the same as AwaitState, and returns OUT_OF_RANGE also if a parameter is not finite.
   virtual absl::Status AwaitWeights() = 0;
-  // Everything that a checkpoint holds as tensors: the live ones, not copies. A change of the
-  // trained parameters replaces them.
+  // Returns all tensors of a checkpoint: the live ones, not copies. A change of the trained
+  // parameters replaces them.
   virtual checkpoint::State State() const = 0;
-  // What files with this state say about its parameters.
+  // Returns the records about the parameters for a file with this state.
   virtual absl::StatusOr<checkpoint::ModelRecords> Records(
       const checkpoint::State& state) const = 0;
 };
 
 class LiveState : public StateSource {
  public:
-  // All outlive it.
+  // All must outlive the LiveState.
   struct Parts {
     const Job* job;
     models::Model* model;
-    const TrainedParameters* trained;  // of the model
+    const TrainedParameters* trained;  // the model's
     Training* training;  // null: nothing is trained, and every rank has the whole model
     const FiniteCheck* finite;
     parallel::Communicators communicators;  // the strategy's
     const SessionState* session_state;
-    // Where the weights of the checkpoint came from with which the session started.
+    // The source of the weights in the checkpoint from which the session started.
     std::string first_weights;
-    // What made the tokens of the job's data, or of that checkpoint.
+    // The tokenizer of the job's data, or of the checkpoint if the data's is not known.
     tokenizer::Source tokenizer;
   };
   explicit LiveState(Parts parts);
 
   models::Model& model() const { return *parts_.model; }
   Training* training() const { return parts_.training; }
-  // Null if there is no training().
+  // Returns null if training() is null.
   parallel::Strategy* strategy() const;
-  // For forwards.
+  // Returns the context for forwards.
   models::ForwardContext& context() const;
   c10::Device device() const { return parts_.communicators.gradients->device(); }
 
-  // Waits until this rank has all parameters as they are after the last step.
+  // Waits until this rank has all parameters of the last step.
   absl::Status AwaitParameters();
   absl::Status AwaitState() override;
   absl::Status AwaitWeights() override;
@@ -79,22 +78,22 @@ class LiveState : public StateSource {
  private:
   const Parts parts_;
   const bool trains_;
-  const std::unique_ptr<models::ForwardContext> plain_context_;  // used if there is no training
+  const std::unique_ptr<models::ForwardContext> plain_context_;  // without training()
 };
 
-// ---- What files say of parameters and optimizer, for readers that have neither.
+// ---- The records in files about parameters and optimizer, for readers without the job.
 
-// Of the "param" items of `state`, in the model's SourceOrder. `learning_rate`: what the schedule
-// scales. `trained` and `ever_trained`: by the model's Parameters; the latter includes the former.
-// A job without an optimizer trains nothing. INVALID_ARGUMENT: a group of the optimizer does not
-// fit the parameters.
+// Returns the records of the "param" items of `state`, in the model's SourceOrder. `learning_rate`:
+// the rate that the schedule scales. `trained`, `ever_trained`: in the order of the model's
+// Parameters; `ever_trained` includes `trained`. A job without an optimizer trains nothing.
+// INVALID_ARGUMENT: a group of the optimizer does not fit the parameters.
 absl::StatusOr<checkpoint::ModelRecords> RecordsOf(const Job& job, const models::Model& model,
                                                    const checkpoint::State& state,
                                                    double learning_rate, const Mask& trained,
                                                    const Mask& ever_trained);
 
-// FAILED_PRECONDITION: the state that a checkpoint has of a parameter is that of another kind of
-// optimizer than the job has for it; the message names both.
+// FAILED_PRECONDITION: a parameter's state in the checkpoint is of another kind of optimizer than
+// the job's. The message names both kinds.
 absl::Status SameOptimizers(const manifest::Manifest& saved, const checkpoint::ModelRecords& own);
 
 }  // namespace muster::train

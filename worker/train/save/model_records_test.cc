@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Of a Llama of one layer. `groups`: of AdamW with the weight decay 0.5.
+// Returns the records of a Llama of one layer. `groups`: for AdamW with the weight decay 0.5.
 checkpoint::ModelRecords Of(const std::vector<optim::ParameterGroup>& groups) {
   Job job;
   *job.spec.mutable_model() = models::SpecFromText(
@@ -30,7 +30,7 @@ checkpoint::ModelRecords Of(const std::vector<optim::ParameterGroup>& groups) {
   return *records;
 }
 
-// Hugging Face's LlamaDecoderLayer has the attention, the MLP and then both norms.
+// Hugging Face's LlamaDecoderLayer has the attention, then the MLP, then both norms.
 TEST(ModelRecords, ParametersAreInTheOrderOfTheSourceModel) {
   std::vector<std::string> names;
   for (const auto& parameter : Of({}).parameters) names.push_back(parameter.name);
@@ -67,7 +67,8 @@ TEST(ModelRecords, GroupsAreInTheOrderOfTheirFirstParametersThere) {
   EXPECT_TRUE(records.parameters[0].ever_trained);
 }
 
-// A group's own rate keeps its ratio to the job's, which is half of the job file's here.
+// A group's own rate keeps its ratio to the job's rate, which here is half of the rate in the job
+// file.
 TEST(ModelRecords, AGroupHasTheSettingsAndTheKindOfItsOptimizer) {
   const manifest::OptimizerRecord optimizer =
       Of({{.match = "*norm*",

@@ -42,8 +42,8 @@ absl::StatusOr<std::optional<Saving::Contents>> Saving::Prepare(int64_t command)
   RETURN_IF_ERROR(parts_.background->Await());
   const int64_t step = parts_.session_state->step;
   const checkpoint::SavePoint point = Point();
-  // Commands that took effect at this step after that checkpoint are carried out again by a session
-  // that starts from it.
+  // A session that starts from the existing checkpoint carries out again the commands that took
+  // effect at this step after the save.
   const bool there = newest_.has_value() && newest_->step == step;
   if (there && (newest_->best || !IsBest(point))) return std::nullopt;
   parts_.reports->Progress("saving a checkpoint");
@@ -86,7 +86,7 @@ absl::StatusOr<Saving::Saved> Saving::Take(const Contents& contents,
     parts_.reports->Report(*newest_);
     return *newest_;
   }
-  // Rank 0's lease is over. The files are not at fault, and the next generation saves.
+  // Rank 0's lease is over. The files are not at fault. The next generation saves.
   if (absl::IsUnavailable(saved.files)) return saved.files;
   parts_.reports->Report(CheckpointFailed{step, Message(saved.files)});
   return Saved(saved.files);

@@ -1,6 +1,8 @@
-// Saves a session's checkpoints: whether one is written while training continues, and what happens
-// if it cannot be written. checkpoints.h says where they are, DueAfter (job/stages.h) when one is
-// due, TrainingState (training/setup.h) which tensors it has and which rank writes what of them.
+// Saves the checkpoints of a session, while training continues or while it waits, and handles
+// failed saves. Related files:
+// - checkpoints.h: the places of checkpoints;
+// - DueAfter (job/stages.h): the steps at which a checkpoint is due;
+// - TrainingState (training/setup.h): the tensors of a checkpoint, and the ranks that write them.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_SAVING_H_
 #define MUSTER_WORKER_TRAIN_SAVE_SAVING_H_
 
@@ -25,45 +27,45 @@
 
 namespace muster::train {
 
-// How commands save a checkpoint, and stages the last one; a periodic one is saved by Saving
-// directly (boundary.cc). BestCheckpoint (session/best_checkpoint.h) implements it with Saving,
-// whose methods of the same names have the same errors. All methods are collectives.
+// The interface through which commands save checkpoints, and stages the last checkpoint. Periodic
+// saves call Saving directly (boundary.cc). BestCheckpoint (session/best_checkpoint.h) implements
+// this interface with Saving. Methods of the same names have the same errors. All methods are
+// collectives.
 class Saver {
  public:
   virtual ~Saver() = default;
 
-  // The checkpoint, or why its files could not be written. Such an error is already reported, and
-  // it is no error of the session.
+  // The checkpoint, or the error of its files: already reported, and no end of the session.
   using Saved = absl::StatusOr<CheckpointWritten>;
   // Called at most once, with the end of a save.
   using Told = std::function<void(const Saved& saved)>;
 
-  // Training continues after it. `command` asked for it; 0: none did.
+  // Saves, after which training continues. `command`: the command that asked for it; 0: none.
   virtual absl::Status Save(int64_t command, Told told) = 0;
-  // Training does not continue after it.
+  // Saves a checkpoint, after which training does not continue.
   virtual absl::StatusOr<Saved> SaveLast() = 0;
 };
 
 // Threading: the session's thread.
 class Saving {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     int rank;
     int64_t generation;
     double jobs_rate;     // the learning rate of the job file
-    bool while_training;  // write what is not the last checkpoint while training continues
+    bool while_training;  // saves other than the last do not stop training
     Background* background;
     checkpoint::Writing* writing;
     Checkpoints* checkpoints;
-    comm::Communicator* communicator;  // the background's
+    comm::Communicator* communicator;  // the background's communicator
     const TrainedParameters* trained;
     const CommandSchedule* commands;
     const Attempts* attempts;
     const SessionState* session_state;
     const SessionReports* reports;
     StateSource* source;
-    // The session starts from this checkpoint of the job; an empty path: from none. Only the
+    // The checkpoint of the job from which the session starts; an empty path: none. Only the
     // constructor reads it.
     Checkpoints::Restored restored = {};
   };
@@ -72,51 +74,51 @@ class Saving {
   using Saved = Saver::Saved;
   using Told = Saver::Told;
 
-  // Both save a checkpoint unless there is one of this step; if this step is the best one and that
-  // checkpoint, of an earlier session, does not say so, there is another one. Collectives. The roll
-  // call before them has shown that the losses are finite on every rank. Errors: the
-  // communicator's; OUT_OF_RANGE: a parameter or buffer is not finite (that of a parameter may be
-  // the background's); UNAVAILABLE: the lease is over; DATA_LOSS: the ranks' parameters differ.
+  // Save and SaveLast save a checkpoint unless this step has one. If this step is the best one, a
+  // checkpoint of an earlier session does not count unless its manifest says so. Both are
+  // collectives. The roll call before has shown that the losses are finite on every rank. Errors:
+  // the communicator's; OUT_OF_RANGE: a parameter or buffer is not finite (for a parameter this may
+  // be the background's error); UNAVAILABLE: the lease is over; DATA_LOSS: the ranks' parameters
+  // differ.
 
-  // Training continues after it. It waits until the files before are written, also for a checkpoint
-  // of this step: only then all ranks know whether there is one, or another must be saved. It
-  // copies what this rank writes, and returns; the files are written in the background. `told`
-  // hears how it ended, on the thread that wrote them. What ends the session meanwhile is the
-  // background's error.
+  // Saves in the background: copies the part of this rank and returns. First waits for earlier
+  // files, even if this step already has a checkpoint: only then do all ranks know whether they
+  // must save another. `told` gets the end, on the thread that wrote the files. A later error that
+  // ends the session is the background's.
   absl::Status Save(int64_t command = 0, Told told = nullptr);
-  // The session trains no more after it: it returns when the files are written. It is tried up to
-  // three times.
+  // Saves before the session ends training, with up to three attempts. Returns after the end.
   absl::StatusOr<Saved> SaveLast();
 
-  // Whether there is a checkpoint of this step. Only while nothing is written in the background.
+  // Whether this step has a checkpoint. Called only while no background task runs.
   bool HasOneOf(int64_t step) const { return newest_.has_value() && newest_->step == step; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  // What a checkpoint contains.
+  // The contents of a checkpoint.
   struct Contents {
     checkpoint::SavePoint point;
     checkpoint::State state;
     checkpoint::ModelRecords records;
-    int64_t command = 0;  // asked for it
+    int64_t command = 0;  // the command that asked for the save
     Clock::time_point begun;
-    double stall_seconds = 0;  // training waited for so long; 0: until it was written
+    double stall_seconds = 0;  // the time that training waited; 0: until the end
   };
 
   checkpoint::SavePoint Point() const;
-  // Whether the checkpoint of this step by this session is the best one.
+  // Whether this session's checkpoint of this step is the best checkpoint.
   bool IsBest(const checkpoint::SavePoint& point) const;
-  // After what was begun before has ended. Nothing: there is a checkpoint of this step.
+  // Waits for earlier files. Returns the contents; nullopt if this step has a checkpoint.
   absl::StatusOr<std::optional<Contents>> Prepare(int64_t command);
-  // A collective of the background. OUT_OF_RANGE on all ranks if a parameter of any rank is not
-  // finite: it checks the copies where there are any, so that training does not wait for it.
+  // Writes the files. A collective of the background. OUT_OF_RANGE on all ranks if a parameter of
+  // any rank is not finite. Checks the copies, if there are any, so that training does not wait for
+  // the check.
   absl::StatusOr<Checkpoints::Saved> Write(const Contents& contents);
-  // Takes in how it ended. An error ends the session.
+  // Records and reports the end of a save. An error ends the session.
   absl::StatusOr<Saved> Take(const Contents& contents, const Checkpoints::Saved& saved);
 
   const Parts parts_;
-  // The newest checkpoint that this session wrote or started from. Used by the background's task
-  // while one runs.
+  // The newest checkpoint that this session wrote or started from. While a task runs, only the
+  // background's thread uses it.
   std::optional<CheckpointWritten> newest_;
 };
 

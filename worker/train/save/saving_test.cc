@@ -63,9 +63,9 @@ class Source : public StateSource {
 // The only rank of a job: a model, its strategy, and a folder for checkpoints.
 class SavingTest : public testing::Test {
  protected:
-  // Runs `body`, which may save, on the folder; `recorded` are the checkpoints that count. Only if
-  // there are any, saving goes on from the one that was restored: without them a checkpoint that
-  // lies there may be restored, too.
+  // Runs `body`, which may save, with the folder. `recorded`: the checkpoints that count. With
+  // recorded checkpoints, Saving starts from the restored checkpoint. Without them, Saving starts
+  // from none, although an existing checkpoint may be restored.
   void On(const std::vector<std::string>& recorded,
           const std::function<void(const Checkpoints::Restored& restored)>& body) {
     RunRanks(1, [&](int, comm::Communicator& control, comm::Communicator& data,
@@ -112,7 +112,7 @@ class SavingTest : public testing::Test {
       body(*restored);
     });
   }
-  // What was told, or the error of the session.
+  // Returns what Saving told, or the error of the session.
   Saving::Saved Save() {
     Saving::Saved told = absl::UnknownError("nothing was told");
     absl::Status end = saving_->Save(0, [&](const Saving::Saved& saved) { told = saved; });
@@ -135,7 +135,7 @@ class SavingTest : public testing::Test {
   int64_t generation_ = 0;
   bool while_training_ = true;
   checkpoint::Writing writing_;
-  at::Tensor parameter_;  // of the model
+  at::Tensor parameter_;  // a parameter of the model
   Background* background_ = nullptr;
   Saving* saving_ = nullptr;
 };
@@ -175,7 +175,7 @@ TEST_F(SavingTest, ACheckpointContainsTheStateOfTheSession) {
     EXPECT_EQ(point.steering.trainability_version, 1);
     EXPECT_THAT(point.steering.rules, ElementsAre(TrainableRule{true, "*.bias"}));
     EXPECT_THAT(point.steering.pending, ElementsAre("layers.0.bias"));
-    // One of this step is there already.
+    // A checkpoint of this step exists.
     still_mine_ = absl::InternalError("nothing more is written");
     EXPECT_EQ(Save()->path, path);
     const Saving::Saved last = SaveLast();
@@ -240,7 +240,7 @@ TEST_F(SavingTest, ACheckpointHasTheStateOfItsStepAlthoughTrainingContinues) {
   });
 }
 
-// All ranks must know how the first one ended before any of them decides about the second one.
+// All ranks must know the end of the first save before any rank decides about the second save.
 TEST_F(SavingTest, WhoAsksForTheOneThatIsBeingWrittenGetsItOrAnotherIfItFails) {
   for (const bool fails : {false, true}) {
     On({}, [&](const Checkpoints::Restored&) {
@@ -292,7 +292,7 @@ TEST_F(SavingTest, OneWaitsForTheOneBefore) {
   EXPECT_GE(events_.written_[0].seconds, events_.written_[0].stall_seconds);
 }
 
-// The best one is what its own manifest says.
+// The manifest of a checkpoint marks the best checkpoint.
 TEST_F(SavingTest, ACheckpointOfTheBestPassSaysSoAndOneOfAnEarlierSessionThatDoesNotIsNoneOfIt) {
   std::string path;
   On({}, [&](const Checkpoints::Restored&) {

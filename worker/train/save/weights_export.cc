@@ -21,12 +21,12 @@
 namespace muster::train {
 namespace {
 
-// The time between two rounds in which rank 0 tells all ranks whether it has permission: shorter
-// than any timeout of a collective.
+// The time between two rounds in which rank 0 tells all ranks whether it has the permission.
+// Shorter than any timeout of a collective.
 constexpr absl::Duration kGrantBeat = absl::Seconds(1);
 
-// Checks that a file of this name can be created there. A full disk is no error, because there may
-// be space at the end of training.
+// Checks that a file of this name can be created. A full disk is no error, because there may be
+// space at the end of training.
 absl::Status Probe(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return errno == ENOSPC ? absl::OkStatus() : files::ErrnoStatus(errno, "create", path);
@@ -41,12 +41,12 @@ absl::Status Failed(const absl::Status& files) {
 
 using Parts = WeightsExport::Parts;
 
-// The result of rank 0's part of the work, as all ranks know it. It has its own type, because
-// absl::StatusOr<absl::Status> could not distinguish it from an error of the communicator.
+// The result of rank 0's part of the work, known to all ranks. A type of its own, because
+// absl::StatusOr<absl::Status> could not distinguish this result from an error of the communicator.
 struct Rank0Result {
   absl::Status status;
 };
-// Writes the weights under their temporary name; a collective.
+// Writes the weights under their temporary name. A collective.
 using WriteFile = std::function<absl::StatusOr<Rank0Result>()>;
 
 std::string Temporary(const Parts& parts) {
@@ -62,7 +62,7 @@ absl::Status CheckTarget(const Parts& parts) {
 // Gives the weights their final name, and writes the config.json.
 absl::Status Place(const Parts& parts, const models::Model& model) {
   const ExportConfig& config = parts.config;
-  // Both run again, so that files which somebody else wrote there during training are not lost.
+  // The checks run again, so that files which others wrote during training are not lost.
   absl::Status status = CheckTarget(parts);
   if (status.ok()) {
     status = exports::CheckConfig(config.path, model.HuggingFaceConfig(), config.job_name,
@@ -70,12 +70,12 @@ absl::Status Place(const Parts& parts, const models::Model& model) {
   }
   if (status.ok()) status = files::RenameDurably(Temporary(parts), config.path);
   if (status.ok()) return checkpoint::WriteConfig(config.path, model);
-  // The path comes first, because long texts are cut when they are sent to the other ranks.
+  // The path comes first, because long texts are cut when they are sent to other ranks.
   return absl::Status(
       status.code(), absl::StrCat("the weights are in ", Temporary(parts), ": ", status.message()));
 }
 
-// A collective; `mine` counts on rank 0 only.
+// Returns rank 0's `mine` on all ranks. A collective.
 absl::StatusOr<Rank0Result> ShareRank0Result(const Parts& parts, const absl::Status& mine,
                                              const char* what) {
   ASSIGN_OR_RETURN(const auto results,
@@ -84,7 +84,7 @@ absl::StatusOr<Rank0Result> ShareRank0Result(const Parts& parts, const absl::Sta
   return Rank0Result{results[0].status()};
 }
 
-// A WriteFile with the parameters that `strategy` holds.
+// Writes the parameters that `strategy` holds. A WriteFile.
 absl::StatusOr<Rank0Result> WriteTemporary(const Parts& parts, const models::Model& model,
                                            parallel::Strategy* strategy) {
   const size_t parameters = model.Parameters().size();
@@ -107,15 +107,15 @@ absl::StatusOr<Rank0Result> WriteTemporary(const Parts& parts, const models::Mod
                                      metadata, before_read);
     RETURN_IF_ERROR(communication);
   }
-  // Also if writing the file failed half way, because the other ranks gather to the end.
+  // The gathers continue after a failed write, because the other ranks make all of them.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
   if (strategy != nullptr) strategy->store().Release();
-  // On a GPU, values may have been written of a gather that turned out to have failed.
+  // On a GPU, a gather may turn out to have failed after its values were written.
   RETURN_IF_ERROR(parts.communicators.failure());
   return ShareRank0Result(parts, files, "export written");
 }
 
-// Waits until the weights may get their final name; a collective.
+// Waits until the weights may get their final name. A collective.
 absl::StatusOr<Rank0Result> AwaitGrant(const Parts& parts) {
   const bool asks = parts.reports->leader() && parts.gate != nullptr;
   const std::string& path = parts.config.path;
@@ -138,10 +138,10 @@ absl::StatusOr<Rank0Result> AwaitGrant(const Parts& parts) {
   }
 }
 
-// Removes files that older generations left under temporary names.
+// Removes temporary files of older generations.
 void RemoveOlder(const Parts& parts) {
-  // Called only when this generation's weights have their final name: the older files may be all
-  // that is left of a job that failed at its export.
+  // Called after this generation's weights have their final name. Before that, the older files may
+  // be the only weights of a job that failed at its export.
   const auto removed =
       exports::RemoveStale(parts.config.path, parts.identity.job, parts.identity.generation);
   if (!removed.ok()) {
@@ -153,7 +153,7 @@ void RemoveOlder(const Parts& parts) {
   }
 }
 
-// The whole export, with `write_file` for its file.
+// Runs the whole export. `write_file` writes the file.
 absl::Status WriteAnd(const Parts& parts, const models::Model& model, const WriteFile& write_file) {
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const Rank0Result written, write_file());
@@ -166,7 +166,7 @@ absl::Status WriteAnd(const Parts& parts, const models::Model& model, const Writ
   if (!granted.status.ok()) return Failed(granted.status);
   absl::Status placed;
   if (parts.reports->leader()) {
-    // A lost lease is no failed export: the next generation exports.
+    // A lost lease is not a failed export: the next generation exports.
     if (parts.lease != nullptr) RETURN_IF_ERROR(parts.lease->StillMine());
     placed = Place(parts, model);
   }
@@ -215,7 +215,7 @@ absl::Status WeightsExport::WriteStored(const models::Model& model, const std::s
     }
     RETURN_IF_ERROR(opened.status());
     manifest::TensorReader& reader = *opened;
-    // A checkpoint from before the first averages has none: then the parameters were judged.
+    // A checkpoint before the first averages has none. The validation then used the parameters.
     const auto& tensors = reader.tensors();
     const bool has_slot = std::any_of(tensors.begin(), tensors.end(),
                                       [&](const auto& tensor) { return tensor.slot == slot; });

@@ -1,6 +1,6 @@
-// Exports the weights at the end of the job (Gathering::Export: during training). They are written
-// under a temporary name that no other process uses, and get their final name once the coordinator
-// has said that this generation is still the current one.
+// Exports the weights at the end of the job; Gathering::Export exports them during training. The
+// weights are written under a temporary name that no other process uses. They get their final name
+// after the coordinator has confirmed that this generation is the current one.
 #ifndef MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
 #define MUSTER_WORKER_TRAIN_SAVE_WEIGHTS_EXPORT_H_
 
@@ -24,7 +24,7 @@ namespace muster::train {
 // Threading: the session's thread.
 class WeightsExport {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     Identity identity;
     ExportConfig config;
@@ -36,24 +36,25 @@ class WeightsExport {
     const SessionState* session_state;
     const SessionReports* reports;
     exports::Inputs inputs = {};  // files that are never replaced
-    // What made the training data; null: it is not known.
+    // The tokenizer of the training data; null: not known.
     const tokenizer::Source* tokenizer = nullptr;
   };
   explicit WeightsExport(Parts parts) : parts_(std::move(parts)) {}
 
-  // Called at the start of a session. Rank 0 checks that the weights may be written to the path in
-  // the job and that no older file prevents it. Errors begin with "export.path".
+  // Checks, at the start of a session, that rank 0 may write the weights to the path of the job and
+  // that no older file prevents this. Errors begin with "export.path".
   absl::Status Prepare() const;
-  // The same for the config.json that is written beside the weights of this model.
+  // Makes the same check for the config.json in the folder of this model's weights.
   absl::Status PrepareConfig(const models::Model& model) const;
 
-  // A collective. `strategy` holds the model's parameters, which are up to date and finite; null:
-  // every rank has all of them. Errors of files have Cause::kFinalSaveFailed. Other errors: the
-  // communicator's; UNAVAILABLE: the lease is over.
+  // Writes the weights. A collective. `strategy` holds the model's parameters, which are current
+  // and finite; null: every rank has all parameters. Errors of files have Cause::kFinalSaveFailed.
+  // Other errors: the communicator's; UNAVAILABLE: the lease is over.
   absl::Status Write(const models::Model& model, parallel::Strategy* strategy) const;
 
-  // The same with the values that a checkpoint of this model has of its parameters in `slot`, or in
-  // "param" if it has none in that; rank 0 reads it, and `directory` counts there only.
+  // Writes the parameters of a checkpoint of this model: the values in `slot`, or in "param" if the
+  // checkpoint has no such slot. Rank 0 reads the checkpoint; `directory` is used on rank 0 only. A
+  // collective with the errors of Write.
   absl::Status WriteStored(const models::Model& model, const std::string& directory,
                            const std::string& slot) const;
 

@@ -49,7 +49,7 @@ class Lease : public LeaseHolder {
   absl::Status status_;
 };
 
-// Over it, a gather failed after the Wait for it.
+// A communicator on which a gather fails after the Wait for it.
 class FailedLater : public comm::Communicator {
  public:
   int rank() const override { return 0; }
@@ -85,7 +85,7 @@ class WeightsExportTest : public testing::Test {
     config_ = {.path = folder_.Path("out/model.safetensors"), .job_name = "name"};
   }
 
-  // What two ranks get from it.
+  // Returns the result of `body` on each of two ranks.
   std::vector<absl::Status> OnTwoRanks(
       const std::function<absl::Status(const WeightsExport&, const models::Model&)>& body) {
     std::vector<absl::Status> statuses(2);
@@ -143,7 +143,8 @@ TEST_F(WeightsExportTest, TheWeightsTakeTheirPlaceOnceTheyMay) {
     EXPECT_TRUE(status.ok()) << status;
   }
   EXPECT_TRUE(std::filesystem::exists(config_.path));
-  EXPECT_EQ(FilesInFolder(), 1);  // nothing under a temporary name
+  // No temporary file is left.
+  EXPECT_EQ(FilesInFolder(), 1);
   EXPECT_THAT(events_.told_, ElementsAre("ready", "exported"));
 }
 
@@ -153,7 +154,7 @@ TEST_F(WeightsExportTest, WhatAnotherWroteIsRefusedAtTheStart) {
   const auto statuses = OnTwoRanks(
       [](const WeightsExport& weights, const models::Model&) { return weights.Prepare(); });
   EXPECT_THAT(std::string(statuses[0].message()), StartsWith("export.path: "));
-  EXPECT_TRUE(statuses[1].ok());  // rank 0 writes, and looks
+  EXPECT_TRUE(statuses[1].ok());  // rank 0 writes and checks
 }
 
 TEST_F(WeightsExportTest, WhatIsNoRegularFileOrReadByTheJobIsNeverReplaced) {
@@ -188,7 +189,7 @@ TEST_F(WeightsExportTest, AConfigOfSomebodyElseIsNotReplaced) {
   std::filesystem::create_directories(folder_.Path("out"));
   const std::string config = folder_.Path("out/config.json");
   ASSERT_TRUE(files::WriteAtomically(config, "{\"model_type\": \"theirs\"}").ok());
-  config_.overwrite = true;  // of the weights
+  config_.overwrite = true;  // allowed for the weights
   const auto prepared = OnTwoRanks([](const WeightsExport& weights, const models::Model& model) {
     return weights.PrepareConfig(model);
   });
@@ -201,11 +202,11 @@ TEST_F(WeightsExportTest, AConfigOfSomebodyElseIsNotReplaced) {
   std::filesystem::remove(config);
   for (const absl::Status& status : Write()) EXPECT_TRUE(status.ok()) << status;
   const std::string first = *files::ReadFile(config);
-  // The next export of this job has another model; the config belongs to the first one.
+  // The next export of this job has another model. The config.json is still the job's own.
   settings_["width"] = 16;
   for (const absl::Status& status : Write()) EXPECT_TRUE(status.ok()) << status;
   EXPECT_NE(*files::ReadFile(config), first);
-  // Another job's export in the same folder would need another one.
+  // Another job's export in the same folder would need another config.json.
   settings_["width"] = 32;
   config_.path = folder_.Path("out/another.safetensors");
   config_.job_name = "another";

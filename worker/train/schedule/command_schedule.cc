@@ -9,9 +9,9 @@
 namespace muster::train {
 namespace {
 
-// True for the natures DONE_ONCE and CHANGES_NOTHING (command_rule.proto): the command must be
-// carried out even if a checkpoint was written after it took effect. Where the coordinator knows
-// that it is done, it sends a command that is over instead.
+// True for the natures DONE_ONCE and CHANGES_NOTHING (command_rule.proto). Such a command must be
+// carried out even if a checkpoint includes it. For a command that is done, the coordinator sends a
+// command that is over instead.
 bool IsDoneOnce(const Command& command) { return commands::IsDoneOnce(commands::KindOf(command)); }
 
 }  // namespace
@@ -36,8 +36,8 @@ void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   }
   const auto at_step = static_cast<int64_t>(command.at_step());
   int64_t due = std::max(step, at_step);
-  // Commands that are done once do not wait: a job that is paused before the step of a replay must
-  // be able to resume.
+  // Commands that are done once do not wait for a replay: a job that is paused before the step of
+  // the replay must be able to resume.
   if (!IsDoneOnce(command)) due = std::max(due, floor_);
   if (command.replay()) {
     due = command.has_at_step() ? at_step : step;
@@ -62,7 +62,7 @@ std::optional<CommandSchedule::Due> CommandSchedule::Next(int64_t step) {
     cancels_.pop_front();
     return cancel;
   }
-  // Of several commands with the earliest step, min_element returns the first, which has the lowest
+  // min_element returns the first of several commands with the earliest step. It has the lowest
   // number.
   const auto next =
       std::min_element(waiting_.begin(), waiting_.end(),
@@ -77,7 +77,7 @@ CommandSchedule::Position CommandSchedule::position() const {
   Position position{.taken = std::max(taken_, restored_.taken)};
   for (const Waiting& waiting : waiting_)
     position.waiting.push_back(static_cast<int64_t>(waiting.command.number()));
-  // Commands that were not taken in yet wait as the checkpoint says.
+  // A command that this session has not taken in waits if it waits in the checkpoint.
   for (const int64_t number : restored_.waiting) {
     if (number > taken_) position.waiting.push_back(number);
   }

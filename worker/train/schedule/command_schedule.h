@@ -1,10 +1,10 @@
-// When each command of the job's log takes effect. Every rank has a schedule and gives it the same
-// commands at the same step boundaries (the roll call says up to which number), so all ranks decide
-// the same. Pure. docs/commands.md describes the protocol.
+// The times at which the commands of the job's log take effect. Every rank has a schedule. All
+// schedules take in the same commands at the same step boundaries, up to the number in the roll
+// call's plan. So all ranks decide the same. Pure. docs/commands.md describes the protocol.
 //
-// A command is taken in at the first boundary at which every rank holds it, and takes effect there,
-// or at its at_step. A change that took effect in an earlier generation takes effect again at the
-// same step, and later changes take effect after it.
+// A schedule takes in a command at the first boundary at which every rank holds the command. The
+// command takes effect at this boundary or at its at_step. A change of an earlier generation takes
+// effect again at the same step; later changes take effect after it.
 #ifndef MUSTER_WORKER_TRAIN_SCHEDULE_COMMAND_SCHEDULE_H_
 #define MUSTER_WORKER_TRAIN_SCHEDULE_COMMAND_SCHEDULE_H_
 
@@ -20,7 +20,7 @@
 
 namespace muster::train {
 
-// The path that the command writes for others than the job; null if it writes none.
+// Returns the path that the command writes for a client; null if the command writes no such path.
 const std::string* PathFor(const Command& command);
 
 class CommandSchedule {
@@ -36,26 +36,28 @@ class CommandSchedule {
   using Get = std::function<Command(int64_t number)>;
 
   CommandSchedule() = default;
-  // Continues from a checkpoint. Of the commands up to `taken`, these are taken in again: those
-  // that wait, and those that must be carried out although the checkpoint includes them (a pause
-  // that is in force, a checkpoint that was not finished).
+  // Continues from a checkpoint. The schedule takes in again, of the commands up to `taken`:
+  // - the commands that wait;
+  // - the commands that must be carried out although the checkpoint includes them: a pause in
+  //   force, or a checkpoint that was not finished.
   explicit CommandSchedule(const Position& restored) : restored_(restored) {}
 
   // A command that takes effect now.
   struct Due {
     Command command;
-    // Of a cancel: its target was waiting and is cancelled. False: there was nothing to cancel.
+    // For a cancel command. True: the target was waiting and is cancelled. False: there was nothing
+    // to cancel.
     bool cancels = false;
   };
   // Takes in the commands up to `newest` at the boundary after `step` steps. Every rank holds these
   // commands. `newest` never decreases.
   void TakeIn(int64_t newest, int64_t step, const Get& get);
-  // Returns the next command that takes effect at that boundary: first cancels, then by step, then
-  // by number. It counts as done from now on. A checkpoint that is written before the next call
-  // stores the later ones as waiting.
+  // Returns the next command that takes effect at this boundary. Cancels come first; other commands
+  // come by step and then by number. The returned command counts as done. A checkpoint that is
+  // written before the next call stores the remaining commands as waiting.
   std::optional<Due> Next(int64_t step);
 
-  // For a checkpoint.
+  // Returns the schedule's part of a checkpoint.
   Position position() const;
 
  private:
@@ -67,39 +69,42 @@ class CommandSchedule {
   void TakeIn(const Command& command, int64_t step);
 
   Position restored_;
-  int64_t taken_ = 0;             // the newest command taken in by this session
-  int64_t floor_ = 0;             // the latest step at which an earlier command is repeated
+  int64_t taken_ = 0;  // the newest command that this session has taken in
+  int64_t floor_ = 0;  // the last step at which a command of an earlier generation is repeated
   std::vector<Waiting> waiting_;  // by increasing number
-  std::deque<Due> cancels_;       // taken in, not yet returned by Next
+  std::deque<Due> cancels_;       // taken in, but not yet returned by Next
 };
 
-// A session that starts from a checkpoint reports again how the commands ended that the checkpoint
-// includes, because the generation that carried them out may have ended before the coordinator
-// heard of it.
+// The end of a command that a session reports again. A session that starts from a checkpoint
+// reports again the ends of the commands that the checkpoint includes. The generation that carried
+// out a command may have ended before the coordinator received its report.
 struct Unreported {
   enum class What {
-    // It took effect and is finished.
+    // The command took effect and is finished.
     kFinished,
-    // It was cancelled before it took effect.
+    // The command was cancelled before it took effect.
     kCancelled,
-    // It took effect. The coordinator already has an end of it, which may be wrong: the coordinator
-    // may have ended the command with its job, before it found this checkpoint.
+    // The command took effect. The coordinator already knows an end of the command, which may be
+    // wrong: perhaps the coordinator ended the command with the job before this checkpoint was
+    // found.
     kApplied,
   };
   int64_t number = 0;
   What what = What::kFinished;
-  // Optimizer steps done when it took effect; not set for kCancelled.
+  // Optimizer steps done when the command took effect; not set for kCancelled.
   int64_t step = 0;
 
   friend bool operator==(const Unreported&, const Unreported&) = default;
 };
 
-// By increasing number, of the commands 1..newest that the checkpoint includes. Left out are
-// commands that wait, that the coordinator knows to have taken effect (Command::replay, begun), and
-// that this session carries out again (the natures DONE_ONCE and CHANGES_NOTHING). `position`
-// and `step` are those of the checkpoint. `steps` maps the number of a command to the step at which
-// it took effect, as far as the checkpoint says so. For other commands the step of the checkpoint
-// is reported.
+// Returns, by increasing number, the commands 1..newest that the checkpoint includes, except:
+// - commands that wait;
+// - commands that, to the coordinator's knowledge, have taken effect (Command::replay, begun);
+// - commands that this session carries out again (the natures DONE_ONCE and CHANGES_NOTHING).
+//
+// `position` and `step`: those of the checkpoint. `steps`: for the number of a command, the step at
+// which it took effect, if the checkpoint knows the step. For other commands the step of the
+// checkpoint is reported.
 std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position, int64_t step,
                                        const std::map<int64_t, int64_t>& steps, int64_t newest,
                                        const CommandSchedule::Get& get);

@@ -25,7 +25,8 @@ Command A(int64_t number) {
   return Numbered(number, train::A(What()));
 }
 
-// "2 3!" : 2, then 3, which cancels something.
+// Returns the numbers of the commands that take effect. "2 3!": command 2, then command 3, a cancel
+// with a target.
 std::string Taken(CommandSchedule& schedule, const std::vector<Command>& log, int64_t newest,
                   int64_t step) {
   std::string text;
@@ -121,7 +122,7 @@ TEST(CommandSchedule, APassThatWasNotFinishedIsDoneAgainUnlessItIsCancelled) {
   pass.set_begun(true);
   sample.set_begun(true);
   pass.set_at_step(12);
-  // A checkpoint that was written after they took effect.
+  // A checkpoint that includes both commands.
   CommandSchedule again({.taken = 2});
   EXPECT_EQ(Taken(again, {pass, sample}, 2, 10), "2");
   EXPECT_EQ(Taken(again, {pass, sample}, 2, 12), "1");
@@ -163,7 +164,7 @@ TEST(CommandSchedule, WhatIsInForceOutlastsTheCheckpointThatWasWrittenAfterIt) {
   CommandSchedule schedule({.taken = 3});
   const std::vector<Command> log = {A<v1::PauseCommand>(1), A<v1::SaveCheckpointCommand>(2),
                                     A<v1::ResumeCommand>(3)};
-  // So does what ends it, where nobody has heard of that.
+  // The resume also takes effect again, if the coordinator has not heard of it.
   EXPECT_EQ(Taken(schedule, log, 3, 10), "1 2 3");
 }
 

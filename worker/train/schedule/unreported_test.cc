@@ -13,7 +13,7 @@ Command Rate(int64_t number) { return Numbered(number, RateOf(0.1)); }
 Command Ended(int64_t number) { return Numbered(number, A(v1::NoCommand())); }
 Command Cancel(int64_t number, int64_t target) { return Numbered(number, CancelOf(target)); }
 
-// Of a checkpoint at step 20 that has all of `log`.
+// Returns the unreported commands of a checkpoint at step 20 that includes all of `log`.
 std::vector<Unreported> Find(const std::vector<Command>& log,
                              const std::map<int64_t, int64_t>& steps,
                              std::vector<int64_t> waiting = {}) {

@@ -20,10 +20,10 @@
 namespace muster::train {
 namespace {
 
-// The setting, for messages.
+// The name of the setting, for messages.
 constexpr char kWeights[] = "model.weights";
 
-// What all ranks must find in the weights file.
+// Returns what all ranks must have read from the weights file.
 std::vector<jobspec::Line> LinesOfWeights(const checkpoint::WeightsReport& report) {
   std::vector<jobspec::Line> lines;
   for (const std::string& name : report.taken) lines.push_back({absl::CEscape(name), "taken"});
@@ -31,7 +31,7 @@ std::vector<jobspec::Line> LinesOfWeights(const checkpoint::WeightsReport& repor
   return lines;
 }
 
-// Logs and reports it.
+// Logs and reports `text`.
 void Tell(const Opened& opened, spdlog::level::level_enum level, const char* reason,
           const std::string& text) {
   spdlog::log(level, "{}", text);
@@ -53,7 +53,7 @@ absl::Status AgreeOnWeights(const Agreed& agreed) {
            absl::StrCat(kWeights, ": ", report.other_config));
     }
   }
-  // A file that is another one on some node would give the ranks parts of different models.
+  // With another file on some node, the ranks would have parts of different models.
   return AgreeOn("the weights", LinesOfWeights(report), opened.parts.control);
 }
 
@@ -80,7 +80,7 @@ absl::Status MakeModel(Agreed* agreed) {
   return absl::OkStatus();
 }
 
-// A collective: opens a set, and checks whether its rows are in the order of the model's input.
+// Opens a data set and checks the order of its rows against the model's input. A collective.
 absl::StatusOr<RankData> OpenSet(const Agreed& agreed, const char* name, const DataConfig& config,
                                  data::Emptiness emptiness,
                                  data::Labels labels = data::Labels::kNeeded) {
@@ -96,7 +96,7 @@ absl::StatusOr<RankData> OpenSet(const Agreed& agreed, const char* name, const D
 
 absl::Status OpenData(Agreed* agreed) {
   const Job& job = agreed->opened->job;
-  // A rank's own files may have no samples where such a rank takes part without input.
+  // A rank's own files may be empty if a rank without input takes part in training.
   const bool joins =
       job.batch.last == data::Last::kUneven && !job.batch.uneven_inputs.stop_at_first;
   const data::Emptiness emptiness = joins ? data::Emptiness::kAllowed : data::Emptiness::kRefused;
@@ -123,7 +123,7 @@ absl::Status OpenData(Agreed* agreed) {
   return absl::OkStatus();
 }
 
-// Compares what made the tokens, and the sizes of the data sets that all ranks share.
+// Compares the tokenizers and the sizes of the data sets that all ranks share.
 absl::Status AgreeOnData(Agreed* agreed) {
   const Opened& opened = *agreed->opened;
   std::vector<std::pair<const char*, const RankData*>> all;  // "data.train"

@@ -1,4 +1,4 @@
-// The second phase of a session: job, model and data, which the ranks have compared
+// The second phase of a session: job, model and data, after the ranks have compared them
 // (docs/roll-call.md).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
 #define MUSTER_WORKER_TRAIN_SESSION_AGREED_H_
@@ -20,7 +20,7 @@
 
 namespace muster::train {
 
-// The sets of data that the job has.
+// The data sets of the job.
 struct DataSets {
   std::optional<RankData> train;  // only if there is a fit stage
   std::optional<RankData> validate;
@@ -30,24 +30,26 @@ struct DataSets {
 
 struct Agreed {
   std::unique_ptr<Opened> opened;
-  // The ranks that share this rank's memory.
+  // The number of ranks that share this rank's memory.
   uint64_t ranks_of_node = 1;
   std::unique_ptr<models::Model> model;
-  // The values of its parameters that have no memory until the model is sharded; Load empties it.
+  // The values of the model's parameters, which have no memory until the model is sharded. Load
+  // empties this object.
   models::DeferredValues deferred;
-  std::optional<checkpoint::LoadedWeights> weights;  // absent: the job names no file
+  std::optional<checkpoint::LoadedWeights> weights;  // absent: the job has no weights file
   std::unique_ptr<TrainedParameters> trained;
   std::unique_ptr<const FiniteCheck> finite;
   DataSets data;
-  tokenizer::Source tokenizer;  // what made the tokens of the data
+  tokenizer::Source tokenizer;  // the tokenizer of the data
 };
 
-// A collective: makes the model, opens the data, and compares them with the other ranks. Errors:
-// FAILED_PRECONDITION: the ranks differ in something, which is named; INVALID_ARGUMENT: job, model
-// and data do not fit one another; those of files; the communicators'.
+// Makes the model, opens the data, and compares both with the other ranks. A collective. Errors:
+// FAILED_PRECONDITION: the ranks differ; the message names the difference; INVALID_ARGUMENT: job,
+// model and data do not fit one another; those of files; the communicators'.
 absl::StatusOr<std::unique_ptr<Agreed>> Agree(std::unique_ptr<Opened> opened);
 
-// What exports the weights of a job that does. `tokenizer`: as in WeightsExport::Parts.
+// Returns the object that exports the weights, for a job with an export. `tokenizer`: that of
+// WeightsExport::Parts.
 WeightsExport ExportOf(const Opened& opened, const tokenizer::Source* tokenizer);
 
 }  // namespace muster::train

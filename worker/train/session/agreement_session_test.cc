@@ -1,5 +1,5 @@
-// Ranks whose jobs differ in one field of the schema, whichever it is: the session ends and names
-// it. None hangs.
+// Ranks whose jobs differ in one field of the schema. For every field, the session ends on all
+// ranks and names the field. No rank hangs.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -26,7 +26,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using ::testing::HasSubstr;
 
-// The fields from JobSpec to one that holds a value, or to a message without fields.
+// The fields from JobSpec to a field with a value, or to a message without fields.
 using Path = std::vector<const FieldDescriptor*>;
 
 void Collect(const Descriptor& type, Path* at, std::vector<Path>* found) {
@@ -51,7 +51,7 @@ std::vector<Path> AllPaths() {
   return found;
 }
 
-// "stages[0].fit.steps"
+// Returns the name of a field, such as "stages[0].fit.steps".
 std::string NameOf(const Path& path) {
   std::string name;
   for (const FieldDescriptor* field : path) {
@@ -71,7 +71,7 @@ void SetMapEntry(bool other, const FieldDescriptor& field, Message* message) {
   entry->GetReflection()->SetString(entry, field.message_type()->map_value(), other ? "b" : "a");
 }
 
-// One of two values of a field; the first may be none.
+// Sets one of two values of a field. The first may be no value.
 void SetValue(bool other, const FieldDescriptor& field, Message* message) {
   const auto& reflection = *message->GetReflection();
   const bool list = field.is_repeated();
@@ -133,7 +133,7 @@ TEST_P(AgreementSessionTest, RanksWithDifferentJobsEndAndNameTheField) {
 
 using SharedDataTest = SessionTest;
 
-// The same path, but another file on another node.
+// The path is the same, but the file on another node differs.
 TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
   const Job job = SmallJob();
   jobs_[1] = job;
@@ -148,7 +148,7 @@ TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
   }
 }
 
-// Neither waits for the other, and both say what was found.
+// No rank waits for the other, and both name the fault.
 TEST_F(SharedDataTest, WhatOneRankFindsInItsPartEndsAllRanksForGood) {
   std::fstream file(folder_ / "train.bin", std::ios::in | std::ios::out | std::ios::binary);
   const uint16_t beyond = 29;
@@ -180,8 +180,8 @@ TEST_F(SharedDataTest, AFileThatOneRankDoesNotHaveEndsAllRanks) {
 
 class OwnTokenizersTest : public SharedDataTest {
  protected:
-  // A job of two ranks with a file each; `hashes`: of the tokenizers that made them, "" without
-  // sidecar.
+  // Returns a job of two ranks with one file each. `hashes`: those of the files' tokenizers; ""
+  // without a sidecar.
   Job JobWith(const std::vector<std::string>& hashes) {
     TokenFiles own{.per_rank = true};
     for (const std::string& hash : hashes) {

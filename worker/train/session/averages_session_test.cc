@@ -1,6 +1,6 @@
-// Sessions with averages of the parameters (`ema`): what they leave unchanged, what they evaluate
-// and export, and how they go on. That the averages are those of PyTorch's AveragedModel is shown
-// by tests/parity/ema_test.py.
+// Sessions with averages of the parameters (`ema`): the unchanged training, evaluation and export
+// with the averages, and resuming. tests/parity/ema_test.py compares the averages with PyTorch's
+// AveragedModel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A hash of the bytes of each tensor of a file of weights: a difference is told in few words.
+// Returns a hash of each tensor in a file of weights, so that a difference gives a short message.
 std::map<std::string, size_t> WeightsIn(const std::string& path) {
   std::map<std::string, size_t> weights;
   const auto file = safetensors::File::Open(path);
@@ -65,7 +65,7 @@ class AveragesSessionTest : public SessionTest {
   static Command SetRules(std::vector<TrainableRule> rules, int64_t at_step, int64_t number) {
     return Numbered(number, RulesOf(std::move(rules)), at_step);
   }
-  // Freezes the first block after 3 steps, and the second instead after 7.
+  // Freezes the first block after 3 steps. Unfreezes it and freezes the second block after 7 steps.
   void FreezeInBetween() {
     commands_ = {SetRules({{true, "transformer.h.0.*"}}, 3, 1),
                  SetRules({{false, "transformer.h.0.*"}, {true, "transformer.h.1.*"}}, 7, 2)};
@@ -124,7 +124,7 @@ TEST_F(AveragesSessionTest, BeforeTheFirstUpdateTheyAreTheParameters) {
   }
 }
 
-// A job with the exported averages as its weights evaluates to the same loss.
+// A job that has the exported averages as its weights evaluates to the same loss.
 TEST_F(AveragesSessionTest, EvaluationUsesThem) {
   FreezeInBetween();
   for (const StrategyConfig& strategy : Strategies()) {
@@ -132,7 +132,7 @@ TEST_F(AveragesSessionTest, EvaluationUsesThem) {
     for (const int world_size : {1, 2, 3}) {
       Job job = JobOf(strategy);
       job.evaluation.averages->evaluate = true;
-      job.stages = {FitStage{12, 12}, ValidateStage{}};  // with the plan of training, and without
+      job.stages = {FitStage{12, 12}, ValidateStage{}};  // with the plan of training, and after it
       const double in_fit = Good(job, world_size)->outside.validations().at(12);
       job.stages = {FitStage{12, 0}, ValidateStage{}};
       const double after = Good(job, world_size)->outside.validations().at(12);
@@ -157,7 +157,7 @@ TEST_F(AveragesSessionTest, ASessionGoesOnWithThemWhateverItsStrategy) {
   FreezeInBetween();
   for (size_t first = 0; first < Strategies().size(); ++first) {
     const auto expected = Exported(JobOf(Strategies()[first], /*every=*/3));
-    for (const int64_t stop_after : {2, 5, 8}) {  // before the first update; between the changes
+    for (const int64_t stop_after : {2, 5, 8}) {  // before the first update; between changes
       SCOPED_TRACE(stop_after);
       std::filesystem::remove_all(folder_ / "ckpt");
       Job job = JobOf(Strategies()[first], 3);
@@ -175,7 +175,7 @@ TEST_F(AveragesSessionTest, ASessionGoesOnWithThemWhateverItsStrategy) {
   }
 }
 
-// The checkpoint after the last step, loaded by other numbers of ranks.
+// Other numbers of ranks load the checkpoint of the last step.
 TEST_F(AveragesSessionTest, ACheckpointGivesThemToAnyWorldSize) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
@@ -201,7 +201,7 @@ TEST_F(AveragesSessionTest, AnExportDuringTrainingHasThem) {
     Job job = JobOf(strategy);
     job.stages = {FitStage{5, 0}};
     const auto expected = Exported(job);
-    // Stopped at step 6, it exports no weights at its end.
+    // A session that stops at step 6 exports no weights at its end.
     job.stages = {FitStage{12, 0}};
     job.weights_export->every_steps = 5;
     commands_ = {Numbered(1, A(v1::StopCommand()), 6)};
@@ -226,13 +226,13 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   const auto parameters = WeightsIn(Out());
   ASSERT_NE(averages, parameters);
 
-  // Without an update of its own the averages are what the start has given.
+  // The other job makes no update, so its averages are those of the start.
   job_instance_ = "another";
   Job other = JobOf(Strategies()[2], /*every=*/100);
   other.evaluation.averages->evaluate = true;
   const auto started = [&](const Result& from, What what) {
     other.start = StartConfig{from.outside.checkpoints().at(0), what};
-    // One step more than the other job has done.
+    // The other job makes one more step.
     other.stages = {FitStage{7, 0}};
     commands_ = {};
     return Good(other);
@@ -248,7 +248,7 @@ TEST_F(AveragesSessionTest, AnotherJobsCheckpointGivesThemWithTheOptimizersState
   EXPECT_EQ(WeightsIn(Out()), averages);
   EXPECT_THAT(started(*with, What::kWeights)->outside.notice_reasons(),
               ElementsAre("AVERAGES_BEGIN_ANEW"));
-  // A job without averages takes no notice of them.
+  // A job without averages ignores them.
   other.evaluation.averages.reset();
   other.weights_export->from = ExportConfig::From::kLast;
   EXPECT_THAT(started(*with, What::kEverything)->outside.notice_reasons(), IsEmpty());

@@ -21,7 +21,7 @@ absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
   std::string lost;
   if (reports.leader()) {
     const absl::Status read = manifest::Read(path).status();
-    // What cannot be read now may be read later.
+    // Only these errors count: a checkpoint with another error may be readable later.
     if (absl::IsNotFound(read) || absl::IsDataLoss(read)) lost = Message(read);
     const auto same = [&path](const std::string& dropped) {
       return manifest::NameOfDirectory(dropped) == manifest::NameOfDirectory(path);
@@ -33,7 +33,8 @@ absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
   }
   ASSIGN_OR_RETURN(lost, checkpoint::TellAll(*parts.files, lost, "the best checkpoint"));
   if (lost.empty()) {
-    // The coordinator may not know it: a checkpoint that was found does not tell it.
+    // The coordinator may not know that this checkpoint is the best one: the report of a found
+    // checkpoint does not say so.
     reports.Report(CheckpointWritten{
         .step = best->step, .path = path, .generation = best->generation, .best = true});
     return absl::OkStatus();
@@ -51,10 +52,10 @@ absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
 absl::StatusOr<BestCheckpoint::Judged> BestCheckpoint::Judge(const FitUntil& stage,
                                                              const v1::Evaluation& evaluation) {
   const absl::Status given = CheckMetrics(stage.passes, GivenBy(evaluation), stage.stage);
-  // What was trained until here is not lost by this end.
+  // A last checkpoint keeps the training that this error would lose.
   if (!given.ok() && parts_.saving != nullptr) RETURN_IF_ERROR(parts_.saving->SaveLast().status());
   RETURN_IF_ERROR(given);
-  // Whether the best checkpoint until now could be written.
+  // A failed save changes the best checkpoint, so the save must end first.
   RETURN_IF_ERROR(parts_.background->Await());
   manifest::ValidationRecord& validations = parts_.session_state->validations;
   former_ = validations.best;
@@ -74,7 +75,7 @@ void BestCheckpoint::Heard(const absl::Status& saved) {
 }
 
 absl::StatusOr<bool> BestCheckpoint::Again() {
-  RETURN_IF_ERROR(parts_.background->Await());  // it may be writing that checkpoint
+  RETURN_IF_ERROR(parts_.background->Await());  // a task may still write the best checkpoint
   if (!unsaved_.has_value() || unsaved_->step != parts_.session_state->step) return false;
   former_ = std::exchange(parts_.session_state->validations.best, *unsaved_);
   unsaved_.reset();

@@ -1,5 +1,5 @@
-// The best checkpoint of a session: which one it is after each validation pass of a fit stage, and
-// what happens if it cannot be written. improvement.h has the rules.
+// The best checkpoint of a session: the choice after each validation pass of a fit stage, and the
+// handling of a failed save. improvement.h has the rules.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_BEST_CHECKPOINT_H_
 #define MUSTER_WORKER_TRAIN_SESSION_BEST_CHECKPOINT_H_
 
@@ -21,56 +21,56 @@
 
 namespace muster::train {
 
-// A collective at the start of a session: if the best checkpoint that the state names is there,
-// tells so; otherwise forgets it.
+// Reports the best checkpoint of the state at the start of a session. A best checkpoint that no
+// longer exists is removed from the state. A collective.
 absl::Status FindBest(const Checkpoints& checkpoints, const SessionParts& parts,
                       const SessionReports& reports, SessionState* state);
 
-// Saves as Saving does, and keeps up which checkpoint is the best one. Threading: the session's
-// thread, except for Heard.
+// Saves with Saving, and keeps track of the best checkpoint. Threading: the session's thread; any
+// thread may call Heard.
 class BestCheckpoint : public Saver {
  public:
-  // All outlive it. It changes the validations of `session_state`.
+  // All must outlive this object. It changes the validations of `session_state`.
   struct Parts {
     int64_t generation;
     Saving* saving;                  // null: the job has no checkpoints
-    const Checkpoints* checkpoints;  // likewise
+    const Checkpoints* checkpoints;  // null: the same
     Background* background;
     SessionState* session_state;
   };
   explicit BestCheckpoint(const Parts& parts) : parts_(parts) {}
 
   struct Judged {
-    bool best = false;  // the checkpoint of this step becomes the best one, if it can be written
-    std::string stop;   // why the stage ends; empty: it does not
+    // The checkpoint of this step becomes the best checkpoint, if its save succeeds.
+    bool best = false;
+    std::string stop;  // why the stage ends; empty: it continues
   };
-  // A collective after a validation pass of this stage. INVALID_ARGUMENT: a rule needs a metric
-  // that the pass does not give; then a last checkpoint was saved.
+  // Judges a validation pass of this stage. A collective. INVALID_ARGUMENT: a rule needs a metric
+  // that the pass does not give. A last checkpoint is saved before this error.
   absl::StatusOr<Judged> Judge(const FitUntil& stage, const v1::Evaluation& evaluation);
 
-  // The checkpoint of this step is the best one: saves it, in the background.
+  // Saves the checkpoint of this step as the best one, in the background.
   absl::Status SaveBest();
-  // Called with the end of a save of the best checkpoint, also of one that SaveBest did not begin.
-  // After an error the one before is the best one again.
+  // Called with the end of each save of the best checkpoint, even if SaveBest did not begin it.
+  // After an error, the former best checkpoint is the best one again.
   void Heard(const absl::Status& saved);
 
-  // As Saving's. If the checkpoint of this step was to become the best one and could not be
-  // written, this save tries it again.
+  // Saving's methods. A failed save of the best checkpoint is tried again if it was of this step.
   absl::Status Save(int64_t command, Told told) override;
   absl::StatusOr<Saved> SaveLast() override;
 
-  // The directory of the best checkpoint. NOT_FOUND: there is none.
+  // Returns the directory of the best checkpoint. NOT_FOUND: there is none.
   absl::StatusOr<std::string> Path() const;
 
  private:
-  // Called before each save. True: it tries again to write the best checkpoint, which is of this
-  // step.
+  // Called before each save. Returns true if the save tries again to write the best checkpoint,
+  // which is of this step.
   absl::StatusOr<bool> Again();
 
   const Parts parts_;
-  // The best checkpoint before the one that is being written.
+  // The best checkpoint before the current save.
   std::optional<manifest::ValidationRecord::Best> former_;
-  // The newest pass that would have been the best one, but its checkpoint could not be written.
+  // The newest pass whose checkpoint would have been the best one, but could not be written.
   std::optional<manifest::ValidationRecord::Best> unsaved_;
 };
 

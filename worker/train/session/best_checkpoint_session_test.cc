@@ -1,4 +1,4 @@
-// Sessions whose best checkpoint is lost, or cannot be written at first.
+// Sessions whose best checkpoint is lost, or whose first save of it fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class BestCheckpointTest : public SessionTest {
     for (const auto& end : run->ends) EXPECT_TRUE(end.ok()) << end.status();
     return run;
   }
-  // The loss falls: each pass is the best one until then.
+  // Returns a job whose loss falls, so that each pass is better than all earlier passes.
   Job Validating(int64_t steps, int64_t every) const {
     Job job = SmallJob();
     job.schedule = optim::Constant();
@@ -54,7 +54,7 @@ TEST_F(BestCheckpointTest, OneThatIsBeingRemovedIsForgotten) {
   const std::string newest = before->outside.checkpoints().front();
   const std::string best = before->outside.best().back();
   ASSERT_NE(best, newest);
-  // Others that do not count any more stay where they are.
+  // Other checkpoints that do not count keep their files.
   start_.checkpoints.retired = {best};
   const auto kept = Good(job, 2, {newest});
   EXPECT_EQ(kept->outside.best().front(), best);

@@ -1,4 +1,4 @@
-// What follows a step of a fit stage (checkpoints, validation, exports), and how training ends.
+// The work after a step of a fit stage (checkpoints, validation, exports), and the end of training.
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,7 @@ absl::StatusOr<std::optional<RollCallPlan>> Running::AtBoundary(FitUntil* stage,
   const bool ran_out = !next.inputs.ran_out.empty();
   Due due = DueAfter(state().step, ran_out, RulesOf(*stage));
   if (!due.any() && calls_.each_step.outcome() == StepOutcome::kApplied) return std::nullopt;
-  // This call shows that training may continue from this step: its loss is finite on every rank, or
+  // The call shows that training may continue: the loss of this step is finite on every rank, or
   // the step was skipped.
   ASSIGN_OR_RETURN(const RollCallPlan plan, calls_.between.CallNow());
   if (!due.any()) return plan;
@@ -34,7 +34,7 @@ absl::StatusOr<std::optional<RollCallPlan>> Running::AtBoundary(FitUntil* stage,
   if (due.validate) {
     ASSIGN_OR_RETURN(std::optional<bool> found, ValidateInFit(stage));
     if (!found.has_value()) {
-      state().validation_due = true;  // of the checkpoint that is saved now
+      state().validation_due = true;  // for the checkpoint that is saved now
       RETURN_IF_ERROR(RunToEnd([&]() -> absl::StatusOr<bool> {
         ASSIGN_OR_RETURN(found, ValidateInFit(stage));
         return found.has_value();
@@ -96,7 +96,7 @@ absl::Status Running::ValidateDue() {
     }
     ASSIGN_OR_RETURN(const std::optional<bool> best, ValidateInFit(&*stage));
     if (!best.has_value()) return false;
-    state().validation_due = false;  // of the checkpoint that is saved now
+    state().validation_due = false;  // for the checkpoint that is saved now
     if (*best) RETURN_IF_ERROR(writers_.best.SaveBest());
     return true;
   };
@@ -111,17 +111,17 @@ absl::Status Running::ValidateDue() {
 absl::Status Running::EndTraining() {
   if (!loaded_->trains() || state().training_over) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
-  // Commands that are due at this step may need what is freed.
+  // Commands that are due at this step may need the memory.
   RETURN_IF_ERROR(RunToEnd([] { return true; }));
   if (state().stopped) return absl::OkStatus();
   RETURN_IF_ERROR(background_.Await());
-  // A job that could not save its last checkpoint, or that began at its end with another job's,
-  // may be told to save one.
+  // A job without a checkpoint of this step may be told to save one. Its last save failed, or it
+  // began at its end with another job's checkpoint.
   if (has_checkpoints() && !writers_.saving->HasOneOf(state().step)) return absl::OkStatus();
   reports().Progress("freeing what only training needs");
   TrainedParameters& trained = *loaded_->agreed->trained;
   trained.Want(Mask(trained.in_force().size(), false));
-  RETURN_IF_ERROR(calls_.between.CallNow().status());  // the ranks compare what they want
+  RETURN_IF_ERROR(calls_.between.CallNow().status());  // the ranks compare the masks that they want
   RETURN_IF_ERROR(loaded_->training->Release(state().step));
   ReturnFreedMemory("after training");
   state().training_over = true;
@@ -131,11 +131,11 @@ absl::Status Running::EndTraining() {
 absl::Status Running::Export() {
   if (!writers_.weights_export.has_value()) return absl::OkStatus();
   reports().Progress("exporting the weights");
-  // An export during training has the same names.
+  // An export during training uses the same names.
   RETURN_IF_ERROR(background_.Await());
   if (job().weights_export->from == ExportConfig::From::kBest) {
     ASSIGN_OR_RETURN(const std::string best, writers_.best.Path());
-    // The values that were judged.
+    // The slot of the values that the validation used.
     const bool averages =
         job().evaluation.averages.has_value() && job().evaluation.averages->evaluate;
     RETURN_IF_ERROR(writers_.weights_export->WriteStored(

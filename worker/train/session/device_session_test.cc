@@ -1,6 +1,6 @@
-// Sessions whose model is on a device that is not the CPU, against the same sessions on the CPU.
-// An operation that LibTorch composes of others on such a device (layer_norm) rounds in other
-// places: losses are compared with a bound of 1e-5, 80 roundings of float32 at their size.
+// Sessions whose model is on a device other than the CPU, compared with the same sessions on the
+// CPU. LibTorch composes some operations of others on such a device (layer_norm), with rounding at
+// other places. The bound for losses is 1e-5: 80 rounding errors of float32 at this size.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,7 +18,7 @@ namespace {
 
 class DeviceSessionTest : public SessionTest {
  protected:
-  // Gradients of SGD, other than those of AdamW, do not turn roundings into whole steps.
+  // SGD, because AdamW turns rounding errors of gradients into whole steps.
   Job DeviceJob(const StrategyConfig& strategy) const {
     Job job = SmallJob();
     job.strategy = strategy;
@@ -32,7 +32,7 @@ class DeviceSessionTest : public SessionTest {
     const int64_t before = device::StandInAllocations();
     auto result = RunSessions(job, world_size);
     for (const auto& end : result->ends) EXPECT_TRUE(end.ok()) << end.status();
-    // Every parameter, buffer, batch and activation of at least eight steps.
+    // The parameters, buffers, batches and activations of at least eight steps.
     const int64_t allocated = device::StandInAllocations() - before;
     EXPECT_TRUE(device == c10::kCPU ? allocated == 0 : allocated > 1000) << allocated;
     return result;
@@ -60,7 +60,7 @@ TEST_F(DeviceSessionTest, TrainsAndValidatesAsOnTheCpu) {
     SCOPED_TRACE(StrategyName(strategy));
     Job job = DeviceJob(strategy);
     ExpectTheLossesOfTheCpu(job, 2);
-    job.numerics.clip_grad_norm.reset();  // updates bucket by bucket
+    job.numerics.clip_grad_norm.reset();  // for updates bucket by bucket
     job.model.recomputed_units.emplace();
     ExpectTheLossesOfTheCpu(job, 1);
   }
@@ -75,7 +75,7 @@ TEST_F(DeviceSessionTest, AFrozenLayerIsRefreshedInTheMiddle) {
   }
 }
 
-// Validations are of the averages.
+// Validations use the averages.
 TEST_F(DeviceSessionTest, AveragesAreThoseOfTheCpu) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));

@@ -14,10 +14,10 @@
 
 namespace muster::train {
 
-// Watches the events of a session in `folder`, to which it may be given as a copy. When the pass of
-// `step` has ended, and an earlier checkpoint is written (its save runs in the background, and may
-// end later), it takes away the epoch file, without which no checkpoint is written. It puts it back
-// when a save has failed. Both happen before the pass's own save begins. Thread-safe.
+// Watches the events of a session in `folder`. Removes the epoch file, without which no checkpoint
+// is written, after two events: the pass of `step` has ended, and an earlier checkpoint is written.
+// The earlier save may end later, because it runs in the background. Puts the file back after a
+// failed save. The removal comes before the pass's own save. Copies share their state. Thread-safe.
 class FailingSave {
  public:
   FailingSave(std::filesystem::path folder, int64_t step)

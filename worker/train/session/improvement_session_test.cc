@@ -1,5 +1,5 @@
-// Sessions in which validation decides where a stage ends and which checkpoint is the best one,
-// against plain loops over the losses of sessions in which it decides nothing.
+// Sessions in which validation decides the end of a stage and the best checkpoint. They are
+// compared with plain loops over the losses of sessions without such rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using Losses = std::map<int64_t, double>;
 
 constexpr int64_t kSteps = 12;
 
-// The step after which the stage ends.
+// Returns the step after which the stage ends.
 int64_t EndOf(const Losses& validations, int64_t patience, double min_delta) {
   double best = std::numeric_limits<double>::infinity();
   int64_t passes = 0;
@@ -46,7 +46,7 @@ int64_t EndOf(const Losses& validations, int64_t patience, double min_delta) {
   return validations.rbegin()->first;
 }
 
-// Each step that was the best one until then.
+// Returns each step that was better than all earlier steps.
 std::vector<int64_t> BestSteps(const Losses& validations, bool larger_is_better) {
   std::vector<int64_t> steps;
   std::optional<double> best;
@@ -67,14 +67,14 @@ class ImprovementTest : public SessionTest {
     for (const auto& end : run->ends) EXPECT_TRUE(end.ok()) << end.status();
     return run;
   }
-  // Validates every step, or every `every` ones.
+  // Returns a job that validates every `every` steps.
   Job Validating(const StrategyConfig& strategy, int64_t every = 1) const {
     Job job = SmallJob();
     job.strategy = strategy;
     job.stages = {FitStage{kSteps, every}};
     return job;
   }
-  // A min_delta with which the stage of these losses ends in the middle, with patience 2.
+  // Returns a min_delta with which a stage with these losses and patience 2 ends in the middle.
   static double MinDelta(const Losses& validations) {
     double min_delta = validations.at(1);
     while (EndOf(validations, 2, min_delta) < kSteps / 2) min_delta *= 0.9;
@@ -132,7 +132,7 @@ TEST_F(ImprovementTest, AStageEndsWhereALoopOverTheLossesEndsItAndTheNextStagesR
   }
 }
 
-// The session ends after each step once, and another one goes on.
+// One session ends after each step, and another session continues.
 TEST_F(ImprovementTest, SessionsThatGoOnDecideWhatOneSessionDecides) {
   for (const StrategyConfig& strategy : {Strategies().front(), Strategies().back()}) {
     SCOPED_TRACE(StrategyName(strategy));
@@ -154,7 +154,7 @@ TEST_F(ImprovementTest, SessionsThatGoOnDecideWhatOneSessionDecides) {
       for (const auto& [step, loss] : after->outside.losses()) losses[step] = loss;
       EXPECT_EQ(losses, undisturbed->outside.losses());
       EXPECT_EQ(after->ends[0]->step, undisturbed->ends[0]->step);
-      // The best one that the session finds, and those that it writes.
+      // The best checkpoint that the session finds, and the best checkpoints that it writes.
       std::vector<std::string> best = NamesOf(before->outside.best());
       std::vector<std::string> told = NamesOf(after->outside.best());
       if (!best.empty()) {
@@ -170,7 +170,7 @@ TEST_F(ImprovementTest, SessionsThatGoOnDecideWhatOneSessionDecides) {
     }
     const int64_t end = undisturbed->outside.started().total_steps;
     EXPECT_EQ(end, kSteps + 4) << "as planned";
-    // What a session knows of the steps once the stage has ended early.
+    // The number of steps that a session knows after the early end.
     const auto last = Good(job, 3, undisturbed->outside.checkpoints());
     EXPECT_EQ(last->outside.started().total_steps, undisturbed->ends[0]->step);
   }
@@ -203,7 +203,8 @@ TEST_F(ImprovementTest, APassThatIsLeftToTheNextSessionDecidesThere) {
     Losses losses = before->outside.losses();
     for (const auto& [number, loss] : after->outside.losses()) losses[number] = loss;
     EXPECT_EQ(losses, undisturbed->outside.losses());
-    // The checkpoint of the step does not know the pass: if it is the best one, there is another.
+    // The existing checkpoint does not include the pass. If the step is the best one, there is
+    // another checkpoint.
     const std::vector<int64_t> best = BestSteps(validations, false);
     const bool is_best = std::find(best.begin(), best.end(), step) != best.end();
     const auto written = NamesOf(after->outside.checkpoints());
@@ -213,7 +214,7 @@ TEST_F(ImprovementTest, APassThatIsLeftToTheNextSessionDecidesThere) {
 
 TEST_F(ImprovementTest, TheBestCheckpointsAreThoseOfALoopAndTheExportIsThatOfARunToTheBest) {
   for (const StrategyConfig& strategy : Strategies()) {
-    // With the largest loss as the best one, it is not the last one.
+    // Largest loss as the best one: the best checkpoint is not the last.
     for (const bool larger_is_better : {false, true}) {
       SCOPED_TRACE(StrategyName(strategy) + (larger_is_better ? " max" : " min"));
       Clear();
@@ -316,7 +317,7 @@ TEST_F(ImprovementTest, ABestCheckpointThatIsGoneIsForgotten) {
   EXPECT_EQ(NamesOf(after->outside.best()).front(), Names({next}, 2)[0]) << "the next pass";
 }
 
-// A checkpoint that was found does not tell the coordinator what it is.
+// The report of a found checkpoint does not mark the best one.
 TEST_F(ImprovementTest, ASessionTellsTheBestCheckpointThatItStartsWith) {
   Job job = Validating(Strategies().front(), 2);
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{.larger_is_better = true};
@@ -346,7 +347,7 @@ TEST_F(ImprovementTest, WithoutABestCheckpointTheExportFailsAndNothingIsLost) {
   job.checkpoint = Every(0);
   job.weights_export = {.path = folder_ / "model.safetensors", .from = ExportConfig::From::kBest};
   std::get<FitStage>(job.stages[0]).passes.keep_best = Criterion{};
-  // It is damaged when the job ends.
+  // The best checkpoint is damaged before the job ends.
   watch_ = [&](const Event& event) {
     const auto* written = std::get_if<CheckpointWritten>(&event);
     if (written != nullptr) std::filesystem::resize_file(written->path + "/rank-0.safetensors", 9);
@@ -375,7 +376,7 @@ TEST_F(ImprovementTest, AMetricThatTheModelDoesNotGiveIsRefusedAtTheStart) {
 TEST_F(ImprovementTest, ALimitedStageTrainsAsTheWholeOneUntilItEnds) {
   Job job = SmallJob();
   job.schedule = optim::Linear{.total_steps = 0};
-  // 12 steps in each epoch.
+  // An epoch has 12 steps.
   job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 2}, FitStage{3, 0}};
   const auto whole = Good(job);
   std::get<FitStage>(job.stages[0]).limit_steps = 5;

@@ -1,4 +1,5 @@
-// Sessions of ranks with different amounts of input: what travels, what is told, how they end.
+// Sessions of ranks with different amounts of input: their collectives, their reports, and their
+// ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,12 +27,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Without buffers, which would be the first to be not finite.
+// Returns a model without buffers, because a buffer would overflow first.
 v1::ModelSpec Mlp() {
   return models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [64], "classes": 3})");
 }
 
-// What rank 0 reported, and the command that it is given.
+// Takes the reports of rank 0, and gives one command.
 class Outside : public CommandSource, public EventSink {
  public:
   std::optional<v1::Command> command;
@@ -63,9 +64,11 @@ class JoinSessionTest : public JoinFixture {
  protected:
   struct Result {
     std::vector<absl::StatusOr<SessionEnd>> ends;
-    std::vector<std::vector<std::string>> operations;  // of gradients, then of parameters, by rank
+    // The operations of gradients, then of parameters; by rank.
+    std::vector<std::vector<std::string>> operations;
     std::vector<std::vector<std::string>>
-        flights;  // the newest collectives of all groups, with their numbers, by rank
+        // The newest collectives of all groups, with their numbers; by rank.
+        flights;
     Outside outside;
     std::vector<std::string> Errors() const {
       std::vector<std::string> errors;
@@ -90,7 +93,7 @@ class JoinSessionTest : public JoinFixture {
       auto session = Session::Create({"job", "instance", 1, rank, "incarnation"}, job, parts);
       auto& end = result->ends[rank];
       end = session.ok() ? (*session)->Run() : session.status();
-      if (!end.ok()) {  // as a worker does
+      if (!end.ok()) {  // like a worker
         control.Abort(end.status());
         data.Abort(end.status());
         parameters.Abort(end.status());
@@ -113,7 +116,7 @@ TEST_P(JoinSessionTest, RanksIssueTheSameOperationsWhateverInputTheyHave) {
   for (const auto& end : run->ends) ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_EQ(run->operations[1], run->operations[0]);
   EXPECT_EQ(run->operations[2], run->operations[0]);
-  // Those of the control group, too, as many as are kept.
+  // The collectives include those of the control group, as many as the recorder keeps.
   EXPECT_GE(run->flights[0].size(),
             std::min(comm::FlightRecorder::kKept, run->operations[0].size()));
   EXPECT_EQ(run->flights[1], run->flights[0]);
@@ -141,7 +144,7 @@ TEST_P(JoinSessionTest, WhoHasJoinedIsToldEachTimeThatItChanges) {
                                                  first,  // the next epoch
                                                  std::vector<JoinedRank>{{2, 6}, {3, 1}},
                                                  std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}},
-                                                 first));  // of the step that would come next
+                                                 first));  // for the next step, which is not made
   std::vector<int64_t> samples;
   for (const v1::StepMetrics& step : run->outside.steps()) samples.push_back(step.samples());
   EXPECT_THAT(samples, ElementsAre(8 + 8 + 7, 8 + 1, 8, 5, 8 + 8 + 7, 8 + 1, 8, 5));
@@ -169,7 +172,7 @@ TEST_P(JoinSessionTest, TheLastStepIsSavedIfARankHasNoInputLeftAfterSkipData) {
   job.stages.push_back(FitStage{4, 0});
   job.checkpoint = CheckpointConfig{folder_.Path("checkpoints"), 0};
   v1::SkipDataCommand skip;
-  skip.set_samples(3 * 8);  // those of one step
+  skip.set_samples(3 * 8);  // the samples of one step
   const auto run = RunSessions(job, 3, At(1, A(skip)));
   for (const auto& end : run->ends) {
     ASSERT_TRUE(end.ok()) << end.status();
@@ -193,7 +196,7 @@ TEST_P(JoinSessionTest, TrainingThatWouldEndBeforeItsFirstStepFails) {
 }
 
 TEST_P(JoinSessionTest, EvenInputsRunThroughTheirEpochsWhereTrainingWouldEndAtTheFirst) {
-  Job job = JobOn({15, 13}, 6);  // the last micro-batches are short, but there
+  Job job = JobOn({15, 13}, 6);  // the last micro-batches are short
   job.batch.uneven_inputs.stop_at_first = true;
   const auto run = RunSessions(job, 2);
   for (const auto& end : run->ends) {
@@ -230,7 +233,7 @@ TEST_P(JoinSessionTest, ABadSampleOfOneRankInEvaluationIsTheErrorOfAll) {
 }
 
 TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
-  bad_row_ = {0, 22};  // finite, but no loss of it is
+  bad_row_ = {0, 22};  // finite, but its loss is not
   bad_value_ = 3e38f;
   Job job = JobOn({29, 0, 7}, 8);
   *job.spec.mutable_model() = Mlp();
@@ -245,7 +248,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
       HasSubstr("is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
 }
 
-// Its loss is known to the others one step later: no gradient tells of it.
+// The loss reaches the other ranks one step later, because no gradient shows the fault.
 TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained) {
   bad_row_ = {0, 14};
   bad_value_ = 3e38f;

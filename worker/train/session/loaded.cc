@@ -25,9 +25,9 @@
 namespace muster::train {
 namespace {
 
-// Why the job's model cannot train with a micro-batch of one sample, although it can with two
-// samples, in its own words; empty if it can, or if that is not known. Makes a second model on the
-// CPU, runs its forward in the mode of training on blank samples of the data set, and drops it.
+// Returns why the job's model cannot train with a micro-batch of one sample, although two samples
+// work. The text is the model's error; empty if one sample works or the answer is not known. Makes
+// a second model on the CPU and runs its forward in training mode on blank samples of the data set.
 std::string WhyNoSingleSample(const Job& job, const data::Dataset& dataset) {
   Job plain = job;
   plain.spec.mutable_model()->clear_weights();
@@ -93,8 +93,8 @@ absl::Status MakeTraining(Loaded& loaded) {
   return absl::OkStatus();
 }
 
-// Ends the session on all ranks if the values that some rank has read of the weights file are
-// wrong: with fsdp each rank reads the values of its own slices only.
+// Ends the session on all ranks if some rank has read wrong values of the weights file. With fsdp
+// each rank reads only the values of its own slices.
 absl::Status CheckWeights(Loaded& loaded) {
   if (!loaded.agreed->weights.has_value() || !loaded.opened().in_shards()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto results,
@@ -107,7 +107,7 @@ absl::Status CheckWeights(Loaded& loaded) {
 // INVALID_ARGUMENT: a stage needs a metric that the model does not give.
 absl::Status CheckMetrics(Loaded& loaded) {
   const Job& job = loaded.opened().job;
-  // Whether a model's own loss tells how many are right is known after the first pass only.
+  // Only the first pass shows whether a model's own loss counts the correct targets.
   const bool mse = job.model.loss.has_value() && job.model.loss->kind == models::LossKind::kMse;
   const models::Model& model = *loaded.agreed->model;
   GivenMetrics given = {Metric::kLoss};
@@ -122,9 +122,9 @@ absl::Status CheckMetrics(Loaded& loaded) {
   return absl::OkStatus();
 }
 
-// Plans the stages in steps; where a stage counts in epochs, only the data tell their number.
-// INVALID_ARGUMENT: the job is not valid with this number of steps. This is not checked if the
-// session continues from a checkpoint of its own.
+// Plans the stages in steps. The number of steps of a stage by epochs depends on the data.
+// INVALID_ARGUMENT: the job is not valid with this number of steps. A session that continues from a
+// checkpoint of its own job is not checked.
 absl::Status PlanSteps(Loaded& loaded) {
   Job& job = loaded.opened().job;
   loaded.stages = PlanOf(job, loaded.opened().state);
@@ -132,7 +132,7 @@ absl::Status PlanSteps(Loaded& loaded) {
   if (!CountsInEpochs(job.stages)) return absl::OkStatus();
   const int64_t total_steps = ScheduledSteps(loaded.stages);
   optim::EndAt(total_steps, &job.schedule);
-  // With other ranks a job that has begun may have fewer steps than it was checked for.
+  // With other ranks, a job that has begun may have fewer steps than at its check.
   if (!loaded.restored.path.empty()) return absl::OkStatus();
   const v1::SpecProblems problems =
       jobspec::ValidateSteps(job.spec, static_cast<uint64_t>(total_steps));
@@ -173,7 +173,7 @@ absl::Status CheckKnownEnds(Loaded& loaded) {
         "BatchNorm in the last stage of model.convnet, where an image is down to one pixel,",
         division, *single);
   }
-  // With per_rank 1 the first step shows it, and a plug-in's own code need not run twice.
+  // With per_rank 1, the first step shows the error, and the code of a plug-in need not run twice.
   const bool unknown = model.has_torchscript() || model.has_plugin();
   if (!unknown || job.batch.per_rank == 1) return absl::OkStatus();
   std::string why;
@@ -185,14 +185,14 @@ absl::Status CheckKnownEnds(Loaded& loaded) {
                            *single);
 }
 
-// Fills `loaded`, which has what the ranks agreed on. A collective.
+// Fills `loaded`, which has the result of the agreement. A collective.
 absl::Status Fill(Loaded& loaded) {
   loaded.tokenizer = loaded.agreed->tokenizer;
   if (AnyFit(loaded.opened().job.stages)) RETURN_IF_ERROR(MakeSampler(loaded));
   RETURN_IF_ERROR(CheckMetrics(loaded));
   RETURN_IF_ERROR(MakeTraining(loaded));
   RETURN_IF_ERROR(CheckWeights(loaded));
-  loaded.agreed->deferred = {};  // this also closes the weights file
+  loaded.agreed->deferred = {};  // closes the weights file, too
   RETURN_IF_ERROR(StartFrom(loaded));
   RETURN_IF_ERROR(PlanSteps(loaded));
   if (loaded.checkpoints != nullptr) {

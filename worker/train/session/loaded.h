@@ -1,5 +1,5 @@
-// The third phase of a session: what trains the model, with the state of the checkpoint from which
-// the session starts, and the stages that are left.
+// The third phase of a session: the objects that train the model, with the state of the checkpoint
+// to start from, and the remaining stages.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_LOADED_H_
 #define MUSTER_WORKER_TRAIN_SESSION_LOADED_H_
 
@@ -28,33 +28,33 @@ struct Loaded {
 
   std::unique_ptr<Agreed> agreed;
   std::unique_ptr<data::Sampler> sampler;  // null: the job trains nothing
-  // Also in jobs that train nothing if the model is sharded; null: nothing is trained, and every
-  // rank has the whole model.
+  // Trains the model. A job that trains nothing has this object, too, if its model is sharded.
+  // Null: nothing is trained, and every rank has the whole model.
   std::unique_ptr<Training> training;
-  std::unique_ptr<Checkpoints> checkpoints;  // null: the job has none
-  Checkpoints::Restored restored;            // the one that was restored; an empty path: none
-  std::string started_from;                  // its path, or another job's checkpoint; empty: none
-  // Where the weights of the checkpoint came from with which this session starts.
+  std::unique_ptr<Checkpoints> checkpoints;  // null: the job has no checkpoints
+  Checkpoints::Restored restored;            // restored checkpoint; an empty path: none
+  std::string started_from;                  // path of that, or of another job's; empty: none
+  // The source of the weights in the checkpoint from which this session starts.
   std::string first_weights;
-  // What made the tokens of the job's data, or of that checkpoint.
+  // The tokenizer of the job's data, or of the checkpoint if the data's is not known.
   tokenizer::Source tokenizer;
-  CommandSchedule::Position commands;  // of the checkpoint from which the session starts
+  CommandSchedule::Position commands;  // in the checkpoint to start from
   std::vector<PlannedStage> stages;
-  optim::Schedule written_schedule;  // as in the job file: its end may be open
-  GenerationRequests requests;  // the prompts of its stages `predict` that are left
+  optim::Schedule written_schedule;  // of the job file; the end may be open
+  GenerationRequests requests;       // for the remaining stages `predict`
 };
 
-// A collective. Errors: INVALID_ARGUMENT: an end that would lose training is known now
-// (known_ends.h), or the job does not fit model and data; those of files and of checkpoints; the
-// communicators'.
+// Makes the objects of this phase. A collective. Errors: INVALID_ARGUMENT: a known end would lose
+// training (known_ends.h), or the job does not fit model and data; those of files and of
+// checkpoints; the communicators'.
 absl::StatusOr<std::unique_ptr<Loaded>> Load(std::unique_ptr<Agreed> agreed);
 
-// A part of Load (start_from.cc): opens the job's checkpoints, and fills `loaded` from one of them,
-// or from what the job names to begin with: another job's checkpoint, or a file with the state of
-// the optimizer. The model is made, and what trains it.
+// Opens the job's checkpoints and fills `loaded`, as a part of Load (start_from.cc). The source is
+// one of these checkpoints, another job's checkpoint, or a file with the optimizer's state. Called
+// after model and training are made.
 absl::Status StartFrom(Loaded& loaded);
 
-// The plan of the stages, of which some may have ended early.
+// Returns the plan of the stages. Some stages may have ended early.
 std::vector<PlannedStage> PlanOf(const Job& job, const SessionState& state);
 
 }  // namespace muster::train

@@ -1,4 +1,4 @@
-// Sessions with more ranks than in the other tests: every strategy gives the bits of ddp.
+// Sessions with more ranks than in the other tests. Every strategy is bitwise equal to ddp.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -28,7 +28,7 @@ class ManyRanks : public SessionTest, public testing::WithParamInterface<int> {
     return job;
   }
 
-  // The loss of each step; under step 0, the loss of the validation pass at the end.
+  // Returns the loss of each step. Step 0 has the loss of the last validation pass.
   static std::map<int64_t, double> LossesOf(const Result& result) {
     for (const auto& end : result.ends) EXPECT_TRUE(end.ok()) << end.status();
     std::map<int64_t, double> losses = result.outside.losses();
@@ -36,8 +36,9 @@ class ManyRanks : public SessionTest, public testing::WithParamInterface<int> {
     return losses;
   }
 
-  // Runs the job in every strategy. With each, all ranks must end well, rank 0 must report every
-  // command as carried out, and the losses, `numbers` of them, must be those of ddp. Returns them.
+  // Runs the job with every strategy and returns its losses. With each strategy, all ranks must
+  // succeed, rank 0 must report every command as done, and the `numbers` losses must be those of
+  // ddp.
   std::map<int64_t, double> ExpectTheBitsOfDdp(Job job, size_t numbers) {
     std::map<int64_t, double> expected;
     for (const StrategyConfig& strategy : kStrategies) {
@@ -72,13 +73,13 @@ TEST_P(ManyRanks, FreezeAndUnfreezeAlikeInEveryStrategy) {
                set(3, 5, {false, "*"})};
   const auto losses = ExpectTheBitsOfDdp(SixSteps(), 7);
   EXPECT_EQ(losses.at(1), without_changes.at(1));
-  // The first change takes effect with the update of step 2, which the loss of step 3 shows.
+  // The first change affects the update of step 2, and so the loss of step 3.
   for (const int64_t step : {3, 4, 5, 6, 0}) {
     EXPECT_NE(losses.at(step), without_changes.at(step)) << step;
   }
 }
 
-// An epoch has 149 samples: too few in its last batch for all ranks.
+// An epoch has 149 samples. Its last batch is too small for all ranks.
 TEST_P(ManyRanks, JoinAlikeInEveryStrategy) {
   Job job = SixSteps();
   job.batch.last = data::Last::kUneven;

@@ -1,5 +1,5 @@
-// What a session's memory is counted as (docs/memory.md). Ranks that are threads share the
-// counters.
+// The purposes under which a session's memory is counted (docs/memory.md). Ranks that are threads
+// share the counters.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,23 +28,22 @@ using memory::Purpose;
 using memory::Usage;
 
 constexpr uint64_t kVocabulary = 29, kContext = 8, kLayers = 2, kWidth = 16;
-// Per layer two norms, attention in and out, MLP in and out; around them embeddings and a norm. The
-// head is tied.
+// The numbers of a layer: two norms, attention in and out, MLP in and out. The model also has
+// embeddings and a final norm. The head is tied.
 constexpr uint64_t kLayer = 2 * 2 * kWidth + (kWidth + 1) * 3 * kWidth + (kWidth + 1) * kWidth +
                             (kWidth + 1) * 4 * kWidth + (4 * kWidth + 1) * kWidth;
 constexpr uint64_t kParameterBytes =
     4 * ((kVocabulary + kContext) * kWidth + kLayers * kLayer + 2 * kWidth);
 constexpr uint64_t kParameters = 2 + 12 * kLayers + 2;
-// Inputs and targets of 3 samples, int64.
+// The inputs and targets of 3 samples, int64.
 constexpr uint64_t kBatchBytes = 2 * 3 * kContext * 8;
 
-// Whether the thread of this folder of /proc is ending. A thread that was joined stays in /proc for
-// a moment.
+// Whether the thread of this folder of /proc is ending. A joined thread stays for a moment.
 bool IsEnding(const std::filesystem::path& task) {
   constexpr uint64_t kExiting = 4;  // PF_EXITING of the kernel
   std::string line;
   std::getline(std::ifstream(task / "stat"), line);
-  // Behind the name, which is in parentheses: the flags are the seventh field.
+  // The flags are the seventh field, after the name in parentheses.
   std::istringstream fields(line.substr(line.rfind(')') + 1));
   std::string skipped;
   for (int i = 0; i < 6; ++i) fields >> skipped;
@@ -52,7 +51,7 @@ bool IsEnding(const std::filesystem::path& task) {
   return !(fields >> flags) || (flags & kExiting) != 0;
 }
 
-// Open files and threads of this process.
+// Returns the numbers of open files and of threads of this process.
 std::pair<int64_t, int64_t> FilesAndThreads() {
   using Entries = std::filesystem::directory_iterator;
   const Entries files("/proc/self/fd"), tasks("/proc/self/task");
@@ -61,14 +60,14 @@ std::pair<int64_t, int64_t> FilesAndThreads() {
                         [](const auto& task) { return !IsEnding(task.path()); })};
 }
 
-// At the report of a test.
+// The counters at the report of a test.
 struct AtTest {
   Usage usage;
   std::pair<int64_t, int64_t> files_and_threads;
-  uint64_t collectives = 0;  // begun so far
+  uint64_t collectives = 0;  // the number begun so far
 };
 
-// Reads the counters when rank 0 reports a step or a pass: between forwards.
+// Reads the counters when rank 0 reports a step or a pass. No forward runs then.
 class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override { return 0; }
@@ -89,7 +88,7 @@ class Outside : public CommandSource, public EventSink {
 
  private:
   std::vector<AtTest> tests_;
-  std::optional<Usage> usage_;  // of the newest such report
+  std::optional<Usage> usage_;  // at the newest such report
 };
 
 class MemorySessionTest : public ::testing::Test {
@@ -118,7 +117,7 @@ class MemorySessionTest : public ::testing::Test {
     return job;
   }
 
-  // The counters when rank 0 reported last.
+  // Returns the counters at the last report of rank 0.
   Usage Run(const Job& job, int world_size) {
     std::vector<Outside> outsides(world_size);
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
@@ -134,7 +133,7 @@ class MemorySessionTest : public ::testing::Test {
     return outsides[0].usage().value_or(Usage());
   }
 
-  std::vector<AtTest> tests_seen_;  // by rank 0 of the newest run
+  std::vector<AtTest> tests_seen_;  // reported by rank 0 in the newest run
 
   std::filesystem::path tokens_;
 };
@@ -144,12 +143,12 @@ TEST_F(MemorySessionTest, TrainingHasParametersMomentsBucketsAndActivations) {
   EXPECT_EQ(usage.of(Purpose::kParameters).bytes, kParameterBytes);
   EXPECT_EQ(usage.of(Purpose::kMoments).bytes, 2 * kParameterBytes + 4 * kParameters)
       << "with the number of steps of each";
-  // All gradients lie in the buckets, whose parts are padded to 16 elements at most.
+  // All gradients are in the buckets. Each part of a bucket has at most 16 elements of padding.
   EXPECT_GE(usage.of(Purpose::kBuckets).bytes, kParameterBytes);
   EXPECT_LE(usage.of(Purpose::kBuckets).bytes, kParameterBytes + 4 * 16 * kParameters);
   EXPECT_EQ(usage.of(Purpose::kGradients).peak_bytes, 0u);
-  // Of a step nothing is left behind it; the next batch may have been read ahead, inputs and
-  // targets. In it: a batch of 3 samples, at least its logits and their gradient.
+  // After a step, only the inputs and targets of the next batch may be in memory. During a step,
+  // there are at least the logits of a batch of 3 samples, and their gradient.
   EXPECT_LE(usage.of(Purpose::kActivations).bytes, 2 * 8 * 3 * kContext);
   EXPECT_GE(usage.of(Purpose::kActivations).peak_bytes, 2 * 4 * 3 * kContext * kVocabulary);
   EXPECT_LT(usage.of(Purpose::kOther).bytes, 10000u) << "nothing that grows with the model";
@@ -192,7 +191,7 @@ class StrategyMemoryTest : public MemorySessionTest,
     job.stages = std::move(stages);
     return job;
   }
-  // What two ranks hold together of the parameters.
+  // Returns the bytes of parameters that two ranks hold together.
   static uint64_t ParametersOfTwo() {
     return std::holds_alternative<parallel::FsdpOptions>(GetParam()) ? kParameterBytes
                                                                      : 2 * kParameterBytes;
@@ -213,7 +212,7 @@ TEST_P(StrategyMemoryTest, AfterTheLastFitATestHoldsTheParametersAlone) {
     EXPECT_EQ(usage.of(Purpose::kBuckets).bytes, 0u);
     EXPECT_LE(usage.of(Purpose::kParameters).bytes, ParametersOfTwo() + kSlack);
   }
-  // After the last stage of all, the other rank may already have ended.
+  // After the last stage, the other rank may already have ended.
   EXPECT_GE(tests_seen_[1].usage.of(Purpose::kParameters).bytes, ParametersOfTwo());
   const Usage after = memory::MemoryInUse();
   for (const Purpose purpose : {Purpose::kParameters, Purpose::kGradients, Purpose::kMoments,
@@ -222,7 +221,7 @@ TEST_P(StrategyMemoryTest, AfterTheLastFitATestHoldsTheParametersAlone) {
   }
 }
 
-// What two ranks hold together; they count as moments.
+// Averages count as moments. The numbers are those of two ranks together.
 TEST_P(StrategyMemoryTest, AveragesTakeTheMemoryOfTheParametersAsLongAsTheyAreUsed) {
   const bool all_on_each = std::holds_alternative<parallel::DdpOptions>(GetParam());
   const uint64_t averages = all_on_each ? 2 * kParameterBytes : kParameterBytes;
@@ -237,7 +236,7 @@ TEST_P(StrategyMemoryTest, AveragesTakeTheMemoryOfTheParametersAsLongAsTheyAreUs
   }
 }
 
-// Whether evaluation gathers all parameters or each unit.
+// The same holds whether evaluation gathers all parameters or each unit.
 TEST_P(StrategyMemoryTest, AfterAPassAsManyBytesAreInUseAsBeforeIt) {
   std::vector<uint64_t> gathered;
   for (const EvaluationReshard reshard :
@@ -247,7 +246,7 @@ TEST_P(StrategyMemoryTest, AfterAPassAsManyBytesAreInUseAsBeforeIt) {
     job.evaluation.averages = AverageConfig{.evaluate = true};
     Run(job, 1);
     ASSERT_EQ(tests_seen_.size(), 2u);
-    // A report follows its pass.
+    // The report follows the pass.
     for (const AtTest& test : tests_seen_) {
       gathered.push_back(test.usage.of(Purpose::kGathered).bytes);
     }
@@ -272,7 +271,7 @@ TEST_P(StrategyMemoryTest, WithoutFitThereAreNeitherGradientsNorMoments) {
   EXPECT_LE(at_test.of(Purpose::kParameters).bytes, ParametersOfTwo() + kSlack);
 }
 
-// The file of the second one is ten times as large, 700 KB.
+// The second file is ten times as large: 700 KB.
 TEST_P(StrategyMemoryTest, PredictionsOfMoreSamplesNeedNoMoreMemory) {
   Job job = JobOf(
       {PredictStage{.output = tokens_.parent_path() / "predictions.safetensors", .overwrite = true},
@@ -287,11 +286,11 @@ TEST_P(StrategyMemoryTest, PredictionsOfMoreSamplesNeedNoMoreMemory) {
   };
   const uint64_t few = peaks(TokenFiles{{tokens_}});
   const uint64_t many = peaks(TokenFiles{std::vector<std::string>(10, tokens_)});
-  // The other rank may be at another place of its round.
+  // The other rank may be at another point of its round.
   EXPECT_LE(many, few + 50'000);
 }
 
-// Hooks and buckets show as collectives: each bucket is reduced once in a step.
+// Remaining hooks and buckets would show as collectives: each bucket is reduced once per step.
 TEST_P(StrategyMemoryTest, TwentyCyclesLeaveWhatTheFirstOneLeft) {
   std::vector<Stage> stages;
   for (int cycle = 0; cycle < 20; ++cycle) {

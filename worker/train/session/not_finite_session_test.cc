@@ -1,4 +1,4 @@
-// Sessions of N ranks as threads that meet losses and gradients which are not finite, and the loss
+// Sessions of N ranks as threads with losses and gradients that are not finite, and with the loss
 // scale of float16.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/item.h>
@@ -27,7 +27,7 @@
 namespace muster::train {
 namespace {
 
-// What rank 0 reported, and a stop that appears once a step has been reported.
+// Takes the reports of rank 0, and gives a stop command after a step has been reported.
 class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override {
@@ -48,7 +48,7 @@ class Outside : public CommandSource, public EventSink {
     progress_ = std::max(progress_, step);
   }
 
-  // Steps done when the newest piece of work began.
+  // Returns the steps done when the newest work began.
   int64_t progress() const { return progress_; }
   const std::map<int64_t, v1::StepMetrics>& steps() const { return steps_; }
   const std::map<int64_t, std::string>& checkpoints() const { return checkpoints_; }
@@ -66,7 +66,7 @@ struct Result {
   std::vector<absl::StatusOr<SessionEnd>> ends;
   Outside outside;
 
-  // Of all ranks: the same one, and permanent.
+  // Returns the error of all ranks, which is the same and permanent.
   std::string Error() const {
     for (const auto& end : ends) {
       EXPECT_EQ(end.status(), ends[0].status());
@@ -83,7 +83,7 @@ struct Row {
 
 class NotFiniteTest : public ::testing::Test {
  protected:
-  // `rows` as the job's training data, in order; each rank takes one row of a step.
+  // Returns a job with `rows` as training data, in order. Each rank takes one row per step.
   Job JobOn(const std::vector<Row>& rows, int64_t steps, const std::string& hidden, int classes) {
     const int64_t count = rows.size(), width = rows[0].inputs.size();
     const auto plan = safetensors::Plan({{"inputs", safetensors::DType::kF32, {count, width}},
@@ -108,7 +108,7 @@ class NotFiniteTest : public ::testing::Test {
     return job;
   }
 
-  // Twelve rows that can be learned; rows 4 and 5 are step 3 of two ranks.
+  // Returns twelve rows that can be learned. Rows 4 and 5 are step 3 of two ranks.
   std::vector<Row> GoodRows() const {
     std::vector<Row> rows;
     for (int i = 0; i < 12; ++i) {
@@ -116,7 +116,7 @@ class NotFiniteTest : public ::testing::Test {
     }
     return rows;
   }
-  // The same, but row 5 (step 3, rank 1) overflows in the first layer.
+  // Returns a job on these rows. Row 5 (step 3, rank 1) overflows in the first layer.
   Job JobWithARowThatOverflows(int64_t steps) {
     std::vector<Row> rows = GoodRows();
     rows[5].inputs = {3e38f, -3e38f, 3e38f};
@@ -125,7 +125,8 @@ class NotFiniteTest : public ::testing::Test {
     return job;
   }
 
-  // Initial values with which the row's sum in a unit of the first layer is above float32's range.
+  // Chooses initial values with which the sum of `row` in a unit of the first layer exceeds
+  // float32's range.
   void ChooseSeed(Job& job, const Row& row) {
     for (job.seed = 1;; ++job.seed) {
       const at::Tensor weight = (*BuildModel(job))->Parameters()[0].tensor.detach().flatten(1);
@@ -156,7 +157,8 @@ class NotFiniteTest : public ::testing::Test {
     return result;
   }
 
-  // A convnet on images of 4 x 4; `row` is row 5: step 3, the highest rank, whose buffers count.
+  // Returns a job with a convnet on images of 4 x 4. `row` is row 5: step 3 of the highest rank,
+  // whose buffers all ranks use.
   Job ConvnetJob(const Row& row) {
     std::vector<Row> rows;
     for (int i = 0; i < 12; ++i) {
@@ -173,7 +175,7 @@ class NotFiniteTest : public ::testing::Test {
 
   CheckpointConfig EveryStep() { return {folder_.Path("ckpt"), 1}; }
 
-  // All tensors of a checkpoint of `job`, by slot and name.
+  // Returns all tensors of a checkpoint of `job`, by slot and name.
   std::map<std::string, at::Tensor> Read(const Job& job, const std::string& checkpoint) {
     const auto model = *BuildModel(job);
     const auto ranks = comm::LocalGroup::Create(1);
@@ -221,7 +223,7 @@ TEST_F(NotFiniteTest, ASkippedStepChangesNothingButTheScheduleAndTheData) {
   const auto before = Read(job, checkpoints.at(2)), after = Read(job, checkpoints.at(3));
   for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(after.at(name))) << name;
   const auto next = Read(job, checkpoints.at(4));
-  EXPECT_EQ(next.at("step/layers.0.bias").item<float>(), 3);  // 1, 2 and 4
+  EXPECT_EQ(next.at("step/layers.0.bias").item<float>(), 3);  // steps 1, 2 and 4
   EXPECT_FALSE(next.at("param/layers.0.bias").equal(after.at("param/layers.0.bias")));
 }
 
@@ -246,8 +248,8 @@ TEST_F(NotFiniteTest, ASkippedStepPutsBuffersBack) {
                    .equal(after.at("buffer/bn1.running_mean")));
 }
 
-// With skip_step all gradients are checked before the update. With fail, each bucket is updated as
-// soon as it is reduced, while the others still travel.
+// With skip_step, all gradients are checked before the update. With fail, each bucket is updated
+// right after its reduction, while other buckets are still being reduced.
 TEST_F(NotFiniteTest, UpdatesBucketByBucketHaveTheBitsOfOneUpdateAfterACheckOfAllGradients) {
   const StrategyConfig strategies[] = {
       parallel::DdpOptions{.bucket_bytes = 1, .first_bucket_bytes = 1},
@@ -273,13 +275,13 @@ TEST_F(NotFiniteTest, UpdatesBucketByBucketHaveTheBitsOfOneUpdateAfterACheckOfAl
   }
 }
 
-// The square of its input does not fit into float32, so neither does BatchNorm's running variance.
-// What it normalises with is summed in float64: loss and gradients are fine.
+// The square of the input does not fit into float32, so BatchNorm's running variance overflows. The
+// normalization sums in float64, so loss and gradients are finite.
 TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
   Row large{.label = 2};
   for (int i = 0; i < 16; ++i) large.inputs.push_back(1e25f * std::sin(i));
   Job job = ConvnetJob(large);
-  job.checkpoint.reset();  // a save would find it, too
+  job.checkpoint.reset();  // a save would also find the buffer
   const std::string error = RunSessions(job, 2)->Error();
   EXPECT_EQ(error.rfind("after step 3 buffer 'bn1.running_var' is not finite, so nothing of this "
                         "step is saved",
@@ -322,8 +324,8 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeTheNextStep) {
 }
 
 TEST_F(NotFiniteTest, AGradientThatIsNotFiniteFailsTheJobAlthoughTheLossIs) {
-  // The larger logit is the same class in each row, so one of two labels is wrong: its gradient,
-  // +-3.3e38 in two places, has a norm beyond float32.
+  // The larger logit is the same class in each row, so one of the two labels is wrong. The gradient
+  // of this row, +-3.3e38 in two places, has a norm beyond float32.
   Job job = JobOn({{{3.3e38f}, 0}, {{3.3e38f}, 1}}, 2, "", 2);
   job.numerics.clip_grad_norm = 1;
   const std::string error = RunSessions(job, 1)->Error();
@@ -332,7 +334,7 @@ TEST_F(NotFiniteTest, AGradientThatIsNotFiniteFailsTheJobAlthoughTheLossIs) {
 }
 
 TEST_F(NotFiniteTest, ALossThatIsNotFiniteWithFiniteDerivativesIsSeenByAllRanks) {
-  // Logits so far apart that the loss of the lower one overflows, while its derivative is 1.
+  // The logits are so far apart that the loss of the lower one overflows; its derivative is 1.
   Job job = JobOn({{{0.5f}, 0}, {{3.3e38f}, 0}, {{0.5f}, 0}, {{0.5f}, 0}}, 2, "", 2);
   for (;; ++job.seed) {
     const at::Tensor weight = (*BuildModel(job))->Parameters()[0].tensor.detach().flatten();
@@ -357,7 +359,7 @@ TEST_F(NotFiniteTest, ManySkippedStepsInARowFailTheJob) {
   const std::string error = RunSessions(job, 2)->Error();
   EXPECT_NE(error.find("all steps from 1 to 100 were skipped"), std::string::npos) << error;
 
-  // One good step in between begins the count anew: here every other one is.
+  // One good step begins a new count. Here every second step is good.
   job.stages = {FitStage{210, 0}};
   const auto run = RunSessions(job, 1);
   EXPECT_TRUE(run->ends[0].ok()) << run->ends[0].status();
@@ -395,7 +397,7 @@ TEST_F(NotFiniteTest, TheLossScaleIsTakenOffTheGradientsBeforeTheyAreClipped) {
   const double float32 = RunSessions(job, 2)->outside.steps().at(1).grad_norm();
   job.numerics.precision = Precision::kFloat16;
   job.numerics.loss_scale.initial = 1024;
-  // Rounded to 11 bits, a few times.
+  // The values are rounded to 11 bits a few times.
   EXPECT_NEAR(RunSessions(job, 2)->outside.steps().at(1).grad_norm() / float32, 1, 1e-2);
 }
 

@@ -8,7 +8,7 @@
 namespace muster::train {
 namespace {
 
-// `parts` with communicators of `own`, which record their collectives.
+// Returns `parts` with communicators that record their collectives. `own` owns these communicators.
 SessionParts Recorded(SessionParts parts, comm::FlightRecorder* flight,
                       std::vector<std::unique_ptr<comm::Communicator>>* own) {
   const auto record = [&](comm::Communicator*& ranks, size_t channel) {

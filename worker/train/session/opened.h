@@ -1,12 +1,11 @@
-// The first phase of a session: what it has from its first moment. Nothing has been read yet, and
-// nothing has been heard of other ranks.
+// The first phase of a session: what a session has before it reads files or hears of other ranks.
 //
-// The phases, each made from the one before, which it owns:
-//   Opened    opened.h         who the session is, its job, its ways to ranks and to the outside
+// Each phase is made from the phase before and owns it:
+//   Opened    opened.h         identity, job, communicators, and the ways to the outside
 //   Agreed    agreed.h         job, model and data, which are the same on all ranks
 //   Loaded    loaded.h         strategy, optimizer and stages, with the state of a checkpoint
-//   Running   running.h        what goes through the stages
-// What Running returns at the end is a SessionEnd (session_parts.h), which owns none of them.
+//   Running   running.h        runs the stages
+// Running returns a SessionEnd (session_parts.h), which owns no phase.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_OPENED_H_
 #define MUSTER_WORKER_TRAIN_SESSION_OPENED_H_
 
@@ -26,21 +25,21 @@
 
 namespace muster::train {
 
-// Threading: one thread, as all phases.
+// Threading: one thread, in all phases.
 struct Opened {
   Opened(const Identity& identity, const Job& job, const SessionParts& parts);
 
   bool leader() const { return reports.leader(); }
   int64_t world_size() const { return parts.control->world_size(); }
-  // Of the model.
+  // Returns the model's device.
   c10::Device device() const { return parts.gradients->device(); }
   parallel::Communicators communicators() const { return {parts.gradients, parts.parameters}; }
   // True if no rank ever holds the whole model.
   bool in_shards() const { return std::holds_alternative<parallel::FsdpOptions>(job.strategy); }
 
   const Identity identity;
-  // Changed only where its schedule ends, if the job file leaves that open: when the stages are
-  // planned (loaded.cc), and by SkipSamples.
+  // The job. Only the end of its schedule changes, and only if the job file leaves the end open:
+  // when the stages are planned (loaded.cc), and by SkipSamples.
   Job job;
   comm::FlightRecorder own_flight;
   comm::FlightRecorder* const flight;  // records each collective of the session
@@ -52,7 +51,7 @@ struct Opened {
   const Attempts attempts;
   checkpoint::Writing own_writing;
   checkpoint::Writing* const writing;
-  checkpoint::CountingDisk disk;  // for all that is written while training continues
+  checkpoint::CountingDisk disk;  // for all files that are written during training
 };
 
 }  // namespace muster::train

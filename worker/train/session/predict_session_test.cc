@@ -35,7 +35,7 @@ using testing::IsEmpty;
 
 constexpr char kUuid[] = "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d";
 
-// Calls `watch` before the ranks tell one another this.
+// Calls `watch` before each all-gather with the label `what`.
 class Watching : public parallel::Recording {
  public:
   Watching(comm::Communicator* communicator, std::string what, std::function<void()> watch)
@@ -59,7 +59,7 @@ class PredictTest : public SessionTest {
     SessionTest::SetUp();
     WriteTokens("predict.bin", 8 * kSamples + 1);
   }
-  // A job that only predicts: 13 samples in batches of 3.
+  // Returns a job that only predicts 13 samples in batches of 3.
   Job PredictJob() const {
     Job job = SmallJob();
     job.optimizer.reset();
@@ -144,7 +144,7 @@ TEST_F(PredictTest, EveryStrategyAndWorldSizeWritesTheSameBytes) {
               "stages[2].predict: " + out + "/texts.json has 4 new tokens for each of 3 prompts"));
     }
   }
-  // Each sample alone: other products, so other roundings.
+  // A batch of one sample has other matrix products, so other rounding errors.
   const auto model = *BuildModel(job, nullptr);
   models::ForwardContext context(models::Mode::kEvaluate, {});
   const c10::AutoGradMode no_gradients(false);
@@ -263,10 +263,10 @@ TEST_F(PredictTest, AGenerationThatRepeatsTheStageFindsItsOwnFile) {
   EXPECT_THAT(Names(), ElementsAre("p.safetensors"));
 }
 
-// After other training, as after `resume --from`.
+// The weights change as after `resume --from`.
 TEST_F(PredictTest, AGenerationWithOtherWeightsReplacesItsOwnFile) {
   Job job = SmallJob();
-  job.spec.set_name("predicts");  // which signs the file
+  job.spec.set_name("predicts");  // the name that signs the file
   job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
   job.stages = {FitStage{2, 0}, Logits()};
   Good(job, 2);
@@ -282,14 +282,14 @@ TEST_F(PredictTest, AnotherFileIsNeverReplacedUnlessTheJobSaysSo) {
   job.stages = {FitStage{2, 0}, Logits()};
   std::filesystem::create_directories(folder_ / "out");
   ASSERT_TRUE(files::WriteAtomically(folder_ / "out/p.safetensors", "theirs").ok());
-  // The first generation finds it before it trains.
+  // The first generation finds the file before it trains.
   const auto first = RunSessions(job, 2);
   const absl::Status at_start = first->ends[1].status();
   EXPECT_EQ(at_start.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(Message(at_start),
               AllOf(HasSubstr("stages[1].predict.output: "), HasSubstr("overwrite: true")));
   EXPECT_TRUE(first->outside.losses().empty());
-  // A later one cannot know whose it is before it has the same bytes, or others.
+  // A later generation compares the bytes first, because the file may be the job's own.
   const absl::Status later = ErrorOf(job, 2, /*generation=*/2);
   EXPECT_EQ(later.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(Message(later), HasSubstr("the file that is there has other contents"));
@@ -302,7 +302,7 @@ TEST_F(PredictTest, AnotherFileIsNeverReplacedUnlessTheJobSaysSo) {
   EXPECT_EQ(ReadTensor("p.safetensors", "logits").size(0), kSamples);
 }
 
-// Once another rank has heard of the error, it may end the job, and rank 0 may be killed.
+// A rank that hears of the error may end the job, and rank 0 may then be killed.
 TEST_F(PredictTest, AFileThatGetsNoNameIsGoneBeforeOtherRanksHearOfIt) {
   const Job job = PredictJob();
   std::filesystem::create_directories(folder_ / "out");
@@ -333,7 +333,7 @@ TEST_F(PredictTest, AFolderThatCannotBeWrittenIsFoundBeforeTraining) {
   Job job = SmallJob();
   job.data.predict = TokenFiles{{folder_ / "predict.bin"}};
   PredictStage stage = Logits();
-  stage.output = folder_ / "predict.bin" / "p.npy";  // a file is no folder
+  stage.output = folder_ / "predict.bin" / "p.npy";  // a file in place of the folder
   job.stages = {FitStage{2, 0}, stage};
   const auto run = RunSessions(job, 2);
   for (const auto& end : run->ends) {
@@ -367,7 +367,7 @@ TEST_F(PredictTest, PromptsOfAFileAreReadByRank0AtTheStart) {
   stage.generate->prompts.clear();
   stage.generate->prompts_from = folder_ / "prompts.json";
   job.stages = {stage};
-  for (int rank = 1; rank < 3; ++rank) {  // they do not see the file
+  for (int rank = 1; rank < 3; ++rank) {  // these ranks do not see the file
     jobs_[rank] = job;
     std::get<PredictStage>(jobs_[rank].stages[0]).generate->prompts_from = "/none";
   }

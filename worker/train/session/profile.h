@@ -1,4 +1,4 @@
-// Records what the ranks do in the steps that a job names, in a trace file for each of these steps
+// Records the work of the ranks in the steps that a job names. Each such step gets a trace file
 // (docs/profile.md).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_PROFILE_H_
 #define MUSTER_WORKER_TRAIN_SESSION_PROFILE_H_
@@ -19,20 +19,20 @@ namespace muster::train {
 // Threading: the session's thread.
 class Profile {
  public:
-  // Without a config nothing is ever recorded.
+  // Without a config, nothing is recorded.
   Profile(const std::optional<ProfileConfig>& config, const Identity& identity);
 
   // Returns `parts` with communicators that record their collectives. They use the communicators of
   // `parts`, which must outlive this object. Without a config, returns `parts` unchanged.
   SessionParts Trace(const SessionParts& parts);
 
-  // Null where nothing is recorded.
+  // Null without a config.
   trace::Recorder* recorder() { return config_.has_value() ? &recorder_ : nullptr; }
 
-  // Called before the step after which `step` optimizer steps are done, and after that step once
-  // its roll call is over. EndStep is a collective of the control communicator if the job names the
-  // step; its errors are the communicator's. A file that cannot be written is not an error, but the
-  // event PROFILE_NOT_WRITTEN.
+  // BeginStep is called before the step after which `step` optimizer steps are done. EndStep is
+  // called after the roll call of this step. If the job names the step, EndStep is a collective of
+  // the control communicator, with the communicator's errors. A file that cannot be written is the
+  // event PROFILE_NOT_WRITTEN, not an error.
   void BeginStep(int64_t step);
   absl::Status EndStep(int64_t step);
 
@@ -43,7 +43,7 @@ class Profile {
   const Identity identity_;
   trace::Recorder recorder_;
   EventSink* events_ = nullptr;
-  std::vector<std::unique_ptr<comm::Communicator>> traced_;  // the first one: for control
+  std::vector<std::unique_ptr<comm::Communicator>> traced_;  // first: control
 };
 
 }  // namespace muster::train

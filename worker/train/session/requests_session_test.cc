@@ -1,5 +1,5 @@
-// Passes of evaluation and samples on request: what they give, and that training is what it would
-// have been.
+// Evaluation passes and samples that commands ask for: their results, and the training, which must
+// not change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class RequestsTest : public SessionTest {
     job.data.test = TokenFiles{{folder_ / "test.bin"}};
     return job;
   }
-  // Rows of images of 4 x 4 with 3 classes.
+  // Returns rows of images of 4 x 4 with 3 classes.
   DataConfig Images(const std::string& name, int64_t count, bool per_rank = false,
                     int64_t nan_at = -1) const {
     const auto plan = safetensors::Plan({{"inputs", safetensors::DType::kF32, {count, 1, 4, 4}},
@@ -62,7 +62,7 @@ class RequestsTest : public SessionTest {
     return RowFiles{{folder_ / name}, per_rank};
   }
 
-  // Commands for these steps, numbered from 1.
+  // Commands for these steps. Ask numbers them from 1.
   using Asked = std::vector<std::pair<int64_t, Command>>;
   void Ask(const Asked& asked) {
     commands_.clear();
@@ -70,7 +70,7 @@ class RequestsTest : public SessionTest {
       commands_.push_back(Numbered(static_cast<int64_t>(commands_.size()) + 1, command, step));
     }
   }
-  // Runs the job to its good end. Its weights are in `weights_`.
+  // Runs the job and expects success. Its weights are in `weights_`.
   std::unique_ptr<Result> Good(Job job, int world_size = 2) {
     const std::string path = folder_ / "weights.safetensors";
     job.weights_export = ExportConfig{.path = path, .overwrite = true, .job_name = "job"};
@@ -94,7 +94,7 @@ class RequestsTest : public SessionTest {
   std::string weights_;
 };
 
-// Dropout, a loss scale that grows, accumulation, clipping, moments.
+// The job has dropout, a growing loss scale, accumulation, clipping and moments.
 TEST_F(RequestsTest, TrainingIsBitwiseTheSameWithThemInEveryStrategy) {
   std::vector<std::vector<int64_t>> samples;
   for (const StrategyConfig& strategy : Strategies()) {
@@ -239,7 +239,7 @@ TEST_F(RequestsTest, WhatCannotBeGivenEndsTheCommandAndTrainingGoesOn) {
   expect(5, "SAMPLE_INVALID", "expected an id from 0 to 28");
 }
 
-// One rank finds it, and the other takes part until both know.
+// One rank finds the fault. The other rank takes part until both know.
 TEST_F(RequestsTest, DataThatCannotBeReadEndTheCommandAndTrainingGoesOn) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
@@ -275,14 +275,14 @@ TEST_F(RequestsTest, AModelOfRowsContinuesNoPrompt) {
   EXPECT_THAT(std::string(run->outside.finished().at(1).message()), HasSubstr("cannot generate"));
 }
 
-// The job continues elsewhere from a checkpoint that has taken the command in.
+// The job continues on other nodes from a checkpoint that includes the command.
 TEST_F(RequestsTest, APassWhoseEndNobodyHeardOfIsRunAgain) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
   Ask({{3, StageOf(kTestStage)}, {6, A(v1::StopCommand())}});
   const auto first = RunSessions(job, 2);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
-  // As the coordinator delivers it to the next generation.
+  // The command as the coordinator sends it to the next generation.
   Ask({{3, StageOf(kTestStage)}, {0, A(v1::NoCommand())}});
   commands_[0].set_begun(true);
   const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());

@@ -1,4 +1,4 @@
-// Where a session goes on from: the checkpoints that it is told of, and those that it finds.
+// The checkpoint from which a session continues: a named checkpoint, or a found one.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -42,7 +42,7 @@ TEST_F(SessionTest, AResumedRunIsBitwiseTheUndisturbedOne) {
 
 TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
   Job job = SmallJob();
-  // Without dropout, whose numbers depend on the rank, a sample counts the same wherever it is.
+  // Dropout depends on the rank. Without dropout, a sample has the same loss on every rank.
   *job.spec.mutable_model() = models::SpecFromText(
       "gpt2",
       R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
@@ -54,7 +54,7 @@ TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
   const struct {
     int world_size;
     StrategyConfig strategy;
-    BatchConfig batch;  // twelve samples in each step
+    BatchConfig batch;  // twelve samples per step
   } chain[] = {{1, job.strategy, {.per_rank = 6, .accumulate = 2}},
                {4, sharded, {.per_rank = 3, .accumulate = 1}},
                {2, job.strategy, {.per_rank = 3, .accumulate = 2}},
@@ -73,7 +73,7 @@ TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
     checkpoints = run->outside.checkpoints();
   }
   ASSERT_EQ(losses.size(), 12u);
-  // Sums are cut elsewhere.
+  // The sums are divided differently.
   for (const auto& [step, loss] : undisturbed->outside.losses()) {
     EXPECT_NEAR(losses[step], loss, 1e-5) << step;
   }
@@ -99,7 +99,7 @@ TEST_F(SessionTest, ForeignCheckpointsAreRefused) {
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 1);
   ASSERT_EQ(first->outside.checkpoints().size(), 3u);
-  // A job of the same id under another coordinator, in whatever generation it first looks.
+  // Another job of the same id under another coordinator, which looks first in generation 1 or 2.
   job_instance_ = "another";
   for (int64_t generation : {1, 2}) {
     const auto foreign = RunSessions(job, 1, generation);
@@ -108,13 +108,13 @@ TEST_F(SessionTest, ForeignCheckpointsAreRefused) {
   }
 }
 
-// As where its writer was killed before it could say so, or the coordinator lost its newer rows.
+// The writer was killed before its report, or the coordinator lost its newest rows.
 TEST_F(SessionTest, UnrecordedCheckpointsThatContinueTheCourseAreAdopted) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto undisturbed = RunSessions(SmallJob(), 2);
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/9);
-  const auto written = first->outside.checkpoints();  // of the stop, 8, 4
+  const auto written = first->outside.checkpoints();  // of the stop, of step 8, of step 4
   ASSERT_EQ(written.size(), 3u);
   const auto second = RunSessions(job, 2, 2, {written[2]});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
@@ -131,8 +131,8 @@ TEST_F(SessionTest, UnrecordedCheckpointsThatContinueTheCourseAreAdopted) {
   EXPECT_EQ(losses, undisturbed->outside.losses());
 }
 
-// The coordinator has not heard how they went: their reports were lost with the process that wrote
-// the checkpoint.
+// The coordinator has not heard how the commands ended: the reports were lost with the process that
+// wrote the checkpoint.
 TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgain) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
@@ -144,9 +144,9 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
   const auto undisturbed = RunSessions(job, 2);
   ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
   for (const std::string& path : {undisturbed->outside.checkpoints()[0]}) {
-    fs::remove_all(path);  // of the end
+    fs::remove_all(path);  // the last checkpoint
   }
-  // The coordinator had not heard of it when the job's former attempt ended, and ended it, too.
+  // The coordinator had not heard of this command's end and ended it with the former attempt.
   commands_[0].mutable_none();
   const auto second = RunSessions(job, 2, 2);
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
@@ -223,7 +223,7 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
     EXPECT_EQ(CauseOf(end.status()), Cause::kStartDoesNotFit) << end.status();
     EXPECT_EQ(Classify(end.status(), Phase::kCreate), FailureKind::kPermanent);
   }
-  // Nobody decided this one.
+  // No user asked for this start.
   start_ = {};
   const auto fourth = RunSessions(job, 2, 4, {written[0]});
   for (const auto& end : fourth->ends) {
@@ -233,7 +233,7 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
   for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
 }
 
-// A mount that is gone at a restart.
+// A file system is not mounted at a restart.
 TEST_F(SessionTest, WithoutAnyReadableCheckpointTheJobDoesNotBeginAnewAndNothingIsChanged) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
@@ -269,7 +269,7 @@ TEST_F(SessionTest, WhereAllAreDamagedTheJobDoesNotBeginAnewEither) {
   EXPECT_EQ(CauseOf(second->ends[0].status()), Cause::kCheckpointsUnreadable)
       << second->ends[0].status();
   EXPECT_EQ(second->outside.bad(), written);
-  // Now none is left that could be named.
+  // No checkpoint is left that could be named.
   start_.checkpoints.had_others = true;
   const auto third = RunSessions(job, 2, 3);
   EXPECT_EQ(CauseOf(third->ends[0].status()), Cause::kCheckpointsUnreadable)

@@ -38,7 +38,7 @@ Running::Running(std::unique_ptr<Loaded> loaded)
       background_(opened().parts.files, &reports(), loaded_->agreed->ranks_of_node) {}
 
 absl::Status Running::Begin() {
-  RETURN_IF_ERROR(calls_.between.CallNow().status());  // the ranks' strategies have the same layout
+  RETURN_IF_ERROR(calls_.between.CallNow().status());  // the ranks compare their layouts
   reports().ReportOfRank(SessionStarted{state().step, loaded_->started_from,
                                         schedule_.position().taken, TotalSteps(loaded_->stages)});
   commands_.TellUnreported();
@@ -52,9 +52,9 @@ absl::StatusOr<SessionEnd> Running::Run() {
     RETURN_IF_ERROR(background_.Await());
     return end;
   }
-  // The files may still become complete, also if this rank fails alone: the other ranks have begun
-  // the same ones, or will, because all that this needs of this rank was done before it began them.
-  // A rank that has lost another one does not wait.
+  // The files may still become complete even if this rank alone fails. This rank has done its part
+  // before it began the files, and the other ranks have begun or will begin the same files. A rank
+  // that has lost another rank does not wait.
   const absl::Status& why = end.status();
   const bool lost_a_rank =
       absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsDeadlineExceeded(why);
@@ -68,8 +68,7 @@ absl::StatusOr<SessionEnd> Running::RunStages() {
   for (const PlannedStage& remaining :
        RemainingStages(loaded_->stages, state().step, opened().parts.stages_done)) {
     if (state().stopped) break;
-    // Where a stage ended early, or samples of it were left out, those after it begin sooner than
-    // was planned.
+    // The current plan: an early end or skipped samples may have moved the begin of this stage.
     const PlannedStage stage = loaded_->stages[remaining.index];
     RETURN_IF_ERROR(RunStage(stage));
   }
@@ -148,7 +147,7 @@ absl::Status Running::Predict(int64_t stage, const PredictStage& predict) {
       continue;
     }
     const absl::Status failed = Annotate(end.file, NameOfPrediction(stage) + ".output");
-    // Nothing is trained again because of a file, if there is nothing left to train.
+    // A failed file repeats no training if nothing is left to train.
     const bool trained = !ended_early_.empty() || !FitFollows(loaded_->stages, stage);
     return trained ? WithCause(failed, Cause::kFinalSaveFailed) : failed;
   }
@@ -166,7 +165,7 @@ absl::Status Running::Fit(FitUntil stage) {
       stage = Planned(stage);
       ASSIGN_OR_RETURN(plan, calls_.between.CallNow());
       if (!plan.inputs.ran_out.empty() && state().step > 0 && has_checkpoints()) {
-        // A command left out the last samples of a rank, so no boundary follows.
+        // A command skipped the last samples of a rank, so no boundary follows.
         ASSIGN_OR_RETURN(const Saver::Saved saved, writers_.best.SaveLast());
         final_save_ = saved.status();
       }
@@ -174,15 +173,13 @@ absl::Status Running::Fit(FitUntil stage) {
     }
     const auto start = std::chrono::steady_clock::now();
     opened().profile.BeginStep(state().step + 1);
-    // Commands that come with the plan of this call wait, because a step must follow its hook at
-    // once.
+    // Commands in the plan of this call wait, because a step must directly follow its hook.
     ASSIGN_OR_RETURN(const auto plan_after_hook, changes_->BeforeStep());
     if (plan_after_hook.has_value()) plan = *plan_after_hook;
     calls_.each_step.PostNext();
     RETURN_IF_ERROR(Step(plan));
     ASSIGN_OR_RETURN(plan, calls_.each_step.AwaitNext());
-    // The whole duration of a step, including its roll call. The step is not reported yet: its loss
-    // is sent in the next call.
+    // The duration of a step with its roll call. The next call reports the step with its loss.
     calls_.each_step.SetSeconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     RETURN_IF_ERROR(opened().profile.EndStep(state().step));

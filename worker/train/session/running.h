@@ -1,5 +1,5 @@
-// The fourth phase of a session: goes through the stages that are left. running.cc has the stages
-// and the training loop, boundary.cc what follows a step and how training ends.
+// The fourth phase of a session: runs the remaining stages. running.cc has the stages and the
+// training loop. boundary.cc has the work after a step and the end of training.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 #define MUSTER_WORKER_TRAIN_SESSION_RUNNING_H_
 
@@ -37,16 +37,17 @@
 
 namespace muster::train {
 
-// Returns freed memory to the system, and logs what is resident: a stage may need pieces of other
-// sizes than the one before, and malloc would take new pages for them. `when`: for the log.
+// Returns freed memory to the system and logs the resident memory. The next stage may need blocks
+// of other sizes, for which malloc would take new pages. `when`: for the log.
 void ReturnFreedMemory(const std::string& when);
 
-// ---- What a running session is composed of, by subject (running_parts.cc).
+// ---- The parts of a running session, by subject (running_parts.cc).
 
 LiveState LiveStateOf(Loaded* loaded);
 
-// The roll calls of a session. `each_step`: those that overlap with steps, and the blocking ones of
-// TrainabilityChanges. `between`: those of all other code between two steps; it uses `each_step`.
+// The roll calls of a session. `each_step`: the calls that overlap with steps, and the blocking
+// calls of TrainabilityChanges. `between`: the calls of all other code between two steps; uses
+// `each_step`.
 struct RollCalls {
   RollCalls(Loaded* loaded, const CommandSchedule* schedule, const Background* background);
 
@@ -54,7 +55,7 @@ struct RollCalls {
   Calls between;
 };
 
-// What writes files.
+// The objects that write files.
 struct Writers {
   Writers(Loaded* loaded, const CommandSchedule* schedule, LiveState* live, Background* background);
 
@@ -64,7 +65,7 @@ struct Writers {
   std::optional<WeightsExport> weights_export;  // absent: the job exports no weights
 };
 
-// What computes with the model without training it.
+// The objects that use the model without training.
 struct Forwards {
   Forwards(Loaded* loaded, LiveState* live, Calls* calls, const Background* background);
 
@@ -75,9 +76,9 @@ struct Forwards {
   const PredictParts predict;
 };
 
-// Absent: the job trains nothing.
+// Returns nullopt if the job trains nothing.
 std::optional<TrainabilityChanges> ChangesOf(Loaded* loaded, SessionRollCall* calls);
-// Of a job that trains.
+// Returns the parts for SkipSamples. Called only if the job trains.
 SkipParts SkipPartsOf(Loaded* loaded);
 
 // Threading: one thread.
@@ -85,47 +86,47 @@ class Running {
  public:
   explicit Running(std::unique_ptr<Loaded> loaded);
 
-  // A collective: the ranks find that all of them have come this far. Then the session reports how
-  // it starts.
+  // Makes a roll call, so that the ranks know that all of them have come this far, and reports the
+  // start of the session. A collective.
   absl::Status Begin();
   absl::StatusOr<SessionEnd> Run();
 
  private:
   // ---- Stages and steps. Collectives.
   absl::StatusOr<SessionEnd> RunStages();
-  // From its begin, or from where the steps have come to, to its end.
+  // Runs the stage to its end, from its begin or, for a fit stage, from the steps done.
   absl::Status RunStage(const PlannedStage& stage);
-  // Runs work that is not a step: a stage that does not train, or a pass that is left over. In turn
-  // the roll call, the commands that are due, and `work`, until `work` returns true (it is done) or
-  // the session stops. Work that was interrupted returns false, and is begun again.
+  // Runs other work than steps: a stage that does not train, or a validation pass of an earlier
+  // session. Repeats a roll call, the due commands, and `work`, until `work` returns true
+  // (complete) or the session stops. Interrupted work returns false and is run again.
   absl::Status RunToEnd(const std::function<absl::StatusOr<bool>()>& work);
   absl::Status Predict(int64_t stage, const PredictStage& predict);
   absl::Status Fit(FitUntil stage);
   absl::Status Step(const RollCallPlan& plan);
-  // True if training must end before the step of this plan, because some rank has less input than
-  // others and the job stops at the first such step. FAILED_PRECONDITION: training would end before
-  // its first step.
+  // Returns true if training must end before the step of this plan: some rank has less input than
+  // others, and the job stops at the first such step. FAILED_PRECONDITION: training would end
+  // before its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
   void BeginStage(const char* stage);
-  // The stage as it is planned now: a command may have left out samples of it.
+  // Returns the stage in the current plan, which a skip of samples may have changed.
   FitUntil Planned(const FitUntil& stage) const {
     return std::get<FitUntil>(loaded_->stages[stage.stage].what);
   }
 
-  // ---- What follows a step (boundary.cc). Collectives.
-  // Returns the plan of the next step, or nothing if there was nothing to do. If the stage ends
-  // early, `stage` has this step as its end.
+  // ---- The work after a step (boundary.cc). Collectives.
+  // Returns the plan of the next step, or nullopt if nothing was due. If the stage ends early, this
+  // step becomes the end of `stage`.
   absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(FitUntil* stage, const RollCallPlan& next);
   DueRules RulesOf(const FitUntil& stage) const;
-  // The pass of a fit stage after this step. If it ends the stage, this step becomes the end of
-  // `stage`, and the stages are planned anew. True: the checkpoint of this step becomes the best
-  // one, if it can be written. None: the pass was interrupted.
+  // Runs the validation pass of a fit stage after this step. If the pass ends the stage, this step
+  // becomes the end of `stage`, and the stages are planned again. Returns true if the checkpoint of
+  // this step becomes the best one, should its save succeed; nullopt if the pass was interrupted.
   absl::StatusOr<std::optional<bool>> ValidateInFit(FitUntil* stage);
-  // Runs the validation pass that the previous session left to this one.
+  // Runs the validation pass that the previous session left to this session.
   absl::Status ValidateDue();
 
-  // ---- Ends (boundary.cc). Collectives.
-  // Frees what only training needs, unless a checkpoint of this step may still need it.
+  // ---- The end of training and of the job (boundary.cc). Collectives.
+  // Frees the memory that only training needs, unless a save at this step may still need it.
   absl::Status EndTraining();
   absl::Status Export();
 
@@ -143,9 +144,9 @@ class Running {
   Forwards forwards_;
   std::optional<TrainabilityChanges> changes_;  // absent: the job trains nothing
   Commands commands_;
-  std::string ended_early_;  // why, with uneven_inputs: stop_at_first
-  absl::Status final_save_;  // how the save after the last step of training ended
-  // Last: a task that runs uses what is above.
+  std::string ended_early_;  // why training ended early, with stop_at_first
+  absl::Status final_save_;  // the result of the save after training
+  // The last member, because a running task uses the members above.
   Background background_;
 };
 

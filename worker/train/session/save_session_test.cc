@@ -1,5 +1,5 @@
-// Saves and exports of sessions that fail, whose file is somebody else's, or that have to wait for
-// leave.
+// Sessions whose saves and exports fail, find a file of another job, or wait for the coordinator's
+// permission.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ using ::testing::SizeIs;
 
 constexpr char kIncarnation[] = "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d";
 
-// What rank 0 reported. At chosen moments something is done to its files.
+// Takes the reports of rank 0, and changes files at chosen moments.
 class Outside : public CommandSource, public EventSink, public ExportGate, public LeaseHolder {
  public:
   int64_t Newest() const override { return 0; }
@@ -125,7 +125,7 @@ class SaveSessionTest : public ::testing::Test {
     return ends;
   }
 
-  // From then on nothing can be written where `folder` was.
+  // Puts a file in the place of `folder`, so that nothing can be written there.
   void Obstruct(const std::string& folder) {
     fs::rename(folder, folder + "-away");
     ASSERT_TRUE(files::WriteAtomically(folder, "in the way").ok());
@@ -147,8 +147,8 @@ class SaveSessionTest : public ::testing::Test {
 };
 
 TEST_F(SaveSessionTest, ALastSaveThatFailsIsTriedAgain) {
-  // A link to itself: the first attempt cannot follow it, and takes it away as it does with what is
-  // left of any attempt.
+  // The link points to itself, so the first attempt fails. Like every failed attempt, it removes
+  // its leftovers, here the link.
   outside_.on_first_step = [&] {
     fs::create_symlink("step-4-g1.tmp", Path("ckpt/job/step-4-g1.tmp"));
   };
@@ -239,7 +239,7 @@ TEST_F(SaveSessionTest, AnExportThatIsNeverGrantedStaysWhereItIsAndIsNamed) {
   EXPECT_FALSE(fs::exists(Path("out/model.safetensors")));
 }
 
-// The process ends itself; what its job has to do is done by the next generation.
+// The process ends itself. The next generation does the remaining work of the job.
 TEST_F(SaveSessionTest, ALeaseThatEndsInTheLastSaveIsNoSaveThatFailed) {
   outside_.lease_ends_in_save_of = 4;
   for (const auto& end : Run(SmallJob())) {

@@ -32,10 +32,9 @@ absl::StatusOr<SessionEnd> Session::Run() { return running_->Run(); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,
                                                          const SessionParts& parts) {
-  at::set_num_threads(job.numerics.threads);  // of this thread, in which the session runs
+  at::set_num_threads(job.numerics.threads);  // for this thread, which runs the session
   auto session = Guarded("set-up", [&] { return SetUp(identity, job, parts); });
-  // A job that has saved a checkpoint has read all its files before, so they are missing on this
-  // node only.
+  // A job with a checkpoint has read all its files before. They are missing only on this node.
   const absl::Status& built = session.status();
   const bool gone = absl::IsNotFound(built) || absl::IsPermissionDenied(built);
   if (parts.checkpoints.any() && gone && CauseOf(built) == Cause::kNone) {

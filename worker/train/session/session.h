@@ -1,13 +1,18 @@
-// One session: one generation of a job on one rank, from loading to the end of the last stage.
+// A session: a generation of a job on a rank, from loading to the end of the last stage.
 //
-// Life cycle: Create builds everything (model, data, communicating strategy, optimizer) and
-// restores the newest good checkpoint. Run goes through the remaining stages. Then the object is
-// destroyed. All stages use the one model and the one Training that Create built. Its strategy and
-// optimizer are made anew only where the set of trained parameters changes (Training::Refresh).
-// Where no stage that trains is left, what only training needs is freed (Training::Release). A
-// change of membership never changes a session: a lost peer ends the session with an error, and a
-// new generation creates a new one. Threading: one thread. Ranks may be threads of one process (no
-// process-wide state is changed). Errors: see Classify.
+// Life cycle:
+// - Create builds everything (model, data, communicating strategy, optimizer) and restores the
+//   newest good checkpoint.
+// - Run runs the remaining stages. Then the object is destroyed.
+// - All stages use the same model and the same Training. Strategy and optimizer are made anew only
+//   when the set of trained parameters changes (Training::Refresh).
+// - Without a remaining fit stage, the memory that only training needs is freed
+//   (Training::Release).
+// - A change of membership never changes a session: a lost peer ends the session with an error, and
+//   a new generation creates a new session.
+//
+// Threading: one thread. Ranks may be threads of one process (no process-wide state is changed).
+// Errors: see Classify.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_SESSION_H_
 #define MUSTER_WORKER_TRAIN_SESSION_SESSION_H_
 

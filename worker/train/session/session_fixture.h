@@ -31,7 +31,7 @@
 
 namespace muster::train {
 
-// All of them, with buckets so small that a small model has several.
+// All strategies, with buckets so small that a small model has several.
 inline const std::vector<StrategyConfig>& Strategies() {
   static const std::vector<StrategyConfig> all = {
       parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
@@ -40,7 +40,7 @@ inline const std::vector<StrategyConfig>& Strategies() {
   return all;
 }
 
-// The reports of rank 0, and commands that appear once a step has been reported.
+// Takes the reports of rank 0, and gives commands after a step has been reported.
 class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override {
@@ -92,14 +92,14 @@ class Outside : public CommandSource, public EventSink {
     if (step + 1 == preempt_in_step_ && std::string(doing) == "training") preempted_ = true;
   }
 
-  // These commands are in the log from the start. They replace the stop command.
+  // Puts these commands into the log from the start, in place of the stop command.
   void SetCommands(const std::vector<Command>& commands) { commands_ = commands; }
-  // The commands come after the first test.
+  // Gives the commands only after the first test.
   void HoldCommandsUntilATest() { until_a_test_ = true; }
   void StopAfterStep(int64_t step) { stop_after_step_ = step; }
-  // The job must leave its nodes, from the middle of this step on.
+  // Preempts the job from the middle of this step on.
   void PreemptInStep(int64_t step) { preempt_in_step_ = step; }
-  // Sees each event first.
+  // Sets a function that gets each event first.
   void Watch(const std::function<void(const Event&)>& watch) { watch_ = watch; }
   int64_t newest_step() const {
     std::lock_guard lock(mutex_);
@@ -108,11 +108,11 @@ class Outside : public CommandSource, public EventSink {
   std::map<int64_t, double> losses() const { return losses_; }
   std::map<int64_t, double> validations() const { return validations_; }
   std::map<int64_t, v1::Evaluation> tests() const { return tests_; }
-  std::vector<std::string> stages() const { return stages_; }  // as they began
+  std::vector<std::string> stages() const { return stages_; }  // in the order of their begins
   StagesDone stages_done() const { return stages_done_; }
   std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
-  std::vector<std::string> best() const { return best_; }                // as they were told
-  // By reason.
+  std::vector<std::string> best() const { return best_; }  // in the order of the reports
+  // The messages of the notices, by reason.
   std::map<std::string, std::string> notice_messages() const {
     std::map<std::string, std::string> messages;
     for (const Notice& notice : notices_) messages[notice.reason] = notice.message;
@@ -176,12 +176,12 @@ class SessionTest : public ::testing::Test {
   void WriteTokens(const std::string& name, int count) {
     std::ofstream file(folder_ / name, std::ios::binary);
     for (int i = 0; i < count; ++i) {
-      const uint16_t token = (i * i) % 29;  // repeats, so it can be learned
+      const uint16_t token = (i * i) % 29;  // repeats, so that a model can learn it
       file.write(reinterpret_cast<const char*>(&token), 2);
     }
   }
 
-  // Two layers, dropout, clipping, accumulation: everything that could carry hidden state.
+  // Returns a job with two layers, dropout, clipping and accumulation: all sources of hidden state.
   Job SmallJob() const {
     Job job;
     job.seed = 7;
@@ -201,7 +201,7 @@ class SessionTest : public ::testing::Test {
 
   CheckpointConfig Every(int64_t steps) const { return {folder_ / "ckpt", steps}; }
 
-  // Runs all ranks to their end. `kill_rank` ends without taking part at all.
+  // Runs all ranks to their end. `kill_rank` ends at once and takes no part.
   std::unique_ptr<Result> RunSessions(const Job& job, int world_size, int64_t generation = 1,
                                       std::vector<std::string> checkpoints = {},
                                       int64_t stop_after = 0, int kill_rank = -1) {
@@ -242,8 +242,8 @@ class SessionTest : public ::testing::Test {
   bool commands_after_a_test_ = false;
   int64_t preempt_in_step_ = 0;
   std::function<void(const Event&)> watch_;
-  std::map<int, Job> jobs_;             // of single ranks, instead of the common one
-  c10::DeviceType device_ = c10::kCPU;  // of the model
+  std::map<int, Job> jobs_;             // for single ranks, instead of the common job
+  c10::DeviceType device_ = c10::kCPU;  // the model's
   SessionParts start_{};  // fields that all ranks share: retired checkpoints, where to start
 };
 

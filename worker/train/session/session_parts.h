@@ -1,4 +1,4 @@
-// What a session is given, and how it ends.
+// The input and the end of a session.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_SESSION_PARTS_H_
 #define MUSTER_WORKER_TRAIN_SESSION_SESSION_PARTS_H_
 
@@ -15,29 +15,31 @@
 
 namespace muster::train {
 
-// What a session uses; all must outlive it. The communicators have the same ranks.
+// The objects that a session uses. All must outlive the session. The communicators have the same
+// ranks.
 struct SessionParts {
   comm::Communicator* control;     // roll calls, agreement, totals, loss terms of a step
   comm::Communicator* gradients;   // the strategy's, and between two steps also Training's
   comm::Communicator* parameters;  // used by the strategy only (parallel/communicators.h)
-  // For checkpoints and the files of optimizer states, which are written while training goes on.
+  // For checkpoints and the files of optimizer states, which are written during training.
   comm::Communicator* files;
   const CommandSource* commands;
   EventSink* events;
-  // The session starts from the first good one of `recorded`, or from what a user decided.
+  // The session starts from the first good checkpoint of `recorded`, or as a user decided.
   CheckpointHistory checkpoints = {};
   // On rank 0. Null: exported weights get their final name at once.
   ExportGate* export_gate = nullptr;
-  // The pause before the last save, or an export, is tried again.
+  // The pause before another attempt of the last save or of an export.
   absl::Duration save_retry = absl::Seconds(2);
-  // A retry has changed the job's learning rate: that of a checkpoint of an earlier generation than
-  // this one does not count any more. 0: every checkpoint's counts.
+  // The generation since which the job's learning rate counts, because a retry changed the rate.
+  // The learning rate in a checkpoint of an earlier generation is ignored. 0: the rate of every
+  // checkpoint counts.
   int64_t learning_rate_since = 0;
-  // What the coordinator knows of earlier sessions of this job.
+  // The coordinator's knowledge of earlier sessions of this job.
   StagesDone stages_done;
-  // Records the session's collectives. Null: the session records them in an object of its own.
+  // Records the session's collectives. Null: the session uses its own recorder.
   comm::FlightRecorder* flight = nullptr;
-  // Says how far this rank has come with the file that it writes. Null: an object of its own.
+  // Has the progress of the file that this rank writes. Null: the session uses its own object.
   checkpoint::Writing* writing = nullptr;
   // Checked after each roll call, and before a file gets its final name. Null: no other process can
   // replace this one.
@@ -46,9 +48,9 @@ struct SessionParts {
 
 struct SessionEnd {
   int64_t step = 0;
-  bool stopped = false;     // by a stop command
+  bool stopped = false;     // a stop command ended the session
   bool preempted = false;   // the job continues on other nodes
-  std::string ended_early;  // why training ended before its last step, if no user asked for it
+  std::string ended_early;  // why training ended early without a user's wish
 };
 
 }  // namespace muster::train

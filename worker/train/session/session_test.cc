@@ -1,4 +1,4 @@
-// Sessions of N ranks as threads over comm/local, on real token files and real checkpoints.
+// Sessions of N ranks as threads over comm/local, with real token files and real checkpoints.
 #include "worker/train/session/session.h"
 
 #include <ATen/Parallel.h>
@@ -33,9 +33,9 @@ TEST_F(SessionTest, EachMicroBatchAndEachBatchOfAnEvaluationMovesOnItsOwnRank) {
     return run->activities[0].count();
   };
   const uint64_t two_steps = count(2, 3, false);
-  // Two micro-batches a step, forward and backward of each.
+  // Two micro-batches per step, with a forward and a backward each.
   EXPECT_GE(count(4, 3, false), two_steps + 2 * 4);
-  // 11 samples: 6 of them on this rank.
+  // 11 samples, 6 of them on this rank.
   EXPECT_GE(count(2, 3, true), two_steps + 2);
 }
 
@@ -89,7 +89,7 @@ TEST_F(SessionTest, ValidationIsTheSameMeanAtEveryWorldSize) {
   ASSERT_TRUE(alone->ends[0].ok()) << alone->ends[0].status();
   const double expected = alone->outside.validations().at(0);
   for (int world_size = 2; world_size <= 4; ++world_size) {
-    // 11 samples: at 2 to 4 ranks some rank has fewer. Sums differ in their order only.
+    // With 11 samples, some of 2 to 4 ranks has fewer. Only the order of the sums differs.
     EXPECT_NEAR(RunSessions(job, world_size)->outside.validations().at(0), expected, 1e-6);
   }
 }
@@ -104,7 +104,7 @@ TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
   }
 }
 
-// Of the rank that alone hears of it, once so many steps are known.
+// The commands of the only rank that hears of the preemption, after `after_step` steps are known.
 class Preempting : public CommandSource {
  public:
   Preempting(const Outside* outside, int64_t after_step)
@@ -121,7 +121,7 @@ class Preempting : public CommandSource {
 TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwiseEqual) {
   Job job = SmallJob();
   const auto undisturbed = RunSessions(job, 2);
-  job.checkpoint = Every(100);  // none is due
+  job.checkpoint = Every(100);  // no periodic save is due
   Result first;
   first.ends.assign(2, absl::UnknownError("did not run"));
   const Preempting preempting(&first.outside, 5);
@@ -151,7 +151,7 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
   EXPECT_EQ(losses, undisturbed->outside.losses());
 }
 
-// Of the rank that alone hears of it, while it computes this step; 0: from the start.
+// The commands of the only rank that is told of the preemption, in step `step`; 0: at the start.
 class PreemptedDuring : public CommandSource, public EventSink {
  public:
   PreemptedDuring(Outside* outside, int64_t step)
@@ -170,7 +170,7 @@ class PreemptedDuring : public CommandSource, public EventSink {
   bool preempted_;
 };
 
-// Whose validation passes come late, where a job is preempted at a step after which one is due.
+// Jobs that are preempted at a step with a due validation pass.
 class DueValidationTest : public SessionTest {
  protected:
   std::unique_ptr<Result> RunPreempted(const Job& job, int64_t step, int64_t generation = 1,
@@ -219,7 +219,7 @@ TEST_F(DueValidationTest, IsLeftToTheNextGenerationWhichRunsItFirst) {
     }
     EXPECT_FALSE(first->outside.validations().contains(step)) << "the save comes first";
     ASSERT_EQ(first->outside.checkpoints().size(), 1u);
-    // One that has to leave at once as well leaves it to the next.
+    // A generation that must leave at once leaves the pass to the next generation, too.
     const auto second = RunPreempted(job, 0, 2, first->outside.checkpoints());
     ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
     EXPECT_TRUE(second->ends[0]->preempted);
@@ -242,7 +242,7 @@ TEST_F(DueValidationTest, IsRunOnceWhereTheJobGoesOnFromALaterCheckpoint) {
   job.checkpoint = Every(100);
   const auto first = RunPreempted(job, 6);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
-  // The record that says so leaves with the next step.
+  // The roll call record with the preemption is sent in the next step.
   const auto second = RunPreempted(job, 7, 2, first->outside.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->ends[0]->step, 8);
@@ -285,16 +285,16 @@ TEST_F(SessionTest, ALossThatIsNotFiniteEndsTheJobForGood) {
 TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
   Job job = SmallJob();
   job.optimizer =
-      OptimizerConfig{INFINITY, optim::SgdOptions{}};  // spoils them behind a finite loss
+      OptimizerConfig{INFINITY, optim::SgdOptions{}};  // infinite parameters with a finite loss
   job.weights_export = {.path = folder_ / "model.safetensors"};
   job.checkpoint = Every(1);
-  for (const int64_t steps : {1, 3}) {  // the last checkpoint, and one that is written meanwhile
+  for (const int64_t steps : {1, 3}) {  // a last save, and background saves
     job.stages = {FitStage{steps, 0}};
     const auto run = RunSessions(job, 2);
     int found = 0;
     for (const auto& end : run->ends) {
       found += absl::IsOutOfRange(end.status());
-      // A rank that hears of it while another one waits in the next roll call ends first.
+      // A rank that hears of the error ends first, while the other waits in the next roll call.
       EXPECT_TRUE(absl::IsOutOfRange(end.status()) ||
                   Classify(end.status(), Phase::kRun) == FailureKind::kConsequence)
           << end.status();
@@ -320,7 +320,8 @@ TEST_F(SessionTest, ExportsTheWeights) {
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
   EXPECT_TRUE(fs::exists(job.weights_export->path));
-  // They are the trained weights: a job that starts from them validates as the trained model does.
+  // The file has the trained weights: a job that starts from it has the same validation loss as the
+  // trained model.
   Job validate = SmallJob();
   validate.stages = {ValidateStage{}};
   validate.spec.mutable_model()->set_weights(job.weights_export->path);
@@ -335,7 +336,7 @@ TEST_F(SessionTest, AFileForEachRankResumesBitwiseInAnyEpoch) {
   job.data.train =
       TokenFiles{.paths = {folder_ / "train.bin", folder_ / "short.bin"}, .per_rank = true};
   job.batch = {.per_rank = 3, .accumulate = 2, .last = data::Last::kPad};
-  job.stages = {FitStage{25, 0}};  // 56 samples of the short one: 10 steps an epoch
+  job.stages = {FitStage{25, 0}};  // 56 samples of the short file: 10 steps per epoch
   const auto undisturbed = RunSessions(job, 2);
   ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
   ASSERT_TRUE(undisturbed->ends[1].ok()) << undisturbed->ends[1].status();
@@ -348,7 +349,7 @@ TEST_F(SessionTest, AFileForEachRankResumesBitwiseInAnyEpoch) {
   ASSERT_TRUE(second->ends[1].ok()) << second->ends[1].status();
   for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
   EXPECT_EQ(losses, undisturbed->outside.losses());
-  // Another order of the files is another run: it matters which rank reads what.
+  // Another order of the files changes the training: each rank reads another file.
   job.data.train =
       TokenFiles{.paths = {folder_ / "short.bin", folder_ / "train.bin"}, .per_rank = true};
   job.checkpoint.reset();
@@ -370,7 +371,7 @@ TEST_F(SessionTest, ValidationOverFilesOfTheRanksCountsEverySampleOnce) {
   const auto own = RunSessions(job, 3);
   ASSERT_TRUE(own->ends[2].ok()) << own->ends[2].status();
   EXPECT_NEAR(own->outside.validations().at(0), expected,
-              1e-6);  // the sums differ in their order only
+              1e-6);  // only the order of the sums differs
 }
 
 TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
@@ -378,7 +379,7 @@ TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
   job.data.train =
       TokenFiles{.paths = {folder_ / "train.bin", folder_ / "nowhere.bin"}, .per_rank = true};
   const auto run = RunSessions(job, 2);
-  // The first rank has not missed the file of the second one.
+  // The first rank does not need the file of the second rank.
   EXPECT_EQ(run->ends[1].status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(std::string(run->ends[1].status().message()).find("rank 1: data.train: "), 0);
   EXPECT_EQ(run->ends[0].status().message(), run->ends[1].status().message());

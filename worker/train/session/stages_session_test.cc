@@ -1,4 +1,4 @@
-// The stages of a session: what each leaves to the next, and to a session after it.
+// The stages of a session, and their effects on later stages and later sessions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ TEST_F(StagesTest, ATestReadsItsOwnData) {
 }
 
 TEST_F(StagesTest, AnEpochIsOnePassOverTheData) {
-  // 149 samples, 12 in each step: 12 steps, 5 samples are dropped.
+  // 149 samples, 12 per step: 12 steps, and 5 samples are dropped.
   Job job = SmallJob();
   job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 0};
   job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 1}, TestStage{},
@@ -88,7 +88,7 @@ TEST_F(StagesTest, AnEpochIsOnePassOverTheData) {
   EXPECT_EQ(epochs->outside.started().total_steps, 24);
   EXPECT_EQ(epochs->outside.tests().count(12), 1u);
   EXPECT_EQ(epochs->outside.validations().count(12), 1u) << "after one epoch";
-  // The schedule ends where the steps do.
+  // The schedule ends with the last step.
   job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 24};
   job.stages = {FitStage{24, 0}};
   EXPECT_EQ(epochs->outside.losses(), Good(job)->outside.losses());
@@ -139,7 +139,7 @@ TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
   job.stages = {FitStage{14, 0}};
   const auto first = Good(job);
   job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 2}};
-  // 24 samples of the second epoch are done. One rank takes 6 of 149 in each step, three take 18.
+  // 24 samples of the second epoch are done. A step takes 6 of 149 samples per rank.
   int64_t generation = 2;
   for (const auto& [ranks, steps] : std::map<int, int64_t>{{1, 20}, {2, 10}, {3, 6}}) {
     const auto second = RunSessions(job, ranks, generation++, first->outside.checkpoints());
@@ -148,7 +148,7 @@ TEST_F(StagesTest, AnEpochIsOnePassWithAnyNumberOfRanks) {
     EXPECT_EQ(second->outside.started().total_steps, 14 + steps);
     EXPECT_EQ(second->outside.validations().size(), 1u);
     EXPECT_EQ(second->outside.validations().begin()->first, 14 + steps);
-    // Later generations would go on from it.
+    // Later generations would continue from this checkpoint.
     std::filesystem::remove_all(second->outside.checkpoints().front());
     const auto told = second->outside.notice_messages();
     EXPECT_EQ(told.contains("STEPS_PER_EPOCH_CHANGED"), ranks != 2);
@@ -164,7 +164,7 @@ TEST_F(StagesTest, AnEpochWhoseRestIsDroppedByALargerBatchHasItsPass) {
   job.stages = {FitStage{11, 0}};
   const auto first = Good(job);
   job.stages = {FitStage{.steps = 0, .validate_every = 1, .epochs = 1}, TestStage{}};
-  job.batch.accumulate = 4;  // 24 samples in a step, of which 17 are left
+  job.batch.accumulate = 4;  // 24 samples per step, of which 17 are left
   const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->ends[0]->step, 11);
@@ -194,7 +194,7 @@ TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
   job.stages = {TestStage{}, FitStage{6, 0}, ValidateStage{}, TestStage{}, FitStage{6, 0}};
   const auto undisturbed = Good(job);
   job.checkpoint = Every(0);
-  // A session that ends where the second fit stage has begun has checkpoints of steps 6 and more.
+  // A session that stops at the begin of the second fit stage has checkpoints from step 6 on.
   const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/6);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
   std::vector<std::string> of_step_6;
@@ -222,17 +222,17 @@ TEST_F(StagesTest, AStageThatIsOverIsNotRunAgain) {
     }
     return run;
   };
-  // The validation was over: the test begins anew, with the same result.
+  // The validation was over. The test starts again, with the same result.
   const auto in_the_test = run_from({3, 6}, 2);
   EXPECT_THAT(in_the_test->outside.stages(), ElementsAre("test", "fit"));
   EXPECT_EQ(in_the_test->outside.tests().at(6).SerializeAsString(),
             undisturbed->outside.tests().at(6).SerializeAsString());
   EXPECT_EQ(in_the_test->outside.stages_done().stages, 4);
   EXPECT_EQ(in_the_test->outside.stages_done().step, 6);
-  // Both were over.
+  // Validation and test were over.
   EXPECT_THAT(run_from({4, 6}, 3)->outside.stages(), ElementsAre("fit"));
-  // Nothing is known, or only of another step: a coordinator that does not tell, or a checkpoint
-  // that was set aside.
+  // Nothing is known of step 6: the coordinator does not say, or says something of another step,
+  // because a checkpoint was set aside.
   EXPECT_THAT(run_from({}, 4)->outside.stages(), ElementsAre("validate", "test", "fit"));
   EXPECT_THAT(run_from({1, 0}, 5)->outside.stages(), ElementsAre("validate", "test", "fit"));
 }
@@ -259,7 +259,7 @@ TEST_F(StagesTest, CommandsThatAreDueAtTheLastStepComeBeforeAnythingIsFreed) {
 TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
   Job job = SmallJob();
   job.checkpoint = Every(0);
-  // The ranks may hear of the commands in the stage after the next one only.
+  // The ranks may hear of the commands only in the stage after the next.
   job.stages = {FitStage{3, 0}, TestStage{}, ValidateStage{}, ValidateStage{}};
   commands_after_a_test_ = true;
   const std::string folder = folder_ / "model";
@@ -287,7 +287,7 @@ TEST_F(StagesTest, CommandsAfterTheLastFitSayWhatIsFreed) {
   }
 }
 
-// The weights are those of the last step, whatever was freed.
+// The freed memory does not change the weights of the last step.
 TEST_F(StagesTest, ATestAfterTheLastFitSeesWhatTheOneBeforeAnotherFitSees) {
   for (const StrategyConfig& strategy : Strategies()) {
     SCOPED_TRACE(StrategyName(strategy));
@@ -330,7 +330,7 @@ TEST_F(StagesTest, WithoutFitAJobEvaluatesTheWeightsOfAnyCheckpoint) {
   }
 }
 
-// Rows of 3 numbers with 2 classes.
+// Writes rows of 3 numbers with 2 classes.
 std::string WriteRows(const std::string& path, int64_t count) {
   const auto plan = safetensors::Plan({{"inputs", safetensors::DType::kF32, {count, 3}},
                                        {"labels", safetensors::DType::kI64, {count}}},

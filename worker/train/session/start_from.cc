@@ -1,4 +1,4 @@
-// What a session starts from.
+// The start of a session from a checkpoint or from files.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace muster::train {
 namespace {
 
-// A checkpoint waits at most this long for the reports before it.
+// The longest time that a checkpoint waits for earlier reports.
 constexpr absl::Duration kSettle = absl::Seconds(1);
 
 bool HasAverages(const manifest::Manifest& manifest) {
@@ -35,14 +35,14 @@ checkpoint::State State(Loaded& loaded) {
                  loaded.opened().parts.control->world_size());
 }
 
-// Of a job that trains.
+// Returns the records of a job that trains.
 absl::StatusOr<checkpoint::ModelRecords> Records(Loaded& loaded) {
   return RecordsOf(loaded.opened().job, *loaded.agreed->model, State(loaded),
                    loaded.opened().state.learning_rate, loaded.agreed->trained->in_force(),
                    loaded.training->HasState());
 }
 
-// The parameters of whose optimizer's state the checkpoint holds.
+// Returns the parameters of which the checkpoint has the optimizer's state.
 std::set<std::string> WithState(Loaded& loaded, const manifest::Manifest& manifest) {
   std::set<std::string> saved;
   for (const manifest::ParameterRecord& parameter : manifest.parameters) {
@@ -59,7 +59,7 @@ std::set<std::string> WithState(Loaded& loaded, const manifest::Manifest& manife
   return saved;
 }
 
-// The parameters of these names that are frozen.
+// Returns which parameters are frozen and have one of these names.
 Mask FrozenOf(Loaded& loaded, const std::set<std::string>& names) {
   Mask frozen;
   for (size_t i = 0; i < loaded.agreed->trained->in_force().size(); ++i) {
@@ -69,7 +69,7 @@ Mask FrozenOf(Loaded& loaded, const std::set<std::string>& names) {
   return frozen;
 }
 
-// Prepares the session for a checkpoint with this manifest, and returns the state to fill from it.
+// Prepares the session for a checkpoint with this manifest. Returns the state to fill.
 absl::StatusOr<checkpoint::State> StateFor(Loaded& loaded, const manifest::Manifest& manifest) {
   loaded.first_weights = manifest.first_weights;
   if (!loaded.tokenizer.known()) loaded.tokenizer = manifest.tokenizer;
@@ -83,14 +83,14 @@ absl::StatusOr<checkpoint::State> StateFor(Loaded& loaded, const manifest::Manif
         "weights+optimizer begins the data anew"));
   }
   const manifest::Steering& steering = manifest.steering;
-  // Also without a version: another checkpoint may have been tried before. The rules of another job
-  // count only where the job file has none.
+  // The rules are restored even without a version, because another checkpoint may have been tried
+  // before. The rules of another job count only if the job file has none.
   const bool steered =
       steering.trainability_version > 0 &&
       (IsOwn(manifest, loaded.opened().identity) || loaded.opened().job.model.trainable.empty());
   loaded.agreed->trained->Restore(steered ? steering.trainability_version : 1,
                                   steered ? steering.rules : loaded.opened().job.model.trainable);
-  loaded.training->ExpectAverages(false);  // of another checkpoint that was tried before
+  loaded.training->ExpectAverages(false);  // drops averages of an earlier attempt
   if (loaded.agreed->trained->first_change() >= 0) {
     RETURN_IF_ERROR(loaded.training->Refresh(manifest.step).status());
   }
@@ -99,7 +99,7 @@ absl::StatusOr<checkpoint::State> StateFor(Loaded& loaded, const manifest::Manif
   return State(loaded);
 }
 
-// The place in the data. `own`: how the session takes samples. `world_size`: of the checkpoint.
+// Continues with the data. `own`: how this session takes samples. `world_size`: of the checkpoint.
 void GoOnWithData(Loaded& loaded, const manifest::SamplingRecord& own, int64_t world_size) {
   SessionState& state = loaded.opened().state;
   Continuation continuation = Continue({state.step, state.position, state.sampling, world_size},
@@ -124,12 +124,12 @@ void Restore(Loaded& loaded, const Checkpoints::Restored& restored) {
   loaded.commands = {point.last_command, point.steering.waiting_commands};
 }
 
-// Opens the job's checkpoints and continues from one of them, if there is any.
+// Opens the job's checkpoints and, if any exists, continues from the one that Restore chooses.
 absl::Status OpenCheckpoints(Loaded& loaded) {
   const Job& job = loaded.opened().job;
   const SessionParts& parts = loaded.opened().parts;
-  // A generation that starts from this checkpoint does not repeat the steps before it, so their
-  // metrics must have been reported.
+  // A generation that starts from this checkpoint does not repeat the earlier steps. So their
+  // metrics must have reached the coordinator.
   const auto still_mine = [events = parts.events, lease = parts.lease] {
     events->Settle(kSettle);
     return lease == nullptr ? absl::OkStatus() : lease->StillMine();
@@ -150,7 +150,7 @@ absl::Status OpenCheckpoints(Loaded& loaded) {
     spdlog::info("{}: checked and loaded in {:.3f} s", restored.path, took.count());
   }
   Restore(loaded, restored);
-  // A later decision than that which the checkpoint has.
+  // The retry's decision is newer than the checkpoint's rate.
   if (restored.generation < parts.learning_rate_since && job.optimizer.has_value()) {
     loaded.opened().state.learning_rate = job.optimizer->lr;
   }
@@ -158,8 +158,8 @@ absl::Status OpenCheckpoints(Loaded& loaded) {
   return absl::OkStatus();
 }
 
-// Tells the leader's log and the coordinator that the averages begin anew, unless this checkpoint
-// has some.
+// Tells the log and the coordinator that the averages start again, unless this checkpoint has
+// averages. Leading rank only.
 void TellOfAverages(Loaded& loaded, const Checkpoints::Restored& restored) {
   if (!loaded.opened().job.evaluation.averages.has_value() || !loaded.opened().leader()) return;
   if (loaded.training->averages()->begun()) return;
@@ -172,7 +172,7 @@ void TellOfAverages(Loaded& loaded, const Checkpoints::Restored& restored) {
   loaded.opened().reports.Report(Notice{"AVERAGES_BEGIN_ANEW", text, loaded.opened().state.step});
 }
 
-// The state to fill from another job's checkpoint.
+// Returns the state to fill from another job's checkpoint.
 absl::StatusOr<checkpoint::State> StateFromOther(Loaded& loaded,
                                                  const manifest::Manifest& manifest) {
   const StartConfig::What what = loaded.opened().job.start->what;
@@ -183,7 +183,7 @@ absl::StatusOr<checkpoint::State> StateFromOther(Loaded& loaded,
     RETURN_IF_ERROR(SameOptimizers(manifest, own));
   }
   if (what == StartConfig::What::kEverything && loaded.trains()) return StateFor(loaded, manifest);
-  std::set<std::string> saved;  // parameters whose state is taken
+  std::set<std::string> saved;  // the parameters whose state is taken
   if (what == StartConfig::What::kWeightsAndOptimizer && loaded.trains()) {
     saved = WithState(loaded, manifest);
     loaded.training->AddFrozenState(FrozenOf(loaded, saved));
@@ -195,7 +195,7 @@ absl::StatusOr<checkpoint::State> StateFromOther(Loaded& loaded,
   });
 }
 
-// Begins with another job's checkpoint, if the job names one.
+// Starts from another job's checkpoint, if the job names one.
 absl::Status StartFromOther(Loaded& loaded) {
   if (!loaded.opened().job.start.has_value()) return absl::OkStatus();
   constexpr char kSetting[] = "start.checkpoint";
@@ -217,7 +217,7 @@ absl::Status StartFromOther(Loaded& loaded) {
   return absl::OkStatus();
 }
 
-// Fills the optimizer's state from the job's file, if it names one.
+// Fills the optimizer's state from a file, if the job names one.
 absl::Status ImportOptimizerState(Loaded& loaded) {
   const std::string& path = loaded.opened().job.optimizer->state;
   if (path.empty()) return absl::OkStatus();
@@ -236,7 +236,7 @@ absl::Status ImportOptimizerState(Loaded& loaded) {
   }
   RETURN_IF_ERROR(Annotate(checkpoint::CheckImport(*source, records.parameters, slots),
                            absl::StrCat(kSetting, ": ", path)));
-  // A file that is another one on some node would give this rank other collectives than its peers.
+  // With another file on its node, a rank would make other collectives than its peers.
   RETURN_IF_ERROR(AgreeOn("the optimizer's state", checkpoint::LinesOf(*source),
                           loaded.opened().parts.control));
   std::set<std::string> in_file;

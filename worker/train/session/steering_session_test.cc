@@ -1,5 +1,6 @@
-// Freezing and unfreezing in sessions that compute in 16 bits: the bits of ddp in every strategy,
-// also where steps overflow and are left out. tests/parity/refresh_test.py compares with PyTorch.
+// Freezing and unfreezing in sessions with 16-bit precision. Every strategy is bitwise equal to
+// ddp, even with steps that overflow and are skipped. tests/parity/refresh_test.py compares with
+// PyTorch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +41,7 @@ class SteeringIn16Bits : public SessionTest, public testing::WithParamInterface<
     return Numbered(number, RulesOf({rule}), at_step);
   }
 
-  // Of the newest checkpoint.
+  // Returns the loss scale in the newest checkpoint.
   static float LossScale(const Result& result) {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(result.outside.checkpoints().at(0))) {
@@ -70,7 +71,7 @@ TEST_P(SteeringIn16Bits, GivesTheBitsOfDdpInEveryStrategy) {
   job.numerics.precision = GetParam().precision;
   job.batch = {.per_rank = 2, .accumulate = GetParam().accumulate};
   job.data.validate.reset();
-  // The first steps' gradients do not fit into float16.
+  // The gradients of the first steps do not fit into float16.
   job.numerics.loss_scale.initial = std::ldexp(1.0, 23);
   job.checkpoint = Every(0);
   // The first change comes between steps that overflow.
@@ -89,7 +90,7 @@ TEST_P(SteeringIn16Bits, GivesTheBitsOfDdpInEveryStrategy) {
     if (losses.empty()) losses = result->outside.losses();
     EXPECT_EQ(result->outside.losses(), losses) << "strategy " << strategy.index();
     if (job.numerics.precision != Precision::kFloat16) continue;
-    // It would have grown, if at all.
+    // Without an overflow, the loss scale could only have grown.
     EXPECT_LT(LossScale(*result), job.numerics.loss_scale.initial);
   }
 }

@@ -1,5 +1,5 @@
 // Freezing and unfreezing by commands and by model code, in sessions of N ranks as threads.
-// tests/parity/refresh_test.py has the numbers.
+// tests/parity/refresh_test.py compares the numbers with PyTorch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -46,7 +46,7 @@ class Outside : public CommandSource, public EventSink {
   }
   void Progress(int64_t, const char*, const char*) override {}
 
-  // What was reported of changes: "2: after 3 -weight" is version 2, which froze `weight`.
+  // Returns the reported changes. "2: after 3 -weight": version 2 froze `weight` after step 3.
   std::vector<std::string> changes() const {
     std::vector<std::string> texts;
     for (const TrainabilityReport& in_force : in_force_) {
@@ -116,7 +116,8 @@ class TrainabilitySession : public testing::Test {
                  steps);
   }
 
-  // The collectives that rank 0 of two has begun in a job whose model has this hook.
+  // Returns the number of collectives that rank 0 of two has begun, in a job whose model has this
+  // hook.
   int64_t CollectivesWith(const std::string& hook, const StrategyConfig& strategy,
                           RefreshMode refresh) {
     Job job = PluginJob(hook);
@@ -128,7 +129,7 @@ class TrainabilitySession : public testing::Test {
     flight_ = nullptr;
     return static_cast<int64_t>(flight.digest().begun);
   }
-  // The weights that a job ends with.
+  // Returns the weights at the end of a job.
   std::string WeightsAfter(const std::string& hook, const StrategyConfig& strategy) {
     Job job = PluginJob(hook);
     job.strategy = strategy;
@@ -159,7 +160,7 @@ class TrainabilitySession : public testing::Test {
   }
 
   files::TempDir folder_;
-  comm::FlightRecorder* flight_ = nullptr;  // of rank 0
+  comm::FlightRecorder* flight_ = nullptr;  // rank 0's
 };
 
 const StrategyConfig kStrategies[] = {parallel::DdpOptions(), parallel::ShardedDdpOptions(),
@@ -189,8 +190,8 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysS
   const Result result =
       Run(job, 2, {At(3, A(v1::RefreshCommand())), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
-  // After 3 steps nothing is wanted that is not in force (step 3 unfroze again); before step 4 it
-  // was frozen.
+  // After 3 steps no change is pending, because step 3 unfroze the weight again. Before step 4 the
+  // hook froze the weight.
   EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 4 -weight"));
   std::vector<std::string> pending;
   for (const auto& in_force : result.outside->in_force()) {
@@ -202,7 +203,7 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysS
 TEST_F(TrainabilitySession, WhatAnOperatorChangesIsNotUndoneByARefreshOfWhatModelCodeWants) {
   Job job = PluginJob("steers-in-turn", 5);
   job.model.refresh = RefreshMode::kManual;
-  // Before step 2 the code wants the weight frozen; the refresh after step 4 finds that wish again.
+  // Before step 2 the code freezes the weight. The refresh after step 4 finds this change.
   const Result result = Run(job, 2, {Set({{true, "bias"}}, 2), At(4, A(v1::RefreshCommand()))});
   ExpectDone(result);
   EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 2 -bias", "3: after 4 -weight"));
@@ -238,7 +239,7 @@ TEST_F(TrainabilitySession, AHookThatOnlyFlipsFlagsGathersNothingAndHeldBackNeed
   for (const StrategyConfig& strategy : kStrategies) {
     const int64_t without = CollectivesWith("no-hook", strategy, RefreshMode::kAuto);
     EXPECT_EQ(CollectivesWith("flags-idle", strategy, RefreshMode::kManual), without);
-    // One roll call in each of six steps.
+    // Each of six steps has one more roll call.
     EXPECT_EQ(CollectivesWith("flags-idle", strategy, RefreshMode::kAuto), without + 6);
   }
 }
@@ -292,7 +293,7 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
       const auto& plan = std::get<TrainabilityPlan>(result.outside->finished().at(number).result);
       const auto& change =
           std::get<TrainabilityChange>(result.outside->finished().at(number + 1).result);
-      // The scalars, AdamW's steps, are left out of a foresight.
+      // A plan does not count the scalars, which are AdamW's steps.
       EXPECT_NEAR(static_cast<double>(plan.change.bytes_moved),
                   static_cast<double>(change.bytes_moved), 6 * 3 * 4);
       EXPECT_EQ(plan.change.frozen, change.frozen);
@@ -306,8 +307,7 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
   }
 }
 
-// Commands that find the job unable, as after a call that the coordinator let through before
-// anybody knew.
+// Commands that the job cannot carry out. The coordinator accepted them before it could know.
 TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   const auto reasons = [](const Result& result) {
     std::vector<std::string> found;

@@ -55,7 +55,7 @@ class WeightsSessionTest : public SessionTest {
   std::string path_;
 };
 
-// With fsdp only one rank reads the number.
+// With fsdp only one rank reads this number.
 TEST_F(WeightsSessionTest, AValueThatIsNotFiniteEndsAllRanksWithTheSameError) {
   Spoil("transformer.h.1.mlp.c_fc.weight", 1000);
   const std::string expected =

@@ -19,7 +19,7 @@ constexpr std::array<std::pair<data::Order, const char*>, 3> kOrders = {
      {data::Order::kSequential, "sequential"},
      {data::Order::kShuffledV2, "shuffled_v2"}}};
 
-// Batches that are tried for a checkpoint that does not say its own.
+// The most batch sizes that are tried for a checkpoint without a recorded batch.
 constexpr int64_t kMostTried = 100'000;
 
 template <typename Value, size_t kSize>
@@ -30,7 +30,7 @@ std::string NameOf(Value value, const std::array<std::pair<Value, const char*>, 
   return "";
 }
 
-// Absent: a newer program wrote it.
+// Returns absent if a newer program wrote the record.
 std::optional<data::Pace> PaceOf(const SamplingRecord& record) {
   for (const auto& [last, name] : kLasts) {
     if (record.last == name) return data::Pace{record.samples, record.global_batch, last};
@@ -47,13 +47,13 @@ bool SameOrder(const SamplingRecord& a, const SamplingRecord& b) {
 
 data::Position PositionOf(const SamplingRecord& record) { return {record.epoch, record.cursor}; }
 
-// Whether these records lead to where the checkpoint is.
+// Whether these records lead to the position of the checkpoint.
 bool Fits(const std::vector<SamplingRecord>& sampling, const Past& past) {
   if (sampling.empty() || sampling[0].step != 0) return false;
   for (size_t i = 0; i < sampling.size(); ++i) {
     const std::optional<data::Pace> pace = PaceOf(sampling[i]);
     if (!pace.has_value() || pace->steps_per_epoch() == 0) return false;
-    // Samples may be left out where another span begins.
+    // A skip may begin another span at the same step.
     const int64_t least = i == 0 ? 0 : sampling[i - 1].step + (sampling[i].skipped ? 0 : 1);
     if (sampling[i].step < least) return false;
   }
@@ -61,18 +61,18 @@ bool Fits(const std::vector<SamplingRecord>& sampling, const Past& past) {
          TimelineOf(sampling).After(past.step) == past.position;
 }
 
-// The samples that all steps together have consumed, without those that were dropped or added.
+// Returns the samples that all steps have consumed, without dropped and added samples.
 int64_t Consumed(const Past& past, const SamplingRecord& own) {
   return past.position.epoch * own.samples + past.position.cursor;
 }
 
-// A batch with which as many steps consume at most as many samples.
+// Returns a batch size with which past.step steps consume at most the consumed samples.
 int64_t Slowest(const Past& past, const SamplingRecord& own) {
   const int64_t ends = past.position.epoch + 1;
   return std::max<int64_t>(Consumed(past, own) / (past.step + ends), 1);
 }
 
-// What led to the checkpoint; empty: it is not known.
+// Returns the records that led to the checkpoint; empty if they are not known.
 std::vector<SamplingRecord> History(const Past& past, const Present& present) {
   if (!past.sampling.empty()) {
     return Fits(past.sampling, past) ? past.sampling : std::vector<SamplingRecord>();
@@ -80,7 +80,7 @@ std::vector<SamplingRecord> History(const Past& past, const Present& present) {
   SamplingRecord likely = present.sampling;
   likely.global_batch = likely.global_batch / present.world_size * past.world_size;
   if (likely.global_batch > 0 && Fits({likely}, past)) return {likely};
-  // At each end of an epoch less than a batch was dropped or added.
+  // Each end of an epoch drops or adds less than one batch.
   const int64_t consumed = Consumed(past, present.sampling);
   const int64_t ends = past.position.epoch + 1;
   const int64_t least = Slowest(past, present.sampling);
@@ -92,7 +92,7 @@ std::vector<SamplingRecord> History(const Past& past, const Present& present) {
   return {};
 }
 
-// Stands for steps of which is not known how they took their samples: not as fast as these.
+// Returns a record for earlier steps with an unknown batch. Its batch is at most the real batch.
 SamplingRecord Unknown(const Past& past, SamplingRecord own) {
   own.global_batch = Slowest(past, own);
   own.last = NameOf(data::Last::kPad, kLasts);
@@ -113,8 +113,7 @@ constexpr char kTwice[] =
     "in this epoch some samples come twice and some not at all; from the next epoch on each comes "
     "once";
 
-// What the other batch or data change in the order of the samples. `begin`: where the next step
-// begins.
+// Adds notices of a changed size or order of the data. `begin`: the position of the next step.
 void TellOfData(const SamplingRecord& before, const SamplingRecord& now, data::Position begin,
                 Continuation* continuation) {
   const bool shuffled = now.order != NameOf(data::Order::kSequential, kOrders);
@@ -139,8 +138,8 @@ void TellOfData(const SamplingRecord& before, const SamplingRecord& now, data::P
   }
 }
 
-// What the stages by epochs become. `begin`: as above. `former`: the plan without a change; empty:
-// it is not known.
+// Returns the notice of changed stages by epochs; "" without a change. `begin`: the position of the
+// next step. `former`: the plan without the change; empty: not known.
 std::string TellOfSteps(const SamplingRecord& before, const SamplingRecord& now,
                         data::Position begin, const std::vector<PlannedStage>& former,
                         const std::vector<PlannedStage>& plan) {

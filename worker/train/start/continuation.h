@@ -1,9 +1,9 @@
-// How a session goes on with the data where a checkpoint ends, if the ranks, the batch or the data
-// are others than those of the sessions that led to the checkpoint. Pure.
+// Continues with the data where a checkpoint ends, although the ranks, the batch or the data have
+// changed since the sessions that led to the checkpoint. Pure.
 //
-// An epoch is a pass over the data, whatever takes its samples: what was consumed is a position of
-// the sampler, and what is left of a stage by epochs follows from this position. With the same
-// batch and data the session goes on to the bit as the one before it would have.
+// An epoch is one pass over the data, whatever number of samples a step takes. The consumed samples
+// are a position of the sampler. The rest of a stage by epochs follows from this position. With the
+// same batch and data, the session is bitwise equal to a continuation without an interruption.
 #ifndef MUSTER_WORKER_TRAIN_START_CONTINUATION_H_
 #define MUSTER_WORKER_TRAIN_START_CONTINUATION_H_
 
@@ -20,21 +20,21 @@
 
 namespace muster::train {
 
-// How a session takes samples that begins at step 0. `per_rank`: each rank has files of its own.
+// Returns how a session from step 0 takes samples. `per_rank`: each rank has its own files.
 manifest::SamplingRecord RecordOf(const Job& job, const data::Pace& pace, bool per_rank);
 
-// The records as a checkpoint of this program has them; not empty.
+// Returns the timeline of a checkpoint's records, which are not empty and of this program.
 data::Timeline TimelineOf(const std::vector<manifest::SamplingRecord>& sampling);
 
-// What the checkpoint says, of any program.
+// The contents of a checkpoint, which any version of the program may have written.
 struct Past {
   int64_t step = 0;
   data::Position position;
-  std::vector<manifest::SamplingRecord> sampling;  // empty: an older program wrote it
+  std::vector<manifest::SamplingRecord> sampling;  // empty: an older program wrote the checkpoint
   int64_t world_size = 1;
 };
 
-// The session's own: RecordOf, the ranks, and the job's stages. `ended`: as PlanStages takes it.
+// The session's own values: RecordOf, the ranks, and the job's stages. `ended`: that of PlanStages.
 struct Present {
   manifest::SamplingRecord sampling;
   int64_t world_size = 1;
@@ -43,16 +43,17 @@ struct Present {
 };
 
 struct Continuation {
-  std::vector<manifest::SamplingRecord> sampling;  // with the session's own
-  data::Position position;                         // from which the session goes on
+  std::vector<manifest::SamplingRecord> sampling;  // with the session's own record
+  data::Position position;                         // the begin of the session
   bool pass_due = false;                           // PassDueAtChange
-  // What a user should know, each with the reason of its event.
+  // Notices for the user: the reason of the event, and the text.
   std::vector<std::pair<std::string, std::string>> told;
 };
 
-// An epoch that the former batch has ended is over: what that batch dropped stays dropped. If an
-// older program wrote the checkpoint, its batch is taken to be that of the session with the ranks
-// of the checkpoint, if this fits the position, else the smallest one that does.
+// Returns how the session continues. If the former batch has ended an epoch, the epoch is over:
+// dropped samples stay dropped. A checkpoint of an older program does not name its batch. Then the
+// batch is the session's batch with the ranks of the checkpoint, if this batch fits the position;
+// otherwise the smallest batch that fits.
 Continuation Continue(const Past& past, const Present& present);
 
 }  // namespace muster::train

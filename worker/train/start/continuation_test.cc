@@ -31,12 +31,12 @@ std::vector<Stage> Epochs(int64_t epochs, int64_t validate_every = 0) {
   return {FitStage{.steps = 0, .validate_every = validate_every, .epochs = epochs}};
 }
 
-// A job of one stage, of which each session goes on where the one before it ended.
+// A job of one stage, as a chain of sessions. Each session begins at the end of the session before.
 class OneJob {
  public:
   explicit OneJob(std::vector<Stage> stages) : stages_(std::move(stages)) {}
 
-  // At most so many steps. Returns what was told.
+  // Runs at most `most` steps. Returns the notices.
   std::vector<std::pair<std::string, std::string>> Session(const SamplingRecord& own,
                                                            int64_t most = 1000) {
     Continuation now{.sampling = {own}};
@@ -63,9 +63,9 @@ class OneJob {
   const Past& past() const { return past_; }
   int64_t step() const { return past_.step; }
   bool over() const { return past_.step == total_; }
-  // Samples by epoch.
+  // The number of trained samples of each epoch.
   const std::map<int64_t, int64_t>& trained() const { return trained_; }
-  // The steps that validation passes followed.
+  // The steps after which a validation pass ran.
   const std::vector<int64_t>& passes() const { return passes_; }
 
  private:
@@ -88,7 +88,7 @@ TEST(Continue, TheSameBatchAndDataGoOnAsTheyWere) {
 }
 
 TEST(Continue, TwoEpochsAreTwoPassesWithAnyBatch) {
-  // Batches of 2 ranks, and then of 1 rank, of 3, with per_rank 2 or accumulate 2, and others.
+  // Batches of 1, 2 or 3 ranks, of per_rank 2, of accumulate 2, and others.
   for (const int64_t batch : {2, 6, 8, 3, 5, 24, 1}) {
     for (const int64_t steps : {6, 4, 1, 9}) {
       OneJob run(Epochs(2, 1));
@@ -172,7 +172,7 @@ TEST(Continue, NamesTheStepsBeforeAndAfter) {
                        "remain, 9 in all instead of 12; a schedule without total_steps ends with "
                        "step 9 instead of 12")));
   EXPECT_EQ(run.step(), 9);
-  // A stage by steps has as many as it had.
+  // The number of steps of a stage by steps does not change.
   OneJob steps({FitStage{.steps = 20}});
   steps.Session(Own(24, 4), 6);
   EXPECT_THAT(steps.Session(Own(24, 8)), IsEmpty());
@@ -213,7 +213,7 @@ TEST(Continue, NamesOtherDataAndAnotherOrderWithinAnEpoch) {
   first.seed = 1;
   sequential.Session(first, 4);
   EXPECT_THAT(sequential.Session(other), IsEmpty()) << "the seed has no effect";
-  // Fewer samples than were consumed.
+  // The new data has fewer samples than were consumed.
   OneJob fewer(Epochs(2, 1));
   fewer.Session(Own(24, 4), 4);
   EXPECT_EQ(fewer.Session(Own(12, 4))[0].first, "DATA_SIZE_CHANGED");
@@ -225,24 +225,24 @@ TEST(Continue, ACheckpointOfAnOlderProgramIsReadByItsRanksOrItsPosition) {
   const auto at = [](int64_t step, data::Position position, int64_t world_size) {
     return Past{.step = step, .position = position, .sampling = {}, .world_size = world_size};
   };
-  // 2 ranks wrote it, 1 rank goes on: 4 samples in a step, then 2.
+  // 2 ranks wrote the checkpoint with 4 samples per step; 1 rank continues with 2 samples per step.
   auto found = Continue(at(6, {0, 24}, 2), {Own(26, 2), 1, Epochs(2), {}});
   EXPECT_EQ(found.sampling.size(), 2u);
   EXPECT_EQ(found.sampling[0].global_batch, 4);
   EXPECT_EQ(found.position, (data::Position{1, 0})) << "2 samples were dropped";
   EXPECT_THAT(found.told, ElementsAre(Pair("STEPS_PER_EPOCH_CHANGED", HasSubstr("instead of 4"))));
-  // The same ranks, as before.
+  // The ranks are the same.
   found = Continue(at(6, {0, 24}, 2), {Own(26, 4), 2, Epochs(2), {}});
   EXPECT_EQ(found.position, (data::Position{0, 24}));
   EXPECT_THAT(found.told, IsEmpty());
-  // Another per_rank: the position tells.
+  // Another per_rank: the batch follows from the position.
   found = Continue(at(4, {0, 16}, 2), {Own(26, 8), 2, Epochs(2), {}});
   EXPECT_EQ(found.sampling[0].global_batch, 4);
   found = Continue(at(9, {1, 12}, 2), {Own(26, 8), 2, Epochs(2), {}});
   EXPECT_EQ(found.sampling[0].global_batch, 4);
   found = Continue(at(3, {1, 20}, 2), {Own(26, 2, "uneven"), 2, Epochs(2), {}});
   EXPECT_EQ(found.sampling[0].global_batch, 20) << "20, 6, and 20 of the second epoch";
-  // Nothing fits: what is left is counted from the position all the same.
+  // No batch fits: the rest is still counted from the position.
   for (const int64_t step : {2, 3, 10, 20}) {
     for (const int64_t batch : {2, 8}) {
       found = Continue(at(step, {1, 7}, 2), {Own(26, batch), 2, Epochs(2), {}});

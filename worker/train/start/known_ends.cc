@@ -11,7 +11,8 @@ namespace {
 
 int64_t Steps(int64_t samples, int64_t in_a_step) { return (samples + in_a_step - 1) / in_a_step; }
 
-// Of an epoch, or the rest of one, of the data that all ranks share.
+// Whether the last step of `samples` samples of the common data has a micro-batch of one sample.
+// `samples`: an epoch or the rest of an epoch.
 bool EndsWithOne(const Division& division, int64_t samples) {
   const int64_t per_rank = division.batch.per_rank;
   const int64_t all = division.world_size * division.batch.accumulate;
@@ -46,7 +47,7 @@ std::optional<int64_t> OfOwnData(const Division& division, const data::Position&
     } else if (size % per_rank == 1) {
       step = Steps(std::max<int64_t>(longest - place, 0), in_a_step) + Steps(size, in_a_step);
     }
-    // Training ends where the shortest file does.
+    // With stop_at_first, training ends with the shortest file.
     const bool done = !division.batch.uneven_inputs.stop_at_first ||
                       Steps(size, per_rank) == Steps(shortest, per_rank);
     if (step > 0 && done) first = std::min(first.value_or(step), step);

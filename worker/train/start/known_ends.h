@@ -1,5 +1,5 @@
-// Ends of a job that its file and the sizes of its data show before it trains: they are errors of
-// its start, so that no training is lost by them. Pure.
+// Ends of a job that follow from the job file and the sizes of the data. They are errors of the
+// start, before any step is trained, so that no training is lost. Pure.
 #ifndef MUSTER_WORKER_TRAIN_START_KNOWN_ENDS_H_
 #define MUSTER_WORKER_TRAIN_START_KNOWN_ENDS_H_
 
@@ -16,37 +16,36 @@
 
 namespace muster::train {
 
-// How the samples are divided into micro-batches.
+// The division of the samples into micro-batches.
 struct Division {
   int64_t size = 0;                // samples of the data set that all ranks share
-  std::vector<int64_t> own_sizes;  // of each rank's own file instead; empty: the set is common
+  std::vector<int64_t> own_sizes;  // for each rank's own file; empty: all ranks share the set
   int64_t world_size = 1;
   BatchConfig batch;
 };
 
-// The first of the next steps, from 1, in which some rank has a micro-batch of one sample. Absent:
-// there is none.
+// Returns the first step, counted from 1 at `position`, in which some rank has a micro-batch of one
+// sample; absent if there is none.
 std::optional<int64_t> FirstSingleSample(const Division& division, const data::Position& position);
 
-// Whether the model is known to need more than one sample in each micro-batch of training: a
-// convnet whose last stage sees an image of one pixel, so that BatchNorm has one number of each
-// channel.
+// Whether the model is known to need more than one sample in each micro-batch of training. True for
+// a convnet whose last stage has images of one pixel: BatchNorm would have one number per channel.
 bool NeedsTwoSamples(const v1::ModelSpec& model);
 
-// Whether a validation pass after this step may make a checkpoint the best one. `due`: a pass after
-// this very step has not run yet.
+// Whether a validation pass after this step may make a checkpoint the best checkpoint. `due`: the
+// pass right after this step has not run yet.
 bool APassOfTheBestComes(const std::vector<PlannedStage>& stages, int64_t step, bool due);
 
-// The error of a job that comes to that step. `model`: what cannot train then, in words.
+// Returns the error of a job with a micro-batch of one sample in `step`. `model`: what cannot train
+// with one sample, in words.
 absl::Status SingleSampleError(const std::string& model, const Division& division, int64_t step);
 
-// For a job that trains and goes on after `step` from another job's checkpoint. INVALID_ARGUMENT
-// with the cause kStartDoesNotFit: no step is left, so that it would end at once, as if it had
-// trained.
+// Checks a job that continues from another job's checkpoint after `step`. INVALID_ARGUMENT with the
+// cause kStartDoesNotFit: no step is left. The job would end at once as if it had trained.
 absl::Status CheckStepsAreLeft(const std::vector<PlannedStage>& stages, int64_t step,
                                const std::string& checkpoint);
 
-// INVALID_ARGUMENT: the job exports the best checkpoint, and there will be none.
+// INVALID_ARGUMENT: the job exports the best checkpoint, and no checkpoint can become the best.
 absl::Status CheckBest(const std::optional<ExportConfig>& weights_export,
                        const std::vector<PlannedStage>& stages, int64_t step, bool due);
 

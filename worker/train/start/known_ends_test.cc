@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// One step at a time, as the sampler divides the data.
+// Returns the same number as FirstSingleSample, found step by step with the sampler.
 std::optional<int64_t> BySampler(const Division& division, data::Position position,
                                  int64_t most_steps) {
   const auto options = [&](int64_t rank) {
@@ -51,7 +51,7 @@ std::optional<int64_t> BySampler(const Division& division, data::Position positi
       }
     }
     if (division.batch.uneven_inputs.stop_at_first && fewer) {
-      // A single rank, or all of them, may run out together.
+      // All ranks that run out of input in the same step do not end training.
       int64_t most = 0;
       int64_t least = division.batch.accumulate;
       for (int64_t rank = 0; rank < division.world_size; ++rank) {
@@ -113,9 +113,9 @@ TEST(FirstSingleSample, IsNotDoneIfTrainingStopsThere) {
                     .batch = {.per_rank = 2,
                               .last = data::Last::kUneven,
                               .uneven_inputs = {.stop_at_first = true}}};
-  EXPECT_EQ(FirstSingleSample(division, {0, 0}), std::nullopt);  // the second rank has none
+  EXPECT_EQ(FirstSingleSample(division, {0, 0}), std::nullopt);  // the second rank has no sample
   division.size = 7;
-  EXPECT_EQ(FirstSingleSample(division, {0, 0}), 2);  // the second rank has one
+  EXPECT_EQ(FirstSingleSample(division, {0, 0}), 2);  // the second rank has one sample
 }
 
 v1::ModelSpec Convnet(uint32_t pixels, int stages) {

@@ -10,10 +10,10 @@
 namespace muster::train {
 namespace {
 
-// A checkpoint cannot store a later epoch.
+// The last epoch that a checkpoint can store.
 constexpr int64_t kLastEpoch = int64_t{1} << 50;
 
-// What is left out: the first and the last place, and how many samples.
+// The skipped samples: the first place, the last place, and the number of samples.
 struct Places {
   data::Position first;
   data::Position last;
@@ -29,8 +29,8 @@ Places PlacesOf(const data::Pace& pace, data::Position first, int64_t samples, i
     samples = RoundUp(samples, together);
     return {first, pace.PlaceOf(first, samples - 1), samples};
   }
-  // Whole steps, so that later steps have the samples that they would have had: no rank runs out
-  // of input earlier, and no micro-batch becomes smaller.
+  // Whole steps, so that the samples of later steps do not change: no rank runs out of input
+  // earlier, and no micro-batch becomes smaller.
   const int64_t batch = pace.global_batch;
   const data::Position next = pace.Ahead(first, RoundUp(samples, batch) / batch);
   const int64_t epochs = next.epoch - first.epoch;

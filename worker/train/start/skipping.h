@@ -1,5 +1,6 @@
-// Leaving out samples of the training data while a job runs (muster skip-data). The samples count
-// as taken, by no step: the place in the data moves on, and a stage by epochs has fewer steps.
+// Leaves out samples of the training data while a job runs (muster skip-data). The samples count as
+// taken, but no step uses them. The position in the data moves on, and a stage by epochs has fewer
+// steps.
 #ifndef MUSTER_WORKER_TRAIN_START_SKIPPING_H_
 #define MUSTER_WORKER_TRAIN_START_SKIPPING_H_
 
@@ -16,23 +17,23 @@
 
 namespace muster::train {
 
-// All outlive the call, which changes those that are not const.
+// All must outlive the call. The call changes the objects that are not const.
 struct SkipParts {
-  Job* job;                           // where its schedule ends, if only the data tell
-  SessionState* session_state;        // `position` and `sampling`
-  std::vector<PlannedStage>* stages;  // the plan: a stage by epochs may get another end
+  Job* job;  // the call changes the end of its schedule, if the end follows from the data
+  SessionState* session_state;        // the call changes `position` and `sampling`
+  std::vector<PlannedStage>* stages;  // the plan; the end of a stage by epochs may change
   const data::Sampler* sampler;
-  optim::Schedule written;  // as in the job file
-  // A multiple of so many samples is left out, so that the ranks' own files stay at one place.
-  // Where the last steps of an epoch may be uneven, whole steps are left out.
+  optim::Schedule written;  // the schedule of the job file
+  // The number of skipped samples is a multiple of this number, so that the ranks' own files stay
+  // at the same place. With uneven last steps of an epoch, whole steps are skipped.
   int64_t together = 1;
 };
 
-// Leaves out the samples that the next steps would take, and says which. With `dry_run` it only
-// says so. `samples`: of all ranks together, as the sampler's cursor counts them; at least 1. All
-// ranks make the same calls, and decide the same. FAILED_PRECONDITION, the same on all ranks: no
-// step of the stage would be left, or no validation pass for the export of the best checkpoint.
-// Threading: the session's thread.
+// Skips the samples of the next steps, and returns which samples. `dry_run`: changes nothing.
+// `samples`: of all ranks together, in units of the sampler's cursor; at least 1. All ranks make
+// the same calls and get the same result. FAILED_PRECONDITION on all ranks if no step of the stage
+// would be left, or no validation pass for the export of the best checkpoint. Threading: the
+// session's thread.
 absl::StatusOr<v1::SkippedData> SkipSamples(const SkipParts& parts, int64_t samples, bool dry_run);
 
 }  // namespace muster::train

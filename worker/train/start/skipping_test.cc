@@ -14,7 +14,7 @@
 namespace muster::train {
 namespace {
 
-// A job on 24 samples, 4 in a step, after some steps.
+// A job with 24 samples and 4 samples per step, after some steps.
 class SkippingTest : public testing::Test {
  protected:
   void Prepare(std::vector<Stage> stages, int64_t step = 0, data::Last last = data::Last::kDrop,
@@ -30,8 +30,8 @@ class SkippingTest : public testing::Test {
     state_.position = sampler_->pace().Ahead({}, step);
     stages_ = PlanStages(job_.stages, TimelineOf(state_.sampling));
   }
-  // "4: 0/8 to 0/11, then 0/12": how many, the first and the last place, and where training goes
-  // on.
+  // Returns "4: 0/8 to 0/11, then 0/12": the number of samples, the first and the last place, and
+  // the place where training continues.
   std::string Skip(int64_t samples, int64_t together = 1, bool dry_run = false) {
     const auto skipped = SkipSamples({.job = &job_,
                                       .session_state = &state_,

@@ -1,6 +1,6 @@
 #include "worker/train/step/autocast.h"
 
-// Declared as in ATen/autocast_mode.h, which includes all of ATen.
+// Declared here, because ATen/autocast_mode.h includes all of ATen.
 namespace at::autocast {
 void clear_cache();
 int increment_nesting();
@@ -21,7 +21,7 @@ AutocastScope::AutocastScope(Precision precision, c10::DeviceType device)
 
 AutocastScope::~AutocastScope() {
   if (!active_) return;
-  // The cast weights are dropped, because the next scope may see other values.
+  // Drops the cast weights, because the weights may have other values in the next scope.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   before_.Set();
 }

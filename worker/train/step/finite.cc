@@ -41,7 +41,7 @@ absl::Status CheckOne(const char* what, const std::string& name, const at::Tenso
   return IsFinite(tensor) ? absl::OkStatus() : NotFinite(what, name, step);
 }
 
-// Whether LargestOfBuffers has a number for it.
+// Whether LargestOfBuffers has a number for this buffer.
 bool HasLargest(const models::Buffer& buffer) {
   return buffer.tensor.scalar_type() == at::kFloat && buffer.tensor.numel() > 0;
 }

@@ -1,6 +1,5 @@
-// Checks that the parameters and buffers of a model stay finite. The loss of a step is computed
-// before its update, and BatchNorm's statistics may overflow although no loss does, so a finite
-// loss does not show that the parameters and buffers after its step are finite.
+// Checks that the parameters and buffers of a model are finite. A finite loss does not show this.
+// The loss of a step is computed before the update, and BatchNorm's statistics may overflow alone.
 #ifndef MUSTER_WORKER_TRAIN_STEP_FINITE_H_
 #define MUSTER_WORKER_TRAIN_STEP_FINITE_H_
 
@@ -16,29 +15,31 @@
 
 namespace muster::train {
 
-// Threading: the model's.
+// Threading: the model's thread.
 class FiniteCheck {
  public:
   // `model` must outlive this object and must still have its initial values. A buffer that is not
-  // finite from the start (for example a mask of -inf) is meant to be so and is not checked.
-  // `device`: of the strategy that Check is given.
+  // finite at the start (for example a mask of -inf) is intended and is not checked. `device`: that
+  // of the strategy in Check.
   explicit FiniteCheck(const models::Model& model, c10::Device device = c10::kCPU);
 
-  // Called before weights are saved. OUT_OF_RANGE, on all ranks, names the first parameter or
-  // buffer with a value that is not finite. `strategy`: that of the model; null: every rank has the
-  // whole model. If ranks hold shards, this is a collective of the strategy and also returns its
-  // errors; then only the ranks that hold such a value name the parameter.
+  // Checks all parameters and buffers before weights are saved. OUT_OF_RANGE, on all ranks, names
+  // the first one with a value that is not finite. `strategy`: the model's; null: every rank has
+  // the whole model. With shards, Check is a collective of the strategy and also returns its
+  // errors. Then only the ranks that hold such a value name the parameter.
   absl::Status Check(int64_t step, parallel::Strategy* strategy) const;
 
-  // The parameters of which `state` has parts; no collective. OUT_OF_RANGE names the first one.
+  // Checks the parameters of which `state` has parts. Not a collective. OUT_OF_RANGE names the
+  // first one.
   static absl::Status CheckParameters(int64_t step, const checkpoint::State& state);
 
-  // Checks the buffers only. They are few, so this is called in every step.
+  // Checks the buffers. Called in every step; models have few buffers.
   absl::Status CheckBuffers(int64_t step) const;
 
-  // The same in two parts, for buffers on a device for which the host does not wait. The first
-  // computes the largest magnitude of each buffer there, a tensor [buffers]; undefined if there are
-  // none. The second is given its values, and returns what CheckBuffers would have returned.
+  // The check of the buffers in two parts, so that the host does not wait for a device.
+  // LargestOfBuffers computes the largest magnitude of each buffer on the device, as a tensor
+  // [buffers]; undefined if there are no buffers. CheckLargest takes these values and returns the
+  // result of CheckBuffers.
   at::Tensor LargestOfBuffers() const;
   absl::Status CheckLargest(absl::Span<const double> largest, int64_t step) const;
 

@@ -23,13 +23,13 @@
 namespace muster::train {
 namespace {
 
-// Where an error occurred, as text.
+// Returns the place of an error as text.
 std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& samples) {
   return absl::StrCat("rank ", rank, ", micro-batch ", micro_batch, ", ",
                       SamplesOf("data.train", samples));
 }
 
-// Adds `who` to an error, except to one of the communicator, which is not this rank's fault.
+// Adds `who` to an error, but not to a communicator's error, which has another cause.
 absl::Status Of(const std::string& who, const absl::Status& status) {
   return Classify(status, Phase::kRun) == FailureKind::kConsequence ? status
                                                                     : Annotate(status, who);
@@ -71,9 +71,9 @@ std::vector<int64_t> Stepper::SamplesAfter(const StepPlan& plan, int64_t micro_b
   return sampler.Samples(position, parts_.rank, micro_batch);
 }
 
-// If the loss is not finite, the backward pass starts with NaN, because 0 x loss is NaN. So the
-// gradients of all ranks show it, whatever the derivative of the loss would be. The value of the
-// loss is not read for that, so nothing waits for a device.
+// A loss that is not finite starts the backward pass with NaN, because 0 x loss is NaN. So the
+// gradients of all ranks show such a loss, whatever its derivative is. The host does not read the
+// loss, so nothing waits for a device.
 at::Tensor Stepper::LossGradient(const at::Tensor& loss, double weight) const {
   const at::Tensor zero = loss.detach().mul(0);
   if (parts_.scaler == nullptr) return zero.add(weight);
@@ -98,7 +98,7 @@ absl::Status Stepper::ForwardBackward(const StepPlan& plan, int64_t micro_batch,
     if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
   }
   activity::Moved();
-  // If nothing is trained, there is no backward pass.
+  // Without trained parameters there is no backward pass.
   if (loss.requires_grad()) {
     const trace::Phase phase(parts_.recorder, "backward");
     loss.backward(LossGradient(loss, weight));
@@ -129,7 +129,7 @@ absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
 
 absl::Status Stepper::Accumulate(const StepPlan& plan, std::vector<MicroBatch>* ran) {
   const int64_t own = parts_.sampler->ShareOf(plan.position, parts_.rank).micro_batches;
-  // Without input in this step, it may have some in the next one, which may begin an epoch.
+  // A rank without input in this step may have input in the next step, which may begin an epoch.
   if (own == 0) reader_.Begin(SamplesAfter(plan, -1));
   for (int64_t i = 0; i < plan.inputs.micro_batches; ++i) {
     const bool last = i + 1 == plan.inputs.micro_batches;
@@ -167,12 +167,12 @@ PendingStep Stepper::Pending(std::vector<MicroBatch> ran, PendingUpdate update,
   std::vector<at::Tensor> numbers;
   for (const MicroBatch& micro_batch : ran) numbers.push_back(micro_batch.loss);
   numbers.insert(numbers.end(), update.numbers.begin(), update.numbers.end());
-  // Without `this`: the stepper may be gone when the result is read.
+  // `this` is not captured, because the stepper may be gone when the result is read.
   auto await = [rank = parts_.rank, ran = std::move(ran), result_of = std::move(update.result),
                 learning_rate, read = device::Readback(numbers),
                 communicators = parts_.communicators]() -> absl::StatusOr<StepResult> {
     const auto values = read.Await();
-    // After an error of a collective, the numbers say nothing.
+    // After an error of a collective, the numbers are meaningless.
     RETURN_IF_ERROR(communicators.failure());
     ASSIGN_OR_RETURN(const UpdateResult updated, result_of(values.subspan(ran.size())));
     StepResult result{.outcome = updated.outcome, .unused = updated.unused};
@@ -197,8 +197,8 @@ absl::StatusOr<PendingStep> Stepper::Run(const StepPlan& plan) {
   parts_.strategy->BeginStep({step, plan.inputs.divisor, plan.inputs.buffers_from});
   std::vector<MicroBatch> ran;
   RETURN_IF_ERROR(Accumulate(plan, &ran));
-  // Runs while gradients are still being reduced. Numbers of terms are exact in float64, their
-  // quotients nearly so.
+  // Overlaps with the reduction of gradients. Numbers of terms are exact in float64; their
+  // quotients are nearly exact.
   if (by_terms()) {
     double weight = 0;
     for (const MicroBatch& micro_batch : ran) weight += micro_batch.weight;
@@ -212,7 +212,7 @@ absl::StatusOr<PendingStep> Stepper::Run(const StepPlan& plan) {
   if (by_terms()) {
     RETURN_IF_ERROR(counting_->Wait());
     const double terms = device::HostValues<double>(terms_)[0];
-    if (terms > 0) divisor = terms;  // else all gradients are zero
+    if (terms > 0) divisor = terms;  // otherwise all gradients are zero
   }
   const auto make = parts_.device.is_cpu() ? UpdateOnHost : UpdateOnDevice;
   ASSIGN_OR_RETURN(PendingUpdate update, make(parts_, {step, learning_rate, divisor}));

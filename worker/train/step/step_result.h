@@ -1,4 +1,4 @@
-// What the host learns of an optimizer step on one rank.
+// The result of an optimizer step on one rank, on the host.
 #ifndef MUSTER_WORKER_TRAIN_STEP_STEP_RESULT_H_
 #define MUSTER_WORKER_TRAIN_STEP_STEP_RESULT_H_
 
@@ -13,15 +13,16 @@
 
 namespace muster::train {
 
-// How an optimizer step ended; the numbers are sent in the roll call. Equal on all ranks, because
-// the reduced gradients and the synchronized buffers, which decide it, have equal bits.
+// The outcome of an optimizer step. Equal on all ranks: it follows from the reduced gradients and
+// the synchronized buffers, which have equal bits on all ranks. The numbers are sent in the roll
+// call.
 enum class StepOutcome : int64_t {
   kApplied = 0,
-  // In the other cases a gradient, or with kSkipped a buffer, was not finite. With kSkipped and
+  // In the other cases a gradient was not finite, or with kSkipped a buffer. With kSkipped and
   // kOverflowed nothing was updated.
   kSkipped = 1,  // on_nan: skip_step
-  // on_nan: fail with float16: the loss scale was too large. If a loss is not finite either, the
-  // job ends.
+  // on_nan: fail with float16: the loss scale was too large. The job ends only if a loss is
+  // not finite either.
   kOverflowed = 2,
   // on_nan: fail without float16: the job ends. Parameters and the optimizer's state may have been
   // updated.
@@ -29,18 +30,18 @@ enum class StepOutcome : int64_t {
 };
 
 struct StepResult {
-  // The weighted sum of the mean losses of this rank's micro-batches, and the sum of the weights
-  // (roll_call_plan.h).
+  // `loss_sum`: the weighted sum of the mean losses of this rank's micro-batches. `loss_weight`:
+  // the sum of the weights (roll_call_plan.h).
   double loss_sum = 0;
   double loss_weight = 0;
   // The first micro-batch whose loss is not finite, with its samples, as text for errors; empty:
-  // none.
+  // all losses are finite.
   std::string not_finite;
   StepOutcome outcome = StepOutcome::kApplied;
-  // As UpdateResult::unused.
+  // The same as UpdateResult::unused.
   std::vector<size_t> unused = {};
-  // What the step itself measures: learning rate, the norm before clipping if it was computed and
-  // is finite, loss scale. LossReports adds the rest.
+  // The measurements of the step itself: learning rate, loss scale, and the norm before clipping if
+  // it was computed and is finite. LossReports adds the others.
   v1::StepMetrics metrics;
 };
 
@@ -51,8 +52,9 @@ struct PendingStep {
     return {.late = false, .await = [result = std::move(result)] { return result; }};
   }
 
-  // Whether the device still computes it, so that the result should be read one step later. On the
-  // CPU it never does, on other devices always: so all ranks read a step at the same place.
+  // Whether the device may still compute the step, so that the result should be read one step
+  // later. Always false on the CPU and always true on other devices, so that all ranks read the
+  // result of a step at the same point.
   bool late = false;
   // Waits for the device. Called once. Errors: those that Stepper::Run could not know yet.
   std::function<absl::StatusOr<StepResult>()> await;

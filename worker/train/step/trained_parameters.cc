@@ -11,12 +11,12 @@
 namespace muster::train {
 namespace {
 
-// How many parameters ahead the flags are prefetched: each flag lies in an object of its own, which
-// is rarely in a cache.
+// The distance of the prefetch, in parameters. Each flag lies in an object of its own, which is
+// rarely in a cache.
 constexpr size_t kAhead = 16;
 
-// Prefetches what requires_grad() reads of this object of 184 bytes: its beginning, and the flag,
-// which is after the first 128 bytes. With another layout FirstFlipped would be slower, but still
+// Prefetches the parts of this object of 184 bytes that requires_grad() reads: the beginning, and
+// the flag after the first 128 bytes. With another layout FirstFlipped is slower, but still
 // correct.
 void Prefetch(const c10::AutogradMetaInterface* autograd) {
   const auto* bytes = reinterpret_cast<const char*>(autograd);
@@ -24,7 +24,7 @@ void Prefetch(const c10::AutogradMetaInterface* autograd) {
   __builtin_prefetch(bytes + 128);
 }
 
-// Gradients of frozen parameters are dropped.
+// Sets the flags and drops the gradients of frozen parameters.
 void SetFlags(const Mask& mask, const std::vector<models::Parameter>& parameters) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     at::Tensor tensor = parameters[i].tensor;
@@ -92,8 +92,8 @@ void TrainedParameters::NameByParameters() {
 }
 
 void TrainedParameters::Restore(int64_t version, const std::vector<TrainableRule>& rules) {
-  // Rules that match no parameter belong to another model. Its state will not fit either, and that
-  // error says more.
+  // Rules that match no parameter belong to another model. The state of another model does not fit
+  // either, and its error says more.
   trainability_.Restore(version, rules).IgnoreError();
   Want(trainability_.mask());
 }

@@ -29,7 +29,7 @@ std::unique_ptr<TrainedParameters> Make(const std::vector<models::Parameter>& pa
   return *std::move(made);
 }
 
-// "101": the flags of the tensors.
+// Returns the flags of the tensors, such as "101".
 std::string Flags(const std::vector<models::Parameter>& parameters) {
   std::string text;
   for (const auto& parameter : parameters) text += parameter.tensor.requires_grad() ? '1' : '0';
@@ -83,7 +83,7 @@ TEST(TrainedParameters, AVersionIsMadeOfRulesOrOfTheNamesOfParameters) {
   ASSERT_TRUE(trained->Add(rules).ok());
   EXPECT_EQ(trained->version(), 2);
   EXPECT_EQ(trained->rules(), rules);
-  trained->NameByParameters();  // the rules say it already
+  trained->NameByParameters();  // the rules already give this mask
   EXPECT_EQ(trained->version(), 2);
   trained->Want({false, true, true});
   trained->BringIntoForce();
@@ -134,7 +134,7 @@ TEST(TrainedParameters, WhatIsHeldBackIsPendingUntilModelCodeUndoesIt) {
   EXPECT_EQ(Flags(parameters), "110");
   EXPECT_FALSE(trained->HoldBack(true));
   EXPECT_EQ(Flags(parameters), "111");
-  EXPECT_FALSE(trained->HoldBack(false));  // nobody has seen what is pending
+  EXPECT_FALSE(trained->HoldBack(false));  // model code has not seen the pending flags
   EXPECT_THAT(trained->PendingNames(), ElementsAre("b.weight"));
   trained->ShowPending();
   Flip(parameters[2]);

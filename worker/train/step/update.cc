@@ -85,7 +85,7 @@ absl::StatusOr<PendingUpdate> UpdateOnHost(const StepParts& parts, const UpdateS
   if (finite) {
     const absl::Status buffers = parts.finite->CheckBuffers(step.number);
     finite = buffers.ok();
-    // The loss scale does not change the forward pass, so a smaller one would not help.
+    // A smaller loss scale would not help, because the scale does not change the forward pass.
     if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
   }
   if (!finite) {

@@ -1,9 +1,10 @@
-// What a step does with the reduced gradients: removes the loss scale, divides by the number of
-// loss terms, finds whether the gradients and buffers are finite, clips, and updates the
-// parameters.
+// The work of a step on the reduced gradients:
+// - removes the loss scale and divides by the number of loss terms;
+// - finds whether the gradients and buffers are finite;
+// - clips, and updates the parameters.
 //
-// Where the gradients are on the CPU, the host takes the decisions. On another device the same
-// decisions are tensors there, and the host does not wait for them: it reads them later.
+// With gradients on the CPU, the host takes the decisions. On another device the decisions are
+// tensors on the device. The host does not wait for them and reads them later.
 #ifndef MUSTER_WORKER_TRAIN_STEP_UPDATE_H_
 #define MUSTER_WORKER_TRAIN_STEP_UPDATE_H_
 
@@ -31,31 +32,31 @@
 
 namespace muster::train {
 
-// Whether each bucket is updated as soon as it is reduced, before the update. This needs a
-// gradient that nothing changes after the reduction, and a step that is not left out.
+// Whether each bucket is updated right after its reduction. Needs gradients that do not change
+// after the reduction, and steps that are never skipped.
 bool UpdatesEarly(const Job& job);
 
 struct UpdateResult {
   StepOutcome outcome = StepOutcome::kApplied;
-  // Of the gradients before clipping, if it was computed and is finite.
+  // The norm of the gradients before clipping, if it was computed and is finite.
   std::optional<float> norm = std::nullopt;
   // The loss scale of this step; only with float16.
   std::optional<float> loss_scale = std::nullopt;
-  // The parameters of this rank's pieces that no rank used, by their indices in the model, rising.
-  // They were left as they are.
+  // The parameters of this rank's pieces that no rank used, as increasing indices in the model.
+  // They were not updated.
   std::vector<size_t> unused = {};
 };
 
-// An update that was given to the device.
+// An update that the device may still compute.
 struct PendingUpdate {
-  // The numbers on the device that the result follows from; none on the CPU.
+  // The numbers on the device from which the result follows; empty on the CPU.
   std::vector<at::Tensor> numbers;
-  // The result, from the values of `numbers`. OUT_OF_RANGE, the same on all ranks: a buffer is not
-  // finite and on_nan does not skip such steps.
+  // Returns the result for the values of `numbers`. OUT_OF_RANGE, the same on all ranks: a buffer
+  // is not finite, and on_nan does not skip such steps.
   std::function<absl::StatusOr<UpdateResult>(absl::Span<const double>)> result;
 };
 
-// What a step uses.
+// The objects that a step uses.
 struct StepParts {
   const Job* job;
   int64_t rank;
@@ -68,45 +69,43 @@ struct StepParts {
   parallel::Strategy* strategy;
   optim::Optimizer* optimizer;
   optim::LossScaler* scaler;            // null unless Precision::kFloat16
-  const FiniteCheck* finite;            // of the model
+  const FiniteCheck* finite;            // the model's
   trace::Recorder* recorder = nullptr;  // null: nothing is recorded
-  // Which of the model's parameters are trained; null: changes of model code during a step are
-  // not detected.
+  // The trained parameters; null: changes of model code during a step are not detected.
   const TrainedParameters* trained = nullptr;
-  c10::Device device = c10::kCPU;  // of the model
+  c10::Device device = c10::kCPU;  // the model's device
 };
 
 struct UpdateStep {
   int64_t number = 0;
   double learning_rate = 0;
-  // What the gradients are still to be divided by, above 0.
+  // The remaining divisor of the gradients, above 0.
   double divisor = 1;
 };
 
-// Called after Strategy::FinishBackward. The outcome is the same on all ranks: the ranks exchange
-// the sums of their pieces, and the buffers with which all continue are bitwise equal. Errors: the
+// Update the parameters after Strategy::FinishBackward. The outcome is the same on all ranks: the
+// ranks exchange the sums of their pieces, and all ranks have bitwise equal buffers. Errors: the
 // communicator's; the optimizer's; on the CPU also those of PendingUpdate::result.
 absl::StatusOr<PendingUpdate> UpdateOnHost(const StepParts& parts, const UpdateStep& step);
 absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const UpdateStep& step);
 
-// ---- What both have in common.
+// ---- Used by UpdateOnHost and UpdateOnDevice.
 
-// Whether all gradients are checked in every step, and their norm is known.
+// Whether all gradients are checked in every step, so that their norm is known.
 bool ChecksAllGradients(const Job& job);
 
-// Whether the loss scale follows the gradients. If nothing is trained, no gradient shows whether it
-// fits.
+// Whether the loss scale follows the gradients. False if nothing is trained, because then no
+// gradient shows whether the scale fits.
 bool AdjustsLossScale(const StepParts& parts);
 
-// The outcome of a step with a gradient or a buffer that is not finite.
+// Returns the outcome of a step with a gradient or a buffer that is not finite.
 StepOutcome OutcomeOfNonFinite(const Job& job);
 
-// The gradients that are checked, or that something is done with: those of all pieces if `all`.
-// Otherwise only one: a value that is not finite in a forward or backward pass reaches every
-// parameter of a usual model that it uses, and checking all gradients would take long. It is the
-// smallest piece; of equally small ones the last, which is nearest to the loss. `unused`: as
-// Strategy::unused. On the CPU a piece that no rank used is not chosen; on other devices only the
-// device knows.
+// Returns the gradients to check or to change: of all pieces if `all`, otherwise of one piece. One
+// gradient is enough for a usual model, and faster: a value that is not finite reaches every
+// parameter in use. The chosen piece is the smallest; of several smallest pieces the last, which is
+// nearest to the loss. `unused`: Strategy::unused. On the CPU, a piece that no rank used is not
+// chosen. On other devices only the device knows the unused pieces.
 std::vector<at::Tensor> GradientsOf(const std::vector<parallel::Piece>& pieces,
                                     const std::vector<at::Tensor>& unused, bool all);
 

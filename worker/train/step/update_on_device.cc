@@ -29,7 +29,7 @@ absl::StatusOr<UpdateResult> ResultOf(const StepParts& parts, bool all, int64_t 
   if (finite) {
     const absl::Status buffers = parts.finite->CheckLargest(numbers, step);
     finite = buffers.ok();
-    // The loss scale does not change the forward pass, so a smaller one would not help.
+    // A smaller loss scale would not help, because the scale does not change the forward pass.
     if (!finite && parts.job->numerics.on_nan == OnNan::kFail) return buffers;
   }
   if (!finite) result.outcome = OutcomeOfNonFinite(*parts.job);
@@ -47,7 +47,7 @@ absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const Updat
   const auto& pieces = parts.strategy->pieces();
   const std::vector<at::Tensor>& unused = parts.strategy->unused();
 
-  // What the gradients are multiplied by.
+  // The factor for the gradients.
   at::Tensor factor = at::full({}, 1 / step.divisor, on_device);
   at::Tensor loss_scale;
   if (parts.scaler != nullptr) {
@@ -59,7 +59,7 @@ absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const Updat
     const trace::Phase phase(parts.recorder, "norm and clipping");
     const at::Tensor mine = optim::SumOfSquaresOn(parts.device, GradientsOf(pieces, unused, all));
     ASSIGN_OR_RETURN(const at::Tensor sums, parts.strategy->GatherSums(mine.view({1})));
-    // Rounded once, as on the CPU: a norm that does not fit into float32 is not finite.
+    // The norm is rounded once, as on the CPU. A norm too large for float32 is not finite.
     norm = sums.sum().sqrt().mul(factor).to(at::kFloat).to(at::kDouble);
     if (clip.has_value()) factor = factor.mul(optim::ClipFactor(norm, *clip));
     if (divides || clip.has_value()) {
@@ -76,7 +76,8 @@ absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const Updat
     update.numbers.push_back(buffers);
   }
   if (loss_scale.defined()) update.numbers.push_back(loss_scale);
-  std::vector<size_t> looked_at;  // the parameters of the last numbers: whether they are unused
+  // The parameters for which the last numbers say whether they are unused.
+  std::vector<size_t> looked_at;
   for (size_t i = 0; i < unused.size(); ++i) {
     if (!unused[i].defined()) continue;
     looked_at.push_back(pieces[i].parameter);
@@ -91,7 +92,7 @@ absl::StatusOr<PendingUpdate> UpdateOnDevice(const StepParts& parts, const Updat
     RETURN_IF_ERROR(parts.optimizer->Step(step.learning_rate, skip, unused));
   }
   parts.strategy->FinishUpdate();
-  // A copy of `parts`: the stepper may be gone when the numbers are read.
+  // The function has a copy of `parts`, because the stepper may be gone when the numbers are read.
   update.result = [parts, all, step = step.number,
                    looked_at](absl::Span<const double> numbers) -> absl::StatusOr<UpdateResult> {
     const auto flags = numbers.last(looked_at.size());

@@ -72,8 +72,8 @@ absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
       ASSIGN_OR_RETURN(const TrainabilityChange change, BringIntoForce(parts_.trained->Flags(), 0));
       Report(change);
     }
-    // Also where the hook changed no flag on this rank, because it may have changed one on another
-    // rank: the ranks compare their flags before anything depends on them.
+    // A hook needs a roll call even without a change on this rank. The hook may have changed a flag
+    // on another rank, and the ranks must compare their flags first.
     if (hook || changed) {
       ASSIGN_OR_RETURN(plan, parts_.calls->CallNow());
     }
@@ -135,7 +135,7 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::ChangeTo(const Mask& mas
   if (parts_.trained->first_change() < 0) return change;
   const auto start = Clock::now();
   parts_.reports->Progress("planning anew what is trained");
-  // The ranks compare the masks that they want before anything depends on them.
+  // The ranks compare the masks that they want, before anything uses the masks.
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
   ASSIGN_OR_RETURN(change.bytes_moved, parts_.training->Refresh(parts_.session_state->step));
   change.seconds = SecondsSince(start);

@@ -1,6 +1,6 @@
-// Carries out changes of which parameters are trained, whether a command or the model's own code
-// asks for them: the ranks agree on the change, training is planned anew, and the change is
-// reported. TrainedParameters (trained_parameters.h) holds which parameters are trained.
+// Changes which parameters are trained, for commands and for the model's own code. The ranks agree
+// on the change, training is planned anew, and the change is reported. TrainedParameters
+// (trained_parameters.h) holds the flags.
 #ifndef MUSTER_WORKER_TRAIN_TRAINABILITY_TRAINABILITY_CHANGES_H_
 #define MUSTER_WORKER_TRAIN_TRAINABILITY_TRAINABILITY_CHANGES_H_
 
@@ -24,26 +24,26 @@
 
 namespace muster::train {
 
-// How commands change which parameters are trained.
+// The interface through which commands change which parameters are trained.
 class TrainabilityChanger {
  public:
   virtual ~TrainabilityChanger() = default;
 
   // INVALID_ARGUMENT: the rules do not fit the model.
   virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
-  // What a change to these rules, which CheckRules allows, would do. Changes nothing. The errors of
-  // this and of the following end the session.
+  // Returns the effect of a change to `rules`, and changes nothing. CheckRules has accepted
+  // `rules`. Errors of this method and of the methods below end the session.
   virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
                                                    int64_t command) const = 0;
-  // A collective: adds these rules, which CheckRules allows, as the command asks.
+  // Adds `rules` because of this command. CheckRules has accepted `rules`. A collective.
   virtual absl::StatusOr<TrainabilityChange> Add(const std::vector<TrainableRule>& rules,
                                                  int64_t command) = 0;
-  // A collective: brings into force the changes of flags that were held back.
+  // Brings into force the flag changes that were held back. A collective.
   virtual absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t command) = 0;
 };
 
-// Finds a step hook that changes nothing although it costs time in every step: counts the calls in
-// a row, of one session, in which the hook changed nothing. Pure.
+// Finds a step hook that takes time in every step but changes nothing. Counts the calls in a row
+// without a change, within one session. Pure.
 class IdleHook {
  public:
   static constexpr int64_t kSteps = 1000;
@@ -51,23 +51,23 @@ class IdleHook {
   struct Options {
     std::string model;  // Model::name
     models::HookKind kind = models::HookKind::kValues;
-    bool gathers = false;  // the parameters are sharded, and are gathered for each call
+    bool gathers = false;  // the parameters are sharded and are gathered for each call
     bool calls = false;    // the ranks hold a roll call after each call
   };
   explicit IdleHook(Options options) : options_(std::move(options)) {}
 
-  // After each call of the hook. changed: whether the hook changed a value or a flag. seconds: the
-  // time of the call and of everything that is done for it. Returns a warning, once: after kSteps
-  // calls in a row that changed nothing, with their cost and with what the user can do.
+  // Called after each call of the hook. changed: the hook changed a value or a flag. seconds: the
+  // time of the call with everything that the call needs. Returns a warning once, after kSteps
+  // calls in a row without a change. The warning has the cost and advice for the user.
   std::optional<std::string> Called(bool changed, double seconds);
 
-  // Whether the warning was returned. From then on `changed` is not used any more.
+  // Whether the warning was returned. From then on Called ignores `changed`.
   bool told() const { return told_; }
 
  private:
   const Options options_;
-  int64_t idle_ = 0;    // calls since the last one that changed something
-  double seconds_ = 0;  // their time
+  int64_t idle_ = 0;    // calls in a row without a change
+  double seconds_ = 0;  // the time of these calls
   bool told_ = false;
 };
 
@@ -87,9 +87,9 @@ class TrainabilityChanges : public TrainabilityChanger {
   };
   explicit TrainabilityChanges(const Parts& parts);
 
-  // Called right before each step. Runs the model's step hook. What the hook has frozen or unfrozen
-  // is brought into force, or held back, as the job's `refresh` says. Returns the plan of the step
-  // if the ranks held another roll call for this. Errors: those of the model's code, with rank and
+  // Runs the model's step hook, right before each step. Brings the flags that the hook or other
+  // model code has changed into force, or holds them back; RefreshMode decides. Returns the step's
+  // plan if the ranks held another roll call. Errors: those of the model's code, with rank and
   // step.
   absl::StatusOr<std::optional<RollCallPlan>> BeforeStep();
 
@@ -102,24 +102,24 @@ class TrainabilityChanges : public TrainabilityChanger {
                                          int64_t command) override;
   absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t command) override;
 
-  // Reports what is in force, at the start of a session.
+  // Reports which parameters are trained, at the start of a session.
   void ReportInForce() { Report(std::nullopt); }
 
  private:
-  // Runs the model's step hook. Returns whether it has written a value.
+  // Runs the model's step hook. Returns whether the hook has written a value.
   absl::StatusOr<bool> RunHook();
-  // A change to this mask that no rules gave.
+  // Brings into force a mask that does not come from rules.
   absl::StatusOr<TrainabilityChange> BringIntoForce(const Mask& mask, int64_t command);
   TrainabilityChange Difference(const Mask& mask, int64_t command) const;
-  // Plans training anew for this mask, unless it is already in force. `command` asked for it; 0:
-  // the model's code did.
+  // Plans training anew for this mask, unless the mask is already in force. `command`: the command
+  // that asked for the change; 0: the model's code.
   absl::StatusOr<TrainabilityChange> ChangeTo(const Mask& mask, int64_t command);
   void Report(const std::optional<TrainabilityChange>& change);
 
   const Parts parts_;
   const models::HookKind hook_;
   IdleHook idle_;
-  bool described_ = false;  // whether the model's parameters were reported
+  bool described_ = false;  // the model's parameters were reported
 };
 
 }  // namespace muster::train

@@ -63,7 +63,7 @@ struct Rank {
                                                training.get(), &*calls, &session_state, &reports});
   }
 
-  // Begun by training; roll calls are not among them.
+  // The number of collectives of training, without roll calls.
   uint64_t collectives() const { return flight.digest().begun; }
 
   Job job;

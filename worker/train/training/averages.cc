@@ -20,10 +20,10 @@ using layout::Placement;
 using layout::Range;
 using parallel::Piece;
 
-// What Exchange copies at a time, in bytes.
+// The bytes that Exchange copies at a time.
 constexpr int64_t kExchangeBytes = 4 << 20;
 
-// Two tensors of the same type and size change their values.
+// Exchanges the values of two tensors of the same type and size.
 void ExchangeValues(const at::Tensor& a, const at::Tensor& b) {
   const auto bytes = static_cast<int64_t>(a.nbytes());
   if (bytes == 0) return;
@@ -96,7 +96,7 @@ void Averages::Hold(const Plan& plan) {
     if (in_shards_) {
       held.value = shards.at(held.parameter);
     } else if (replicated_) {
-      held.value = whole;  // the tensor itself: Exchange changes its memory
+      held.value = whole;  // the tensor itself, because Exchange changes its memory
     } else {
       held.value = whole.detach().view({-1}).narrow(0, range.begin, elements);
     }

@@ -1,15 +1,15 @@
-// An exponential moving average of each parameter (docs/ema.md), as PyTorch's AveragedModel with
-// get_ema_multi_avg_fn has it: the first update copies the parameters, each later one moves every
-// average towards its parameter. Until the first update there are no averages, and no memory for
-// them.
+// The exponential moving average of each parameter (docs/ema.md), with the formula of PyTorch's
+// AveragedModel with get_ema_multi_avg_fn. The first update copies the parameters; each later
+// update moves every average towards its parameter. Before the first update, there are no averages
+// and no memory for them.
 //
-// Each rank holds a part of the averages, and updates it without the other ranks:
-//   ddp          all of them
-//   sharded_ddp  the slices of trained parameters that it updates; frozen parameters, which all
-//                ranks have whole, are divided evenly
-//   fsdp         the slices of all parameters that it holds
-// When the plan changes, they move to where the new plan needs them. An average has the type of its
-// parameter; that of an integer parameter is its value at the last update.
+// Each rank holds and updates a part of the averages, without the other ranks:
+//   ddp          all averages
+//   sharded_ddp  the slices of trained parameters that the rank updates; frozen parameters, which
+//                all ranks have whole, are divided evenly
+//   fsdp         the slices of all parameters that the rank holds
+// A change of the plan moves the averages to the ranks that need them. An average has the type of
+// its parameter. The average of an integer parameter is the parameter's value at the last update.
 //
 // Threading: the session's thread. All ranks make the same calls.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_AVERAGES_H_
@@ -32,20 +32,20 @@
 
 namespace muster::train {
 
-// For each parameter, the ranges that ranks hold, as the state of a checkpoint takes them.
+// Returns, for each parameter, the ranges of the ranks, in the form for the state of a checkpoint.
 std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
     const layout::Placement& placement);
 
 class Averages {
  public:
-  // The plan that is in force: which parameters its strategy trains.
+  // The plan in force: the strategy and the parameters that it trains.
   struct Plan {
     const parallel::Strategy* strategy;
     const Mask* trained;
   };
 
-  // types: of the parameters. The communicator, which is the strategy's, must outlive this object
-  // and is used for nothing else while a method runs.
+  // types: those of the parameters. The communicator is the strategy's. It must outlive this
+  // object. While a method runs, nothing else may use the communicator.
   Averages(const AverageConfig& config, std::vector<models::Parameter> parameters,
            std::vector<at::ScalarType> types, comm::Communicator* communicator)
       : config_(config),
@@ -53,36 +53,36 @@ class Averages {
         types_(std::move(types)),
         communicator_(communicator) {}
 
-  // Which rank holds which averages under a plan with these placements. `replicated`: every rank
-  // updates all parameters.
+  // Returns which rank holds which averages under a plan with these placements. `replicated`: every
+  // rank updates all parameters.
   static layout::Placement PlacementFor(const parallel::Placements& placements, bool replicated);
 
   // Whether there are averages.
   bool begun() const { return begun_; }
-  // Called after each optimizer step, `step` of the job, whether it was applied or skipped. Changes
-  // the averages if it is a multiple of AverageConfig::every. The host waits for nothing.
+  // Updates the averages if `step` is a multiple of AverageConfig::every. Called after each
+  // optimizer step of the job, applied or skipped. The host does not wait.
   void Update(int64_t step, const Plan& plan);
 
-  // Makes memory for the averages, which the caller fills from a checkpoint, or (Forget) there are
-  // none any more.
+  // Begin makes memory for the averages, which the caller then fills from a checkpoint. Forget
+  // drops the averages.
   void Begin(const Plan& plan);
   void Forget();
 
-  // ---- A new plan. Forgets where the parameters lie, so that their memory can be freed.
+  // ---- A new plan. LeavePlan forgets where the parameters lie, so that their memory can be freed.
   void LeavePlan();
-  // Moves the averages to where the new plan needs them. A collective. Returns the bytes that all
-  // ranks sent.
+  // Moves the averages to the ranks that need them in the new plan. A collective. Returns the bytes
+  // that all ranks sent.
   absl::StatusOr<int64_t> EnterPlan(const Plan& plan, int64_t step);
 
-  // ---- The averages in place of the parameters. Parameters and averages change places in the
-  // memory that this rank updates; the second call changes them back. No gather or forward may be
-  // under way. Needs 4 MiB of memory at most.
+  // ---- The averages in place of the parameters. Exchange swaps parameters and averages in the
+  // memory that this rank updates. A second call swaps them back. No gather or forward may be
+  // running. Needs at most 4 MiB of memory.
   void Exchange();
-  // After Exchange, only where every rank has all parameters: gives them the values of the ranks
-  // that have exchanged them. A collective. Does nothing where each rank has exchanged all.
+  // Sends the swapped values to all ranks, if every rank has all parameters but swaps only a part.
+  // Called after Exchange. A collective. Otherwise does nothing.
   absl::Status Spread(int64_t step);
 
-  // Adds them to the state of a checkpoint, in the slot checkpoint::kAverageSlot.
+  // Adds the averages to the state of a checkpoint, in the slot checkpoint::kAverageSlot.
   void AddTo(checkpoint::StateBuilder* builder) const;
 
  private:
@@ -90,16 +90,17 @@ class Averages {
     size_t parameter = 0;
     int64_t begin = 0;
     at::Tensor average;
-    at::Tensor value;  // the same elements of the parameter; undefined without a plan
+    // The same elements of the parameter; undefined without a plan.
+    at::Tensor value;
   };
-  // By type: what one call updates.
+  // The averages and values of one type, which one call updates.
   struct Alike {
     std::vector<at::Tensor> averages;
     std::vector<at::Tensor> values;
   };
 
-  // Sets placement_ and what this rank holds under it. Memory of the same elements is kept, other
-  // memory is new.
+  // Sets placement_ and the averages that this rank holds. An average of the same elements keeps
+  // its memory; other averages get new memory.
   void Hold(const Plan& plan);
   std::vector<parallel::Piece> Pieces() const;
 

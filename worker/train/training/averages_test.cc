@@ -1,4 +1,4 @@
-// Averages of a small set of parameters under each strategy, against the formula written out.
+// Averages of a small set of parameters with each strategy, compared with the formula.
 #include "worker/train/training/averages.h"
 
 #include <ATen/TensorOperators.h>
@@ -57,13 +57,13 @@ Mask TrainedOf(const parallel::TestNet& net) {
   return trained;
 }
 
-// Each rank adds `by` to what it updates, as an optimizer would.
+// Adds `by` to the values that each rank updates, as an optimizer would.
 void Change(parallel::Strategy& strategy, double by) {
   const c10::NoGradGuard no_grad;
   for (const parallel::Piece& piece : strategy.pieces()) piece.tensor.detach().add_(by);
 }
 
-// What the ranks hold of the averages, put together and given to all.
+// The averages of all ranks, combined and given to every rank.
 class Together {
  public:
   void Add(const checkpoint::State& state) {
@@ -115,12 +115,12 @@ TEST_P(AveragesTest, TheFirstUpdateCopiesAndLaterOnesMoveTowardsTheParameters) {
              EXPECT_FALSE(averages.begun()) << "only every second step";
              EXPECT_TRUE(StateOf(averages, 2).items.empty());
              for (int64_t step = 2; step <= 5; ++step) {
-               Change(*strategy, 1);  // in all +1, +2, +3, +4
+               Change(*strategy, 1);  // in total +1, +2, +3, +4
                averages.Update(step, plan);
              }
              together.Add(StateOf(averages, 2));
            });
-  // Copied at +1, then 0.75 (x + 1) + 0.25 (x + 3).
+  // The first update copies x + 1. The next gives 0.75 (x + 1) + 0.25 (x + 3).
   const parallel::TestNet before;
   EXPECT_EQ(together.items(), before.Parameters().size());
   for (const auto& [name, tensor] : before.Parameters()) {
@@ -128,7 +128,7 @@ TEST_P(AveragesTest, TheFirstUpdateCopiesAndLaterOnesMoveTowardsTheParameters) {
     const at::Tensor expected =
         tensor.requires_grad() ? (tensor.detach() + 1.5).to(at::kDouble) : tensor.to(at::kDouble);
     const at::Tensor found = together.of(name).to(at::kDouble);
-    // Roundings of float32 at the size of the numbers, at most 64.
+    // The bound allows for rounding errors of float32 for numbers up to 64.
     EXPECT_LT((found - expected).abs().max().item<double>(), 1e-5) << name;
   }
 }
@@ -166,7 +166,7 @@ TEST_P(AveragesTest, ANewPlanKeepsThemBitByBit) {
 }
 
 TEST_P(AveragesTest, ExchangedTwiceEverythingIsAsItWas) {
-  if (GetParam() == 2) return;  // with fsdp a part of the strategy's pass: evaluation_scope_test
+  if (GetParam() == 2) return;  // fsdp does this in the strategy's pass: evaluation_scope_test
   RunRanks(
       3, [&](int, comm::Communicator&, comm::Communicator& data, comm::Communicator& parameters) {
         parallel::TestNet net;
@@ -183,7 +183,7 @@ TEST_P(AveragesTest, ExchangedTwiceEverythingIsAsItWas) {
           values.push_back(tensor.detach().clone());
           memory.push_back(tensor.const_data_ptr());
         }
-        const parallel::TestNet first;  // what the averages are
+        const parallel::TestNet first;  // the values of the averages
         for (const bool back : {false, true}) {
           averages.Exchange();
           ASSERT_TRUE(averages.Spread(1).ok());

@@ -1,5 +1,5 @@
-// Models of users with fsdp: no rank needs memory for all of the model while it is built, and the
-// slices are those of the model that ddp builds whole.
+// Plugin models with fsdp. While the model is built, no rank has memory for the whole model. The
+// slices equal those of the whole model that ddp builds.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ constexpr uint64_t kWhole = (kLayers - 2) * kLayer + 4 * 5 * kWidth;
 constexpr char kFaults[] = "worker/models/plugin/plugin_faults.so";
 
 struct Built {
-  uint64_t peak = 0;  // of a rank
+  uint64_t peak = 0;  // per rank
   std::vector<std::string> refusals;
 };
 
@@ -54,7 +54,7 @@ class DeferredBuildTest : public ::testing::Test {
     return job;
   }
 
-  // Builds the job's model and its shards on each rank, and compares these with the whole model.
+  // Builds the job's model and shards on each rank. Compares the shards with the whole model.
   static Built Build(Job job, parallel::FsdpOptions options = {.units = {"*"}}) {
     job.strategy = options;
     std::vector<at::Tensor> whole;
@@ -88,8 +88,9 @@ class DeferredBuildTest : public ::testing::Test {
     return built;
   }
 
-  // The slice; the largest parameter, its values and the memory into which its unit is gathered,
-  // which is allocated once to be freed; and the states of generators and activations of two rows.
+  // The bound per rank: the slice; the largest parameter twice; the states of generators with the
+  // activations of two rows. The largest parameter counts for its values and for the memory of its
+  // gathered unit, which is allocated and freed once.
   static constexpr uint64_t kBound = kWhole / kRanks + 2 * kLayer + 300000;
   static_assert(kBound < kWhole - 2 * kLayer);
 };
@@ -141,8 +142,8 @@ TEST_F(DeferredBuildTest, ATorchscriptModelIsNeverWholeOnARank) {
     const Built built =
         Build(job, sequence ? parallel::FsdpOptions{.units = {"*"}} : parallel::FsdpOptions());
     EXPECT_THAT(built.refusals, ::testing::Each(""));
-    // A module that is no sequence is one unit, which is gathered as a whole: its memory is
-    // allocated once, and freed untouched.
+    // A module other than a sequence is a single unit. Its memory is allocated once as a whole and
+    // freed unused.
     EXPECT_LT(built.peak, kBound + (sequence ? 0 : kWhole));
   }
 }

@@ -1,5 +1,5 @@
-// Steps of a model on a device that is not the CPU: they are given to the device, and what the host
-// learns of them later is what it learns at once on the CPU.
+// Steps of a model on a device other than the CPU. The host gets the results later, and the results
+// are the same as on the CPU.
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -26,15 +26,15 @@ namespace {
 
 class DeviceStepTest : public JoinFixture {
  protected:
-  // Gradients of SGD, other than those of AdamW, do not turn roundings into whole steps.
+  // SGD, because AdamW turns rounding errors of gradients into whole steps.
   Job DeviceJob(int64_t rows) {
     Job job = JobOn({rows, rows}, 8);
     job.optimizer->kind = optim::SgdOptions{.momentum = 0.9};
     return job;
   }
 
-  // In one step of it something overflows. `loss`: the loss, and with it all gradients; otherwise
-  // only the variance in BatchNorm's buffers.
+  // Returns a job with a value that overflows in one step. `loss`: the loss and all gradients
+  // overflow; otherwise only the variance in BatchNorm's buffers.
   Job JobThatOverflows(bool loss) {
     bad_row_ = {1, 5};
     bad_value_ = loss ? 3e38f : 1e20f;
@@ -46,7 +46,7 @@ class DeviceStepTest : public JoinFixture {
     return job;
   }
 
-  // What each rank learns of its first steps, until one fails.
+  // Returns the results of each rank's first steps, up to the first error.
   std::vector<std::vector<absl::StatusOr<StepResult>>> Learned(const Job& job, int steps,
                                                                c10::DeviceType device) {
     std::vector<std::vector<absl::StatusOr<StepResult>>> learned(2);
@@ -64,8 +64,8 @@ class DeviceStepTest : public JoinFixture {
     return learned;
   }
 
-  // Losses and norms are of convolutions and sums whose order differs on the device: 1e-5 is 80
-  // roundings of float32 at their size.
+  // Losses and norms come from convolutions and sums, whose order on the device is different. The
+  // bound of 1e-5 is 80 rounding errors of float32 at this size.
   void ExpectWhatTheCpuTells(const Job& job, int steps) {
     const auto here = Learned(job, steps, c10::kCPU);
     const auto there = Learned(job, steps, device::StandInDevice().type());
@@ -92,14 +92,14 @@ class DeviceStepTest : public JoinFixture {
     }
   }
 
-  // Makes steps whose results are read one step later.
+  // Makes steps and reads each result one step later.
   void ExpectThatTheHostDoesNotWait(const Job& job) {
     RunRanks(
         2,
         [&](int rank, comm::Communicator& control, comm::Communicator& data,
             comm::Communicator& parameters) {
           RankSteps steps(job, rank, control, data, parameters);
-          // All ranks are built.
+          // Waits until all ranks are built.
           const at::Tensor ready = device::HostTensor(std::vector<double>{1});
           ASSERT_TRUE(control.AllReduceSum(ready, {"ready", 0})->Wait().ok());
           const device::NoWaiting no_waiting;
@@ -119,7 +119,7 @@ class DeviceStepTest : public JoinFixture {
         device::StandInDevice().type());
   }
 
-  // With a model of TorchScript: `body` is its forward. It gets the parameter "weight" [3, 16].
+  // Returns a job with a TorchScript model. `body`: the forward, with "weight" [3, 16].
   Job JobWith(torch::jit::Module module, const std::string& body, int64_t rows = 40) {
     module.register_parameter("weight", at::linspace(-1, 1, 48).view({3, 16}).requires_grad_(true),
                               false);
@@ -133,7 +133,8 @@ class DeviceStepTest : public JoinFixture {
   }
 
   std::vector<StepOutcome> outcomes_;
-  std::set<size_t> unused_;  // how many parameters, in some step on some rank
+  // The numbers of unused parameters that occurred in some step on some rank.
+  std::set<size_t> unused_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Strategies, DeviceStepTest, testing::Values(0, 1, 2), NameOfStrategy);
@@ -156,7 +157,7 @@ TEST_P(DeviceStepTest, StepsThatAreNotFiniteAreLeftOutAsOnTheCpu) {
       ExpectWhatTheCpuTells(job, 8);
     }
   }
-  // One step on two ranks in each case.
+  // Each case skips one step on two ranks.
   EXPECT_EQ(std::count(outcomes_.begin(), outcomes_.end(), StepOutcome::kSkipped), 8);
 }
 
@@ -168,7 +169,7 @@ TEST_P(DeviceStepTest, AStepThatEndsTheJobIsNamedAsOnTheCpu) {
       ExpectWhatTheCpuTells(job, 5);
     }
   }
-  // One step on two ranks, with and without clipping. The buffers are errors.
+  // One step on two ranks is refused, with and without clipping. The cases with buffers are errors.
   EXPECT_EQ(std::count(outcomes_.begin(), outcomes_.end(), StepOutcome::kRefused), 4);
 }
 
@@ -200,7 +201,7 @@ TEST_P(DeviceStepTest, WhatNoRankUsedIsLeftOutAsOnTheCpuAndTheHostDoesNotWait) {
   torch::jit::Module module{c10::QualifiedName("__torch__.M")};
   module.register_parameter("never", at::linspace(-1, 1, 40).requires_grad_(true), false);
   module.register_parameter("sometimes", at::linspace(1, 2, 16).requires_grad_(true), false);
-  // The sixth step has one micro-batch, of two rows.
+  // The sixth step has one micro-batch with two rows.
   Job job = JobWith(module, R"(
     def forward(self, x: Tensor):
       rows = x.flatten(1)
@@ -218,7 +219,7 @@ TEST_P(DeviceStepTest, WhatNoRankUsedIsLeftOutAsOnTheCpuAndTheHostDoesNotWait) {
       ExpectThatTheHostDoesNotWait(job);
     }
   }
-  // One of the parameters in all steps, and the other one in some.
+  // "never" is unused in all steps, "sometimes" in some steps.
   EXPECT_GT(unused_.size(), 1u);
 }
 

@@ -20,7 +20,7 @@
 
 namespace muster::train {
 
-// The model is a convnet, because it has BatchNorm. Each rank has its own data file.
+// The model is a convnet, because a convnet has BatchNorm. Each rank has its own data file.
 class JoinFixture : public testing::TestWithParam<int> {
  protected:
   std::string WriteRows(int64_t rank, int64_t count) {

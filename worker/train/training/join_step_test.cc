@@ -1,5 +1,5 @@
-// Steps of ranks with different amounts of input: what each rank holds after them, and what they
-// wait for.
+// Steps of ranks with different amounts of input: the state of each rank after the steps, and what
+// the ranks wait for.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/item.h>
 #include <ATen/ops/ones.h>
@@ -28,7 +28,7 @@ using testing::ElementsAre;
 using JoinStepTest = JoinFixture;
 INSTANTIATE_TEST_SUITE_P(Strategies, JoinStepTest, testing::Values(0, 1, 2, 3, 4), NameOfStrategy);
 
-// What a rank holds of the state: by item, its bytes.
+// Returns the state that this rank holds: the bytes of each item.
 std::map<std::string, std::string> BytesOf(const checkpoint::State& state) {
   std::map<std::string, std::string> bytes;
   for (const auto& piece : state.held) {
@@ -39,7 +39,7 @@ std::map<std::string, std::string> BytesOf(const checkpoint::State& state) {
 }
 
 TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
-  const std::vector<int64_t> sizes = {29, 0, 7};  // 4 steps, none, 1 (the second window is short)
+  const std::vector<int64_t> sizes = {29, 0, 7};  // 4, none, and 1 step with a short window
   for (const DivideBy divide_by : {DivideBy::kInitial, DivideBy::kActive, DivideBy::kSamples}) {
     Job job = JobOn(sizes, 8);
     job.batch.uneven_inputs.divide_by = divide_by;
@@ -55,7 +55,7 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
         held[rank].push_back(BytesOf(steps.training().State()));
       }
     });
-    // Sharded state is on one rank each; what several hold must be the same bits.
+    // Sharded state is on one rank each. State that several ranks hold must be bitwise equal.
     for (int step = 0; step < 8; ++step) {
       size_t common = 0;
       for (int rank = 1; rank < 3; ++rank) {
@@ -67,24 +67,26 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
               << name << " differs on rank " << rank << " after step " << step + 1;
         }
       }
-      // Parameters, moments, steps and buffers; where they are sharded, buffers at least.
+      // Parameters, moments, step counts and buffers; with shards, at least buffers are common.
       EXPECT_GT(common, GetParam() == 0 ? 60u : 15u);
       EXPECT_NE(held[0][step], held[0][(step + 1) % 8]);
     }
   }
 }
 
-// Ddp, in which a rank without input runs no model, and fsdp, in which it does.
+// Strategies: ddp, in which a rank without input runs no model, and fsdp, in which such a rank runs
+// the model.
 using ReadAheadStepTest = JoinFixture;
 INSTANTIATE_TEST_SUITE_P(Strategies, ReadAheadStepTest, testing::Values(0, 2), NameOfStrategy);
 
-// Also the first batch of an epoch, and that of a rank that had no input before it.
+// Even the first batch of an epoch, and of a rank after steps without input, is read ahead.
 TEST_P(ReadAheadStepTest, EveryBatchButTheFirstIsReadAhead) {
   for (const data::Order order :
        {data::Order::kShuffled, data::Order::kShuffledV2, data::Order::kSequential}) {
     for (const data::Last last : {data::Last::kDrop, data::Last::kPad, data::Last::kUneven}) {
       const bool uneven = last == data::Last::kUneven;
-      // Uneven: 4 steps, none, 1 in an epoch. Otherwise 2, or 3 with `pad`.
+      // Steps of the ranks in an epoch. Uneven: 4, none, and 1. Otherwise 2 steps on every rank, or
+      // 3 with `pad`.
       Job job =
           JobOn(uneven ? std::vector<int64_t>{29, 0, 7} : std::vector<int64_t>{29, 18, 40}, 9);
       job.batch.order = order;
@@ -102,7 +104,8 @@ TEST_P(ReadAheadStepTest, EveryBatchButTheFirstIsReadAhead) {
   }
 }
 
-// Asks for a tensor's value, on a device, wait until it has computed it.
+// Returns how often `body` reads the value of a tensor. On a device, each such read waits until the
+// device has computed the value.
 int CountOfValuesAskedFor(const std::function<void()>& body) {
   static thread_local int count;
   count = 0;
@@ -125,7 +128,7 @@ int CountOfValuesAskedFor(const std::function<void()>& body) {
 TEST_P(JoinStepTest, AStepNeverAsksForTheValueOfATensor) {
   Job job = JobOn({29, 0, 7}, 8);
   job.optimizer->kind =
-      optim::SgdOptions{.momentum = 0.9};  // AdamW on the CPU reads its counts of steps
+      optim::SgdOptions{.momentum = 0.9};  // on the CPU, AdamW reads its step counts
   std::vector<std::vector<int>> values(3);
   RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data,
                   comm::Communicator& parameters) {

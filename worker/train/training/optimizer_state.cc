@@ -18,8 +18,8 @@ namespace {
 using layout::Placement;
 using layout::Range;
 
-// The placement of a scalar slot: one element per parameter, on each rank that holds a part of the
-// parameter.
+// Returns the placement of a scalar slot: one element per parameter, on each rank that holds a part
+// of the parameter.
 Placement OfScalars(const Placement& placement) {
   Placement scalars{.elements = std::vector<int64_t>(placement.elements.size(), 1), .holders = {}};
   for (const auto& ranges : placement.holders) {
@@ -29,7 +29,7 @@ Placement OfScalars(const Placement& placement) {
   return scalars;
 }
 
-// The parameters of which some rank holds different elements in `a` and in `b`.
+// Returns the parameters of which some rank holds different elements in `a` and in `b`.
 std::vector<bool> Differing(const Placement& a, const Placement& b) {
   std::vector<bool> differing(a.elements.size());
   for (size_t rank = 0; rank < a.holders.size(); ++rank) {
@@ -47,7 +47,7 @@ std::vector<bool> Differing(const Placement& a, const Placement& b) {
   return differing;
 }
 
-// The slots that any parameter has, each once.
+// Returns each slot that any parameter has, once.
 std::vector<optim::StateSlot> Distinct(const ParameterSlots& slots) {
   std::vector<optim::StateSlot> distinct;
   for (const auto& of_parameter : slots) {
@@ -60,7 +60,7 @@ std::vector<optim::StateSlot> Distinct(const ParameterSlots& slots) {
   return distinct;
 }
 
-// Which parameters have this slot.
+// Returns which parameters have this slot.
 std::vector<bool> Having(const optim::StateSlot& slot, const ParameterSlots& slots) {
   std::vector<bool> having;
   for (const auto& own : slots) {
@@ -148,7 +148,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
   from = Only(from, moving);
   to = Only(to, moving);
 
-  // Each kind of slot is moved by itself, in an order that all ranks have.
+  // Each kind of slot is moved separately, in the same order on all ranks.
   const std::vector<optim::StateSlot> all_slots = Distinct(slots);
   std::vector<parallel::Arrangement> sources(all_slots.size());
   std::vector<parallel::Arrangement> targets(all_slots.size());

@@ -1,6 +1,6 @@
-// The optimizer's state of every parameter that was ever trained, and how it moves when the set of
-// trained parameters changes. The optimizer holds the state of the parameters that are trained now.
-// The state of frozen parameters ("parked") stays on the ranks where it was when they were frozen.
+// The optimizer's state of all parameters that were ever trained, and its move after a change of
+// the trained parameters. The optimizer holds the state of the trained parameters. The state of
+// frozen parameters ("parked") stays on the ranks that held it when the parameters were frozen.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_OPTIMIZER_STATE_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_OPTIMIZER_STATE_H_
 
@@ -21,7 +21,7 @@
 
 namespace muster::train {
 
-// The slots that the optimizer keeps of each of the model's parameters.
+// For each parameter of the model, the slots that the optimizer keeps.
 using ParameterSlots = std::vector<std::vector<optim::StateSlot>>;
 
 // The state of one parameter on this rank: elements [begin, begin + elements).
@@ -31,42 +31,42 @@ struct StatePiece {
   std::vector<at::Tensor> slots;  // in the order of ParameterSlots; a scalar slot has one element
 };
 
-// The state of some parameters, by their indices in the model.
+// The state of some of the model's parameters.
 struct OptimizerState {
-  // Which of the model's parameters have state; the same on all ranks.
+  // The parameters of the model that have state; the same on all ranks.
   std::vector<bool> present;
-  // Which rank holds which elements of all the model's parameters; the same on all ranks. A
-  // parameter without elements is held by rank 0, or by all ranks if the state is replicated.
+  // The elements of all parameters that each rank holds; the same on all ranks. Rank 0 holds a
+  // parameter without elements; with replicated state, all ranks hold it.
   layout::Placement holders;
   // The state that this rank holds.
   std::map<size_t, StatePiece> held;
 };
 
-// The state of the parameters that `strategy` trains (`trained`), as `optimizer` holds it: the
-// tensors are the optimizer's own.
+// Returns the optimizer's state of the parameters that `strategy` trains (`trained`). The tensors
+// are the optimizer's own.
 OptimizerState StateOfOptimizer(const parallel::Strategy& strategy, optim::Optimizer& optimizer,
                                 const std::vector<models::Parameter>& parameters,
                                 const Mask& trained);
 
-// Zeros for these parameters, divided evenly over the ranks; with `replicated` every rank has all
-// of them. `types`: the types of the model's parameters. The caller fills it from a checkpoint.
+// Returns zeros for these parameters, divided evenly over the ranks; with `replicated` every rank
+// has all state. `types`: those of the model's parameters. The caller fills the state from a
+// checkpoint.
 OptimizerState ZeroState(const std::vector<bool>& present, const ParameterSlots& slots,
                          const std::vector<models::Parameter>& parameters,
                          const std::vector<at::ScalarType>& types, bool replicated, int rank,
                          int world_size);
 
 struct StateMove {
-  // For each of the new strategy's pieces: its state so far; empty if the parameter never had
-  // state.
+  // For each piece of the new strategy, the state so far; empty if the parameter never had state.
   std::vector<std::vector<at::Tensor>> of_pieces;
-  // The state of the parameters that are frozen now.
+  // The state of the parameters that are frozen in the new plan.
   OptimizerState parked;
   int64_t bytes = 0;  // sent by all ranks together
 };
 
 // Gives `state` (the state of all parameters) to the pieces of a new strategy, which trains
-// `trained`. If all ranks keep what they have of a parameter, its tensors are passed on and not
-// copied. A collective. Errors: the communicator's.
+// `trained`. If no rank's part of a parameter changes, the tensors are passed on without a copy. A
+// collective. Errors: the communicator's.
 absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strategy& strategy,
                                     const Mask& trained, const ParameterSlots& slots,
                                     const std::vector<at::ScalarType>& types,
@@ -75,7 +75,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
 // Combines two states; no parameter may be in both.
 OptimizerState Join(OptimizerState a, OptimizerState b);
 
-// Adds `state` to the state of a checkpoint. `replicated`: every rank has all of it.
+// Adds `state` to the state of a checkpoint. `replicated`: every rank has all of `state`.
 void AddState(const OptimizerState& state, const ParameterSlots& slots,
               const std::vector<models::Parameter>& parameters,
               const std::vector<at::ScalarType>& types, bool replicated,

@@ -1,4 +1,4 @@
-// One rank's parts of a session without the session, for tests that look at single steps.
+// One rank's parts of a session, without the session. For tests of single steps.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_RANK_STEPS_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_RANK_STEPS_H_
 
@@ -26,8 +26,8 @@
 
 namespace muster::train {
 
-// Counts the reads of the thread that makes this object, which has to wait for them. ReadAhead
-// reads in another thread.
+// Counts the reads in the thread that made this object. This thread must wait for such a read;
+// ReadAhead reads in another thread.
 class CountedReads : public data::Dataset {
  public:
   explicit CountedReads(std::unique_ptr<data::Dataset> dataset) : dataset_(std::move(dataset)) {}
@@ -43,10 +43,10 @@ class CountedReads : public data::Dataset {
  private:
   const std::unique_ptr<data::Dataset> dataset_;
   const std::thread::id owner_ = std::this_thread::get_id();
-  mutable int own_reads_ = 0;  // the owner's
+  mutable int own_reads_ = 0;  // in the thread owner_
 };
 
-// Its model is on the device of the communicators for data.
+// The model is on the device of the communicators for data.
 class RankSteps {
  public:
   RankSteps(const Job& job, int rank, comm::Communicator& control, comm::Communicator& data,
@@ -96,7 +96,7 @@ class RankSteps {
   }
   Training& training() { return *training_; }
   models::Model& model() { return *model_; }
-  // Batches that the calling thread had to read itself.
+  // The number of batches that the calling thread had to read itself.
   int own_reads() const { return reads_->own_reads(); }
 
  private:

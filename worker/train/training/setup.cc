@@ -19,7 +19,7 @@
 namespace muster::train {
 namespace {
 
-// Nothing if the job names no weights file.
+// Returns nullopt if the job has no weights file.
 std::optional<checkpoint::WeightsOptions> WeightsOf(const v1::ModelSpec& model) {
   if (!model.has_weights_from()) {
     if (model.weights().empty()) return std::nullopt;
@@ -63,7 +63,7 @@ std::vector<std::string> NamesOf(const models::Model& model) {
   return names;
 }
 
-// Adds parameters of which each rank holds only its own pieces.
+// Adds parameters whose pieces are divided among the ranks.
 void AddShards(const std::vector<models::Parameter>& parameters,
                const parallel::ParameterShards& shards, checkpoint::StateBuilder* builder) {
   const auto parts = PartsOf(shards.holders);

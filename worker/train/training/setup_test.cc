@@ -34,7 +34,7 @@ Job SmallJob() {
   return job;
 }
 
-// The measure of what a rank reads of the weights file.
+// The reads are counted to show how much of the weights file a rank reads.
 TEST(BuildStrategy, ARankOfFsdpReadsItsSliceOfTheWeightsAndNoMore) {
   const std::string path = ::testing::TempDir() + "/ranges.safetensors";
   Job job = SmallJob();
@@ -119,7 +119,7 @@ TEST(TrainingState, HoldsTheLossScalerWhereThereIsOne) {
   const checkpoint::HeldPiece& scale = with.held[with.held.size() - 2];
   EXPECT_EQ(Name(with.items[scale.item]), "scaler/scale");
   EXPECT_EQ(scale.tensor.item<float>(), 8);
-  scale.tensor.fill_(2);  // live
+  scale.tensor.fill_(2);  // the tensors are live
   EXPECT_EQ(scaler.scale(), 2);
   EXPECT_EQ(Name(with.items.back()), "scaler/growth_tracker");
 }
@@ -140,7 +140,7 @@ TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   EXPECT_EQ(slots,
             (std::map<std::string, int>{
                 {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
-  // Code of the model that froze one does not change what the optimizer holds.
+  // A parameter that model code has frozen stays in the optimizer.
   const Mask all(model->Parameters().size(), true);
   model->Parameters()[0].tensor.requires_grad_(false);
   TrainingParts masked = parts;
@@ -149,7 +149,7 @@ TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   EXPECT_EQ(std::count_if(state.items.begin(), state.items.end(),
                           [](const auto& item) { return item.slot == "exp_avg"; }),
             11);
-  // They are live: what is restored is what trains.
+  // The tensors are live: restored values are the values in training.
   for (const auto& piece : TrainingState(*model, {}, 1).held) piece.tensor.fill_(7);
   for (const auto& [name, tensor] : model->Parameters())
     EXPECT_EQ(tensor.min().item<float>(), 7) << name;

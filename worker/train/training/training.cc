@@ -11,7 +11,7 @@
 namespace muster::train {
 namespace {
 
-// The bytes that a rank holds of the chosen parameters. `chosen` null: of all parameters.
+// Returns the bytes that a rank holds of the chosen parameters. `chosen` null: of all parameters.
 int64_t BytesOf(const layout::Placement& placement, size_t rank,
                 const std::vector<int64_t>& element_bytes, const Mask* chosen = nullptr) {
   int64_t bytes = 0;
@@ -101,7 +101,7 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   for (size_t i = 0; i < types_.size(); ++i) {
     whole += parameters[i].tensor.numel() * element_bytes[i];
   }
-  std::vector<int64_t> state_bytes;  // for each element of a parameter
+  std::vector<int64_t> state_bytes;  // bytes of state per element of each parameter
   for (size_t i = 0; i < types_.size(); ++i) {
     int64_t slots = 0;
     for (const optim::StateSlot& slot : slots_[i]) slots += !slot.scalar;
@@ -111,8 +111,8 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   const parallel::Placements now = strategy_->PlacementsFor(this->mask());
   const parallel::Placements planned = strategy_->PlacementsFor(mask);
   const OptimizerState state = AllState();
-  Mask comes_along;  // has state and will be trained
-  Mask stays;        // has state and will be frozen
+  Mask comes_along;  // parameters with state that will be trained
+  Mask stays;        // parameters with state that will be frozen
   for (size_t i = 0; i < mask.size(); ++i) {
     comes_along.push_back(state.present[i] && mask[i]);
     stays.push_back(state.present[i] && !mask[i]);
@@ -183,7 +183,7 @@ absl::StatusOr<int64_t> Training::Replan(int64_t step) {
   context_.reset();
   if (averages_.has_value()) averages_->LeavePlan();
   parallel::KeptMemory kept = strategy_->ReleaseModel();
-  // Keeps the shards of the old plan until they are moved to the new one.
+  // The shards of the old plan live until they are moved to the new plan.
   if (shards.has_value()) shards->held = kept.held;
   strategy_.reset();
 

@@ -1,5 +1,5 @@
-// What trains a model on this rank: strategy, optimizer and step for the parameters that are
-// trained, and a new plan when these change.
+// Trains a model on this rank: strategy, optimizer and step for the trained parameters. A change of
+// these parameters needs a new plan.
 //
 // Threading: the session's thread. All ranks make the same calls to the methods that are
 // collectives.
@@ -32,15 +32,15 @@ namespace muster::train {
 
 class Training {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     const Job* job;
     int64_t rank;
     models::Model* model;
-    TrainedParameters* trained;             // of the model
-    parallel::Communicators communicators;  // used for nothing else
-    comm::Communicator* control = nullptr;  // Stepper's
-    // Null if nothing is trained and the model is sharded only to be evaluated.
+    TrainedParameters* trained;             // the model's
+    parallel::Communicators communicators;  // used by this object only
+    comm::Communicator* control = nullptr;  // the Stepper's
+    // Null if nothing is trained and the model is sharded only for evaluation.
     const data::Dataset* dataset = nullptr;
     data::Sampler* sampler = nullptr;
     const FiniteCheck* finite = nullptr;
@@ -54,26 +54,25 @@ class Training {
   parallel::Strategy& strategy() { return *strategy_; }
   const parallel::Strategy& strategy() const { return *strategy_; }
   models::ForwardContext& context() { return *context_; }
-  // Only if something is trained.
+  // Called only if something is trained.
   Stepper& stepper() { return *stepper_; }
-  // Of all parameters of the model; empty if nothing is trained.
+  // The slots of all parameters of the model; empty if nothing is trained.
   const ParameterSlots& slots() const { return slots_; }
 
-  // A collective between two steps: puts into force the mask that `trained` wants, which is equal
-  // on all ranks, makes a new plan, and moves parameters and optimizer state to where the new plan
-  // needs them. The state of frozen parameters stays on its ranks and is used again when they are
-  // trained again. Returns the bytes that all ranks sent. After an error the object must not be
-  // used any more.
+  // Puts the mask that `trained` wants into force, between two steps. A collective; the mask is
+  // equal on all ranks. Makes a new plan, and moves parameters and optimizer state to the ranks
+  // that need them. The state of a frozen parameter stays on its ranks and is used when the
+  // parameter is trained again. Returns the bytes that all ranks sent. After an error this object
+  // must not be used.
   absl::StatusOr<int64_t> Refresh(int64_t step);
 
-  // A collective after the last step: frees gradients, buckets, the optimizer's state, and the
-  // averages unless the job still uses them, and makes a plan in which nothing is trained, for
-  // evaluation. `trained` wants no parameter. After it, of what follows only State may be called.
-  // After an error the object must not be used any more.
+  // Frees, after the last step, gradients, buckets, the optimizer's state, and the averages unless
+  // the job still uses them. A collective. Makes a plan for evaluation in which nothing is trained.
+  // `trained` wants no parameter. After Release, of the methods below only State may be called.
+  // After an error this object must not be used.
   absl::Status Release(int64_t step);
 
-  // What Refresh would do, and the bytes that each rank holds between steps in the old and the new
-  // plan. Pure.
+  // The effect of Refresh, and each rank's bytes between steps in the old and the new plan.
   struct Foresight {
     int64_t bytes_moved = 0;
     std::vector<int64_t> bytes_before;  // by rank: parameters, gradients, optimizer state
@@ -81,22 +80,22 @@ class Training {
   };
   absl::StatusOr<Foresight> Foresee(const Mask& mask) const;
 
-  // Gives these frozen parameters state, all zeros, which is then filled from a file. It replaces
+  // Gives these frozen parameters a state of zeros, for the caller to fill from a file. Replaces
   // the state of all frozen parameters.
   void AddFrozenState(const std::vector<bool>& present);
 
-  // Which parameters have state: those that are trained, and those that were.
+  // Returns the parameters with state: the trained parameters, and those that were trained before.
   Mask HasState() const { return AllState().present; }
 
-  // Null if the job has none, or if nothing needs them any more.
+  // Returns null if the job has no averages, or if nothing needs the averages any more.
   Averages* averages() { return averages_ ? &*averages_ : nullptr; }
-  // Called after each step of the job.
+  // Updates the averages. Called after each step of the job.
   void UpdateAverages(int64_t step);
-  // Before a checkpoint is loaded: makes memory for the averages that it contains (`present`), or
-  // drops them.
+  // Prepares for a checkpoint. `present`: the checkpoint has averages, and memory for them is made;
+  // otherwise the averages are dropped.
   void ExpectAverages(bool present);
 
-  // Everything that a checkpoint holds as tensors: the live ones, not copies.
+  // Returns all tensors of a checkpoint: the live ones, not copies.
   checkpoint::State State() const;
 
  private:
@@ -105,28 +104,28 @@ class Training {
   Averages::Plan plan() const { return {strategy_.get(), &mask()}; }
   absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
   // Puts the mask that `trained` wants into force, makes a new plan without an optimizer, and moves
-  // the parameters to where it needs them. Returns the bytes that all ranks sent.
+  // the parameters to the ranks that need them. Returns the bytes that all ranks sent.
   absl::StatusOr<int64_t> Replan(int64_t step);
-  // There is no state of frozen parameters.
+  // Sets parked_ to no state.
   void ClearParked();
   absl::Status MakeOptimizer(std::vector<std::vector<at::Tensor>> states);
-  // The state of all parameters, trained and frozen; the tensors are the optimizer's own.
+  // Returns the state of all parameters, trained and frozen. The tensors are the optimizer's own.
   OptimizerState AllState() const;
 
   const Parts parts_;
-  std::vector<at::ScalarType> types_;  // of the parameters
+  std::vector<at::ScalarType> types_;  // the parameters' types
   std::unique_ptr<parallel::Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;
   ParameterSlots slots_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;  // only with float16
   std::optional<Stepper> stepper_;
-  OptimizerState parked_;  // of parameters that are frozen
+  OptimizerState parked_;  // the state of frozen parameters
   std::optional<Averages> averages_;
 };
 
-// Training::State; without training (null), the state of a model that every rank has whole.
-// `world_size`: of the ranks that write the checkpoint.
+// Returns Training::State. Without training (null), returns the state of a model that every rank
+// has whole. `world_size`: the number of ranks that write the checkpoint.
 checkpoint::State StateOf(const models::Model& model, const Training* training, int world_size);
 
 }  // namespace muster::train
