@@ -57,7 +57,7 @@ TEST_P(Sums, SumsAreDividedOnceFloat32) { CheckSums<float>(7.0); }
 TEST_P(Sums, SumsAreDividedOnceFloat64) { CheckSums<double>(3.0); }
 
 TEST_P(Conformance, SumsOfTheseNumbersDependOnTheOrder) {
-  // This test shows that the tests above can fail: another order gives other bits.
+  // The proof that the tests above can fail: another order gives other bits.
   if (world_size() < 3) GTEST_SKIP() << "two numbers have one sum";
   const auto forward = SerialSum<float>(world_size(), 1000, 1, 1.0f);
   std::vector<float> backward = Contribution<float>(world_size() - 1, 1000, 1);

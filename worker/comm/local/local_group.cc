@@ -29,7 +29,7 @@ void AllReduce(const Parts& parts) {
   for (const auto& part : parts) std::memcpy(Bytes(part->output), sum.data(), bytes);
 }
 
-// Also in place: an output is its rank's own part of the input, which no other rank's sum reads.
+// Works in place: an output is its rank's own part of the input, which no other rank's sum reads.
 void ReduceScatter(const Parts& parts) {
   const int64_t elements = parts[0]->output.numel();
   if (elements == 0) return;
