@@ -9,11 +9,11 @@ namespace muster::parallel {
 
 // Both communicators have the same ranks, outlive the strategy, and have no other users.
 struct Communicators {
-  // For gradients, sums over gradients, buffers, and the values that move when a plan changes.
+  // Exchanges gradients, sums over gradients, buffers, and values that move when a plan changes.
   comm::Communicator* gradients = nullptr;
-  // For parameters that are gathered while gradients are reduced; may be the same as `gradients`. A
-  // communicator carries out its operations one after the other. With a communicator of its own,
-  // such a gather does not wait for earlier reductions.
+  // Gathers parameters while gradients are reduced; may be the same as `gradients`. A communicator
+  // carries out its operations one after the other. With a communicator of its own, such a gather
+  // does not wait for earlier reductions.
   comm::Communicator* parameters = nullptr;
 
   Communicators(comm::Communicator* of_gradients, comm::Communicator* of_parameters)

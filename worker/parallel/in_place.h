@@ -36,13 +36,14 @@ enum class Unwanted {
 struct InPlace {
   // The memory of each group, as a view of one of `flats`. Undefined: the group needs new memory.
   std::vector<at::Tensor> groups;
-  // With Unwanted::kStays: indices of the tensors in no group that lie in a flat that is not kept.
+  // Indices of the tensors in no group that lie in a flat that is not kept. Only with
+  // Unwanted::kStays.
   std::vector<size_t> displaced;
   // The flats of the plan before that are kept.
   std::vector<at::Tensor> flats;
 };
 
-// flats: memory that earlier plans made, each with its own storage; only `tensors` lie there.
+// flats: memory that earlier plans made; each fills its storage, and only `tensors` lie there.
 // tensors: contiguous; tensors without elements are ignored. A group with a tensor outside of
 // `flats` needs new memory. Pure: reads storages and offsets only.
 InPlace FindInPlace(const std::vector<at::Tensor>& flats, const std::vector<at::Tensor>& tensors,

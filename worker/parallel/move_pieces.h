@@ -21,7 +21,7 @@ struct Arrangement {
   std::vector<Piece> held;
 };
 
-// Returns the bytes of one element of each parameter, given the types of the parameters.
+// Returns the bytes of one element of each parameter. types: of the parameters.
 std::vector<int64_t> ElementBytes(const std::vector<at::ScalarType>& types);
 
 // Fills to.held. element_bytes: from ElementBytes, the same on all ranks. A tensor of `to` may

@@ -8,7 +8,7 @@
 //   scale, clip and step the optimizer over pieces(), except those that are unused(); or
 //   FinishBackward steps bucket by bucket
 //   strategy->FinishUpdate();              // if the step is left out: RestoreBuffers() instead
-// If only the device knows whether the step is left out: RestoreBuffersIf, then FinishUpdate.
+// RestoreBuffersIf, then FinishUpdate, if only the device knows whether the step is left out.
 //
 // The reduced gradient is the sum over ranks, in rank order, of each rank's sum over micro-batches,
 // divided by `divisor`. A rank that did not use a parameter adds zero. The optimizer must not
@@ -54,7 +54,7 @@ namespace muster::parallel {
 // The memory that a plan leaves for the next plan. A group of the next plan stays in this memory if
 // its members already lie at the right offsets (in_place.h).
 struct KeptMemory {
-  // Flats that this plan or an earlier plan made, each with its own storage. Only parameters lie
+  // Flats that this plan or an earlier plan made. Each fills its storage; only parameters lie
   // there.
   std::vector<at::Tensor> flats;
   // The pieces that this rank holds, if parameters are sharded.
@@ -138,7 +138,7 @@ class Strategy {
   virtual absl::Status FinishBackward(const BucketReduced& reduced) = 0;
   absl::Status FinishBackward() { return FinishBackward(nullptr); }
 
-  // For each of pieces(): a float32 scalar on the piece's device. The scalar is 1 if no micro-batch
+  // A float32 scalar for each of pieces(), on the piece's device. The scalar is 1 if no micro-batch
   // of any rank used the parameter in this step, otherwise 0. Undefined means 0; on the CPU each 0
   // is undefined. All ranks with pieces of a parameter have the same value. The values are valid
   // when `reduced` is called for the piece's bucket, and from FinishBackward to the next BeginStep.
@@ -159,8 +159,8 @@ class Strategy {
   // Called after FinishBackward if the step is left out. Gives the buffers their values of
   // BeginStep.
   virtual void RestoreBuffers() = 0;
-  // The same, if only the device knows whether the step is left out. `skip`: a float32 scalar on
-  // the device; if it is 0, the buffers keep their values.
+  // Does the same if only the device knows whether the step is left out. `skip`: a float32 scalar
+  // on the device; if it is 0, the buffers keep their values.
   virtual void RestoreBuffersIf(const at::Tensor& skip) = 0;
 
   // Compares hashes of the bits of all parameters and buffers over all ranks (with fsdp, of the

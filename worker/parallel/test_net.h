@@ -26,7 +26,7 @@ class TestNet : public models::Unit {
   // Makes later losses use, or not use, the parameter "unused".
   void Use(bool unused) { use_ = unused; }
 
-  // Parameters() in the order of MakeParameters().
+  // Returns Parameters() in the order of MakeParameters().
   std::vector<models::Parameter> InOrder() const;
   // Returns the index in MakeParameters() of a parameter.
   static size_t OrderOf(const std::string& name);

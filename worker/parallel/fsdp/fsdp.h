@@ -21,8 +21,8 @@
 //
 // All ranks must call the same units in the same order. Only calls of units may read parameters
 // (unit.h). The strategy takes over the model. After the strategy is destroyed, the parameters'
-// tensors have their own types again, but most have no memory. Only a gathered whole in the type of
-// its slices keeps its memory.
+// tensors have their own types again. They have memory only if they were gathered at that time and
+// not rounded to bfloat16.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_FSDP_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_FSDP_H_
 

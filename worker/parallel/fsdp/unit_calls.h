@@ -36,7 +36,8 @@ class UnitCalls {
 
   // Frees all units. No backward of an earlier forward may follow.
   void FreeAll();
-  // Frees all units except the root and the first unit of the next forward. No backward may follow.
+  // Frees all units except the root and the first unit of the next forward. No backward of an
+  // earlier forward may follow.
   void FreeAfterPass();
   // Starts to gather the root and the first unit of the next forward.
   void GatherAhead();

@@ -1,4 +1,4 @@
-// When units are gathered and freed, and the errors if they do not arrive.
+// The times when units are gathered and freed, and the errors if they do not arrive.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

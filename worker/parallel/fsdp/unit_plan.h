@@ -17,7 +17,7 @@ namespace muster::parallel {
 // below, without other planned units.
 struct PlannedUnit {
   const models::Unit* unit = nullptr;
-  // Indices of the model's parameters, in forward order. Empty at most for the root.
+  // Indices of the model's parameters, in forward order. Not empty, except for the root.
   std::vector<size_t> parameters;
 };
 

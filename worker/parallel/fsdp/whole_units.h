@@ -51,7 +51,7 @@ class WholeUnits {
   // See ParameterStore.
   absl::Status BeginPass(PassMemory memory, std::function<void()> exchange);
   absl::Status EndPass();
-  // Whether units stay whole because a pass with PassMemory::kWhole runs.
+  // Returns whether units stay whole because a pass with PassMemory::kWhole runs.
   bool stay_whole() const { return stay_whole_; }
   // The bytes of memory that gathering all units would allocate.
   int64_t bytes_to_gather() const;

@@ -51,7 +51,7 @@ class GradientBuckets {
   // Starts a step and discards all gradients.
   void BeginStep(int64_t step);
 
-  // What happens to the gradients of a pass.
+  // The treatment of the gradients of a pass.
   enum class Gradients {
     kCount,  // added to the buckets
     // Discarded on arrival, so that the pass adds nothing, but counted to find out when a bucket is
@@ -81,7 +81,7 @@ class GradientBuckets {
   // or the receiver threw an exception in a hook.
   absl::Status Finish();
 
-  // Whether the parameter got a gradient in this step that was not dropped.
+  // Returns whether the parameter got a gradient in this step that was not dropped.
   bool used(size_t parameter) const { return parameters_[parameter].used; }
 
  private:
@@ -152,7 +152,7 @@ class GradientPaths : public models::UseObserver {
   const std::function<void(size_t parameter)> expect_;
   const std::function<void()> before_recomputation_;
   std::unordered_map<const void*, size_t> index_of_;
-  // By parameter: whether a call that is not recomputed has used the parameter in this pass.
+  // Whether a call that is not recomputed has used a parameter in this pass, by parameter.
   std::vector<bool> directly_;
 };
 

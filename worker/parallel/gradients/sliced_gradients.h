@@ -67,7 +67,7 @@ class SlicedGradients {
   void BeginJoinedMicroBatch(bool last);
   absl::Status Finish(const Strategy::BucketReduced& reduced);
 
-  // Whether a micro-batch of this rank used the parameter in this step.
+  // Returns whether a micro-batch of this rank used the parameter in this step.
   bool used(size_t parameter) const { return buckets_->used(parameter); }
 
   // Called during backward when this pass brings no further gradient to the group; on all ranks at
