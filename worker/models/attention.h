@@ -10,9 +10,9 @@
 namespace muster::models {
 
 // Returns softmax(q k^T / sqrt(D)) v, for each position over the positions up to it. There is no
-// dropout; LibTorch's fused kernel computes the result. q [B, H, C, D], k and v [B, G, C, D] -> [B,
-// H, C, D]. G divides H: H / G consecutive heads of q share one head of k and v (grouped-query
-// attention, Ainslie et al. 2023).
+// dropout; LibTorch's fused kernel computes the result.
+// q [B, H, C, D], k and v [B, G, C, D] -> [B, H, C, D]. G divides H: H / G consecutive heads of q
+// share one head of k and v (grouped-query attention, Ainslie et al. 2023).
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // Returns the attention of one position that comes after others. Makes no copy of k and v for each
@@ -38,8 +38,8 @@ class Rotary {
   // `head`: the width of one head; must be even. Pair i is rotated by position / theta^(2i / head).
   Rotary(int64_t context, int64_t head, double theta);
 
-  // Rotates the heads of each position: [B, C, H, head] -> the same shape, computed in float32. C
-  // <= context.
+  // Rotates the heads of each position: [B, C, H, head] -> the same shape, in float32. C <=
+  // context.
   at::Tensor Turn(const at::Tensor& x);
 
   // Rotates tokens at these positions, int64 [B, C], each below the context.

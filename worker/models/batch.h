@@ -1,5 +1,5 @@
-// The input of a model in one micro-batch, and the data set that a model requires. Shared by models
-// and data.
+// The input of a model in one micro-batch, and a model's requirements on a data set. Shared by
+// models and data.
 #ifndef MUSTER_WORKER_MODELS_BATCH_H_
 #define MUSTER_WORKER_MODELS_BATCH_H_
 

@@ -41,7 +41,7 @@ struct LanguageModelNames {
   std::vector<std::string> constants;
 };
 
-// A key of config.json ("a.b": b within a), and its value if the key is present.
+// A key of config.json ("a.b": b within a), and the value that the key must have if present.
 using ConfigFact = std::pair<std::string, nlohmann::json>;
 
 class LanguageModel : public Model {

@@ -43,7 +43,7 @@ at::Tensor Judged::InTop(int64_t k) const {
   const at::Tensor target = Targets().unsqueeze(1);
   const at::Tensor own = logits.gather(1, target);
   const at::Tensor lower = at::arange(logits.size(1), target.options()).lt(target);
-  // This form counts a NaN as larger.
+  // Counts a NaN as larger.
   const at::Tensor larger =
       logits.le(own).logical_not().logical_or(logits.eq(own).logical_and(lower));
   const at::Tensor in_top = larger.sum(1).lt(k);

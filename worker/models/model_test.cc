@@ -84,7 +84,7 @@ LossOutput LossOf(Model& model, const Batch& batch, Mode mode = Mode::kTrain) {
 }
 
 // The mean cross entropy over the targets that count, and its gradient by the logits: -sum q log p
-// and p - q, with q = 1 - smoothing + smoothing / classes at the target and smoothing / classes
+// and p - q. q is 1 - smoothing + smoothing / classes at the target, and smoothing / classes
 // elsewhere.
 struct Expected {
   double loss = 0;

@@ -15,8 +15,8 @@ struct Sampling {
   // Present (above 0): draws token i with a probability in proportion to exp(logit_i /
   // temperature). Absent: takes the largest logit (greedy), of equal logits the first.
   std::optional<double> temperature;
-  // At least 1, only with a temperature: draws only from the `top_k` tokens with the largest
-  // logits, of equal logits the first. Absent, or above the vocabulary: all tokens.
+  // The number of tokens that may be drawn: those with the largest logits, of equal logits the
+  // first. At least 1, and only with a temperature. Absent, or above the vocabulary: all tokens.
   std::optional<int64_t> top_k;
   uint64_t seed = 0;  // no effect without a temperature
 };

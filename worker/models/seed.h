@@ -30,7 +30,7 @@ void Reseed(at::Generator& generator, uint64_t seed);
 
 bool IsProcessGenerator(const at::Generator& generator);
 
-// Return and set the state of any generator, under its lock.
+// Returns, or sets, the state of any generator, under its lock.
 at::Tensor StateOf(at::Generator generator);
 void SetState(at::Generator generator, const at::Tensor& state);
 

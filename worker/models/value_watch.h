@@ -61,8 +61,7 @@ class ValueWatch : private OperationWatch {
   const Mode mode_;
   // Both maps are filled at the first operation, because most watched code runs none.
   std::unordered_map<const void*, std::string> names_;  // by tensor
-  // By storage: the model's tensors there. A bucket or an FSDP unit is one storage with many
-  // tensors.
+  // The model's tensors by storage. A bucket or an FSDP unit is one storage with many tensors.
   std::unordered_map<const void*, std::vector<Resident>> residents_;
   bool written_ = false;
   std::string refusal_;

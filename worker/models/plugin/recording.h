@@ -61,7 +61,7 @@ class Recording : public OperationWatch {
    public:
     using std::runtime_error::runtime_error;
   };
-  // Why the recording cannot be used; empty: it can. The code may have caught the exception.
+  // The reason why it cannot be used; empty: it can. The code may have caught the exception.
   const std::string& refusal() const { return refusal_; }
 
   // The way in which a tensor reads its storage.
@@ -86,7 +86,7 @@ class Recording : public OperationWatch {
   // operations leave them. Throws Refused.
   void End();
 
-  // Whether the tensor has no memory.
+  // Returns whether the tensor has no memory.
   bool Has(const at::Tensor& tensor) const;
   // Returns a function that makes the tensor's values in new memory at each call. Requires
   // Has(tensor). The recording must outlive the function.

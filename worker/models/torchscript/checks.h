@@ -21,7 +21,7 @@ namespace muster::models {
 // - a default value of an argument, or a value of a constant of a class, that is no plain value (a
 //   call would be computed when the class is loaded);
 // - objects of classes in C++ (torch.classes), which have their own __setstate__;
-// - the format of an old PyTorch (model.json), which has other rules.
+// - the format of an old PyTorch (model.json), which has other rules;
 // - two records of the same name (LibTorch ignores the case of letters), or a name that is too long
 //   to be listed: another record than the checked one could be loaded.
 absl::Status CheckNothingRunsWhileLoading(caffe2::serialize::PyTorchStreamReader* archive);

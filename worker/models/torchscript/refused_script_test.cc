@@ -66,7 +66,7 @@ TEST_F(RefusedScriptTest, AnotherSignatureOrShapeIsRefused) {
 
 TEST_F(RefusedScriptTest, EvaluationThatIsRandomOrHasEffectsIsRefused) {
   const std::string dropout = "  return torch.linear(torch.dropout(x, 0.5, True), self.weight)\n";
-  // This forward is random in every tenth run.
+  // A forward that is random in every tenth run.
   const std::string seldom =
       "  y = torch.linear(x, self.weight)\n"
       "  if float(torch.rand([1])) < 0.1:\n"
