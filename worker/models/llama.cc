@@ -223,7 +223,7 @@ class Llama : public LanguageModel {
             {"head_dim", shape_.head()},
             {"rms_norm_eps", shape_.norm_eps},
             {"rope_theta", shape_.rope_theta},
-            // The first key is of transformers 5 and later.
+            // rope_parameters is of transformers 5 and later, rope_scaling of earlier versions.
             {"rope_parameters.rope_theta", shape_.rope_theta},
             {"rope_parameters.rope_type", "default"},
             {"rope_scaling.rope_type", "default"},

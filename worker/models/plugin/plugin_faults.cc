@@ -1,4 +1,4 @@
-// A plug-in for tests: each of its models has one fault, which its name states.
+// A plug-in for tests whose models have one fault each; the option `fault` names the fault.
 #include <unistd.h>
 
 #include <cstdio>
