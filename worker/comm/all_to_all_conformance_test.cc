@@ -21,7 +21,7 @@ namespace {
 using Sizes = std::vector<int64_t>;
 using Table = std::vector<Sizes>;  // [from][to]
 
-// Uneven, with many zeros; the same on all ranks.
+// Returns uneven sizes with many zeros, the same on all ranks.
 Table RandomTable(int world_size, int64_t largest, int seed) {
   std::mt19937_64 random(seed);
   Table table(world_size, Sizes(world_size));
@@ -31,7 +31,7 @@ Table RandomTable(int world_size, int64_t largest, int seed) {
   return table;
 }
 
-// What `from` sends to `to`.
+// Returns the elements that `from` sends to `to`.
 std::vector<int64_t> Message(int from, int to, int64_t elements, int seed) {
   return Contribution<int64_t>(10 * from + to, elements, seed);
 }

@@ -1,5 +1,5 @@
-// Shared by the conformance tests: numbers whose sums depend on the order of the additions, and a
-// fixture for every implementation and world size.
+// Numbers and a fixture for the conformance tests. The sums of the numbers depend on the order of
+// the additions. The fixture runs every implementation with every world size.
 #ifndef MUSTER_WORKER_COMM_CONFORMANCE_H_
 #define MUSTER_WORKER_COMM_CONFORMANCE_H_
 
@@ -23,7 +23,7 @@
 
 namespace muster::comm {
 
-// As the functions of `at`, on the device of the rank that is tested unless they name another one.
+// The functions of `at`, with the device of the rank under test unless the options name a device.
 inline at::TensorOptions OnTestDevice(at::TensorOptions options) {
   return options.has_device() ? options : options.device(TestDevice());
 }
@@ -38,8 +38,8 @@ inline at::Tensor Ones(at::IntArrayRef sizes, at::TensorOptions options = {}) {
   return at::ones(sizes, OnTestDevice(options));
 }
 
-// The contribution of rank `rank`: random numbers of many magnitudes, so that the sum depends on
-// the order of the additions.
+// The contribution of rank `rank`: random numbers of many magnitudes. Their sum depends on the
+// order of the additions.
 template <typename T>
 std::vector<T> Contribution(int rank, int64_t elements, int seed) {
   std::mt19937_64 random(1000 * seed + rank);
@@ -55,7 +55,7 @@ std::vector<T> Contribution(int rank, int64_t elements, int seed) {
   return values;
 }
 
-// The reference: one serial loop.
+// The reference result, computed by one serial loop.
 template <typename T>
 std::vector<T> SerialSum(int world_size, int64_t elements, int seed, T divisor) {
   std::vector<T> sum = Contribution<T>(0, elements, seed);
@@ -107,7 +107,7 @@ class Conformance : public testing::TestWithParam<std::tuple<Implementation, int
              [&body](std::unique_ptr<Communicator> ranks) { body(*ranks); });
   }
 
-  // INVALID_ARGUMENT, naming the rank, and with `text`.
+  // Expects INVALID_ARGUMENT with the rank and `text` in the message.
   static void ExpectRefused(const Communicator& ranks, std::unique_ptr<Work> work,
                             const std::string& text) {
     const absl::Status status = work->Wait();

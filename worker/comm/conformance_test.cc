@@ -57,7 +57,7 @@ TEST_P(Sums, SumsAreDividedOnceFloat32) { CheckSums<float>(7.0); }
 TEST_P(Sums, SumsAreDividedOnceFloat64) { CheckSums<double>(3.0); }
 
 TEST_P(Conformance, SumsOfTheseNumbersDependOnTheOrder) {
-  // Shows that the tests above can fail: another order gives other bits.
+  // The proof that the tests above can fail: another order gives other bits.
   if (world_size() < 3) GTEST_SKIP() << "two numbers have one sum";
   const auto forward = SerialSum<float>(world_size(), 1000, 1, 1.0f);
   std::vector<float> backward = Contribution<float>(world_size() - 1, 1000, 1);
@@ -233,7 +233,7 @@ TEST_P(Conformance, BytesSentAreThoseOfADirectExchange) {
     };
     EXPECT_EQ(ranks.bytes_sent(), 0);
     const int64_t even = 16 * world_size() * 10;
-    // As of a ring: 2 (W - 1) / W of the buffer.
+    // The same as in a ring: 2 (W - 1) / W of the buffer.
     EXPECT_EQ(sent_by(ranks.AllReduceSum(Ones({even}), {"sum", 1})), 2 * others * 16 * 10 * 4);
     // One slice of 16 for rank 0, which sends the sum back; the other slices are empty.
     EXPECT_EQ(sent_by(ranks.AllReduceSum(Ones({16}, at::kDouble), {"sum", 2})),

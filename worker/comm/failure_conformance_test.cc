@@ -1,4 +1,4 @@
-// The behaviour of every Communicator if a peer is missing, on every implementation and world size.
+// The behaviour of every Communicator with a missing peer, on every implementation and world size.
 #include <atomic>
 #include <barrier>
 #include <functional>
@@ -32,7 +32,7 @@ void ExpectNames(const absl::Status& status, int rank, const std::string& operat
       << status << "\nexpected: " << expected;
 }
 
-// One operation of every kind, large enough to be in the middle of it; its name in errors.
+// One operation of every kind, with its name in errors; large, so that a peer can leave meanwhile.
 struct Kind {
   const char* name;
   std::function<std::unique_ptr<Work>(Communicator& ranks, OpLabel label)> issue;
@@ -120,7 +120,7 @@ TEST_P(FailureConformance, ARankThatLeavesEarlyFailsTheOperationsItIsMissedIn) {
       const std::string peer = "rank " + std::to_string(victim) + " is gone";
       ExpectNames(second->Wait(), rank, "all_gather 'roll call' at step 18", peer);
       ExpectNames(first->Wait(), rank, "all_reduce 'bucket 3' at step 17", peer);
-      // The communicator cannot be used any more.
+      // A communicator that has failed cannot be used again.
       ExpectNames(ranks->AllReduceSum(b, {"later", 19})->Wait(), rank,
                   "all_reduce 'later' at step 19", peer);
       ExpectNames(ranks->Broadcast(b, rank, {"later", 20})->Wait(), rank,

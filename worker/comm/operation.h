@@ -1,5 +1,5 @@
-// The description of one collective call, for errors, the checks of its arguments, and its sum.
-// Shared by the implementations of Communicator.
+// The description of one collective call, for errors, for the checks of its arguments, and for its
+// sum. Shared by the implementations of Communicator.
 #ifndef MUSTER_WORKER_COMM_OPERATION_H_
 #define MUSTER_WORKER_COMM_OPERATION_H_
 
@@ -20,8 +20,8 @@ struct OperationSpec {
   OperationKind kind;
   OpLabel label;
   int rank = 0;
-  at::Tensor output;               // also the input of the operations in place
-  at::Tensor input;                // undefined in the operations in place
+  at::Tensor output;               // also the input of in-place operations
+  at::Tensor input;                // undefined for in-place operations
   int root = 0;                    // broadcast only
   double divide_by = 1.0;          // the sums only
   std::vector<int64_t> out_sizes;  // all-to-all only
@@ -29,38 +29,38 @@ struct OperationSpec {
   at::Device device = at::kCPU;    // where all tensors must be
 };
 
-// "all_reduce".
+// Returns for example "all_reduce".
 const char* Name(OperationKind kind);
 
-// "all_reduce 'bucket 3' at step 17".
+// Returns for example "all_reduce 'bucket 3' at step 17".
 std::string Describe(const OperationSpec& spec);
 
-// "all_reduce of 1024 Float": the part that must be equal on all ranks. The sizes of an all-to-all
-// are not part of it.
+// Returns for example "all_reduce of 1024 Float": the part that must be equal on all ranks. Leaves
+// out the sizes of an all-to-all.
 std::string Shape(const OperationSpec& spec);
 
-// A hash of Describe and Shape: equal on ranks that issue the same operation.
+// Returns a hash of Describe and Shape. Ranks that issue the same operation get the same hash.
 uint64_t Hash(const OperationSpec& spec);
 
-// status with "rank 1: all_reduce 'bucket 3' at step 17: " in front; OK stays OK.
+// Returns `status` with "rank 1: all_reduce 'bucket 3' at step 17: " in front; OK stays OK.
 absl::Status WithOperation(const OperationSpec& spec, const absl::Status& status);
 
-// INVALID_ARGUMENT: this rank's call is wrong, whatever the other ranks call.
+// INVALID_ARGUMENT if this rank's call is wrong, whatever the other ranks call.
 absl::Status CheckArguments(const OperationSpec& spec, int world_size);
 
-// The number of bytes that this rank sends to other ranks in a direct exchange. An all-reduce is a
-// reduce-scatter of the slices of SliceOf, followed by an all-gather.
+// Returns the number of bytes that this rank sends to other ranks in a direct exchange. An
+// all-reduce counts as a reduce-scatter of the slices of SliceOf, followed by an all-gather.
 int64_t BytesToSend(const OperationSpec& spec, int world_size);
 
-// Releases the tensors; the spec still describes the operation in errors.
+// Releases the tensors. Afterwards the spec still describes the operation in errors.
 void ReleaseTensors(OperationSpec& spec);
 
-// A Work that is done.
+// Returns a Work that is done, with this status.
 std::unique_ptr<Work> DoneWork(absl::Status status);
 
-// The ranks' contributions, in rank order, as elements of the spec's input (all-reduce: its
-// output); the destination as elements of its output. A source may be the destination if their
-// types are the same.
+// Adds the ranks' contributions, in rank order. The sources have the type of the spec's input
+// (all-reduce: of its output), and the destination has the type of its output. A source may be the
+// destination if their types are the same.
 void TypedSum(const OperationSpec& spec, const std::vector<const void*>& sources, void* destination,
               int64_t elements);
 
@@ -78,7 +78,7 @@ class IssuingCommunicator : public Communicator {
   std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) final;
 
  private:
-  // The arguments are not checked yet, and the spec has no device.
+  // Called by each collective, before the arguments are checked and before the spec has a device.
   virtual std::unique_ptr<Work> Issue(OperationSpec spec) = 0;
 };
 

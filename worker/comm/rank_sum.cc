@@ -8,10 +8,10 @@
 namespace muster::comm {
 namespace {
 
-// Long enough to hide the loop's overhead, short enough to stay in the first-level cache.
+// The elements added at a time: enough to hide the loop's overhead, few enough for the L1 cache.
 constexpr int64_t kChunk = 1024;
 
-// Every index reads its operands before it writes, so equal pointers are fine for ivdep.
+// Equal pointers are allowed with ivdep, because every index reads its operands before it writes.
 template <typename T>
 void AddPair(const T* a, const T* b, T* out, int64_t n) {
 #pragma GCC ivdep
@@ -30,7 +30,7 @@ void Divide(const T* a, T* out, int64_t n, T divisor) {
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] / divisor;
 }
 
-// The numbers of one source as T. `buffer` is for those that must be converted.
+// Returns the numbers of one source as T. `buffer` holds numbers that must be converted.
 template <typename T>
 const T* Load(const T* source, int64_t, T*) {
   return source;
@@ -61,7 +61,8 @@ void Sum(const std::vector<const Source*>& sources, T* destination, int64_t elem
       }
       continue;
     }
-    // All but the last addition go to `sum`: the destination may be a source still to be read.
+    // All additions except the last go to `sum`: the destination may be a source that is read
+    // later.
     for (size_t rank = 1; rank + 1 < sources.size(); ++rank) {
       AddPair(so_far, Load(sources[rank] + begin, n, converted), sum, n);
       so_far = sum;

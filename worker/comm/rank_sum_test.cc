@@ -51,7 +51,7 @@ TEST(RankOrderedSum, EqualsSerialSumBitwiseWhicheverSourceIsTheDestination) {
 }
 
 TEST(RankOrderedSum, OrderMatters) {
-  // 2^24 + 1 rounds back to 2^24: the order of additions shows in the result.
+  // 2^24 + 1 rounds to 2^24, so the result shows the order of the additions.
   std::vector<float> big{16777216.0f}, one{1.0f}, minus{-16777216.0f}, out{0};
   RankOrderedSum<float>({big.data(), one.data(), minus.data()}, out.data(), 1, 1.0);
   EXPECT_EQ(out[0], 0.0f);
@@ -66,7 +66,7 @@ TEST(RankOrderedSum, AddsIntegersExactly) {
 }
 
 TEST(RankOrderedSum, Bfloat16IsConvertedExactlyAndSummedInFloat32) {
-  // 1, 2^-8 (one plus that is no bfloat16), -0, the smallest subnormal, infinity, a NaN with
+  // 1, 2^-8 (1 + 2^-8 is no bfloat16), -0, the smallest subnormal, infinity, and a NaN with
   // payload.
   const std::vector<uint16_t> values{0x3f80, 0x3b80, 0x8000, 0x0001, 0x7f80, 0x7fc1};
   std::vector<float> out(values.size());

@@ -69,7 +69,7 @@ TEST_P(ReduceScatter, GivesTheBitsOfAnAllReduce) {
   });
 }
 
-// The upper half of a float32's bits, which is a bfloat16.
+// Returns bfloat16 numbers: the upper half of the bits of float32 numbers.
 std::vector<uint16_t> Bfloat16Contribution(int rank, int64_t elements, int seed) {
   std::vector<uint16_t> upper;
   for (float value : Contribution<float>(rank, elements, seed)) {
@@ -116,7 +116,7 @@ TEST_P(ReduceScatter, SeveralInFlightAreSummedEachFromItsOwnMemory) {
       std::vector<std::unique_ptr<Work>> works;
       for (int i = 0; i < kOperations; ++i) {
         const int64_t size = 1000 * ((i + 7 * round) % kOperations) + i;
-        // Only the operation holds the input, which must live as long as data are sent from it.
+        // The operation alone holds the input, which must live until all its data are sent.
         const at::Tensor in = ToTensor(Contribution<float>(ranks.rank(), size * world_size(), i));
         outs.push_back(i % 3 == 0 ? in.narrow(0, ranks.rank() * size, size) : Empty({size}));
         works.push_back(ranks.ReduceScatterSum(outs[i], in, {"bucket", i}, 5.0));
@@ -175,7 +175,7 @@ TEST_P(ReduceScatter, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
     refused(Empty({1}), at::Tensor(), "the input is undefined");
     refused(Empty({2, 3}).t(), Empty({n * 6}), "the output is not contiguous");
     refused(Empty({3}), Empty({n * 3}, at::TensorOptions(at::kMeta)), "the input is on meta");
-    // In place is this rank's own part, and nothing else.
+    // An in-place output must be exactly this rank's own part of the input.
     const at::Tensor whole = Ones({n * 3 + 1});
     const std::string overlap =
         "the output overlaps the input without being part " + std::to_string(ranks.rank());
@@ -187,7 +187,7 @@ TEST_P(ReduceScatter, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
       refused(whole.narrow(0, (ranks.rank() + 1) % n * 3, 3), whole.narrow(0, 0, n * 3),
               overlap.c_str());
     }
-    // The neighbours of the input's memory are no part of it.
+    // Memory next to the input is not part of the input.
     const at::Tensor memory = Ones({n + 2});
     for (const at::Tensor& out : {memory.narrow(0, 0, 1), memory.narrow(0, n + 1, 1)}) {
       const absl::Status status =

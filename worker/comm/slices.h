@@ -1,7 +1,7 @@
-// How a flat buffer is cut into one contiguous slice per rank.
+// The cut of a flat buffer into one contiguous slice per rank.
 //
-// Cuts are multiples of kSliceAlignment elements: fused optimizer kernels give the same bits for a
-// piece of a parameter as for the whole parameter only if the piece begins at such a multiple.
+// Cuts are at multiples of kSliceAlignment elements. Fused optimizer kernels give the same bits for
+// a piece of a parameter as for the whole parameter only if the piece begins at such a multiple.
 #ifndef MUSTER_WORKER_COMM_SLICES_H_
 #define MUSTER_WORKER_COMM_SLICES_H_
 
@@ -22,8 +22,8 @@ inline int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// The slice of `rank` when `elements` are cut for `world_size` ranks. All slices have the same
-// size, except the last ones, which may be shorter or empty.
+// Returns the slice of `rank` when `elements` are cut for `world_size` ranks. All slices have the
+// same size, except the last slices, which may be shorter or empty.
 inline Slice SliceOf(int64_t elements, int rank, int world_size) {
   const int64_t size = RoundUp((elements + world_size - 1) / world_size, kSliceAlignment);
   return {std::min(elements, rank * size), std::min(elements, (rank + 1) * size)};

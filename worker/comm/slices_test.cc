@@ -22,8 +22,8 @@ TEST(SliceOf, CoversEveryElementOnceInRankOrderAtAlignedCuts) {
 }
 
 TEST(SliceOf, IsCutWhereFusedKernelsGiveTheSameBits) {
-  // At multiples of 16 elements, whatever the ranks: cut elsewhere a fused optimizer changes last
-  // bits.
+  // Cuts are at multiples of 16 elements, for any number of ranks. With other cuts a fused
+  // optimizer would give other last bits.
   EXPECT_EQ(SliceOf(40, 0, 2).end, 32);
   EXPECT_EQ(SliceOf(40, 1, 2).size(), 8);
 }

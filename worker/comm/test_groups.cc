@@ -38,7 +38,7 @@ namespace {
 
 thread_local c10::Device test_device = c10::kCPU;
 
-// On machines with a GPU, all ranks share one.
+// The device of a rank. On machines with a GPU, all ranks share one GPU.
 c10::Device DeviceOfRank(int rank) {
 #ifdef MUSTER_CUDA
   return c10::Device(c10::kCUDA, 0);
@@ -73,7 +73,7 @@ std::vector<std::tuple<Implementation, int>> GroupsToTest() {
           {Implementation::kStagedOnDevice, 4},
           {Implementation::kNccl, 1}};
 #else
-  // A staged communicator leaves to another one what depends on the number of ranks.
+  // Few world sizes: a staged communicator does nothing that depends on the number of ranks.
   std::vector<std::tuple<Implementation, int>> groups = {{Implementation::kStaged, 1},
                                                          {Implementation::kStaged, 3},
                                                          {Implementation::kStagedOnDevice, 3}};

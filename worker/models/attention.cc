@@ -17,7 +17,7 @@ namespace muster::models {
 namespace {
 
 at::Tensor Turned(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
-  // Rolled by half a head, each number meets its partner.
+  // A roll by half a head puts each number at the place of its partner.
   return at::addcmul(x.mul(cosines), x.roll(x.size(3) / 2, 3), sines).to(x.scalar_type());
 }
 
@@ -32,7 +32,7 @@ at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::T
 at::Tensor OneTokenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const at::Tensor& visible) {
   const int64_t batch = q.size(0), heads = q.size(1), shared = k.size(1), width = q.size(3);
-  // [B, G, H / G, D]: the heads that share one head of k and v are the rows of one product.
+  // [B, G, H / G, D]: heads that share one head of k and v are the rows of one product.
   const at::Tensor grouped = q.reshape({batch, shared, heads / shared, width}).to(at::kFloat);
   const double scale = 1 / std::sqrt(static_cast<double>(width));
   const at::Tensor scores =
@@ -48,7 +48,7 @@ double AttentionFlops(int64_t context, int64_t width) {
 }
 
 Rotary::Rotary(int64_t context, int64_t head, double theta) {
-  // In float32 as transformers does: at distant positions float64 would give other angles.
+  // float32, as in transformers: float64 would give other angles at distant positions.
   const at::Tensor exponents = at::arange(0, head, 2, at::kFloat).div(head);
   const at::Tensor frequencies = at::pow(theta, exponents).reciprocal();
   const at::Tensor angles = at::arange(context, at::kFloat).unsqueeze(1).mul(frequencies);

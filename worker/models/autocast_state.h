@@ -1,5 +1,5 @@
-// The autocast state of this thread on a device: the functions of ATen/autocast_mode.h, without the
-// large part of ATen that this header includes.
+// The autocast state of this thread on a device. Replaces the functions of ATen/autocast_mode.h,
+// which includes a large part of ATen.
 #ifndef MUSTER_WORKER_MODELS_AUTOCAST_STATE_H_
 #define MUSTER_WORKER_MODELS_AUTOCAST_STATE_H_
 
@@ -10,7 +10,7 @@ namespace muster::models {
 
 struct AutocastState {
   bool enabled = false;
-  // The converted copy of a weight is kept for further uses in the scope.
+  // Keeps the converted copy of a weight for further uses in the scope.
   bool keeps_casts = true;
   c10::ScalarType type = c10::ScalarType::BFloat16;
 
@@ -20,7 +20,7 @@ struct AutocastState {
   void Set() const;
 };
 
-// While it lives, this thread has another autocast state.
+// Gives this thread another autocast state during the life of the object.
 class ScopedAutocastState {
  public:
   explicit ScopedAutocastState(const AutocastState& state)

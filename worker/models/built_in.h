@@ -1,4 +1,4 @@
-// The models that are a part of Muster. Each one's file says what it is.
+// The models that are a part of Muster. The source file of each model describes the model.
 #ifndef MUSTER_WORKER_MODELS_BUILT_IN_H_
 #define MUSTER_WORKER_MODELS_BUILT_IN_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::models {
 
-// spec: with its defaults, and valid (common/jobspec).
+// spec: valid, with its defaults (common/jobspec).
 std::unique_ptr<Model> CreateConvnet(const v1::ConvnetSpec& spec, uint64_t seed);
 std::unique_ptr<Model> CreateGpt2(const v1::Gpt2Spec& spec, uint64_t seed);
 std::unique_ptr<Model> CreateLlama(const v1::LlamaSpec& spec, uint64_t seed);

@@ -1,7 +1,7 @@
 // A residual network (He et al. 2015, "Deep Residual Learning for Image Recognition") of basic
-// blocks with BatchNorm, for small images: a 3x3 stem without pooling, stages that halve the image
-// from the second on, global average pooling, one linear layer. Names, layouts and initial values
-// as in torchvision's ResNet.
+// blocks with BatchNorm, for small images. It has a 3x3 stem without pooling, stages that halve the
+// image (except the first), global average pooling, and one linear layer. Names, layouts and
+// initial values are those of torchvision's ResNet.
 #include <cmath>
 #include <optional>
 #include <string>
@@ -25,11 +25,11 @@ namespace muster::models {
 namespace {
 
 struct ConvnetShape {
-  // The dimensions of an image.
+  // The channels, height and width of an image.
   int64_t channels = 0;
   int64_t height = 0;
   int64_t width = 0;
-  // The channels and the number of blocks of each stage: equally many numbers, at least one.
+  // The channels and the number of blocks of each stage. Both have the same length, at least one.
   std::vector<int64_t> widths;
   std::vector<int64_t> blocks;
   int64_t classes = 0;
@@ -39,8 +39,8 @@ struct ConvnetShape {
 constexpr double kBatchNormEpsilon = 1e-5;
 constexpr double kBatchNormMomentum = 0.1;
 
-// The number of pixels of a side after a convolution of stride 2: 3x3 with padding 1, or 1x1
-// without.
+// Returns the pixels of a side after a convolution of stride 2: 3x3 with padding 1, or 1x1 without
+// padding.
 int64_t HalfSide(int64_t side) { return (side + 1) / 2; }
 
 // A unit of convolutions (without bias) and batch normalizations.
@@ -53,15 +53,15 @@ class ConvUnit : public Unit {
     int64_t stride;
     int64_t padding;
   };
-  // torch.nn.BatchNorm2d: indices of its parameters and buffers.
+  // torch.nn.BatchNorm2d, as indices of its parameters and buffers.
   struct Norm {
     std::string name;
     size_t weight, bias;
     size_t mean, variance, batches;
   };
 
-  // kernel x kernel, padded so that stride 1 keeps the image's size. Initial values as in
-  // torchvision: kaiming_normal_(mode="fan_out", nonlinearity="relu").
+  // Adds a kernel x kernel convolution, padded so that stride 1 keeps the image's size. Initial
+  // values are those of torchvision: kaiming_normal_(mode="fan_out", nonlinearity="relu").
   Conv AddConv(const std::string& name, int64_t in, int64_t out, int64_t kernel, int64_t stride,
                uint64_t seed) {
     const double deviation = std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
@@ -85,7 +85,7 @@ class ConvUnit : public Unit {
 
   at::Tensor Apply(const Norm& norm, const at::Tensor& x, const ForwardContext& context) const {
     if (context.training()) {
-      // Its variance would be 0 / 0.
+      // The variance of a single value would be 0 / 0.
       if (x.numel() <= x.size(1)) {
         throw ModelError(absl::StrCat(
             "model convnet: ", norm.name,
@@ -102,7 +102,7 @@ class ConvUnit : public Unit {
   }
 };
 
-// 3x3 with stride 1 and no pooling: the images are small.
+// A 3x3 convolution with stride 1, without pooling, because the images are small.
 class Stem : public ConvUnit {
  public:
   Stem(int64_t in, int64_t out, uint64_t seed)
@@ -119,7 +119,7 @@ class Stem : public ConvUnit {
   const Norm bn1_;
 };
 
-// torchvision's BasicBlock. Members in forward order, which is that of registration.
+// torchvision's BasicBlock. Members are in forward order, which is the order of registration.
 class Block : public ConvUnit {
  public:
   Block(const std::string& name, int64_t in, int64_t out, int64_t stride, uint64_t seed)

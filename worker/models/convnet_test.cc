@@ -36,7 +36,7 @@ std::vector<at::Tensor> Copies(const Model& model) {
   return copies;
 }
 
-// torchvision's named_parameters() and named_buffers() of such a ResNet, in their order.
+// torchvision's named_parameters() and named_buffers() of the same ResNet, in their order.
 TEST(ConvnetTest, HasTorchvisionsNamesInForwardOrder) {
   const auto model = Make();
   std::string parameters;
@@ -133,8 +133,7 @@ TEST(ConvnetTest, TakesRowsOfAnyShape) {
   EXPECT_EQ(model->Loss(batch, context).terms, 4);
 }
 
-// The stem's statistics after a forward, from the definition: momentum 0.1, the variance over n -
-// 1.
+// The stem's statistics after a forward, by the definition: momentum 0.1, the variance over n - 1.
 TEST(ConvnetTest, TrainingForwardsMoveTheStatistics) {
   const auto model = Make();
   const at::Tensor weight = model->Parameters()[0].tensor;
@@ -171,11 +170,10 @@ TEST(ConvnetTest, EvaluationUsesTheStatisticsAndLeavesThemAlone) {
     EXPECT_TRUE(after[i].equal(before[i])) << model->Buffers()[i].name;
   }
   EXPECT_GT((training - evaluated).abs().max().item<float>(), 1e-3);
-  // A row's result does not depend on what else is in the batch, as it would with the batch's
-  // statistics.
+  // With the statistics of the batch, the result of a row would depend on the other rows.
   const at::Tensor alone = model->Logits(Images().narrow(0, 2, 1), context);
   EXPECT_LT((alone[0] - evaluated[2]).abs().max().item<float>(), 1e-5);
-  // The statistics count.
+  // The result depends on the statistics.
   for (const Buffer& buffer : model->Buffers()) {
     if (buffer.name == "layer2.1.bn2.running_mean") buffer.tensor.add_(1);
   }
@@ -202,7 +200,7 @@ TEST(ConvnetTest, OneValuePerChannelCannotBeTrainedOn) {
   EXPECT_NO_THROW(model->Logits(at::zeros({1, 2}), context));
 }
 
-// 6 x 5 pixels in the stem and stage 1, 3 x 3 in stage 2.
+// The images have 6 x 5 pixels in the stem and stage 1, and 3 x 3 in stage 2.
 TEST(ConvnetTest, CountsItsOperations) {
   const double stem = 30 * 2 * 3 * 9;
   const double layer1 = 30 * 2 * (3 * 3 * 9);

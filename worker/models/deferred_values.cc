@@ -13,7 +13,7 @@ namespace {
 constinit thread_local DeferredValues* current = nullptr;
 
 at::Tensor WithoutMemory(at::IntArrayRef shape) {
-  const at::Tensor tensor = at::empty(shape, at::kFloat);  // no page of it is touched
+  const at::Tensor tensor = at::empty(shape, at::kFloat);  // touches no page of the memory
   device::ResizeStorage(tensor, 0);
   return tensor;
 }

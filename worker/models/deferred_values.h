@@ -1,5 +1,5 @@
-// Parameters whose values are computed when they are needed, one at a time, so that no rank needs
-// memory for a whole model.
+// Parameters whose values are computed when they are needed, one at a time. So no rank needs memory
+// for a whole model.
 //
 //   DeferredValues values;
 //   {
@@ -9,7 +9,7 @@
 //   at::Tensor first = values.Of(model->Parameters()[0].tensor);
 //   at::Tensor some = values.Range(model->Parameters()[0].tensor, 4, 8);  // four elements
 //
-// Threading: a scope belongs to its thread; everything else may be used by one thread at a time.
+// Threading: a scope belongs to its thread; one thread at a time may use everything else.
 #ifndef MUSTER_WORKER_MODELS_DEFERRED_VALUES_H_
 #define MUSTER_WORKER_MODELS_DEFERRED_VALUES_H_
 
@@ -26,10 +26,9 @@ namespace muster::models {
 
 class DeferredValues {
  public:
-  // Returns new memory with the values each time.
+  // Returns the values in new memory at each call.
   using Maker = std::function<at::Tensor()>;
-  // The same for the elements [begin, end) alone, in the order of a contiguous tensor. The result
-  // is flat.
+  // Returns the elements [begin, end), in the order of a contiguous tensor, as a flat tensor.
   using RangeMaker = std::function<at::Tensor(int64_t begin, int64_t end)>;
 
   class Scope {
@@ -42,33 +41,33 @@ class DeferredValues {
    private:
     DeferredValues* const before_;
   };
-  // The values of this thread's innermost scope; null outside of all scopes.
+  // Returns the values of this thread's innermost scope; null outside of all scopes.
   static DeferredValues* Current();
 
-  // A float32 tensor of that shape without memory. All of it is made even if only a range of it is
-  // wanted.
+  // Returns a float32 tensor of this shape without memory. Range calls `maker` for the whole
+  // tensor.
   at::Tensor Add(const std::vector<int64_t>& shape, Maker maker);
-  // The same where a range of it can be made alone.
+  // Returns a tensor of which a range can be made alone.
   at::Tensor AddInRanges(const std::vector<int64_t>& shape, RangeMaker maker);
   // Frees the memory of a float32 tensor, which stays the same object.
   void Take(at::Tensor tensor, Maker maker);
   // Adds the values of other tensors.
   void Add(DeferredValues others) { makers_.merge(others.makers_); }
 
-  // Whether the tensor has no memory because its values are here.
+  // Returns whether the tensor has no memory because its values are in this object.
   bool Has(const at::Tensor& tensor) const {
     return makers_.contains(tensor.unsafeGetTensorImpl());
   }
-  // The tensor's values: computed again, or the tensor itself if it has memory.
+  // Returns the tensor's values, computed again, or the tensor itself if it has memory.
   at::Tensor Of(const at::Tensor& tensor) const;
-  // Its elements [begin, end), [end - begin].
+  // Returns the elements [begin, end) of the tensor, [end - begin].
   at::Tensor Range(const at::Tensor& tensor, int64_t begin, int64_t end) const;
   // Replaces the function that computes a tensor's values. Requires Has(tensor).
   void Replace(const at::Tensor& tensor, RangeMaker maker);
   // Gives a tensor its own memory with its values, unless it has memory already.
   void Settle(at::Tensor tensor);
 
-  // Of a model whose parameters got memory although a scope was there: why; otherwise empty.
+  // The reason why the parameters of a model got memory in spite of a scope; otherwise empty.
   const std::string& refusal() const { return refusal_; }
   void Refuse(std::string why) { refusal_ = std::move(why); }
 

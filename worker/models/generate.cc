@@ -57,7 +57,7 @@ void CheckPrompt(size_t number, const GenerationRequest& request, const InputSpe
                               prompt[i]));
     break;
   }
-  // Not the sum, which may be too large for its type.
+  // Compared without the sum, which may be too large for its type.
   if (request.max_tokens > input.context - SizeOf(prompt)) {
     problems.Add(absl::StrCat(name, ": expected at most ", input.context,
                               " tokens (the model's context), found ", prompt.size(), " and ",
@@ -66,7 +66,7 @@ void CheckPrompt(size_t number, const GenerationRequest& request, const InputSpe
   }
 }
 
-// Int64 [B, C] of rows of at most C tokens.
+// Returns the rows, of at most `longest` tokens each, as int64 [B, longest].
 at::Tensor InRows(absl::Span<const std::vector<int64_t>> prompts, int64_t longest) {
   std::vector<int64_t> tokens;
   for (const std::vector<int64_t>& prompt : prompts) {

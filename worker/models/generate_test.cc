@@ -44,7 +44,7 @@ class GenerateTest : public ::testing::TestWithParam<const char*> {
     FollowTheText(*model_);
   }
 
-  // Of all prompts, batch by batch.
+  // Returns the completions of all prompts, batch by batch.
   Completions Generate(const GenerationRequest& request) {
     EXPECT_EQ(CheckGeneration(request, *model_), absl::OkStatus());
     Completions all;
@@ -79,7 +79,7 @@ TEST_P(GenerateTest, GreedyTokensAreTheMostLikelyOnesOfForwardsWithoutCache) {
     EXPECT_EQ(found[i], std::vector<int64_t>(text.end() - 12, text.end())) << "prompt " << i;
     different.insert(found[i].begin(), found[i].end());
   }
-  EXPECT_GT(different.size(), 5u);  // the model does not repeat one token, which would hide faults
+  EXPECT_GT(different.size(), 5u);  // a model that repeats one token would hide faults
 }
 
 TEST_P(GenerateTest, APromptsTokensDoNotDependOnTheOtherPrompts) {
@@ -106,14 +106,14 @@ TEST_P(GenerateTest, EqualPromptsAreContinuedDifferentlyOnlyIfTokensAreDrawn) {
   const Completions drawn =
       Generate({.prompts = Prompts(), .max_tokens = 12, .sampling = {.temperature = 1}});
   EXPECT_NE(drawn[0], drawn[4]);
-  // In other batches, too.
+  // The same for prompts in several batches.
   const Completions many = Generate(
       {.prompts = Completions(40, {3, 10, 0}), .max_tokens = 12, .sampling = {.temperature = 1}});
   EXPECT_EQ(std::set(many.begin(), many.end()).size(), 40u);
   const Completions other_seed =
       Generate({.prompts = Prompts(), .max_tokens = 12, .sampling = {.temperature = 1, .seed = 1}});
   EXPECT_NE(drawn[0], other_seed[0]);
-  // The most likely token alone.
+  // With top_k = 1 only the most likely token remains.
   const Completions top_one = Generate(
       {.prompts = Prompts(), .max_tokens = 12, .sampling = {.temperature = 1, .top_k = 1}});
   EXPECT_EQ(top_one, greedy);
@@ -163,7 +163,7 @@ TEST_P(GenerateTest, MemoryIsThatOfTheCacheAndIsFreed) {
   memory::InstallCountingAllocator();
   const GenerationRequest request = {.prompts = Completions(16, std::vector<int64_t>(1, 1)),
                                      .max_tokens = 23};
-  Generate(request);  // rotary tables and the like
+  Generate(request);  // allocates rotary tables and the like
   const auto in_use = [] { return memory::MemoryInUse().total; };
   const uint64_t before = in_use().bytes;
   memory::ResetPeaks();
@@ -171,14 +171,14 @@ TEST_P(GenerateTest, MemoryIsThatOfTheCacheAndIsFreed) {
   EXPECT_EQ(in_use().bytes, before);
   const auto cache = static_cast<uint64_t>(model_->key_values()->BytesPerPosition() * 16 * 24);
   EXPECT_GE(in_use().peak_bytes - before, cache);
-  // What a forward of one token of 16 prompts holds: less than 32 times the width, 16, for each.
+  // A forward of one token of 16 prompts needs less than 32 times the width (16) for each prompt.
   EXPECT_LT(in_use().peak_bytes - before, cache + 16 * 32 * 16 * 4);
 }
 
 TEST_P(GenerateTest, FromLogitsThatAreNotFiniteOnAPromptHasNoTokens) {
   {
     const at::NoGradGuard no_grad;
-    // The embedding of one token, which only one prompt holds. It is not a head, too.
+    // The embedding of a token that only one prompt holds. The embedding must not be the head, too.
     model_->Parameters()[0].tensor[16].fill_(std::numeric_limits<float>::quiet_NaN());
   }
   const auto untied = std::string(GetParam()) == "llama";
@@ -247,12 +247,12 @@ TEST(BatchesOf, TakeAsManyPromptsAsFit) {
   GenerationRequest request = {.prompts = Completions(35, {1}), .max_tokens = 9};
   EXPECT_THAT(BatchesOf(request, small),
               ElementsAre(PromptBatch{0, 16}, PromptBatch{16, 32}, PromptBatch{32, 35}));
-  // 10 positions of one prompt take 64 MiB, so four of them fit.
+  // 10 positions of one prompt take 64 MiB, so four prompts fit.
   const KeyValueShape large = {.layers = 8, .heads = 8, .head = (64 << 20) / 10 / 8 / 8 / 2 / 4};
   request.prompts.resize(9, {1});
   EXPECT_THAT(BatchesOf(request, large),
               ElementsAre(PromptBatch{0, 4}, PromptBatch{4, 8}, PromptBatch{8, 9}));
-  // One longer prompt takes its length of each prompt of its batch; one that is alone always fits.
+  // A longer prompt makes all prompts of its batch as long. A single prompt always fits.
   request.prompts = {{1}, {1}, std::vector<int64_t>(11, 1), {1}, std::vector<int64_t>(100, 1)};
   EXPECT_THAT(BatchesOf(request, large),
               ElementsAre(PromptBatch{0, 2}, PromptBatch{2, 4}, PromptBatch{4, 5}));

@@ -1,4 +1,4 @@
-// GPT-2 (Radford et al. 2019) as in Hugging Face's GPT2LMHeadModel: names, layouts, initialisation.
+// GPT-2 (Radford et al. 2019): names, layouts, initialisation of Hugging Face's GPT2LMHeadModel.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -42,7 +42,7 @@ constexpr double kGpt2InitDeviation = 0.02;
 
 using at::Tensor;
 
-// Inverted dropout from the rank's own generator.
+// Inverted dropout with the rank's own generator.
 Tensor Dropout(const Tensor& x, double probability, ForwardContext& context) {
   if (!context.training() || probability == 0) return x;
   const Tensor keep = at::empty_like(x.detach(), at::MemoryFormat::Contiguous)
@@ -55,12 +55,12 @@ Tensor Conv1D(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return at::addmm(bias, x, weight);
 }
 
-// q, k, v [B, H, C, D] of the block -> [B, H, C, D].
+// Computes the attention of the block: q, k, v [B, H, C, D] -> [B, H, C, D].
 Tensor Attention(const Unit& block, const Tensor& q, const Tensor& k, const Tensor& v,
                  double dropout, ForwardContext& context) {
   if (context.cache() != nullptr) return context.cache()->Attend(block, q, k, v);
   if (!context.training() || dropout == 0) return CausalAttention(q, k, v);
-  // Written out: the fused kernel would draw its dropout from the process-wide generator.
+  // The fused kernel is not used: it would draw its dropout from the process-wide generator.
   const int64_t length = q.size(2);
   const Tensor future =
       at::full({length, length}, -std::numeric_limits<float>::infinity(), q.options()).triu_(1);
@@ -91,7 +91,7 @@ class Block : public Unit {
     };
     const Tensor flat = x.reshape({rows, width});
 
-    // split, not narrow: its gradient is one concatenation.
+    // split instead of narrow: the gradient of split is one concatenation.
     const std::vector<Tensor> qkv = Apply(attention_in_, Norm(ln_1_, flat)).split(width, 1);
     Tensor mixed =
         Attention(*this, split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
@@ -105,7 +105,7 @@ class Block : public Unit {
   }
 
  private:
-  // Each returns the index of the weight; the bias follows it.
+  // Each function returns the index of the weight; the bias has the next index.
   size_t AddNorm(const std::string& part) {
     const size_t weight = AddParameter(name() + part + ".weight", ConstantInit({shape_.width}, 1));
     AddParameter(name() + part + ".bias", ConstantInit({shape_.width}, 0));
@@ -135,7 +135,7 @@ class Block : public Unit {
 };
 
 // tokens int64 [B, C], C <= context -> logits float32 [B, C, vocab_size]. In a generation
-// (key_value_cache.h) [B, 1, vocab_size]: of the last token of each row.
+// (key_value_cache.h) only those of the last token of each row, [B, 1, vocab_size].
 class Root : public Unit {
  public:
   Root(const Gpt2Shape& shape, uint64_t seed) : Unit(""), shape_(shape) {
@@ -174,11 +174,11 @@ class Root : public Unit {
   const Gpt2Shape shape_;
   Unit* embedding_ = nullptr;
   std::vector<Unit*> blocks_;
-  Unit* head_ = nullptr;  // embedding_ if it is tied
+  Unit* head_ = nullptr;  // the same as embedding_ if tied
   size_t wpe_, ln_f_;
 };
 
-// Numbers in c_attn, attn.c_proj, c_fc and mlp.c_proj.
+// Returns the numbers in c_attn, attn.c_proj, c_fc and mlp.c_proj.
 int64_t LayerMatrices(const Gpt2Shape& shape) {
   return 4 * shape.width * shape.width + 2 * shape.width * shape.inner;
 }
@@ -220,7 +220,7 @@ class Gpt2 : public LanguageModel {
         {"initializer_range", kGpt2InitDeviation},
         {"scale_attn_weights", true},
         {"tie_word_embeddings", shape_.tied},
-        // Muster knows no special tokens; GPT-2's own would lie beyond a small vocabulary.
+        // Muster knows no special tokens. Those of GPT-2 would lie beyond a small vocabulary.
         {"bos_token_id", nullptr},
         {"eos_token_id", nullptr},
         {"use_cache", true},

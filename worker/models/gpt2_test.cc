@@ -75,7 +75,7 @@ TEST(Gpt2Test, InitialValuesDependOnSeedAndNameOnly) {
   const auto other = ByName(*Make(Small(), 2));
   for (const auto& [name, tensor] : one) {
     EXPECT_TRUE(tensor.requires_grad() && tensor.is_leaf() && tensor.is_contiguous()) << name;
-    if (name.find("c_proj.weight") == std::string::npos) {  // scaled by depth
+    if (name.find("c_proj.weight") == std::string::npos) {  // these are scaled by depth
       EXPECT_TRUE(tensor.equal(deep.at(name))) << name;
     }
     if (name.find("bias") == std::string::npos && name.find("ln_") == std::string::npos) {

@@ -1,5 +1,5 @@
-// New parameters: their values depend on (seed, name) only, not on the order in which they are
-// created, so that any rank can create each of them alone.
+// Initial values of parameters. The values depend only on (seed, name) and not on the order of
+// creation, so any rank can create a parameter alone.
 #ifndef MUSTER_WORKER_MODELS_INIT_H_
 #define MUSTER_WORKER_MODELS_INIT_H_
 
@@ -11,11 +11,11 @@
 
 namespace muster::models {
 
-// All float32, contiguous, without a gradient. In a scope of deferred_values.h they have no memory
-// yet.
+// All results are float32, contiguous, and without a gradient. In a scope of deferred_values.h the
+// results have no memory yet.
 at::Tensor NormalInit(uint64_t seed, const std::string& name, const std::vector<int64_t>& shape,
                       double deviation);
-// Uniform in [-bound, bound).
+// Returns uniform values in [-bound, bound).
 at::Tensor UniformInit(uint64_t seed, const std::string& name, const std::vector<int64_t>& shape,
                        double bound);
 at::Tensor ConstantInit(const std::vector<int64_t>& shape, double value);

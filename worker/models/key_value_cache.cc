@@ -41,7 +41,7 @@ at::Tensor KeyValueCache::Attend(const Unit& layer, const at::Tensor& q, const a
       return all;
     };
     kept = {keep(k), keep(v)};
-    // What fills rows up is behind the tokens, so they do not see it.
+    // The fillers come after the tokens of a row, so causal attention does not see them.
     return CausalAttention(q, k, v);
   }
   const auto add = [&](const at::Tensor& all, const at::Tensor& x) {

@@ -61,8 +61,8 @@ class KeyValueCacheTest : public ::testing::TestWithParam<size_t> {
     return model;
   }
 
-  // The logits of the last token of each row, [B, 17], after the prompts, which are the first
-  // `lengths` tokens of the rows of `texts`, and after each of `more` further ones.
+  // Returns the logits of the last token of each row, [B, 17]: after the prompts, and after each of
+  // `more` further tokens. The prompts are the first `lengths` tokens of the rows of `texts`.
   static std::vector<at::Tensor> WithCache(Model& model, const at::Tensor& texts,
                                            const std::vector<int64_t>& lengths, int64_t more,
                                            int64_t filler = 0) {
@@ -87,8 +87,8 @@ class KeyValueCacheTest : public ::testing::TestWithParam<size_t> {
   }
 };
 
-// One position is another matrix product than all of them, and its attention another kernel, which
-// add in another order: no bits, but 1e-5 of logits between 0.2 and 10.
+// The computation of one position uses other matrix products and another attention kernel, which
+// add in another order. So the bits differ, but only by 1e-5 of logits between 0.2 and 10.
 TEST_P(KeyValueCacheTest, LogitsAreThoseOfTheWholeTexts) {
   const auto model = Random();
   const at::NoGradGuard no_grad;

@@ -16,7 +16,7 @@
 namespace muster::models {
 namespace {
 
-// Null if there is no value at this path.
+// Returns the value at this path; null if there is none.
 nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
   nlohmann::json value = config;
   for (const std::string& key : std::vector<std::string>(absl::StrSplit(path, '.'))) {
@@ -26,8 +26,8 @@ nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
   return value;
 }
 
-// The names of transformers for one function, by the one that Muster writes. Their results differ
-// by the rounding of single operations.
+// Returns whether `found` is another name that transformers has for the function `expected`. The
+// results of both functions differ by the rounding of single operations.
 bool IsOtherName(const nlohmann::json& expected, const nlohmann::json& found) {
   static const auto& names = *new std::map<std::string, std::set<std::string>>{
       {"gelu_new", {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},
@@ -40,7 +40,7 @@ bool IsOtherName(const nlohmann::json& expected, const nlohmann::json& found) {
 bool Equal(const nlohmann::json& expected, const nlohmann::json& found) {
   if (IsOtherName(expected, found)) return true;
   if (!expected.is_number_float() || !found.is_number()) return expected == found;
-  // Some writers have rounded the number to float32.
+  // Some programs write the number rounded to float32.
   const double a = expected.get<double>(), b = found.get<double>();
   return std::abs(a - b) <= 1e-6 * std::abs(a);
 }

@@ -1,6 +1,6 @@
-// A causal language model as in transformers: the code that such models share, besides their
-// layers. The input is tokens, all layers have the same shape, and weights files and config.json
-// are those of Hugging Face.
+// The code that causal language models as in transformers share, besides their layers. The input is
+// tokens, all layers have the same shape, and weights files and config.json are those of Hugging
+// Face.
 #ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 #define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 
@@ -30,18 +30,18 @@ struct LanguageModelShape {
   bool tied = false;
 };
 
-// Properties of weights files.
+// Names in weights files.
 struct LanguageModelNames {
-  // The prefix that names lack in files of the model without its head.
+  // The prefix of names, which is missing in files of the model without its head.
   std::string prefix;
-  // The name of the token embedding. If the embeddings are tied, `lm_head.weight` is the same
-  // tensor, and a file may contain either name, or both.
+  // The name of the token embedding. Tied embeddings are the same tensor as `lm_head.weight`; a
+  // file may then contain either name, or both.
   std::string embedding;
   // The endings of the names of constants in old files.
   std::vector<std::string> constants;
 };
 
-// A key of config.json ("a.b": b within a) and the value that it must have if it is present.
+// A key of config.json ("a.b": b within a), and the value that the key must have if present.
 using ConfigFact = std::pair<std::string, nlohmann::json>;
 
 class LanguageModel : public Model {
@@ -57,7 +57,7 @@ class LanguageModel : public Model {
 
   InputSpec UnitsInput() const override;
 
-  // Properties of the model that its weights do not show.
+  // Returns the properties of the model that its weights do not show.
   virtual std::vector<ConfigFact> ConfigFacts() const = 0;
 
  private:
@@ -66,19 +66,18 @@ class LanguageModel : public Model {
   std::set<std::string> parameters_;
 };
 
-// The unit of a language model that has one row for each token of the vocabulary: an embedding, a
-// head, or both if they are tied; then it is called twice in a forward. Its only parameter is
-// NAME.weight, [vocabulary, width].
+// A unit with one row for each token of the vocabulary: an embedding, a head, or both (tied). A
+// tied unit is called twice in a forward. Its only parameter is NAME.weight, [vocabulary, width].
 class Vocabulary : public Unit {
  public:
   Vocabulary(const std::string& name, int64_t tokens, int64_t width, double deviation,
              uint64_t seed);
 
-  // Tokens, int64 [B, C]: their embeddings [B, C, width]. Numbers [B, C, width]: logits
-  // [B, C, vocabulary].
+  // tokens int64 [B, C] -> their embeddings [B, C, width]; numbers [B, C, width] -> logits [B, C,
+  // vocabulary].
   at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override;
 
-  // The gradient of an embedding does not depend on its values.
+  // False for tokens: the gradient of an embedding does not depend on the embedding's values.
   bool BackwardReadsParameters(const Tensors& inputs) const override;
 };
 

@@ -1,4 +1,4 @@
-// Small language models for tests, from options like a job file's.
+// Small language models for tests, from options as in a job file.
 #ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_
 #define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_
 
@@ -19,8 +19,8 @@
 
 namespace muster::models {
 
-// The models of one kind. `small`: the default options of the tests, with a vocabulary of 17 and 2
-// layers.
+// Makes models of one kind. `small`: the default options of the tests, with a vocabulary of 17 and
+// 2 layers.
 class LanguageModelMaker {
  public:
   LanguageModelMaker(std::string kind, nlohmann::json small)
@@ -52,8 +52,8 @@ inline std::map<std::string, at::Tensor> ByName(const Model& model) {
   return tensors;
 }
 
-// Random values with which the logits of a token depend on the whole text before it: strong
-// attention, and neither embeddings nor biases that outweigh it.
+// Sets random values that make the logits of a token depend on the whole text before it: strong
+// attention, with small embeddings and biases.
 inline void FollowTheText(const Model& model) {
   const at::NoGradGuard no_grad;
   at::Generator generator = MakeGenerator(3);

@@ -1,4 +1,4 @@
-// What holds for every language model.
+// Tests of every language model.
 #include "worker/models/language_model.h"
 
 #include <string>
@@ -17,9 +17,9 @@ using ::testing::ElementsAre;
 
 struct Kind {
   LanguageModelMaker maker;
-  std::string layers;     // the units' name, without the number
-  std::string embedding;  // the unit's name
-  // Keys of config.json with values of other models, and what is said of them.
+  std::string layers;     // the name of these units, without the number
+  std::string embedding;  // the name of the unit
+  // Keys of config.json with values of other models, and the resulting error.
   std::vector<std::pair<nlohmann::json, std::string>> others;
 };
 
@@ -124,7 +124,7 @@ TEST_P(LanguageModelTest, EveryUnitIsCalledThroughTheContext) {
 TEST_P(LanguageModelTest, ItsOwnConfigIsOfItsWeights) {
   const auto model = Small();
   EXPECT_EQ(model->CheckHuggingFaceConfig(model->HuggingFaceConfig()), absl::OkStatus());
-  // What is not there, or null, says nothing; and numbers may have been through float32.
+  // Missing keys and null are no difference. Numbers may have been rounded to float32.
   EXPECT_EQ(model->CheckHuggingFaceConfig("{}"), absl::OkStatus());
   auto config = nlohmann::json::parse(model->HuggingFaceConfig());
   for (const char* key : {"rms_norm_eps", "layer_norm_epsilon"}) {

@@ -1,5 +1,5 @@
-// Llama (Touvron et al. 2023) as in Hugging Face's LlamaForCausalLM: names, layouts,
-// initialisation. Without biases, dropout and scaled rotary positions.
+// Llama (Touvron et al. 2023) with names, layouts and initialisation of Hugging Face's
+// LlamaForCausalLM, without biases, dropout and scaled rotary positions.
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,7 +39,7 @@ constexpr double kLlamaInitDeviation = 0.02;
 
 using at::Tensor;
 
-// Root mean square norm (Zhang and Sennrich 2019), in float32 whatever the rest computes in; of the
+// Root mean square norm (Zhang and Sennrich 2019). Always computes in float32; the result has the
 // weight's type.
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
   return at::rms_norm(x.to(at::kFloat), {x.size(-1)}, weight.to(at::kFloat), eps)
@@ -109,7 +109,7 @@ class Layer : public Unit {
 };
 
 // tokens int64 [B, C], C <= context -> logits [B, C, vocab_size]. float32, unless autocast says
-// otherwise. In a generation (key_value_cache.h) [B, 1, vocab_size]: of the last token of each row.
+// otherwise. In a generation (key_value_cache.h) [B, 1, vocab_size]: of each row's last token.
 class Root : public Unit {
  public:
   Root(const LlamaShape& shape, uint64_t seed) : Unit(""), shape_(shape) {
@@ -139,11 +139,11 @@ class Root : public Unit {
   const LlamaShape shape_;
   Unit* embedding_ = nullptr;
   std::vector<Unit*> layers_;
-  Unit* head_ = nullptr;  // embedding_ if it is tied
+  Unit* head_ = nullptr;  // the same as embedding_ if tied
   size_t norm_;
 };
 
-// Numbers in q and o, k and v, gate, up and down.
+// Returns the numbers in q and o, k and v, gate, up and down.
 int64_t LayerMatrices(const LlamaShape& shape) {
   return 2 * shape.width * shape.width + 2 * shape.width * shape.kv_width() +
          3 * shape.width * shape.inner;
@@ -166,7 +166,7 @@ class Llama : public LanguageModel {
                        .constants = {"rotary_emb.inv_freq"}}),
         shape_(shape) {}
 
-  // Hugging Face's layers register their two norms last.
+  // Puts the two norms of each layer last, in the order of registration of Hugging Face.
   std::vector<std::string> SourceOrder() const override {
     std::vector<std::string> order;
     std::vector<std::string> norms;  // of the layer
@@ -198,7 +198,7 @@ class Llama : public LanguageModel {
         {"intermediate_size", shape_.inner},
         {"hidden_act", "silu"},
         {"rms_norm_eps", shape_.norm_eps},
-        // For transformers before 5, and from 5 on.
+        // The first key is for transformers before 5, the second for 5 and later.
         {"rope_theta", shape_.rope_theta},
         {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", shape_.rope_theta}}},
         {"attention_bias", false},
@@ -206,7 +206,7 @@ class Llama : public LanguageModel {
         {"attention_dropout", 0.0},
         {"initializer_range", kLlamaInitDeviation},
         {"tie_word_embeddings", shape_.tied},
-        // Muster knows no special tokens; Llama's own may lie beyond a small vocabulary.
+        // Muster knows no special tokens. Those of Llama may lie beyond a small vocabulary.
         {"bos_token_id", nullptr},
         {"eos_token_id", nullptr},
         {"use_cache", true},
@@ -223,7 +223,7 @@ class Llama : public LanguageModel {
             {"head_dim", shape_.head()},
             {"rms_norm_eps", shape_.norm_eps},
             {"rope_theta", shape_.rope_theta},
-            // From transformers 5 on, and before.
+            // rope_parameters is of transformers 5 and later, rope_scaling of earlier versions.
             {"rope_parameters.rope_theta", shape_.rope_theta},
             {"rope_parameters.rope_type", "default"},
             {"rope_scaling.rope_type", "default"},

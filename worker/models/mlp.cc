@@ -1,5 +1,6 @@
-// A multi-layer perceptron: Linear and ReLU in turn, a Linear to the classes at the end. Weights as
-// in torch.nn.Linear ([out, in], names layers.<i>.weight and .bias), initialised alike.
+// A multi-layer perceptron: Linear and ReLU in turn, then a Linear to the classes. Layout and
+// initial values of weights are those of torch.nn.Linear: [out, in], names layers.<i>.weight and
+// .bias.
 #include <cmath>
 #include <string>
 #include <vector>

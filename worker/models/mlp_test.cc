@@ -32,7 +32,7 @@ TEST(MlpTest, LayersHaveTorchsNamesLayoutAndInitialRange) {
   }
 }
 
-// Every weight 1, every bias 0: y = relu(sum x) * 3 * 5.
+// All weights are 1 and all biases 0: y = relu(sum x) * 3 * 5.
 TEST(MlpTest, ForwardIsLinearAndReluWithALinearEnd) {
   const auto model = Make();
   for (const Parameter& parameter : model->Parameters()) {
@@ -58,7 +58,7 @@ TEST(MlpTest, FlopsAreThoseOfTheMatrixProducts) {
 
 TEST(MlpTest, ModelWithoutHiddenLayers) {
   const auto linear = CreateFromJson("mlp", {{"inputs", 4}, {"classes", 2}},
-                                     1);  // as in the job file without `hidden`
+                                     1);  // as in a job file without `hidden`
   ASSERT_TRUE(linear.ok());
   EXPECT_EQ((*linear)->Parameters().size(), 2u);
   EXPECT_EQ((*linear)->HuggingFaceConfig(), "");

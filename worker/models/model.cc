@@ -43,7 +43,7 @@ at::Tensor Judged::InTop(int64_t k) const {
   const at::Tensor target = Targets().unsqueeze(1);
   const at::Tensor own = logits.gather(1, target);
   const at::Tensor lower = at::arange(logits.size(1), target.options()).lt(target);
-  // Written so that a NaN counts as larger.
+  // Counts a NaN as larger.
   const at::Tensor larger =
       logits.le(own).logical_not().logical_or(logits.eq(own).logical_and(lower));
   const at::Tensor in_top = larger.sum(1).lt(k);
@@ -82,7 +82,7 @@ LossOutput CrossEntropy(const at::Tensor& logits, const Batch& batch, const Loss
   const at::Tensor targets = batch.targets.flatten();
   const at::Tensor flat = logits.view({targets.numel(), logits.size(-1)});
   LossOutput output{.terms = targets.numel()};
-  at::Tensor counts;  // which targets count; undefined: all of them
+  at::Tensor counts;  // which targets count; undefined: all
   if (options.ignore_index.has_value()) {
     counts = targets.ne(*options.ignore_index);
     output.terms =

@@ -1,6 +1,6 @@
-// A model: a tree of units with a loss on top. Made by registry.h.
+// A model: a tree of units, with a loss at the end. registry.h makes models.
 //
-// Threading and exceptions as in unit.h.
+// Threading and exceptions: see unit.h.
 #ifndef MUSTER_WORKER_MODELS_MODEL_H_
 #define MUSTER_WORKER_MODELS_MODEL_H_
 
@@ -18,23 +18,23 @@
 
 namespace muster::models {
 
-// What a cross entropy judges, and how right the logits are. Everything is computed where the
-// logits are, without waiting for a device.
+// Logits and targets of a cross entropy, for metrics. All results are on the device of the logits,
+// and the host does not wait.
 struct Judged {
   at::Tensor logits;   // [N, classes]
-  at::Tensor targets;  // int64 [N], classes; any number where it does not count
-  at::Tensor counts;   // bool [N], which targets count; undefined: all of them
+  at::Tensor targets;  // int64 [N], classes; any number where a target does not count
+  at::Tensor counts;   // bool [N], which targets count; undefined: all
 
-  // The targets; 0 where one does not count.
+  // Returns the targets, with 0 in place of targets that do not count.
   at::Tensor Targets() const;
-  // 1 for each target that counts, int64 [N].
+  // Returns 1 for each target that counts and 0 for the others, int64 [N].
   at::Tensor Counted() const;
-  // The class with the largest logit, int64 [N].
+  // Returns the class with the largest logit, int64 [N].
   at::Tensor Predicted() const;
-  // Which targets count and are among the `k` classes with the largest logits, bool [N]. Of equal
-  // logits the one of the lower class is the larger one; NaN is larger than everything.
+  // Returns which targets count and are among the `k` classes with the largest logits, bool [N]. Of
+  // equal logits, the logit of the lower class ranks first. NaN is larger than every number.
   at::Tensor InTop(int64_t k) const;
-  // How many targets count and have the largest logit: an int64 scalar.
+  // Returns the number of targets that count and have the largest logit: an int64 scalar.
   at::Tensor Correct() const;
 };
 
@@ -43,11 +43,10 @@ struct LossOutput {
   at::Tensor mean_loss;
   // The number of loss terms in the mean: tokens, rows or numbers, without ignored targets.
   int64_t terms = 0;
-  // What metrics beside the loss follow from. Only in Mode::kEvaluate, and only if targets are
-  // classes or tokens.
+  // The data for other metrics. Only in Mode::kEvaluate, and only if targets are classes or tokens.
   std::optional<Judged> judged = std::nullopt;
-  // In place of `judged`, from a model with a loss of its own that tells it: the number of terms
-  // whose prediction is right.
+  // The number of terms whose prediction is right; in place of `judged`, if the model's own loss
+  // returns it.
   std::optional<int64_t> correct = std::nullopt;
 };
 
@@ -59,31 +58,31 @@ struct LossOptions {
   double label_smoothing = 0;
 };
 
-// How a model uses a tensor of a weights file.
+// The use of a tensor of a weights file.
 struct WeightName {
   enum class Kind { kParameter, kIgnored, kUnknown };
   Kind kind = Kind::kUnknown;
   std::string parameter;  // the parameter's or buffer's full name, when kParameter
 };
 
-// "Float [2, 3]" or "nothing", for errors.
+// Returns "Float [2, 3]" or "nothing", for errors.
 std::string Describe(const at::Tensor& tensor);
 
-// What a model's BeforeStep does.
+// The effect of a model's BeforeStep.
 enum class HookKind {
   kNone,   // nothing
-  kFlags,  // freezes and unfreezes parameters; it neither reads nor writes a value
-  kValues  // reads and writes values, too: all parameters have to be in memory
+  kFlags,  // freezes and unfreezes parameters; neither reads nor writes values
+  kValues  // reads and writes values, too: all parameters must be in memory
 };
 
-// What a model's attention keeps of each position of a sequence, so that a later forward can
-// continue it: keys and values of `heads` heads of the width `head`, in each layer.
+// The keys and values that attention keeps of each position of a sequence, so that a later forward
+// can continue the sequence. Each layer has `heads` heads of the width `head`.
 struct KeyValueShape {
   int64_t layers = 0;
-  int64_t heads = 0;  // of keys and values: with grouped queries fewer than of queries
+  int64_t heads = 0;  // of keys and values; fewer than of queries with grouped queries
   int64_t head = 0;
 
-  // They are kept in float32.
+  // The memory of float32 keys and values.
   int64_t BytesPerPosition() const { return layers * 2 * heads * head * 4; }
 };
 
@@ -94,12 +93,12 @@ class Model {
   Unit& root() { return *root_; }
   const Unit& root() const { return *root_; }
 
-  // In forward order, each once.
+  // All parameters in forward order, each once.
   std::vector<Parameter> Parameters() const { return root_->Parameters(); }
   std::vector<Buffer> Buffers() const { return root_->Buffers(); }
 
-  // The names of Parameters() in the order in which the source model registers them (that of
-  // Hugging Face, if it has this model), so that a position is the index in the state of a Python
+  // Returns the names of Parameters() in the order in which the source model registers them
+  // (Hugging Face's model, if there is one). A position is then the index in the state of a Python
   // optimizer.
   virtual std::vector<std::string> SourceOrder() const;
 
@@ -107,58 +106,58 @@ class Model {
   // The name of the model in errors: "plug-in FILE: model 'NAME'".
   virtual std::string name() const { return "model " + kind_; }
 
-  // Sets the loss; call it once, before the first batch. INVALID_ARGUMENT: a loss that the model
-  // cannot have.
+  // Sets the loss; must be called at most once, before the first batch. INVALID_ARGUMENT if the
+  // model cannot have this loss.
   virtual absl::Status SetLoss(const LossOptions& loss);
 
-  // The data that the model takes with its loss; data sets are checked against it when they are
-  // opened.
+  // Returns the data that the model takes with its loss. Data sets are checked against it when they
+  // are opened.
   InputSpec Input() const;
 
-  // tokens [B, C] -> [B, C, vocab_size]; rows [B, ...] -> [B, classes]. float32. In a generation
-  // [B, 1, vocab_size]: of the last token of each row.
+  // Returns the logits, float32: tokens [B, C] -> [B, C, vocab_size]; rows [B, ...] -> [B,
+  // classes]. In a generation only those of the last token of each row, [B, 1, vocab_size].
   at::Tensor Logits(const at::Tensor& inputs, ForwardContext& context) {
     return context.Call(*root_, inputs);
   }
 
-  // Whether exp(loss) is a perplexity: the loss is a cross entropy over tokens.
+  // Returns whether exp(loss) is a perplexity: the loss is a cross entropy over tokens.
   virtual bool HasPerplexity() const;
 
-  // The mean loss of the batch over all terms. Without any term (all targets ignored) 0, with zero
-  // gradients.
+  // Returns the mean loss of the batch over all terms. Without terms (all targets ignored) the loss
+  // is 0, with zero gradients.
   virtual LossOutput Loss(const Batch& batch, ForwardContext& context);
 
-  // Called on every rank between steps, before the step that makes `step` optimizer steps done:
-  // never inside an accumulation window. An error fails the job.
+  // Called on every rank before the step with which `step` optimizer steps are done. Never called
+  // inside an accumulation window. An error fails the job.
   virtual absl::Status BeforeStep(int64_t step) { return absl::OkStatus(); }
-  // With kValues every step begins by waiting until all parameters are in memory.
+  // The kind of BeforeStep. With kValues every step first waits until all parameters are in memory.
   virtual HookKind step_hook() const { return HookKind::kNone; }
 
-  // Whether its forward or its loss runs collectives of its own, so that every rank has to run
+  // Returns whether the forward or the loss runs collectives of its own. Every rank must then run
   // them.
   virtual bool RunsCollectives() const { return false; }
 
-  // Floating-point operations of one sample's forward, a multiply-add counted as 2: matrix products
-  // and convolutions only. 0: not known.
+  // Returns the floating-point operations of one sample's forward. Only matrix products and
+  // convolutions count, and a multiply-add counts as 2. 0: not known.
   virtual double ForwardFlops() const { return 0; }
 
-  // INVALID_ARGUMENT, with expected and found, if the shapes or dtypes do not fit (values are
-  // checked when the data set is opened).
+  // INVALID_ARGUMENT, with expected and found, if shapes or dtypes do not fit. Values are checked
+  // when the data set is opened.
   absl::Status CheckBatch(const Batch& batch) const;
 
-  // nullopt: the model cannot generate (generate.h).
+  // Returns nullopt if the model cannot generate (generate.h).
   virtual std::optional<KeyValueShape> key_values() const { return std::nullopt; }
 
-  // What to do with the tensor `name` of a weights file. Several names may stand for one parameter
-  // (a tied weight, a missing prefix): then their values must agree.
+  // Returns the use of the tensor `name` of a weights file. Several names may stand for one
+  // parameter (a tied weight, a missing prefix); their values must then agree.
   virtual WeightName ResolveWeight(const std::string& name) const;
 
-  // The text of the config.json with which transformers opens the exported weights; empty if there
-  // is none.
+  // Returns the text of the config.json with which transformers opens the exported weights, or ""
+  // if there is none.
   virtual std::string HuggingFaceConfig() const { return ""; }
 
   // Compares `text`, the config.json of transformers beside a weights file, with this model, in the
-  // properties that the weights do not show. INVALID_ARGUMENT: every difference. OK if there is
+  // properties that weights do not show. INVALID_ARGUMENT with every difference. OK if there is
   // nothing to compare.
   virtual absl::Status CheckHuggingFaceConfig(const std::string& text) const {
     return absl::OkStatus();
@@ -168,7 +167,7 @@ class Model {
   Model(std::string kind, std::unique_ptr<Unit> root)
       : kind_(std::move(kind)), root_(std::move(root)) {}
 
-  // The data that the units take, with classes as targets.
+  // Returns the data that the units take, with classes as targets.
   virtual InputSpec UnitsInput() const = 0;
 
  private:

@@ -1,5 +1,5 @@
-// The losses, against their formulas in float64. tests/parity compares training with them with
-// PyTorch.
+// The losses, against their formulas in float64. tests/parity compares training with these losses
+// with PyTorch.
 #include "worker/models/model.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace muster::models {
 namespace {
 
-// Its parameters are its logits.
+// A unit whose parameters are its logits.
 class LogitsUnit : public Unit {
  public:
   explicit LogitsUnit(const at::Tensor& logits) : Unit("") { AddParameter("logits", logits); }
@@ -50,7 +50,7 @@ class LogitsModel : public Model {
 constexpr int64_t kRows = 5;
 constexpr int64_t kClasses = 4;
 
-// [kRows][kClasses], in a fixed order that is not trivial.
+// Returns [kRows][kClasses] fixed numbers in no simple order.
 std::vector<std::vector<double>> Values() {
   std::vector<std::vector<double>> values(kRows, std::vector<double>(kClasses));
   for (int64_t r = 0; r < kRows; ++r) {
@@ -84,7 +84,7 @@ LossOutput LossOf(Model& model, const Batch& batch, Mode mode = Mode::kTrain) {
 }
 
 // The mean cross entropy over the targets that count, and its gradient by the logits: -sum q log p
-// and p - q, with q = 1 - smoothing + smoothing / classes at the target and smoothing / classes
+// and p - q. q is 1 - smoothing + smoothing / classes at the target, and smoothing / classes
 // elsewhere.
 struct Expected {
   double loss = 0;
@@ -125,7 +125,7 @@ TEST_P(CrossEntropyTest, ValueAndGradientAreThoseOfTheFormula) {
   loss.mean_loss.backward();
   const Expected expected = CrossEntropyByHand(GetParam().labels, GetParam().options);
   EXPECT_EQ(loss.terms, expected.terms);
-  // Some roundings of float32 numbers of about 1.
+  // The tolerance is some roundings of float32 numbers of about 1.
   EXPECT_NEAR(loss.mean_loss.item<float>(), expected.loss, 1e-6);
   const at::Tensor gradient = model.logits().grad();
   for (int64_t r = 0; r < kRows; ++r) {
@@ -133,7 +133,7 @@ TEST_P(CrossEntropyTest, ValueAndGradientAreThoseOfTheFormula) {
       EXPECT_NEAR(gradient[r][c].item<float>(), expected.gradient[r][c], 1e-7) << r << ", " << c;
     }
   }
-  EXPECT_FALSE(loss.judged.has_value());  // nothing is judged in training
+  EXPECT_FALSE(loss.judged.has_value());  // training has no judged data
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -169,7 +169,7 @@ TEST(ModelLoss, EvaluationCountsWhatTheLargestLogitGetsRight) {
   auto labels = best;
   labels[2] = (labels[2] + 1) % kClasses;
   EXPECT_EQ(CorrectOf(LossOf(model, BatchOf(labels), Mode::kEvaluate)), kRows - 1);
-  // What is ignored is not right, even where the largest logit is the ignored class.
+  // An ignored target is not right, even if the ignored class has the largest logit.
   ASSERT_TRUE(model.SetLoss({.ignore_index = best[0]}).ok());
   const LossOutput loss = LossOf(model, BatchOf(best), Mode::kEvaluate);
   EXPECT_LT(loss.terms, kRows);

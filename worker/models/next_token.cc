@@ -10,7 +10,7 @@
 namespace muster::models {
 namespace {
 
-// The ids of the tokens that may be drawn, ascending.
+// Returns the ids of the tokens that may be drawn, ascending.
 std::vector<int64_t> Candidates(absl::Span<const double> logits, std::optional<int64_t> top_k) {
   std::vector<int64_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -39,13 +39,13 @@ std::optional<int64_t> NextToken(absl::Span<const double> logits, const Sampling
   for (const double logit : logits) {
     if (!std::isfinite(logit)) return std::nullopt;
   }
-  // The first of the largest ones.
+  // The first of the largest logits.
   const auto largest = std::max_element(logits.begin(), logits.end());
   if (!sampling.temperature.has_value()) return largest - logits.begin();
 
   const std::vector<int64_t> ids = Candidates(logits, sampling.top_k);
   const auto weight = [&](int64_t id) {
-    // The difference first: it overflows for no temperature to anything but a weight of 0.
+    // The difference comes first: for every temperature, an overflow gives only a weight of 0.
     return std::exp((logits[id] - *largest) / *sampling.temperature);
   };
   double total = 0;

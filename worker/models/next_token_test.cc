@@ -20,7 +20,7 @@ std::optional<int64_t> Next(const std::vector<double>& logits, const Sampling& s
   return NextToken(logits, sampling, {.prompt = 0, .position = position});
 }
 
-// How often each token is drawn at the first `draws` positions.
+// Returns how often each token is drawn at the first `draws` positions.
 std::map<int64_t, int> Drawn(const std::vector<double>& logits, const Sampling& sampling,
                              int draws) {
   std::map<int64_t, int> counts;
@@ -41,7 +41,7 @@ TEST(NextTokenTest, LogitsThatAreNotFiniteGiveNoToken) {
   }
 }
 
-// The numbers that docs/generate.md shows, from its Python code.
+// The numbers in docs/generate.md, from its Python code.
 TEST(NextTokenTest, RandomNumbersAreThoseOfTheDocumentation) {
   EXPECT_EQ(RandomNumber(1, {0, 0}), 0.4327449275927212);
   EXPECT_EQ(RandomNumber(1, {0, 1}), 0.4256321780286294);
@@ -68,7 +68,7 @@ TEST(NextTokenTest, TokensAreDrawnAsOftenAsTheirProbabilitiesSay) {
   const std::vector<double> logits = {0, std::log(2), std::log(4)};
   constexpr int kDraws = 21000;
   auto counts = Drawn(logits, {.temperature = 0.5, .seed = 4}, kDraws);
-  // Five standard deviations.
+  // The tolerances are five standard deviations.
   EXPECT_NEAR(counts[0], 1000, 155);
   EXPECT_NEAR(counts[1], 4000, 285);
   EXPECT_NEAR(counts[2], 16000, 310);

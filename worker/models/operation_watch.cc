@@ -5,16 +5,16 @@
 namespace muster::models {
 namespace {
 
-// No tensor has this key, and nothing else in this process uses it. In a thread that includes it,
-// every operation is dispatched to GoToWatch first.
+// No tensor has this key, and no other code in this process uses the key. In a thread that includes
+// the key, every operation is first dispatched to GoToWatch.
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 constinit thread_local OperationWatch* current = nullptr;
 
 void GoToWatch(const c10::OperatorHandle& op, c10::Stack* stack) { current->Run(op, stack); }
 
-// Registered once for the whole process, before any thread runs operations. It is called only in
-// threads that include the key.
+// Registered once for the whole process, before any thread runs operations. Called only in threads
+// that include the key.
 const c10::RegistrationHandleRAII registered = c10::Dispatcher::singleton().registerFallback(
     kKey, c10::KernelFunction::makeFromBoxedFunction<&GoToWatch>(), "OperationWatch");
 

@@ -1,5 +1,5 @@
-// Sees the operations of LibTorch that a thread runs, each in its place: a watch may change the
-// arguments, refuse the operation by an exception, run it, or give other results.
+// Intercepts the operations of LibTorch that a thread runs. A watch may change the arguments,
+// refuse the operation by an exception, run the operation, or return other results.
 //
 //   class Counts : public OperationWatch {
 //     void Run(const c10::OperatorHandle& op, c10::Stack* stack) override {
@@ -11,7 +11,7 @@
 //   Counts counts;
 //   const OperationWatch::Scope scope(&counts);
 //
-// What code reads or writes through the address of a tensor's memory is not seen.
+// Accesses through the address of a tensor's memory are not intercepted.
 #ifndef MUSTER_WORKER_MODELS_OPERATION_WATCH_H_
 #define MUSTER_WORKER_MODELS_OPERATION_WATCH_H_
 
@@ -25,13 +25,13 @@ class OperationWatch {
  public:
   virtual ~OperationWatch() = default;
 
-  // An operation is about to run. The end of `stack` has its arguments; when this returns, its
-  // results are in their place. Operations that are run from here come here again, unless there is
-  // a Pause.
+  // Runs in place of an operation. On entry, the end of `stack` has the arguments; on return, the
+  // results must be in their place. Operations that this function runs are intercepted again,
+  // except under a Pause.
   virtual void Run(const c10::OperatorHandle& op, c10::Stack* stack) = 0;
 
-  // While it lives, the watch sees the operations of this thread. In a scope inside of it, another
-  // watch sees them in its place.
+  // Makes the watch intercept the operations of this thread during the life of the object. An inner
+  // scope replaces the watch by another.
   class Scope {
    public:
     explicit Scope(OperationWatch* watch);
@@ -44,7 +44,7 @@ class OperationWatch {
     const c10::impl::IncludeDispatchKeyGuard guard_;
   };
 
-  // While it lives, no watch sees the operations of this thread.
+  // Turns all watches of this thread off during the life of the object.
   class Pause {
    public:
     Pause();

@@ -19,7 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a forward depends on besides its input and the unit's buffers.
+// The state that a forward depends on, besides its inputs and the unit's buffers.
 struct Surroundings {
   Mode mode;
   at::Tensor generator;
@@ -44,7 +44,7 @@ std::vector<at::Tensor> CopyBuffers(const Unit& unit) {
   return copies;
 }
 
-// Bytes, so that no version counter moves: graphs may have saved the buffers.
+// Copies bytes, so that no version counter changes: graphs may have saved the buffers.
 void SetBuffers(const Unit& unit, const std::vector<at::Tensor>& values) {
   const auto buffers = unit.Buffers();
   for (size_t i = 0; i < buffers.size(); ++i) device::CopyAll(buffers[i].tensor, values[i]);
@@ -59,7 +59,7 @@ struct Recomputation : torch::CustomClassHolder {
   const std::vector<at::Tensor> buffers;
 };
 
-// While it lives, the unit's buffers have the values that they had before the forward.
+// Gives the unit's buffers, during the life of the object, their values from before the forward.
 class BuffersOfTheForward {
  public:
   explicit BuffersOfTheForward(const Recomputation& recomputation)
@@ -75,13 +75,13 @@ class BuffersOfTheForward {
   const std::vector<at::Tensor> now_;
 };
 
-// The same for the Surroundings.
+// Restores, during the life of the object, the Surroundings of the forward.
 class SurroundingsOfTheForward {
  public:
   explicit SurroundingsOfTheForward(const Recomputation& recomputation)
       : context_(*recomputation.context), now_(Now(context_)) {
     Surroundings before = recomputation.before;
-    // A kept cast would bring its gradient to this graph's other users.
+    // A kept cast would bring its gradient to other users in this graph.
     before.autocast.keeps_casts = false;
     Set(before, context_);
   }
@@ -94,15 +94,15 @@ class SurroundingsOfTheForward {
   const Surroundings now_;
 };
 
-// `wanted` requires a gradient, so that autograd calls backward also if only parameters require one
-// and no input does.
+// Runs a forward that backward repeats. `wanted` requires a gradient. So autograd calls backward
+// even if only parameters, and no inputs, require a gradient.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   static variable_list forward(AutogradContext* context, at::TensorList inputs,
                                const at::Tensor& wanted,
                                c10::intrusive_ptr<Recomputation> recomputation) {
     const Tensors all = inputs.vec();
     context->save_for_backward(all);
-    // An output that is in no loss brings no gradient, and not zeros.
+    // An output outside of the loss brings no gradient instead of zeros.
     context->set_materialize_grads(false);
     std::vector<int64_t> versions;
     for (const at::Tensor& x : all) versions.push_back(x._version());
@@ -126,7 +126,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     }
     UseObserver* const observer = recomputation.context->use_observer();
     if (observer != nullptr) observer->BeforeRecomputation();
-    // They are set for the backward, too, because an operation may have saved them.
+    // These values stay during the backward, too, because an operation may have saved the buffers.
     const BuffersOfTheForward buffers(recomputation);
     Tensors outputs;
     {
@@ -150,7 +150,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     if (!begins.empty()) torch::autograd::backward(begins, begins_gradients);
     variable_list found;
     for (const at::Tensor& input : inputs) found.push_back(input.grad());
-    found.resize(inputs.size() + 2);  // nothing for `wanted` and the recomputation
+    found.resize(inputs.size() + 2);  // no gradients for `wanted` and the recomputation
     return found;
   }
 };

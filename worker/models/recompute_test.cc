@@ -20,8 +20,8 @@
 namespace muster::models {
 namespace {
 
-// With all that a forward may depend on: parameters, the generator, the mode, buffers that it
-// changes.
+// A layer with all state that a forward may depend on: parameters, the generator, the mode, and
+// buffers that it changes.
 class Layer : public Unit {
  public:
   explicit Layer(const std::string& name) : Unit(name) {
@@ -46,7 +46,7 @@ class Layer : public Unit {
   int runs = 0;
 };
 
-// Three layers; the middle one twice where it is asked for.
+// Three layers. With `twice`, the middle layer runs twice.
 class Root : public Unit {
  public:
   explicit Root(bool twice) : Unit(""), twice_(twice) {
@@ -65,7 +65,7 @@ class Root : public Unit {
 };
 
 struct Outcome {
-  std::vector<at::Tensor> values;  // output, gradients, buffers, what the generator gives next
+  std::vector<at::Tensor> values;  // output, gradients, buffers, the generator's next number
   std::vector<int> runs;
 };
 
@@ -84,7 +84,7 @@ Outcome Backward(const std::vector<size_t>& recomputed, bool twice, bool input_r
   at::Tensor x = NormalInit(2, "x", {3, 5}, 1);
   x.requires_grad_(input_requires_grad);
   const at::Tensor y = context.Call(root, x);
-  // What comes in between is not what the forward ran in.
+  // The mode changes between forward and backward.
   context.set_mode(Mode::kEvaluate);
   y.square().sum().backward();
   Outcome outcome{.values = {y.detach()}};
@@ -135,7 +135,7 @@ TEST(Recompute, AUnitCalledTwiceIsRunAgainForEachCall) {
   const Outcome plain = Backward({}, true, true);
   const Outcome again = Backward({1}, true, true);
   EXPECT_EQ(again.runs, (std::vector<int>{1, 4, 1}));
-  // Its two gradients are added in another order, which two numbers do not see.
+  // The two gradients are added in another order, which makes no difference for two numbers.
   ExpectSame(again, plain);
 }
 
@@ -171,7 +171,8 @@ TEST(Recompute, ObserversAreToldOfEachCallOnce) {
                                                  "again", "again"}));
 }
 
-// Inputs: numbers, a mask, and numbers of an earlier unit. Outputs: numbers, and a loss of its own.
+// A unit with several tensors. Inputs: numbers, a mask, and numbers of an earlier unit. Outputs:
+// numbers, and a loss of this unit.
 class Mixing : public Unit {
  public:
   explicit Mixing(const std::string& name) : Unit(name) {
@@ -185,7 +186,7 @@ class Mixing : public Unit {
   int runs = 0;
 };
 
-// The gradients of two units in a row. numbers, losses: which outputs are in the loss.
+// Returns the gradients of two units in a row. numbers, losses: the outputs that the loss uses.
 std::vector<at::Tensor> GradientsOfTwo(bool recompute, bool numbers, bool losses) {
   Mixing first("first"), second("second");
   ForwardContext context(Mode::kTrain, MakeGenerator(7));
@@ -206,7 +207,7 @@ std::vector<at::Tensor> GradientsOfTwo(bool recompute, bool numbers, bool losses
           second.own_parameters()[0].tensor.grad()};
 }
 
-// Within 1e-6: x gets three gradients, which recomputation adds in another order.
+// The tolerance is 1e-6, because x gets three gradients, which recomputation adds in another order.
 TEST(Recompute, UnitsWithSeveralTensorsGetTheirGradients) {
   for (const auto& [numbers, losses] :
        std::vector<std::pair<bool, bool>>{{true, true}, {true, false}, {false, true}}) {
@@ -218,7 +219,7 @@ TEST(Recompute, UnitsWithSeveralTensorsGetTheirGradients) {
   }
 }
 
-// Returns one tensor more in each forward.
+// A unit that returns one more tensor in each forward.
 class Growing : public Unit {
  public:
   Growing() : Unit("h.1") { AddParameter("w", at::ones({5})); }

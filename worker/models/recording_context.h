@@ -1,4 +1,4 @@
-// For tests: records which units are called, at the point where a sharding strategy would act.
+// A context for tests: records which units are called, at the point where a strategy would act.
 #ifndef MUSTER_WORKER_MODELS_RECORDING_CONTEXT_H_
 #define MUSTER_WORKER_MODELS_RECORDING_CONTEXT_H_
 

@@ -1,4 +1,4 @@
-// All models by kind. To add one: write its file, its declaration in built_in.h, a message in
+// All models by kind. A new model needs a source file, a declaration in built_in.h, a message in
 // job_spec.proto (ModelSpec.kind) and a case in registry.cc.
 #ifndef MUSTER_WORKER_MODELS_REGISTRY_H_
 #define MUSTER_WORKER_MODELS_REGISTRY_H_
@@ -12,9 +12,9 @@
 
 namespace muster::models {
 
-// Makes a model with fresh values, which depend only on (seed, parameter name); its `weights` are
-// not read here. spec: with its defaults, and valid (common/jobspec). Errors: INVALID_ARGUMENT: no
-// kind of model is set; those of CreateTorchscript and CreatePlugin.
+// Makes a model with initial values, which depend only on (seed, parameter name). Does not read the
+// `weights` of spec. spec: valid, with its defaults (common/jobspec). Errors: INVALID_ARGUMENT if
+// no kind of model is set; those of CreateTorchscript and CreatePlugin.
 absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelSpec& spec, uint64_t seed);
 
 }  // namespace muster::models

@@ -1,7 +1,8 @@
-// Seeds derived from a job's seed, so that checkpoints need not contain the state of any generator:
-// code that draws numbers creates (or re-seeds) a generator from the purpose of the numbers. And
-// LibTorch's process-wide generator of the CPU, from which operations draw that are given no other
-// one.
+// Seeds that are derived from a job's seed, and the process-wide generator.
+//
+// Code that draws numbers creates (or re-seeds) a generator from the purpose of the numbers. So
+// checkpoints need not contain the state of any generator. Operations of LibTorch that get no
+// generator draw from the process-wide generator of the CPU.
 #ifndef MUSTER_WORKER_MODELS_SEED_H_
 #define MUSTER_WORKER_MODELS_SEED_H_
 
@@ -15,10 +16,10 @@
 
 namespace muster::models {
 
-// XXH3 of `name` seeded with `seed`: the initial values of the parameter `name`.
+// Returns XXH3 of `name` seeded with `seed`, for the initial values of the parameter `name`.
 uint64_t SeedForName(uint64_t seed, const std::string& name);
 
-// The dropout seed of one forward.
+// Returns the dropout seed of one forward.
 uint64_t SeedForForward(uint64_t seed, int64_t step, int64_t micro_batch, int64_t rank);
 
 // A new generator of the device.
@@ -29,13 +30,13 @@ void Reseed(at::Generator& generator, uint64_t seed);
 
 bool IsProcessGenerator(const at::Generator& generator);
 
-// The state of any generator, under its lock.
+// Returns, or sets, the state of any generator, under its lock.
 at::Tensor StateOf(at::Generator generator);
 void SetState(at::Generator generator, const at::Tensor& state);
 
-// While it lives, the process-wide generator is this thread's; then it has its former state again.
-// Only one object exists at a time, so that ranks that are threads of one process do not disturb
-// each other: a second one waits.
+// Gives this thread the process-wide generator during the life of the object, and then restores the
+// generator's former state. Only one object exists at a time; a second constructor waits. So ranks
+// that are threads of one process do not disturb each other.
 class BorrowedProcessGenerator {
  public:
   BorrowedProcessGenerator();
@@ -46,7 +47,7 @@ class BorrowedProcessGenerator {
   void Seed(uint64_t seed);
   void SetState(const at::Tensor& state);
   at::Tensor State() const;
-  // Afterwards it has this state, not its former one.
+  // Makes the destructor set this state instead of the former state.
   void Leave(const at::Tensor& state) { after_ = state; }
 
  private:

@@ -63,7 +63,7 @@ class Selection {
   const std::vector<std::string>& patterns_;
   std::vector<bool> fits_;
   bool blocks_;
-  std::vector<std::string> names_;  // of all units with parameters
+  std::vector<std::string> names_;  // names of all units with parameters
   std::vector<const Unit*> units_;
 };
 

@@ -1,4 +1,4 @@
-// The units of a model that a setting selects.
+// Selection of units of a model by patterns.
 #ifndef MUSTER_WORKER_MODELS_SELECT_UNITS_H_
 #define MUSTER_WORKER_MODELS_SELECT_UNITS_H_
 
@@ -10,13 +10,13 @@
 
 namespace muster::models {
 
-// The pattern that stands for the blocks of a model, which are the outermost units whose name ends
-// in a number ("transformer.h.3").
+// The pattern for the blocks of a model: the outermost units whose name ends in a number
+// ("transformer.h.3").
 inline constexpr char kBlocks[] = "block";
 
-// In forward order; never the root, and none without parameters. patterns: of units' names
-// (common/glob), or kBlocks; empty: kBlocks. INVALID_ARGUMENT, with all such patterns: a pattern
-// matches no unit with parameters. It is no error that a model has no blocks.
+// Returns the selected units in forward order; never the root or a unit without parameters.
+// patterns: of units' names (common/glob), or kBlocks; empty: kBlocks. INVALID_ARGUMENT if patterns
+// match no unit with parameters, with all these patterns. A model without blocks is no error.
 absl::StatusOr<std::vector<const Unit*>> SelectUnits(const Unit& root,
                                                      const std::vector<std::string>& patterns);
 

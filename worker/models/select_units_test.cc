@@ -22,7 +22,7 @@ class Node : public Unit {
   at::Tensor Forward(const at::Tensor& x, ForwardContext&) override { return x; }
 };
 
-// An embedding, two blocks with parts that are numbered too, an activation without parameters, a
+// Returns an embedding, two blocks with numbered parts, an activation without parameters, and a
 // head.
 std::unique_ptr<Node> Tree() {
   auto root = std::make_unique<Node>("", true);

@@ -13,14 +13,14 @@
 
 namespace muster::models {
 
-// `model: {KIND: OPTIONS}` of a job file, with its defaults; its rules are not checked.
-// Errors: INVALID_ARGUMENT: no such kind, or options that it does not have.
+// Returns the spec for `model: {KIND: OPTIONS}` of a job file, with its defaults. Does not check
+// its rules. INVALID_ARGUMENT if there is no such kind, or the kind does not have such options.
 absl::StatusOr<v1::ModelSpec> SpecFromJson(const std::string& kind, const nlohmann::json& options);
 
-// The same from a text that is known to be valid.
+// Returns the spec from a text that is known to be valid.
 v1::ModelSpec SpecFromText(const std::string& kind, const std::string& options);
 
-// Errors: as above, and those of models::Create.
+// Errors: those of SpecFromJson and models::Create.
 absl::StatusOr<std::unique_ptr<Model>> CreateFromJson(const std::string& kind,
                                                       const nlohmann::json& options, uint64_t seed);
 

@@ -1,11 +1,11 @@
 // Units: the parts of a model. A unit owns named parameters and child units and computes one
-// forward; the runtime owns the *calls* of units (ForwardContext::Call), so that a sharding
-// strategy can gather a unit's parameters around them. A unit therefore gets its parameters again
-// in each Forward (`parameter(index)`) and calls its children only through the context.
+// forward. The runtime owns the *calls* of units (ForwardContext::Call), so that a sharding
+// strategy can gather a unit's parameters around the calls. A unit therefore reads its parameters
+// again in each Forward (`parameter(index)`), and calls its children only through the context.
 //
 // Threading: a model and its context belong to one rank's thread.
-// Exceptions pass through Forward, LibTorch's (c10::Error) and ModelError; the step loop catches
-// them, once.
+// Exceptions pass through Forward: LibTorch's (c10::Error) and ModelError. Only the step loop
+// catches them.
 #ifndef MUSTER_WORKER_MODELS_UNIT_H_
 #define MUSTER_WORKER_MODELS_UNIT_H_
 
@@ -30,24 +30,24 @@ struct Parameter {
   at::Tensor tensor;
 };
 
-// State that a forward changes and that gets no gradient, such as BatchNorm's statistics: float32
-// or int64, contiguous. Copies share the tensor. Buffers are saved, exported and broadcast; a
-// forward in Mode::kEvaluate does not change them.
+// State that a forward changes and that gets no gradient, for example BatchNorm's statistics:
+// float32 or int64, contiguous. Copies share the tensor. Buffers are saved, exported and broadcast.
+// A forward in Mode::kEvaluate does not change them.
 struct Buffer {
   std::string name;
   at::Tensor tensor;
 };
 
-// An error of a model's own code, with the names of the model and the unit. It would happen again,
-// so another start of the job does not help. Lack of memory is not a ModelError: it stays
-// std::bad_alloc, or LibTorch's error.
+// An error of a model's own code, with the names of the model and the unit. The error would happen
+// again, so a restart of the job does not help. Lack of memory is not a ModelError, but
+// std::bad_alloc or LibTorch's error.
 class ModelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// An error of a context during a forward, for example because it could not gather the parameters of
-// a unit. It passes through the forward as an exception; the model did not cause it.
+// An error of a context during a forward, for example a failed gather of a unit's parameters. The
+// model did not cause the error, which passes through the forward as an exception.
 class ContextError : public std::runtime_error {
  public:
   explicit ContextError(absl::Status status)
@@ -59,8 +59,8 @@ class ContextError : public std::runtime_error {
   const absl::Status status_;
 };
 
-// Whether an error of LibTorch is a lack of memory. This is recognised by its text, because on the
-// CPU such an error has no type of its own.
+// Returns whether an error of LibTorch is a lack of memory. The error's text decides, because on
+// the CPU the error has no type of its own.
 bool IsLackOfMemory(const std::string& text);
 
 class Unit;
@@ -72,24 +72,24 @@ enum class Mode { kTrain, kEvaluate };
 
 class KeyValueCache;
 
-// In forwards that a backward will follow, a context tells this observer how gradients will arrive
-// at parameters. A recomputed call of a unit brings one gradient to each parameter of the unit and
-// of the units below it. All other calls of a unit together bring one gradient to each of its own
-// parameters.
+// An observer of forwards that a backward will follow. The context tells the observer how gradients
+// will arrive at parameters. A recomputed call of a unit brings one gradient to each parameter of
+// the unit and of the units below. All other calls of a unit together bring one gradient to each of
+// its own parameters.
 class UseObserver {
  public:
   virtual ~UseObserver() = default;
   virtual void Used(const Unit& unit, bool recomputed) = 0;
-  // In backward, before a forward is repeated: all forwards of this graph are done. During the
-  // repeated forward the unit's buffers have the values from before the first one.
+  // Called in backward, before a forward is repeated: all forwards of this graph are done. During
+  // the repeated forward the unit's buffers have their values from before the first forward.
   virtual void BeforeRecomputation() = 0;
 };
 
-// What a forward needs besides its input. One per rank; strategies derive from it to wrap Call.
+// The state of a forward besides its input. One per rank; strategies derive from it to wrap Call.
 class ForwardContext {
  public:
-  // `generator` is the rank's own CPU generator; dropout draws from it and from nothing else. The
-  // step loop re-seeds it before each micro-batch, so a resumed run needs no generator state.
+  // `generator`: the rank's own CPU generator, the only source of dropout. The step loop re-seeds
+  // the generator before each micro-batch, so a resumed run needs no generator state.
   ForwardContext(Mode mode, at::Generator generator)
       : mode_(mode), generator_(std::move(generator)) {}
   virtual ~ForwardContext() = default;
@@ -98,12 +98,12 @@ class ForwardContext {
   void set_mode(Mode mode) { mode_ = mode; }
   at::Generator& generator() { return generator_; }
 
-  // What attention keeps from forward to forward (key_value_cache.h). Null, except while a
-  // Generating lives: each forward takes whole sequences.
+  // The keys and values that attention keeps from forward to forward (key_value_cache.h). Null,
+  // except during the life of a Generating: each forward takes whole sequences.
   KeyValueCache* cache() const { return cache_; }
 
-  // While it lives, forwards are those of a generation: they evaluate, and continue the sequences
-  // of this cache, which must outlive it. Then mode and cache are what they were.
+  // Makes forwards those of a generation during the life of the object: they evaluate, and continue
+  // the sequences of this cache. The cache must outlive the object. Afterwards restores both.
   class Generating {
    public:
     Generating(ForwardContext* context, KeyValueCache* cache)
@@ -123,26 +123,26 @@ class ForwardContext {
     KeyValueCache* const cache_before_;
   };
 
-  // Whether calls of units wait until the other ranks call them, too. Then all ranks must run the
-  // same forwards.
+  // Returns whether calls of units wait until the other ranks call the units, too. All ranks must
+  // then run the same forwards.
   virtual bool collective() const { return false; }
 
-  // Runs one unit. Every call of every unit, including the root, goes through CallMany; Call is for
-  // units with one input and one output, and throws ModelError if there is another number of
-  // outputs. All tensors are defined.
+  // Runs one unit. Every call of every unit, including the root, goes through CallMany. Call is for
+  // units with one input and one output, and throws ModelError for any other number of outputs. All
+  // tensors are defined.
   at::Tensor Call(Unit& unit, const at::Tensor& x);
   virtual Tensors CallMany(Unit& unit, const Tensors& inputs);
 
-  // From now on, forwards of these units in training are recomputed in backward (recompute.h). If
-  // one of them is inside another one, only the outermost is recomputed.
+  // Makes later forwards of these units in training recompute in backward (recompute.h). Of nested
+  // units only the outermost is recomputed.
   void Recompute(const std::vector<const Unit*>& units);
-  // Whether the unit, or one that it is inside of, is recomputed.
+  // Returns whether the unit, or a unit around it, is recomputed.
   bool recomputes(const Unit& unit) const { return repeated_.contains(&unit); }
-  // Called only if anything is recomputed. Must outlive the context; null: there is none.
+  // Called only if a unit is recomputed. Must outlive the context; null: none.
   void set_use_observer(UseObserver* observer) { use_observer_ = observer; }
   UseObserver* use_observer() const { return use_observer_; }
 
-  // While it lives, forwards repeat what was observed.
+  // During its life, forwards are repeated ones: neither recomputed nor told to the observer.
   class Recomputing {
    public:
     explicit Recomputing(ForwardContext* context)
@@ -173,16 +173,17 @@ class Unit {
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  // The full name, e.g. "transformer.h.3"; empty for a root without a name.
+  // The full name, for example "transformer.h.3"; empty for a root without a name.
   const std::string& name() const { return name_; }
 
-  // A unit with one input and one output overrides Forward, any other one ForwardMany. The defaults
-  // throw ModelError, except that ForwardMany with one input is Forward.
+  // Computes the forward. A unit with one input and one output overrides Forward, others
+  // ForwardMany. The defaults throw ModelError, except that ForwardMany with one input calls
+  // Forward.
   virtual at::Tensor Forward(const at::Tensor& x, ForwardContext& context);
   virtual Tensors ForwardMany(const Tensors& inputs, ForwardContext& context);
 
-  // False: the backward of a forward with these inputs reads none of the unit's parameters, nor of
-  // those of the units below it, so they need not be in memory then.
+  // Returns false if the backward of a forward with these inputs reads no parameters of the unit or
+  // of the units below. The parameters then need not be in memory during backward.
   virtual bool BackwardReadsParameters(const Tensors& inputs) const { return true; }
 
   // The unit's own parameters and its children, each in the order of registration.
@@ -190,13 +191,13 @@ class Unit {
   const std::vector<Buffer>& own_buffers() const { return buffers_; }
   const std::vector<std::unique_ptr<Unit>>& children() const { return children_; }
 
-  // All parameters of this unit and below in forward order, each once (a tied weight once).
+  // Returns all parameters of this unit and below in forward order, each once (also a tied weight).
   std::vector<Parameter> Parameters() const;
-  // All buffers of this unit and below: a unit's own ones, then its children's.
+  // Returns all buffers of this unit and below: first the unit's own, then the children's.
   std::vector<Buffer> Buffers() const;
 
-  // Replaces the tensor of one of the unit's own parameters by another one of the same shape (used
-  // by sharding strategies).
+  // Replaces the tensor of one of the unit's own parameters by a tensor of the same shape. For
+  // sharding strategies.
   void ReplaceParameter(size_t index, at::Tensor tensor);
 
  protected:

@@ -15,7 +15,7 @@
 namespace muster::models {
 namespace {
 
-// y = x + weight; counts its forwards in a buffer.
+// y = x + weight. A buffer counts the forwards.
 class Leaf : public Unit {
  public:
   explicit Leaf(const std::string& name) : Unit(name) {
@@ -29,7 +29,7 @@ class Leaf : public Unit {
   }
 };
 
-// Parameters and buffers of its own before, between and after the children.
+// A unit with its own parameters and buffers before, between and after the children.
 class Tree : public Unit {
  public:
   Tree() : Unit("tree") {
@@ -100,7 +100,7 @@ TEST(UnitTest, EveryCallComesThroughTheContext) {
   EXPECT_EQ(context.calls, (std::vector<std::string>{"tree", "a", "b"}));
 }
 
-// The sum and the difference of two inputs.
+// A unit that returns the sum and the difference of two inputs.
 class TwoOfEach : public Unit {
  public:
   TwoOfEach() : Unit("two") {}
@@ -130,13 +130,13 @@ std::string ModelErrorOf(Body&& body) {
 }
 
 TEST(UnitTest, AnotherNumberOfTensorsIsAnErrorWithTheNameOfTheUnit) {
-  // Has Forward with one input only.
+  // A unit with one input only.
   Leaf one("a");
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
   const at::Tensor x = at::zeros({2});
   EXPECT_EQ(ModelErrorOf([&] { context.CallMany(one, {x, x}); }),
             "unit 'a': expected one input, found 2");
-  // Neither.
+  // A unit without any forward.
   class None : public Unit {
    public:
     None() : Unit("none") {}

@@ -46,7 +46,7 @@ void ValueWatch::Add(const char* what, const std::string& name, const at::Tensor
 }
 
 ValueWatch::ByteRange ValueWatch::BytesOf(const at::Tensor& tensor) {
-  // A nested tensor has no strides: it counts as all of its storage.
+  // A nested tensor has no strides and counts as all of its storage.
   if (tensor.is_nested()) return {0, std::numeric_limits<int64_t>::max()};
   const auto size = static_cast<int64_t>(tensor.itemsize());
   const int64_t first = tensor.storage_offset();

@@ -1,5 +1,5 @@
-// Finds out which values of a model's parameters and buffers a piece of code reads or writes by
-// LibTorch's operations. The worker watches step hooks with it.
+// Finds the values of a model's parameters and buffers that code reads or writes by LibTorch's
+// operations. The worker watches step hooks in this way.
 #ifndef MUSTER_WORKER_MODELS_VALUE_WATCH_H_
 #define MUSTER_WORKER_MODELS_VALUE_WATCH_H_
 
@@ -14,33 +14,33 @@
 
 namespace muster::models {
 
-// While it lives, it sees the operations of this thread on the model's tensors, on views of them,
-// and on any other tensor that shares memory with them. The flag requires_grad is not a value: code
-// may read and set it. Reads and writes through a raw pointer are not seen.
+// During its life, intercepts the operations of this thread on the model's tensors, on views of
+// them, and on all tensors with the same memory. The flag requires_grad is not a value: code may
+// read and set the flag. Reads and writes through a raw pointer are not intercepted.
 //
-// Threading: it belongs to the thread that made it; a thread has at most one at a time.
+// Threading: belongs to the thread that made the object. A thread has at most one at a time.
 class ValueWatch : private OperationWatch {
  public:
   enum class Mode {
-    kNote,    // remembers whether anything was written
-    kRefuse,  // throws a ModelError, with refusal() as its text, before the operation is done
+    kNote,    // remembers whether a value was written
+    kRefuse,  // throws a ModelError with the text refusal() before the operation runs
   };
-  // The model outlives it.
+  // The model must outlive this object.
   ValueWatch(const Model& model, Mode mode);
   ValueWatch(const ValueWatch&) = delete;
   ValueWatch& operator=(const ValueWatch&) = delete;
 
-  // kNote: whether anything was written.
+  // kNote: whether a value was written.
   bool written() const { return written_; }
-  // kRefuse: why the first refused operation was refused, with the names of the operation and of
-  // the tensor; empty: none was refused. The watched code may have caught the exception.
+  // kRefuse: the reason of the first refusal, with the names of the operation and of the tensor;
+  // empty: none. The watched code may have caught the exception.
   const std::string& refusal() const { return refusal_; }
 
  private:
-  // The bytes of its storage from the first to the last element of a tensor.
+  // The bytes from the first to the last element of a tensor, within its storage.
   struct ByteRange {
     int64_t begin = 0;
-    int64_t end = 0;  // begin: the tensor has no elements
+    int64_t end = 0;  // equal to begin if the tensor has no elements
   };
   struct Resident {
     ByteRange bytes;
@@ -48,20 +48,20 @@ class ValueWatch : private OperationWatch {
   };
 
   static ByteRange BytesOf(const at::Tensor& tensor);
-  // "parameter 'name'": which of the model's tensors the argument is, or otherwise the first one
-  // that it shares bytes with; empty: none.
+  // Returns "parameter 'name'": the model's tensor that the argument is, or otherwise the first
+  // tensor with common bytes. Empty: none.
   std::string NameOf(const at::Tensor& argument);
   void Add(const char* what, const std::string& name, const at::Tensor& tensor);
   void Run(const c10::OperatorHandle& op, c10::Stack* stack) override;
   void SeeAll(const c10::OperatorHandle& op, const c10::IValue& value, bool writes);
-  // An argument of an operation that is about to run. writes: the operation changes it.
+  // Handles an argument of an operation that is about to run. writes: the operation changes it.
   void See(const std::string& operation, const at::Tensor& argument, bool writes);
 
   const Model& model_;
   const Mode mode_;
-  // Both are filled when the first operation runs, because most watched code runs none.
+  // Both maps are filled at the first operation, because most watched code runs none.
   std::unordered_map<const void*, std::string> names_;  // by tensor
-  // By storage: the model's tensors in it. A bucket or an FSDP unit is one storage with many.
+  // The model's tensors by storage. A bucket or an FSDP unit is one storage with many tensors.
   std::unordered_map<const void*, std::vector<Resident>> residents_;
   bool written_ = false;
   std::string refusal_;

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 class ValueWatchTest : public testing::Test {
  protected:
-  // What is refused of `body`; empty: nothing.
+  // Returns the refusal of `body`; empty: none.
   std::string Refused(const std::function<void()>& body) {
     const ValueWatch watch(*model_, ValueWatch::Mode::kRefuse);
     try {
@@ -67,7 +67,7 @@ TEST_F(ValueWatchTest, WhatSharesAParametersMemoryIsItsValues) {
   EXPECT_THAT(Refused([&] { row.zero_(); }), HasSubstr("writes " + name_));
 }
 
-// As in a bucket of sharded_ddp or in a unit of fsdp.
+// Parameters share a storage in a bucket of sharded_ddp and in a unit of fsdp.
 TEST_F(ValueWatchTest, OfParametersInOneStorageTheUsedOneIsNamed) {
   const at::NoGradGuard no_grad;
   const at::Tensor other = model_->Parameters()[0].tensor;

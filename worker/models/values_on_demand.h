@@ -1,15 +1,16 @@
-// Runs code that uses parameters without memory (deferred_values.h), such as a first small forward:
-// each operation finds the values of the parameters among its arguments, and no others are in
-// memory.
+// Runs code that uses parameters without memory (deferred_values.h), for example a first small
+// forward. Each operation finds the values of the parameters among its arguments; no other values
+// are in memory.
 //
 //   const ValuesOnDemand values(model.Parameters(), deferred);
 //   model.Logits(inputs, context);
 //
-// An operation that computes nothing, such as a view, brings the values, too. Values stay until the
-// next operation that uses other parameters. Code that asks for the address of a parameter's memory
-// outside of an operation gets a c10::Error. What is written to a parameter is lost.
+// Every operation brings the values, even an operation that computes nothing, such as a view.
+// Values stay until the next operation that uses other parameters. Asking for the address of a
+// parameter's memory outside of an operation throws c10::Error. Values written to a parameter are
+// lost.
 //
-// Threading: it belongs to the thread that made it.
+// Threading: belongs to the thread that made the object.
 #ifndef MUSTER_WORKER_MODELS_VALUES_ON_DEMAND_H_
 #define MUSTER_WORKER_MODELS_VALUES_ON_DEMAND_H_
 
@@ -27,7 +28,7 @@ namespace muster::models {
 
 class ValuesOnDemand : private OperationWatch {
  public:
-  // `values`: null if all parameters have memory. It outlives this object.
+  // `values`: must outlive this object; null if all parameters have memory.
   ValuesOnDemand(const std::vector<Parameter>& parameters, const DeferredValues* values);
   ~ValuesOnDemand();
   ValuesOnDemand(const ValuesOnDemand&) = delete;
@@ -39,7 +40,7 @@ class ValuesOnDemand : private OperationWatch {
   void Run(const c10::OperatorHandle& op, c10::Stack* stack) override;
   // Adds the storages of parameters in an argument.
   void Find(const c10::IValue& value, Storages* found) const;
-  // Only these have their values then.
+  // Makes these storages the only ones with values.
   void Bring(const Storages& wanted);
 
   const DeferredValues* const values_;

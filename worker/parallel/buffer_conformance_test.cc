@@ -1,4 +1,4 @@
-// What every strategy has to do with buffers, whatever it shards.
+// The behaviour of every strategy with buffers.
 #include <string>
 
 #include "ATen/TensorOperators.h"
@@ -61,7 +61,7 @@ TEST_P(StrategyConformance, BuffersAreWhatTheyWereBeforeAStepThatIsLeftOut) {
     const TestNet net;
     const auto buffers = net.Buffers();
     const auto strategy = Create(net, &ranks);
-    buffers[1].tensor.fill_(7);  // as loading a checkpoint does
+    buffers[1].tensor.fill_(7);  // as when a checkpoint is loaded
     for (int64_t step = 0; step < 2; ++step) {
       strategy->BeginStep({step, 1.0});
       strategy->BeginMicroBatch(true);

@@ -1,13 +1,13 @@
-// Keeps buffers equal on all ranks (BatchNorm's statistics, which each rank's forward changes in
-// its own way): all ranks take over the buffers of one rank.
+// Keeps buffers equal on all ranks: all ranks take over the buffers of one rank. Buffers are for
+// example BatchNorm's statistics, which the forward of each rank changes differently.
 //
-// After the last forward of a step, the buffers of this rank are broadcast in one packed message
-// while backward runs, and every rank continues with them. PyTorch's DistributedDataParallel sends
-// the same message at the start of the next step (broadcast_buffers=True, once for each window of
-// accumulation). Sent at the end of the step, it costs no waiting. And between steps all ranks hold
-// the same buffers, so that one state is validated, saved and exported.
+// After the last forward of a step, one packed message broadcasts these buffers while backward
+// runs. PyTorch's DistributedDataParallel sends the same message at the start of the next step
+// (broadcast_buffers=True, once for each window of accumulation). A message at the end of the step
+// costs no waiting. The message also makes buffers equal between steps: one state is validated,
+// saved and exported.
 //
-// Without buffers nothing is done or sent. Threading: as Strategy.
+// Without buffers, nothing is done or sent. Threading: see Strategy.
 #ifndef MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_
 #define MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_
 
@@ -25,26 +25,26 @@ namespace muster::parallel {
 class BufferSync {
  public:
   // The buffers: contiguous, on the communicator's device, of any type; the same on all ranks.
-  // Copies share the tensors. `communicator` outlives this.
+  // Copies of this object share the tensors. `communicator` outlives this object.
   BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* communicator);
 
-  // Copies the values of the buffers, for Restore.
+  // Starts a step, and copies the values of the buffers for Restore.
   void BeginStep(const StepStart& start);
 
-  // Launch sends the values that the buffers have now. Later forwards of this step still change
-  // this rank's buffers, but not what is sent.
+  // Copies the values that Launch sends. Later forwards of this step change this rank's buffers,
+  // but not the values to send.
   void Settle();
 
-  // A collective, after the step's last forward: starts sending the buffers of start.buffers_from.
+  // Starts to send the buffers of start.buffers_from. A collective, after the step's last forward.
   void Launch();
 
-  // Waits for the broadcast that Launch started. After it the buffers have the values of that rank.
-  // Errors: the communicator's.
+  // Waits for the broadcast that Launch started. Then the buffers have the values of rank
+  // start.buffers_from. Errors: the communicator's.
   absl::Status Finish();
 
-  // Puts the buffers back to what they were at BeginStep.
+  // Gives the buffers the values that they had at BeginStep.
   void Restore();
-  // Strategy::RestoreBuffersIf.
+  // See Strategy::RestoreBuffersIf.
   void RestoreIf(const at::Tensor& skip);
 
  private:

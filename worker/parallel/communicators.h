@@ -7,24 +7,25 @@
 
 namespace muster::parallel {
 
-// Both have the same ranks, outlive the strategy, and are used for nothing else meanwhile.
+// Both communicators have the same ranks, outlive the strategy, and have no other users.
 struct Communicators {
-  // Gradients, the sums over them, buffers, and what moves when a plan changes.
+  // Exchanges gradients, sums over gradients, buffers, and values that move when a plan changes.
   comm::Communicator* gradients = nullptr;
-  // Parameters that are gathered while gradients are reduced. A communicator carries out its
-  // operations one after the other, so with one of its own such a gather does not wait until the
-  // reductions before it are done. May be the same as `gradients`.
+  // Gathers parameters while gradients are reduced; may be the same as `gradients`. A communicator
+  // carries out its operations one after the other. With a communicator of its own, such a gather
+  // does not wait for earlier reductions.
   comm::Communicator* parameters = nullptr;
 
   Communicators(comm::Communicator* of_gradients, comm::Communicator* of_parameters)
       : gradients(of_gradients), parameters(of_parameters) {}
-  // What ended one of them, if it was found after the Wait of the operation that failed; else OK.
+  // Returns the error that has ended a communicator, if it was found only after the Wait of the
+  // failed operation. Otherwise OK.
   absl::Status failure() const {
     const absl::Status failed = gradients->failure();
     return failed.ok() ? parameters->failure() : failed;
   }
 
-  // One for everything.
+  // Uses the same communicator for everything.
   Communicators(comm::Communicator* one)  // NOLINT(google-explicit-constructor)
       : Communicators(one, one) {}
 };

@@ -1,6 +1,5 @@
-// A communicator for tests of memory. It stands for rank 1 of four and has no peers: what an
-// operation would receive is not written, or is zero. An operation is in flight until somebody
-// waits for it.
+// A communicator for tests of memory. It is rank 1 of four and has no peers: data from other ranks
+// are not written, or are zero. An operation is in flight until the caller waits for it.
 #ifndef MUSTER_WORKER_PARALLEL_HOLDING_COMMUNICATOR_H_
 #define MUSTER_WORKER_PARALLEL_HOLDING_COMMUNICATOR_H_
 
@@ -15,7 +14,7 @@
 
 namespace muster::parallel {
 
-// Holds the input of a reduce-scatter until somebody waits for it; its output is zero. The other
+// Holds the input of a reduce-scatter until the caller waits; the output is zero. The other
 // operations change nothing.
 class HoldingCommunicator : public comm::IssuingCommunicator {
  public:

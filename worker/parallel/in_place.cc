@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kNowhere = -1;
 
-// Which tensors lie in which flat.
+// The flat of each tensor, and the tensors of each flat.
 struct Residents {
   std::vector<int64_t> flat_of;               // by tensor: index of its flat, or kNowhere
   std::vector<std::vector<size_t>> of_flats;  // by flat: the tensors in it
@@ -34,9 +34,9 @@ Residents ResidentsOf(const std::vector<at::Tensor>& flats,
   return residents;
 }
 
-// The flat in which a group would stay, and the offset at which it would begin there.
+// The flat and the offset at which a group could stay.
 struct Place {
-  int64_t flat = kNowhere;  // kNowhere: its members do not lie as the group wants them
+  int64_t flat = kNowhere;  // kNowhere: the group cannot stay
   int64_t begin = 0;
 };
 
@@ -55,8 +55,7 @@ Place PlaceOf(const WantedGroup& group, const std::vector<at::Tensor>& tensors,
   return place;
 }
 
-// Whether nothing but the group's members lies in the memory that the group would have, which
-// includes its padding.
+// Returns whether only the group's members lie in the memory of the group, including its padding.
 bool IsFree(const WantedGroup& group, const Place& place, const at::Tensor& flat,
             const std::vector<at::Tensor>& tensors, const std::vector<size_t>& residents) {
   const int64_t end = place.begin + group.elements;

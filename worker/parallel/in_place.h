@@ -1,8 +1,8 @@
-// Finds the groups of a new plan that can stay where they are: the tensors of such a group already
-// lie in one flat of the plan before, each at the offset that the new group has for it.
+// Finds the groups of a new plan that can stay in their memory. The tensors of such a group already
+// lie in one flat of the plan before, each at the offset that the new group needs.
 //
-// A flat is kept or left as a whole. If one tensor has to leave a flat, everything in this flat is
-// laid out anew, so that no flat stays allocated for only a part of its former tensors.
+// A flat is kept or left as a whole. If one tensor has to leave a flat, all groups in this flat get
+// new memory. So no flat stays allocated for only a part of its former tensors.
 #ifndef MUSTER_WORKER_PARALLEL_IN_PLACE_H_
 #define MUSTER_WORKER_PARALLEL_IN_PLACE_H_
 
@@ -17,8 +17,8 @@ namespace muster::parallel {
 // A group of a plan, or one rank's slice of it, in contiguous memory.
 struct WantedGroup {
   struct Member {
-    int64_t tensor = -1;   // index of the tensor with exactly these values; -1: there is none
-    int64_t offset = 0;    // where the member begins in the group, in elements
+    int64_t tensor = -1;   // the index of the tensor with exactly these values; -1: none
+    int64_t offset = 0;    // of the member in the group, in elements
     int64_t elements = 0;  // at least 0
   };
   std::vector<Member> members;  // in ascending order of offsets
@@ -27,36 +27,34 @@ struct WantedGroup {
   c10::Device device = at::kCPU;
 };
 
-// What happens to a tensor that is in no group of the new plan.
+// The treatment of a tensor that is in no group of the new plan.
 enum class Unwanted {
-  kStays,   // it is still used, and may stay in its memory
+  kStays,   // the tensor is still used, and may stay in its memory
   kLeaves,  // its values are moved to other memory, or are not needed any more
 };
 
 struct InPlace {
-  // The memory of each group, a view of one of `flats`; undefined: the group has to be laid out
-  // anew.
+  // The memory of each group, as a view of one of `flats`. Undefined: the group needs new memory.
   std::vector<at::Tensor> groups;
-  // With Unwanted::kStays: indices of the tensors that are in no group and lie in a flat that is
-  // not kept.
+  // Indices of the tensors in no group that lie in a flat that is not kept. Only with
+  // Unwanted::kStays.
   std::vector<size_t> displaced;
   // The flats of the plan before that are kept.
   std::vector<at::Tensor> flats;
 };
 
-// flats: memory that earlier plans made; each is all of its storage. tensors: contiguous. A group
-// with a tensor outside of `flats` is laid out anew. Only `tensors` may lie in `flats`. Tensors
-// without elements are ignored. Pure: it looks at storages and offsets only.
+// flats: memory that earlier plans made; each fills its storage, and only `tensors` lie there.
+// tensors: contiguous; tensors without elements are ignored. A group with a tensor outside of
+// `flats` needs new memory. Pure: reads storages and offsets only.
 InPlace FindInPlace(const std::vector<at::Tensor>& flats, const std::vector<at::Tensor>& tensors,
                     const std::vector<WantedGroup>& groups, Unwanted unwanted);
 
-// Memory for a group. The padding between its members is zero; the members themselves are
-// uninitialized.
+// Returns memory for a group. The padding is zero; the members are uninitialized.
 at::Tensor NewFlat(const WantedGroup& group);
 
 // Copies the values of the group's members into `flat`, which NewFlat made, and makes the tensors
-// views of it. Every member must have a tensor. A tensor without elements keeps its memory: as a
-// view it would keep the whole flat allocated after all others have left it.
+// views of `flat`. Every member must have a tensor. A tensor without elements keeps its memory: as
+// a view it would keep `flat` allocated after all other tensors have left.
 void MoveInto(const at::Tensor& flat, const WantedGroup& group,
               const std::vector<at::Tensor>& tensors);
 

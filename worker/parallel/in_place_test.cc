@@ -69,7 +69,7 @@ TEST_F(InPlaceTest, TheSameMembersInAnotherOrderAreLaidOutAnew) {
 }
 
 TEST_F(InPlaceTest, MemoryThatOneTensorLeavesIsLeftByAll) {
-  // The first group could stay, but the second one has to leave.
+  // The first group could stay, but the second group has to leave.
   const InPlace found =
       Find({Group({{0, 0, 20}}, 32), Group({{1, 0, 10}, {2, 32, 16}}, 48)}, Unwanted::kLeaves);
   EXPECT_FALSE(found.groups[0].defined());
@@ -101,7 +101,7 @@ TEST_F(InPlaceTest, OtherLengthsTypesAndMemoryAreLaidOutAnew) {
 
 TEST(NewFlat, IsZeroBetweenItsMembers) {
   WantedGroup group{.members = {{0, 0, 3}, {1, 16, 20}}, .elements = 48, .type = at::kFloat};
-  { const at::Tensor used = at::ones({48}); }  // the allocator may hand this memory out again
+  { const at::Tensor used = at::ones({48}); }  // the allocator may return this memory again
   const at::Tensor flat = NewFlat(group);
   const float* values = flat.const_data_ptr<float>();
   for (int i = 3; i < 16; ++i) EXPECT_EQ(values[i], 0) << i;
@@ -128,7 +128,7 @@ TEST(MoveInto, ATensorWithoutElementsDoesNotKeepTheFlatAllocated) {
   const auto storage = flat.storage().getWeakStorageImpl();
   flat.reset();
   EXPECT_FALSE(storage.expired());
-  tensors[0].set_data(at::ones({3}));  // it leaves the flat, as in a new plan
+  tensors[0].set_data(at::ones({3}));  // this tensor leaves the flat, as in a new plan
   EXPECT_TRUE(storage.expired());
 }
 

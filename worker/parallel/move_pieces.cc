@@ -42,7 +42,7 @@ absl::StatusOr<PieceMap> MapOf(const Arrangement& arrangement, int rank) {
   return pieces;
 }
 
-// Where a move begins in the rank's pieces. bytes: of an element.
+// The begin of a move in the rank's pieces. bytes: of an element.
 struct Place {
   const at::Tensor& tensor;
   int64_t begin = 0;  // in bytes
@@ -62,8 +62,8 @@ struct Lane {
   std::vector<Move> moves;  // in the same order on sender and receiver
   size_t next = 0;          // the first move that is not completely taken
 
-  // Takes what is sent next: whole moves and at most one part of a move, together at most `bytes`,
-  // but at least one element.
+  // Takes the moves for one round: whole moves and at most a part of one move. Their size is at
+  // most `bytes`, but at least one element.
   std::vector<Move> Take(int64_t bytes, const std::vector<int64_t>& element_bytes) {
     std::vector<Move> taken;
     while (next < moves.size()) {
@@ -81,7 +81,7 @@ struct Lane {
   }
 };
 
-// By sender and receiver. Contains only pairs of ranks between which something is sent.
+// The lanes by sender and receiver, only for ranks that exchange something.
 using Lanes = std::map<std::pair<int64_t, int64_t>, Lane>;
 
 Lanes LanesOf(const std::vector<Move>& moves) {
@@ -97,7 +97,7 @@ Lanes LanesOf(const std::vector<Move>& moves) {
   return lanes;
 }
 
-// One round of an exchange, with the memory for it. It is used for many rounds, one after another.
+// One round of an exchange, with its memory. One object serves many rounds, one after another.
 class Round {
  public:
   explicit Round(comm::Communicator* communicator) : communicator_(communicator) {}
@@ -155,10 +155,10 @@ class Round {
   }
 
   comm::Communicator* const communicator_;
-  at::Tensor out_, in_;  // memory for what is sent and received
+  at::Tensor out_, in_;  // memory for the bytes that are sent and received
   at::Tensor in_now_;    // the part of in_ that this round uses
   std::vector<Move> received_;
-  // The last member, so that its destructor, which waits, runs first.
+  // The last member: its destructor waits, and must run before the memory is freed.
   std::unique_ptr<comm::Work> work_;
 };
 
@@ -197,7 +197,7 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
                       (move.end - move.begin) * bytes);
   }
   Lanes lanes = LanesOf(moves);
-  // Every round uses all connections, so that each gets an equal part of the bytes.
+  // Every round uses all connections, each for an equal part of the bytes.
   const int64_t lane_bytes = round_bytes / std::max(communicator->world_size() - 1, 1);
   std::array<Round, 2> rounds = {Round(communicator), Round(communicator)};
   const auto done = [](const auto& entry) {

@@ -11,8 +11,8 @@
 namespace muster::parallel {
 namespace {
 
-// Cuts every parameter at random places, one part for each rank. With `twice`, every rank holds the
-// whole of some parameters.
+// Cuts every parameter at random places, one part for each rank. With `twice`, every rank holds
+// some parameters in whole.
 layout::Placement RandomPlacement(const std::vector<int64_t>& elements, int ranks, bool twice,
                                   std::mt19937& random) {
   layout::Placement placement;
@@ -30,7 +30,7 @@ layout::Placement RandomPlacement(const std::vector<int64_t>& elements, int rank
       if (range.begin < range.end) placement.holders[(first + part) % ranks].push_back(range);
     }
     if (!twice || random() % 3 != 0) continue;
-    for (auto& ranges : placement.holders) {  // replicated
+    for (auto& ranges : placement.holders) {  // every rank holds this parameter in whole
       std::erase_if(ranges,
                     [&](const auto& range) { return range.parameter == static_cast<int64_t>(i); });
       if (elements[i] > 0) ranges.push_back({static_cast<int64_t>(i), 0, elements[i]});

@@ -10,8 +10,8 @@
 namespace muster::parallel {
 namespace {
 
-// The status that every one of `world_size` ranks gets if the ranks in `different` hold other bits
-// in 'b'.
+// Returns the status of each of `world_size` ranks when the ranks in `different` hold other bits in
+// 'b'.
 std::vector<absl::Status> Check(int world_size, const std::vector<int>& different) {
   auto ranks = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> results(world_size);

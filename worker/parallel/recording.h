@@ -1,5 +1,5 @@
-// A communicator for tests. It records the operations that are issued, and writes the output of an
-// all-gather as late as it may: in Wait.
+// A communicator for tests. It records the operations, and writes the output of an all-gather as
+// late as allowed: in Wait.
 #ifndef MUSTER_WORKER_PARALLEL_RECORDING_H_
 #define MUSTER_WORKER_PARALLEL_RECORDING_H_
 

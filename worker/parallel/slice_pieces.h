@@ -1,4 +1,4 @@
-// Which pieces of parameters a rank updates if the parameters lie in flat groups, each of which is
+// The pieces of parameters that a rank updates. The parameters lie in flat groups, each of which is
 // cut into one slice per rank.
 #ifndef MUSTER_WORKER_PARALLEL_SLICE_PIECES_H_
 #define MUSTER_WORKER_PARALLEL_SLICE_PIECES_H_
@@ -22,22 +22,23 @@ struct Slice {
   at::Tensor gradients;  // undefined: the group is frozen
 };
 
-// The pieces in the slices of `rank`, in ascending order of parameters; `bucket` of each is the
-// number of its group. The members of the groups are indices of `specs`; indices[i] is the index of
-// specs[i] in the model. The piece of a parameter without elements belongs to rank 0.
+// Returns the pieces in the slices of `rank`, in ascending order of parameters; `bucket` of each
+// piece is the number of its group. The members of the groups are indices of `specs`; indices[i] is
+// the index of specs[i] in the model. The piece of a parameter without elements belongs to rank 0.
 std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
                             const std::vector<layout::ParameterSpec>& specs,
                             const std::vector<size_t>& indices, const std::vector<Slice>& slices,
                             int rank, int world_size);
 
-// The same for all ranks, as a placement of all the model's parameters, which have `elements`.
+// Returns the pieces of all ranks, as a placement of the model's parameters. elements: of each.
 layout::Placement OwnersOf(const std::vector<layout::Group>& groups,
                            const std::vector<layout::ParameterSpec>& specs,
                            const std::vector<size_t>& indices, std::vector<int64_t> elements,
                            int world_size);
 
-// A collective. Returns `mine` of every rank, sums over its own pieces, in rank order: float64
-// [ranks, N] of float64 [N], on the communicator's device. Errors: the communicator's.
+// Returns `mine` of every rank, in rank order: float64 [ranks, N] of float64 [N], on the
+// communicator's device. `mine`: sums over the rank's pieces. A collective. Errors: the
+// communicator's.
 absl::StatusOr<at::Tensor> GatherPieceSums(const at::Tensor& mine, int64_t step,
                                            comm::Communicator* communicator);
 

@@ -1,6 +1,6 @@
-// What the conformance tests of strategies share. They run every strategy at several world sizes.
-// The core suite is for all strategies and trains a model of units (test_net.h). The extended suite
-// is for the strategies whose ranks hold all parameters, and trains plain tensors.
+// The parts that the conformance tests of strategies share. The tests run every strategy at several
+// world sizes. The core suite is for all strategies and trains a model of units (test_net.h). The
+// extended suite is for the strategies whose ranks hold all parameters, and trains plain tensors.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_CONFORMANCE_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_CONFORMANCE_H_
 
@@ -25,9 +25,9 @@ namespace muster::parallel {
 
 struct Implementation {
   const char* name;
-  // Every rank holds all parameters, and the strategy can be made without a root.
+  // Whether every rank holds all parameters, and the strategy can be made without a root.
   bool whole_model;
-  // Gradients of micro-batches are added on each rank first, in order, and reduced once.
+  // Whether gradients of micro-batches are first added on each rank, in order, and reduced once.
   bool local_sums;
   std::function<absl::StatusOr<std::unique_ptr<Strategy>>(
       const std::vector<models::Parameter>&, const std::vector<models::Buffer>&,

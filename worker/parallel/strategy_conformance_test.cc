@@ -1,4 +1,4 @@
-// What every strategy has to do with parameters and gradients, whatever it shards.
+// The behaviour of every strategy with parameters and gradients.
 #include "worker/parallel/strategy_conformance.h"
 
 #include <algorithm>
@@ -28,14 +28,14 @@ INSTANTIATE_TEST_SUITE_P(All, StrategyConformance, EveryStrategy(), StrategyName
 
 constexpr double kLearningRate = 0.01;
 
-// A piece of a flattened tensor.
+// Returns a piece of a flattened tensor.
 at::Tensor Part(const at::Tensor& whole, const Piece& piece) {
   return whole.detach().reshape({-1}).narrow(0, piece.begin, piece.tensor.numel());
 }
 
-// Whether the two differ only by a few roundings in sums over micro-batches and ranks. A rounding
-// is at most 2^-24 of a partial sum, and partial sums are not much larger than the largest element
-// of `scale`.
+// Returns whether the two tensors differ only by a few roundings in sums over micro-batches and
+// ranks. A rounding is at most 2^-24 of a partial sum, and partial sums are not much larger than
+// the largest element of `scale`.
 bool Near(const at::Tensor& found, const at::Tensor& reference, const at::Tensor& scale) {
   if (found.numel() == 0) return true;
   const double bound = 1e-6 * scale.abs().max().item().toDouble();
@@ -58,7 +58,7 @@ std::vector<bool> TrainedIn(const TestNet& net) {
   return trained;
 }
 
-// The values of all parameters, in the order of MakeParameters().
+// Returns the values of all parameters, in the order of MakeParameters().
 std::vector<at::Tensor> ValuesOf(Strategy& strategy, const TestNet& net) {
   EXPECT_TRUE(strategy.AwaitParameters().ok());
   const absl::Status gathered = strategy.store().Gather(AllOf(net));
@@ -105,7 +105,7 @@ void UpdateReference(const std::vector<models::Parameter>& parameters,
 TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdatedParameters) {
   for (const int64_t bucket_bytes : {kOneBucketPerType, kUnevenBuckets, kOneBucketEach}) {
     for (const int micro_batches : {1, 3}) {
-      // The order of additions is that of ddp unless each micro-batch is reduced separately.
+      // The order of additions is that of ddp, unless each micro-batch is reduced separately.
       const bool bitwise = implementation().local_sums || micro_batches == 1;
       RunRanks(world_size(), [&](comm::Communicator& ranks) {
         TestNet net;
@@ -143,7 +143,7 @@ TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdat
   }
 }
 
-// Reduces the gradients of a step and updates each bucket as soon as it is told of.
+// Reduces the gradients of a step and updates each bucket when the callback names it.
 void UpdateBucketByBucket(Strategy& strategy) {
   std::vector<size_t> told;
   size_t updated = 0;
@@ -233,7 +233,7 @@ TEST_P(StrategyConformance, PiecesCoverEachTrainableElementOnceOrOnEveryRank) {
   }
 }
 
-// Freezes and unfreezes parameters by one plan after another.
+// Freezes and unfreezes parameters in one plan after another.
 TEST_P(StrategyConformance, APlanAfterAnotherTrainsOnWithTheSameValues) {
   const std::vector<std::vector<std::string>> frozen_in_turn = {
       {}, {"first", "bias"}, {"shared"}, {"shared", "last", "wide"}, {"bias", "last"}, {}};
@@ -341,7 +341,7 @@ TEST_P(StrategyConformance, SumsOverAllPiecesComeFromTheirOwners) {
   });
 }
 
-// The names of the pieces that no rank used, and of all others, on this rank.
+// Expects that only the pieces of "unused" are unused, and only if `unused` is true.
 void ExpectUnused(const Strategy& strategy, const std::vector<models::Parameter>& parameters,
                   bool unused) {
   ASSERT_EQ(strategy.unused().size(), strategy.pieces().size());
@@ -354,7 +354,7 @@ void ExpectUnused(const Strategy& strategy, const std::vector<models::Parameter>
   }
 }
 
-// A parameter that only some steps use, such as one of an expert.
+// A parameter that only some steps use, for example of an expert.
 TEST_P(StrategyConformance, AParameterIsUnusedInStepsInWhichNoRankUsesItInAnyMicroBatch) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     TestNet net;
@@ -362,7 +362,7 @@ TEST_P(StrategyConformance, AParameterIsUnusedInStepsInWhichNoRankUsesItInAnyMic
     const auto strategy = Create(net, &ranks);
     const auto context = TrainingContext(*strategy);
     const bool last = ranks.rank() == world_size() - 1;
-    // By step and micro-batch: whether this rank uses it, and how many uses there are.
+    // By step and micro-batch: whether this rank uses the parameter, and the number of all uses.
     const struct {
       bool first, second;
       int uses;

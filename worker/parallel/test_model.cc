@@ -79,7 +79,7 @@ std::vector<at::Tensor> ReferenceGradients(const std::vector<models::Parameter>&
     for (int m = 0; m < micro_batches; ++m) Loss(own, rank, step, m).backward();
     for (size_t i = 0; i < own.size(); ++i) {
       if (!own[i].tensor.requires_grad()) continue;
-      // -0.0 is what a rank adds that did not use the parameter (unused_pieces.h).
+      // A rank that did not use the parameter adds -0.0 (unused_pieces.h).
       const at::Tensor gradient = own[i].tensor.grad().defined()
                                       ? own[i].tensor.grad()
                                       : at::zeros_like(own[i].tensor.detach()).neg();

@@ -1,5 +1,5 @@
-// The function of test_model.h as a model of units, for tests of every strategy: two blocks. The
-// other parameters are the root's own.
+// The function of test_model.h as a model of units, for tests of every strategy. Two blocks have
+// parameters; the other parameters are the root's own.
 #ifndef MUSTER_WORKER_PARALLEL_TEST_NET_H_
 #define MUSTER_WORKER_PARALLEL_TEST_NET_H_
 
@@ -21,14 +21,14 @@ class TestNet : public models::Unit {
   // x: 4 x 7. Returns the loss.
   at::Tensor Forward(const at::Tensor& x, models::ForwardContext& context) override;
 
-  // The same as Loss(), but run through the context.
+  // Returns the same as Loss(), but runs through the context.
   at::Tensor LossOf(models::ForwardContext& context, int rank, int64_t step, int micro_batch);
-  // Whether the loss uses "unused" from now on.
+  // Makes later losses use, or not use, the parameter "unused".
   void Use(bool unused) { use_ = unused; }
 
-  // Parameters() in the order of MakeParameters().
+  // Returns Parameters() in the order of MakeParameters().
   std::vector<models::Parameter> InOrder() const;
-  // Index in Parameters() -> index in MakeParameters().
+  // Returns the index in MakeParameters() of a parameter.
   static size_t OrderOf(const std::string& name);
 
  private:

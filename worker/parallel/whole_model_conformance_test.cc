@@ -1,5 +1,5 @@
-// What every strategy whose ranks hold all parameters does when something goes wrong: ranks differ,
-// a rank is gone, a step is not called as it should be, or the strategy is destroyed during a step.
+// Errors of every strategy whose ranks hold all parameters: ranks differ, a rank is gone, calls of
+// a step are wrong, or the strategy is destroyed during a step.
 #include <memory>
 #include <string>
 #include <vector>
@@ -135,7 +135,7 @@ TEST_P(WholeModelConformance, ASecondBackwardInTheLastMicroBatchIsAnErrorNotAWro
     Loss(parameters, 0, 0, 0).backward();
     const absl::Status status = strategy->FinishBackward();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    strategy->BeginStep({5, 1.0});  // a new step is clean
+    strategy->BeginStep({5, 1.0});  // a new step has no error
     strategy->BeginMicroBatch(true);
     Loss(parameters, 0, 0, 0).backward();
     EXPECT_TRUE(strategy->FinishBackward().ok());

@@ -1,11 +1,11 @@
 // The newest collectives of this rank: the number of each within the generation, its name, and
-// whether it has ended. Comparing the recorders of the ranks shows which rank is behind, and which
-// rank calls other collectives than the others. The watchdog (coordinator/membership/watchdog.h)
-// and the roll call do this.
+// whether it has ended. The watchdog (coordinator/membership/watchdog.h) and the roll call compare
+// the recorders of the ranks. The comparison shows which rank is behind, and which rank calls other
+// collectives than the others.
 //
-// There is one sequence of numbers over all communicators of a rank, which tells how far the rank
-// has come, and one for each communicator. Ranks issue the same operations in the same order on
-// each communicator, so a number of a communicator means the same operation on all of them.
+// Collectives are numbered twice. The number over all communicators of a rank tells how far the
+// rank has come. The number within one communicator means the same operation on all ranks, because
+// their order on a communicator is the same on all ranks.
 #ifndef MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
 #define MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
 
@@ -25,22 +25,22 @@ namespace muster::comm {
 class FlightRecorder {
  public:
   static constexpr size_t kKept = 64;
-  // The largest number of communicators of one rank.
+  // The largest number of communicators of one rank. Each communicator is one channel.
   static constexpr size_t kChannels = 4;
-  // The channel of a communicator whose operations another thread issues: their order among those
-  // of the other channels is not the same on all ranks.
+  // The channel of the communicator whose operations a background thread issues. The order of its
+  // operations among those of the other channels differs between ranks.
   static constexpr size_t kBackground = 3;
 
-  // Returns the collective's number, from 1. `operation`: "all_reduce", of static lifetime.
-  // `channel`: the number of the communicator, below kChannels.
+  // Returns the number of the collective, from 1. `operation`: for example "all_reduce", of static
+  // lifetime. `channel`: the number of the communicator, below kChannels.
   uint64_t Begin(size_t channel, const char* operation, OpLabel label);
-  // Call it once for each number.
+  // Marks the collective as ended. Must be called once for each number.
   void End(uint64_t number);
 
   struct Record {
     uint64_t number = 0;
     size_t channel = 0;
-    uint64_t of_channel = 0;  // its number within the channel, from 1
+    uint64_t of_channel = 0;  // the number within the channel, from 1
     std::string name;         // "all_reduce 'bucket 2' step 120"
     bool ended = false;
   };
@@ -51,8 +51,8 @@ class FlightRecorder {
   };
   Flight Read() const;
 
-  // A hash of all collectives that have begun so far, without those of kBackground. It is equal on
-  // ranks that have begun the same operations in the same order on each communicator.
+  // A hash of all collectives that have begun so far, except those of kBackground. Ranks that have
+  // begun the same operations in the same order on each communicator have equal hashes.
   struct Digest {
     uint64_t begun = 0;
     uint64_t hash = 0;
@@ -60,7 +60,7 @@ class FlightRecorder {
   Digest digest() const;
 
  private:
-  // Longer labels are cut.
+  // The number of bytes of a label that are kept, with the final 0. Longer labels are cut.
   static constexpr size_t kLabelBytes = 96;
   struct Entry {
     uint64_t number = 0;

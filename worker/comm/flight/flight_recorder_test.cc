@@ -33,7 +33,7 @@ TEST(FlightRecorder, NumbersCollectivesFromOneAndSaysWhichHaveEnded) {
 TEST(FlightRecorder, KeepsTheNewestOnesAndCountsAll) {
   FlightRecorder recorder;
   for (int i = 0; i < 200; ++i) recorder.Begin(0, "all_reduce", {"b", i});
-  recorder.End(1);  // is not kept any more
+  recorder.End(1);  // no longer kept
   recorder.End(137);
   const auto flight = recorder.Read();
   EXPECT_EQ(flight.begun, 200);

@@ -12,7 +12,7 @@ class RecordedWork : public Work {
   RecordedWork(std::unique_ptr<Work> work, FlightRecorder* recorder, uint64_t number)
       : work_(std::move(work)), recorder_(recorder), number_(number) {}
   ~RecordedWork() override {
-    work_.reset();  // waits
+    work_.reset();  // waits for the end of the operation
     End();
   }
 
@@ -28,7 +28,7 @@ class RecordedWork : public Work {
   }
 
   std::unique_ptr<Work> work_;
-  FlightRecorder* recorder_;  // null once it has ended
+  FlightRecorder* recorder_;  // null when the end is recorded
   const uint64_t number_;
 };
 

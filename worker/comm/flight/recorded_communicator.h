@@ -1,4 +1,4 @@
-// A communicator whose operations are in a flight recorder.
+// A communicator that records its operations in a flight recorder.
 #ifndef MUSTER_WORKER_COMM_FLIGHT_RECORDED_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_FLIGHT_RECORDED_COMMUNICATOR_H_
 
@@ -10,8 +10,8 @@
 
 namespace muster::comm {
 
-// Forwards every call to `communicator`. An operation is recorded as begun before it is issued, and
-// as ended once a Wait for it has returned, with or without an error. `communicator` and `recorder`
+// Forwards every call to `communicator`. Records an operation as begun before it is issued, and as
+// ended when a Wait for it has returned, with or without an error. `communicator` and `recorder`
 // must outlive this object, and this object must outlive its works. channel: see FlightRecorder.
 std::unique_ptr<Communicator> Recorded(Communicator* communicator, FlightRecorder* recorder,
                                        size_t channel);

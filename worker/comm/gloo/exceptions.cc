@@ -7,8 +7,8 @@
 namespace muster::comm {
 namespace {
 
-// "[/pytorch/third_party/gloo/.../pair.cc:538] Connection closed by peer [127.0.0.1]:4711" ->
-// "Connection closed by peer [127.0.0.1]:4711".
+// Shortens "[/pytorch/third_party/gloo/.../pair.cc:538] Connection closed by peer [127.0.0.1]:4711"
+// to "Connection closed by peer [127.0.0.1]:4711".
 std::string Clean(std::string text) {
   text = text.substr(0, text.find('\n'));
   text = text.substr(0, text.find(". This is typically caused by"));

@@ -1,5 +1,5 @@
-// Converts exceptions of c10d and Gloo to statuses: all code in comm/gloo that calls these
-// libraries does so through these functions.
+// Conversion of exceptions of c10d and Gloo to statuses. All code in comm/gloo calls c10d and Gloo
+// through these functions.
 #ifndef MUSTER_WORKER_COMM_GLOO_EXCEPTIONS_H_
 #define MUSTER_WORKER_COMM_GLOO_EXCEPTIONS_H_
 
@@ -10,8 +10,9 @@
 
 namespace muster::comm {
 
-// Inside a catch block: the current exception as a status, UNAVAILABLE or (timeouts)
-// DEADLINE_EXCEEDED, with the first line of its message, without source locations and backtrace.
+// Returns the current exception as a status; must be called inside a catch block. The code is
+// UNAVAILABLE, or DEADLINE_EXCEEDED for a timeout. The message is the first line of the exception's
+// text, without source locations and backtrace.
 absl::Status CurrentExceptionAsStatus();
 
 template <typename Function>

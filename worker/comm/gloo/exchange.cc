@@ -15,13 +15,13 @@ bool IsSum(const OperationSpec& spec) {
   return spec.kind == OperationKind::kAllReduceSum || spec.kind == OperationKind::kReduceScatterSum;
 }
 
-// The memory to which this rank adds: its slice of the buffer (all-reduce), or the output.
+// The elements that this rank adds up: its slice of the buffer (all-reduce), or the whole output.
 Slice OwnSlice(const OperationSpec& spec, int world_size) {
   if (spec.kind == OperationKind::kReduceScatterSum) return {0, spec.output.numel()};
   return SliceOf(spec.output.numel(), spec.rank, world_size);
 }
 
-// The output may contain another rank's contribution until the sum is written over it.
+// Returns whether the output holds another rank's contribution until the sum overwrites it.
 bool OutputTakesAContribution(const OperationSpec& spec) {
   if (spec.kind != OperationKind::kReduceScatterSum) return false;
   const bool in_place = Bytes(spec.output) ==
@@ -29,7 +29,7 @@ bool OutputTakesAContribution(const OperationSpec& spec) {
   return spec.output.scalar_type() == spec.input.scalar_type() && !in_place;
 }
 
-// One operation's view of the mesh. Messages without bytes are not sent.
+// The messages of one operation, posted in the mesh. Messages without bytes are not sent.
 class Poster {
  public:
   Poster(const OperationSpec& spec, int world_size, Mesh* mesh, Exchange& exchange)
@@ -55,9 +55,9 @@ class Poster {
                    exchange_.result_tag);
   }
 
-  // Every rank sends slice j of its buffer to rank j, which adds them and sends the sum back. The
-  // sum of slice j may be received straight into the buffer that slice j is still being sent from:
-  // rank j can only send it when it has received all of it.
+  // Every rank sends slice j of its buffer to rank j. Rank j adds the slices and sends the sum
+  // back. The sum of slice j may arrive in the buffer from which slice j is sent: rank j sends the
+  // sum only when it has received the whole slice.
   absl::Status AllReduce() {
     char* data = Bytes(spec_.output);
     const Slice own = SliceOfRank(spec_.rank);
@@ -137,7 +137,7 @@ class Poster {
     return absl::OkStatus();
   }
 
-  // The others' contributions to this rank's slice: the first one into `room`, if there is any.
+  // Receives the other ranks' contributions to this rank's slice; the first in `room` if not null.
   absl::Status ReceiveContributions(const char* own, int64_t bytes, char* room) {
     char* scratch = exchange_.scratch.defined() ? Bytes(exchange_.scratch) : nullptr;
     for (int peer = 0; peer < world_size_; ++peer) {

@@ -1,5 +1,5 @@
-// The messages of one collective operation: what a rank sends and receives, and the sum of what it
-// received. docs/collectives.md explains the direct exchange.
+// The messages of one collective operation (what a rank sends and receives), and the sum of the
+// received contributions. docs/collectives.md explains the direct exchange.
 #ifndef MUSTER_WORKER_COMM_GLOO_EXCHANGE_H_
 #define MUSTER_WORKER_COMM_GLOO_EXCHANGE_H_
 
@@ -17,31 +17,30 @@ namespace muster::comm {
 struct Exchange {
   uint32_t contribution_tag = 0;
   uint32_t result_tag = 0;
-  at::Tensor scratch;  // ScratchBytes() bytes; declared before the transfers, which write to it
-  // Of the other ranks, in rank order: what is to be reduced.
+  at::Tensor scratch;  // ScratchBytes() bytes; declared before the transfers that write here
+  // Contributions of the other ranks to a sum, in rank order.
   std::vector<std::unique_ptr<Transfer>> contributions;
-  // Everything else.
+  // All other transfers.
   std::vector<std::unique_ptr<Transfer>> transfers;
-  // Of a sum, by rank: where the contributions to this rank's slice are once the transfers are
-  // done.
+  // The address of each rank's contribution to this rank's slice, by rank (sums only). The
+  // contributions are there when the transfers are done.
   std::vector<const void*> sources;
   int64_t bytes_sent = 0;
 };
 
-// The memory that a sum needs for the contributions of the other ranks: with W ranks and slices of
-// S bytes (W - 1) S bytes. A reduce-scatter needs only (W - 2) S bytes, nothing for two ranks,
-// because it takes the first contribution in its output; but not if the output is in place or of
-// another type.
+// Returns the size of the memory for the other ranks' contributions to a sum: (W - 1) S bytes with
+// W ranks and slices of S bytes. A reduce-scatter receives the first contribution in its output, so
+// it needs only (W - 2) S bytes. This does not apply if the output is in place or of another type.
 int64_t ScratchBytes(const OperationSpec& spec, int world_size);
 
-// Posts all messages that depend on no other message. After an error some of them may be posted.
+// Posts all messages that depend on no other message. After an error, some may be posted.
 absl::Status PostExchange(const OperationSpec& spec, int world_size, Mesh* mesh,
                           Exchange& exchange);
 
-// Call it once the contributions have arrived. Does nothing for operations that are not sums.
+// Adds the contributions, which must have arrived. Does nothing for operations that are no sums.
 void AddContributions(const OperationSpec& spec, int world_size, const Exchange& exchange);
 
-// Call it after AddContributions. An all-reduce then sends the sum to all ranks.
+// Sends the sum of an all-reduce to all ranks, after AddContributions. Otherwise does nothing.
 absl::Status PostReducedSlice(const OperationSpec& spec, int world_size, Mesh* mesh,
                               Exchange& exchange);
 

@@ -26,10 +26,10 @@
 namespace muster::comm {
 namespace {
 
-// Two tags per operation: contributions (phase 0), and results (phase 1). 12 bits of its number
-// and 16 bits of a hash of what it is: messages of different operations match only by chance (1
-// in 65536), so a rank that issues another operation than its peers waits, and takes in nothing
-// that is not meant for it.
+// The tag of a message. Each operation has a tag for contributions (phase 0) and a tag for results
+// (phase 1). A tag holds 12 bits of the operation's number and 16 bits of its hash. Messages of
+// different operations therefore match only by chance (1 in 65536). A rank that issues another
+// operation than its peers waits, and receives no data of other operations.
 uint32_t Tag(int64_t number, uint64_t hash, uint32_t phase) {
   const auto low = static_cast<uint32_t>(number % (1 << 12));
   return PeerWatch::kFirstFreeTag +
@@ -37,12 +37,12 @@ uint32_t Tag(int64_t number, uint64_t hash, uint32_t phase) {
 }
 
 // Memory for the contributions of sums, kept from step to step, because the first use of new pages
-// costs as much as the sum itself. It never frees memory. A free piece serves any request that is
-// not larger, so after the largest operations have been in flight the pool allocates no more.
-// Thread-safe.
+// costs as much as the sum itself. The pool never frees memory. A free piece serves any request
+// that is not larger. So the pool allocates nothing more after the largest operations have been in
+// flight. Thread-safe.
 class ScratchPool {
  public:
-  // A piece of at least `bytes` bytes.
+  // Returns a piece of at least `bytes` bytes.
   at::Tensor Take(int64_t bytes) {
     absl::MutexLock lock(&mutex_);
     const auto it = free_.lower_bound(bytes);
@@ -102,14 +102,14 @@ class GlooCommunicator : public IssuingCommunicator {
     Fail(why, absl::UnavailableError(absl::StrCat("rank ", rank(), " aborted: ", Message(why))));
   }
 
-  // Called by Work.
+  // Called by GlooWork.
   absl::Status Wait(const Operation& operation);
 
  private:
   std::unique_ptr<Work> Issue(OperationSpec spec) override;
   void Reduce(Operation& operation);
   void Finish(std::shared_ptr<Operation> operation);
-  // Called in `thread`. The first failure fails the communicator, and marks the operation broken.
+  // Called in `thread`. The first error fails the communicator and marks the operation as broken.
   void WaitFor(Operation& operation, OperationThread& thread,
                const std::vector<std::unique_ptr<Transfer>>& transfers);
 
@@ -118,7 +118,7 @@ class GlooCommunicator : public IssuingCommunicator {
   void PeerLeft(int peer, int64_t operations);
 
   const GlooOptions options_;
-  const std::unique_ptr<Mesh> mesh_;  // null when world_size is 1, as all that is made by Start
+  const std::unique_ptr<Mesh> mesh_;  // null when world_size is 1, like all that Start makes
   Operations operations_;
   ScratchPool scratch_;
   std::atomic<int64_t> bytes_sent_{0};
@@ -213,7 +213,7 @@ void GlooCommunicator::Finish(std::shared_ptr<Operation> operation) {
     bytes_sent_ += operation->exchange.bytes_sent;
     scratch = std::move(operation->exchange.scratch);
   }
-  // Before the operation is done, so that the next one finds the memory.
+  // Given back before the operation is done, so that the next operation finds the memory.
   if (scratch.defined()) scratch_.Give(std::move(scratch));
   operations_.End(std::move(operation));
 }
@@ -224,7 +224,7 @@ void GlooCommunicator::WaitFor(Operation& operation, OperationThread& thread,
   const absl::Status status = thread.WaitFor(transfers);
   if (status.ok()) return;
   operation.broken = true;
-  // Cancelled: another thread has failed the communicator and has set the cause.
+  // CANCELLED: another thread has failed the communicator and has set the cause.
   if (!absl::IsCancelled(status)) Fail(status);
 }
 
@@ -233,7 +233,7 @@ absl::Status GlooCommunicator::Wait(const Operation& operation) {
   do {
     if (const auto result = operations_.Await(operation, limit)) return *result;
   } while (options_.watched && options_.watched());
-  // The finisher holds the older operation.
+  // The finisher comes first: its operation is the older one.
   std::optional<int> peer;
   if (finisher_) peer = finisher_->waits_for();
   if (!peer && reducer_) peer = reducer_->waits_for();

@@ -1,6 +1,6 @@
-// Communicator over Gloo's TCP transport (c10d::ProcessGroupGloo, its point-to-point half only).
+// Communicator over Gloo's TCP transport (c10d::ProcessGroupGloo, only point-to-point).
 //
-// How the collectives, the failure watch and the threads work: docs/collectives.md.
+// docs/collectives.md explains the collectives, the failure watch and the threads.
 #ifndef MUSTER_WORKER_COMM_GLOO_GLOO_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_GLOO_GLOO_COMMUNICATOR_H_
 
@@ -13,9 +13,9 @@
 
 namespace muster::comm {
 
-// Blocks until all ranks are connected. DEADLINE_EXCEEDED or UNAVAILABLE: they were not in time.
-// The store is not needed any more afterwards (but see rendezvous.h about rank 0's).
-// Makes the process ignore SIGPIPE, unless it has set this signal itself: Gloo needs that.
+// Blocks until all ranks are connected. DEADLINE_EXCEEDED or UNAVAILABLE if the ranks did not
+// connect in time. The store is not needed after this call, except on rank 0 (see rendezvous.h).
+// Makes the process ignore SIGPIPE, as Gloo needs, unless the process has set a handler.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateGlooCommunicator(const GlooOptions& options,
                                                                      RendezvousStore& store);
 

@@ -19,7 +19,7 @@ namespace {
 
 class KilledPeer : public testing::TestWithParam<int> {};
 
-// Large buffers, so that survivors are in the middle of sending when the peer is found dead.
+// The buffers are large, so that survivors are still sending when they find the peer dead.
 TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
   const int world_size = GetParam();
   const int victim = world_size - 1;
@@ -32,7 +32,7 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  int order[2];  // a byte in it orders the victim to die
+  int order[2];  // a byte in this pipe orders the victim to die
   ASSERT_EQ(pipe(order), 0);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -74,8 +74,8 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
                                   " at step 17: rank " + std::to_string(victim) + " is gone: ";
         EXPECT_EQ(std::string(status.message()).rfind(start, 0), 0) << status;
       }
-      // The communicator cannot be used any more: every operation fails at once with the same root
-      // cause.
+      // A communicator that has failed cannot be used again: every operation fails at once with the
+      // same root cause.
       const absl::Status later =
           (*ranks)->AllGather(at::ones({world_size}), at::ones({1}), {"later", 18})->Wait();
       EXPECT_NE(

@@ -1,5 +1,5 @@
-// killed_rank PORT RANK WORLD_SIZE: takes part in two reductions, and dies by SIGKILL once it can
-// read a byte.
+// killed_rank PORT RANK WORLD_SIZE: takes part in two reductions, then waits for a byte on standard
+// input and kills itself with SIGKILL.
 #include <csignal>
 #include <cstdlib>
 #include <iostream>

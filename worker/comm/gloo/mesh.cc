@@ -20,10 +20,10 @@
 namespace muster::comm {
 namespace {
 
-// Between two ranks, one for each direction. A thread that sends holds Gloo's lock on the
-// connection while the kernel copies; when something arrives on it meanwhile, Gloo's polling thread
-// tries that lock again and again, on the sender's core if it has no other. With one connection
-// that made a step of 8 x 1024 16% longer.
+// The number of connections between two ranks: one for each direction. A sending thread holds
+// Gloo's lock on the connection while the kernel copies. When data arrives on the same connection
+// meanwhile, Gloo's polling thread tries the lock again and again, perhaps on the sender's core.
+// With a single connection a step of 8 x 1024 took 16% longer.
 constexpr uint32_t kConnections = 2;
 
 class GlooMesh;
@@ -90,7 +90,8 @@ class GlooMesh : public Mesh {
   }
 
  private:
-  // c10d picks the device, and so the connection, by tag modulo their number: see kConnections.
+  // Returns the tag for c10d, which picks the device, and so the connection, by tag modulo the
+  // number of devices (kConnections).
   static int WireTag(uint32_t tag, int from, int to) {
     return static_cast<int>(kConnections * tag + (from < to ? 1 : 0));
   }
@@ -99,7 +100,7 @@ class GlooMesh : public Mesh {
     return at::from_blob(data, {static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte));
   }
 
-  // The group is not thread-safe, so it is called under the lock; it only queues the message.
+  // Calls the group, which is not thread-safe, under the lock. The group only queues the message.
   template <typename Function>
   MaybeTransfer Post(int peer, uint32_t tag, Function&& post) {
     absl::MutexLock lock(&mu_);
@@ -120,8 +121,8 @@ class GlooMesh : public Mesh {
 
 GlooTransfer::~GlooTransfer() { mesh_->Remove(this); }
 
-// Gloo writes to sockets without MSG_NOSIGNAL: a dead peer would kill the process by SIGPIPE
-// instead of giving an error. A handler that the program has set stays.
+// Gloo writes to sockets without MSG_NOSIGNAL. Without this function a dead peer would kill the
+// process by SIGPIPE instead of causing an error. A handler that the program has set stays.
 void IgnoreSigpipe() {
   struct sigaction action = {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
@@ -141,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Mesh>> CreateMesh(const GlooOptions& options,
     for (uint32_t i = 0; i < kConnections; ++i) {
       gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname));
     }
-    gloo->threads = 1;  // it runs collectives, which are not used
+    gloo->threads = 1;  // for collectives, which are not used
     auto prefixed =
         c10::make_intrusive<c10d::PrefixStore>("comm/" + options.name, store.impl().store);
     group = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, options.world_size,

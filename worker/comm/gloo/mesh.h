@@ -1,9 +1,9 @@
-// Point-to-point messages between all pairs of ranks: the only user of c10d::ProcessGroupGloo.
+// Point-to-point messages between all pairs of ranks. Only this code uses c10d::ProcessGroupGloo.
 //
-// Both sides name the message by a tag below 2^30; the receiver posts a buffer of the same size.
-// Posting never blocks and uses no other thread; several messages may be in flight. A dead peer
-// fails the transfers with it at once. A peer that is alive and silent fails nothing: CancelFrom
-// ends the waiting. Threads: everything may be called from any thread.
+// Sender and receiver name a message by the same tag below 2^30; the receiver posts a buffer of the
+// same size. Posting never blocks and uses no other thread; several messages may be in flight. A
+// dead peer fails all transfers with that peer at once. A silent living peer fails nothing:
+// CancelFrom ends the wait. Thread-safe.
 //
 // The classes are abstract so that this header includes nothing of c10d.
 #ifndef MUSTER_WORKER_COMM_GLOO_MESH_H_
@@ -20,16 +20,17 @@
 
 namespace muster::comm {
 
-// One message on its way. Destroying it, done or not, gives its buffer back to the caller: it is
-// neither read nor written afterwards.
+// One message in flight. Destroying a Transfer, done or not, gives the buffer back to the caller:
+// nothing reads or writes the buffer afterwards.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
   virtual int peer() const = 0;
 
-  // Errors: UNAVAILABLE "rank 2 is gone: ...", CANCELLED after CancelFrom. Call it once. If
-  // `limit` is reached, all connections break: give a limit only for the last message of a mesh.
+  // Waits for the end of the message; must be called once. Errors: UNAVAILABLE "rank 2 is gone:
+  // ...", CANCELLED after CancelFrom. Reaching `limit` breaks all connections, so only the last
+  // message of a mesh may have a limit.
   virtual absl::Status Wait(std::chrono::milliseconds limit = std::chrono::hours(24 * 365)) = 0;
 };
 
@@ -41,8 +42,8 @@ class Mesh {
   virtual MaybeTransfer Send(const void* data, size_t bytes, int peer, uint32_t tag) = 0;
   virtual MaybeTransfer Receive(void* data, size_t bytes, int peer, uint32_t tag) = 0;
 
-  // For all messages with this tag or a higher one: ends all waiting, now and later, with
-  // CANCELLED; nothing can be posted any more.
+  // Ends all waits for messages with this tag or a higher one, now and later, with CANCELLED. No
+  // message with such a tag can be posted afterwards.
   virtual void CancelFrom(uint32_t tag) = 0;
 };
 

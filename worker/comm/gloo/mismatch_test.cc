@@ -18,7 +18,7 @@ namespace {
 
 using Issue = std::function<std::unique_ptr<Work>(Communicator&)>;
 
-// What each of two ranks gets for its operation.
+// Returns the status of each of two ranks that issue these operations.
 std::vector<absl::Status> EndsOf(const Issue& first, const Issue& second) {
   auto host = HostStore();
   EXPECT_TRUE(host.ok()) << host.status();
@@ -51,11 +51,11 @@ void ExpectNothingTravels(int64_t elements, const char* what, int64_t step) {
   const at::Tensor first = at::ones({8}), second = at::ones({2 * elements});
   const auto ends = EndsOf(Gather(first, 4, "unit 1", 3), Gather(second, elements, what, step));
   for (const absl::Status& end : ends) {
-    // The rank whose time is over first tells the other one.
+    // The rank whose timeout ends first tells the other rank.
     EXPECT_EQ(end.code(), absl::StatusCode::kDeadlineExceeded) << end;
     EXPECT_NE(std::string(end.message()).find("did not take part"), std::string::npos) << end;
   }
-  // A rank writes its own part; that of the other one is untouched.
+  // Each rank writes its own part; the other rank's part is untouched.
   EXPECT_TRUE(first.narrow(0, 4, 4).equal(at::ones({4})));
   EXPECT_TRUE(second.narrow(0, 0, elements).equal(at::ones({elements})));
 }

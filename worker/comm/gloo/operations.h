@@ -1,4 +1,4 @@
-// The operations of one communicator: which of them are in flight, what has ended them, and the
+// The operations of one communicator: which operations are in flight, what has ended them, and the
 // threads that carry them out.
 #ifndef MUSTER_WORKER_COMM_GLOO_OPERATIONS_H_
 #define MUSTER_WORKER_COMM_GLOO_OPERATIONS_H_
@@ -25,8 +25,8 @@
 
 namespace muster::comm {
 
-// One collective in flight. The thread in whose queue it is may use it: first the issuing thread,
-// then (for a reduction) the reducing thread, then the finishing thread.
+// One collective in flight. Three threads use it in turn: the issuing thread, the reducing thread
+// (reductions only), and the finishing thread. A thread uses an operation from its own queue.
 struct Operation {
   OperationSpec spec;
   int64_t number = 0;
@@ -41,26 +41,27 @@ struct Operation {
 // Thread-safe.
 class Operations {
  public:
-  // Gives the operation its number. An error: the communicator has failed, and the operation is not
-  // in flight.
+  // Gives the operation its number. Returns an error if the communicator has failed; the operation
+  // is then not in flight.
   absl::Status Begin(Operation& operation);
-  // UNAVAILABLE: a peer has left without taking part in the operation with this number.
+  // UNAVAILABLE if a peer has left without taking part in the operation with this number.
   absl::Status CheckPeers(int64_t number);
-  // The operation is done, or it is broken and the communicator has failed. Keeps a broken one to
-  // the end: Gloo cannot cancel a message that is partly sent; it would block the connection, also
-  // for the message about the failure.
+  // Ends an operation that is done, or a broken operation after the communicator has failed. Keeps
+  // a broken operation until this object is destroyed, because Gloo cannot cancel a message that is
+  // partly sent. Such a message blocks the connection, also for the message about the failure.
   void End(std::shared_ptr<Operation> operation);
 
-  // The result of the operation once it is done; nullopt after `limit`.
+  // Returns the result of the operation when it is done, or nullopt after `limit`.
   std::optional<absl::Status> Await(const Operation& operation, absl::Duration limit);
 
-  // What has ended all operations, from now on; returns whether nothing had before. The first cause
-  // stays, and none counts after Close.
+  // Makes `cause` the end of all operations. Returns false, and does nothing, if there was an
+  // earlier cause or after Close.
   bool Fail(const absl::Status& cause);
-  // A peer takes part in its first `operations` operations. UNAVAILABLE: more were begun.
+  // Notes that a peer takes part only in its first `operations` operations. UNAVAILABLE if an
+  // operation beyond these is in flight.
   absl::Status PeerLeft(int peer, int64_t operations);
-  // If nothing has failed and nothing is in flight: no failure counts from now on; returns the
-  // number of operations. Otherwise nullopt.
+  // Returns the number of operations, if nothing has failed and nothing is in flight; no later
+  // failure counts. Otherwise returns nullopt.
   std::optional<int64_t> Close();
 
  private:
@@ -74,27 +75,27 @@ class Operations {
   std::vector<std::shared_ptr<Operation>> broken_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A thread that carries out one part of each operation, in the order in which it is given them.
+// A thread that carries out one part of each operation, in the order of the calls of Push.
 // Thread-safe.
 class OperationThread {
  public:
-  // part: called in the thread.
+  // part: called in this thread for each operation.
   explicit OperationThread(std::function<void(std::shared_ptr<Operation>)> part);
-  // Stops.
+  // Calls Stop.
   ~OperationThread();
 
   void Push(std::shared_ptr<Operation> operation);
-  // Returns when the thread has carried out all that it was given.
+  // Returns when the thread has carried out all operations in its queue.
   void Stop();
 
-  // Called in the thread: waits for the transfers in order, up to the first error.
+  // Waits for the transfers in order, up to the first error. Called in this thread.
   absl::Status WaitFor(const std::vector<std::unique_ptr<Transfer>>& transfers);
-  // The peer for which WaitFor waits now.
+  // The peer that WaitFor waits for at present.
   std::optional<int> waits_for() const;
 
  private:
   void Run();
-  // Waits for an operation; null once there is none and Stop was called.
+  // Waits for an operation. Returns null when the queue is empty and Stop was called.
   std::shared_ptr<Operation> Next();
 
   const std::function<void(std::shared_ptr<Operation>)> part_;

@@ -54,7 +54,7 @@ void PeerWatch::Watch(Peer& peer) {
   if (sent.ok()) peer.acknowledge = std::move(*sent);
 }
 
-// A message to a peer that has ended cannot be sent, and is not needed.
+// Ignores errors: a message to a peer that has ended is not needed.
 void PeerWatch::SendAll(const Message& message) {
   outbox_ = message;
   for (Peer& peer : peers_) {

@@ -1,11 +1,13 @@
 // Detects at once that a peer dies, fails or leaves, whatever this rank does.
 //
-// One receive per peer is posted for the whole life of a mesh, on a tag of its own, with a thread
-// that waits for it. It ends in one of three ways: the peer sends a goodbye (a clean end, with the
-// number of operations in which it took part), the peer sends why it failed (so that every rank
-// reports the root cause), or the connection breaks. A message is acknowledged by the peer's
-// watching thread: connections are ordered, so the rank then knows that everything it sent has
-// arrived, and may close them.
+// One receive per peer is posted for the whole life of a mesh, on a tag of its own. A thread waits
+// for each receive, which ends in one of three ways:
+// - The peer says goodbye: a clean end, with the number of operations in which the peer took part.
+// - The peer tells why it failed, so that every rank reports the root cause.
+// - The connection breaks.
+// The watching thread of the peer acknowledges each message. Connections keep the order of
+// messages. So a rank with the acknowledgement knows that all its messages have arrived, and may
+// close its connections.
 #ifndef MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 #define MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 
@@ -23,7 +25,7 @@ namespace muster::comm {
 
 class PeerWatch {
  public:
-  // The peer watch uses the tags below this one.
+  // The lowest tag that other users of the mesh may use. The peer watch uses the tags below.
   static constexpr uint32_t kFirstFreeTag = 2;
 
   // Called from the watching threads, at most once per peer.
@@ -37,12 +39,12 @@ class PeerWatch {
 
   absl::Status Start();
 
-  // A rank sends one of these messages, once. Neither call blocks.
+  // Each rank sends one of these two messages, once. Neither call blocks.
   void TellFailure(const absl::Status& cause);  // why this rank failed
-  void SayGoodbye(int64_t operations);          // it is done, after this many operations
+  void SayGoodbye(int64_t operations);          // this rank is done, after this many operations
 
-  // Waits until all peers have acknowledged the message: two seconds at most, which are needed only
-  // if a peer is alive and hangs. This is the last use of the mesh.
+  // Waits until all peers have acknowledged the message, for at most two seconds. Only a peer that
+  // is alive and hangs takes that long. Must be the last use of the mesh.
   void WaitUntilHeard();
 
  private:

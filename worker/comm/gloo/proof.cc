@@ -11,7 +11,7 @@
 namespace muster::comm {
 namespace {
 
-// The highest ones: the communicator uses those from below.
+// The highest tags; the communicator counts its tags from the lowest.
 constexpr uint32_t kChallengeTag = (1 << 30) - 2;
 constexpr uint32_t kAnswerTag = (1 << 30) - 1;
 
@@ -28,7 +28,7 @@ std::string Answer(const GlooOptions& options, int from, int to, const std::stri
                      {"rank", options.name, absl::StrCat(from), absl::StrCat(to), challenge});
 }
 
-// Sends one text to each peer and receives another one from it.
+// Sends a text to each peer and receives a text from each peer.
 absl::Status ExchangeTexts(const GlooOptions& options, Mesh& mesh, std::vector<Peer>& peers,
                            uint32_t tag, std::string Peer::* sent, std::string Peer::* received) {
   std::vector<std::unique_ptr<Transfer>> transfers;

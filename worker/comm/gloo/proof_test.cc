@@ -13,7 +13,7 @@
 namespace muster::comm {
 namespace {
 
-// Connects one rank for each secret, over one store.
+// Connects one rank for each secret, over one store. Returns the result of each rank.
 std::vector<absl::Status> Meet(const std::vector<std::string>& secrets) {
   const auto host = HostStore();
   EXPECT_TRUE(host.ok()) << host.status();
@@ -58,7 +58,7 @@ TEST(Rendezvous, OnlyThoseWhoKnowTheSecretReadWhatTheRanksTellEachOther) {
   EXPECT_EQ(*connect("secret")->Await("key", std::chrono::minutes(2)), "value");
   for (const std::string other : {"", "guess"}) {
     EXPECT_FALSE(connect(other)->Await("key", std::chrono::milliseconds(10)).ok());
-    // Nor do they change it.
+    // A process without the secret cannot change the value either.
     ASSERT_TRUE(connect(other)->Put("key", "forged").ok());
   }
   EXPECT_EQ(*connect("secret")->Await("key", std::chrono::minutes(2)), "value");

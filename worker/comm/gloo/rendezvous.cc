@@ -23,7 +23,7 @@ struct Listener {
   uint16_t port = 0;
 };
 
-// TCPStore itself would listen on every address of the machine.
+// Opens the listener for the store. A TCPStore that opens its own listens on every address.
 absl::StatusOr<Listener> ListenOn(const std::string& host) {
   const auto failed = [&host](const char* call) {
     return absl::UnavailableError(
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& ho
   options.port = listener->port;
   options.isServer = true;
   options.waitWorkers = false;
-  options.masterListenFd = listener->fd;  // the store owns it from here
+  options.masterListenFd = listener->fd;  // the store owns the listener from here
   return MakeStore(host, options, secret);
 }
 

@@ -1,4 +1,4 @@
-// What a RendezvousStore holds. For comm/gloo only: it includes c10d.
+// The contents of a RendezvousStore. Only comm/gloo includes this header, because it includes c10d.
 #ifndef MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_IMPL_H_
 #define MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_IMPL_H_
 

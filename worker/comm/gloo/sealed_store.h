@@ -1,9 +1,9 @@
-// A rendezvous store whose contents only those can read and change who know a secret.
+// A rendezvous store whose contents can be read and changed only with a secret.
 //
-// A TCPStore answers whoever connects, and lists its keys. So each key goes over the connection as
-// its MAC with the secret, and each value sealed (common/secret), together with its key. Who does
-// not know the secret can still remove or overwrite values; then the ranks fail, and are not
-// misled.
+// A TCPStore answers everybody who connects, and lists its keys. So a key is sent as its MAC with
+// the secret, and a value is sent sealed together with its key (common/secret). A process without
+// the secret can still remove or overwrite values. The ranks then fail, but do not take wrong
+// values.
 #ifndef MUSTER_WORKER_COMM_GLOO_SEALED_STORE_H_
 #define MUSTER_WORKER_COMM_GLOO_SEALED_STORE_H_
 
@@ -15,7 +15,7 @@
 
 namespace muster::comm {
 
-// Thread-safe if `store` is. Errors are exceptions, as in c10d.
+// A c10d::Store with sealed contents. Thread-safe if `store` is. Errors are exceptions, as in c10d.
 class SealedStore : public c10d::Store {
  public:
   SealedStore(const std::string& secret, c10::intrusive_ptr<c10d::Store> store);
@@ -23,7 +23,7 @@ class SealedStore : public c10d::Store {
   using c10d::Store::set;
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
-  // c10::DistStoreError: somebody has given the value who does not know the secret.
+  // c10::DistStoreError if the value was set by a process that does not know the secret.
   std::vector<uint8_t> get(const std::string& key) override;
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
@@ -33,9 +33,9 @@ class SealedStore : public c10d::Store {
             const std::chrono::milliseconds& timeout) override;
   const std::chrono::milliseconds& getTimeout() const noexcept override;
   void setTimeout(const std::chrono::milliseconds& timeout) override;
-  // The store would have to read sealed numbers.
+  // Not supported: the store would have to read sealed numbers.
   int64_t add(const std::string& key, int64_t value) override;
-  // Gloo does without append, multiGet and multiSet.
+  // append, multiGet and multiSet, which Gloo does not need, are not supported.
   bool hasExtendedApi() const override { return false; }
 
  private:

@@ -16,7 +16,7 @@ Bytes ToBytes(const std::string& text) { return {text.begin(), text.end()}; }
 
 class SealedStoreTest : public ::testing::Test {
  protected:
-  // A connection of somebody who knows only the address.
+  // A connection of a stranger who knows only the address.
   c10::intrusive_ptr<c10d::TCPStore> Connect() {
     c10d::TCPStoreOptions options;
     options.port = server_->getPort();
@@ -82,7 +82,7 @@ TEST_F(SealedStoreTest, WhatAStrangerHasSetIsRefused) {
   EXPECT_EQ(rank->get("a"), ToBytes("1"));
 
   int refusals = 0;
-  // He finds the keys in the list, and puts the value of one in the place of the other.
+  // The stranger lists the keys, and moves the value of each key to another key.
   const auto plain = Connect();
   std::vector<std::string> names;
   for (const std::string& listed : plain->listKeys()) {
@@ -97,7 +97,7 @@ TEST_F(SealedStoreTest, WhatAStrangerHasSetIsRefused) {
       const Bytes moved = plain->get(other);
       plain->set(name, moved);
       for (const std::string key : {"a", "b"}) {
-        // Either the value that the rank has set, or an error.
+        // The result is the value that the rank has set, or an error.
         try {
           EXPECT_EQ(rank->get(key), ToBytes(key == "a" ? "1" : "2"));
         } catch (const c10::DistStoreError& error) {

@@ -1,4 +1,4 @@
-// A wait whose time is over continues while the coordinator decides which rank hangs.
+// A wait continues beyond its timeout while the coordinator decides which rank hangs.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -14,8 +14,8 @@
 namespace muster::comm {
 namespace {
 
-// Rank 0 waits for rank 1, which takes part once rank 0 has called `watched` this many times; after
-// `most` calls `watched` returns false.
+// Returns the result of rank 0, which waits for rank 1. Rank 1 takes part when rank 0 has called
+// `watched` `times` times. `watched` returns false after `most` calls.
 absl::Status WaitFor(int times, int most) {
   auto host = HostStore();
   EXPECT_TRUE(host.ok()) << host.status();

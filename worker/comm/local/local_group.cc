@@ -29,7 +29,7 @@ void AllReduce(const Parts& parts) {
   for (const auto& part : parts) std::memcpy(Bytes(part->output), sum.data(), bytes);
 }
 
-// In place, a rank's output is its own part of its input, which no other rank's sum reads.
+// Works in place: an output is its rank's own part of the input, which no other rank's sum reads.
 void ReduceScatter(const Parts& parts) {
   const int64_t elements = parts[0]->output.numel();
   if (elements == 0) return;
@@ -103,7 +103,7 @@ absl::Status CheckSizesAgree(const Parts& parts) {
   return absl::OkStatus();
 }
 
-// An error if the ranks issued different operations, otherwise OK.
+// FAILED_PRECONDITION if the ranks issued different operations.
 absl::Status CheckAgreement(const Parts& parts) {
   for (const auto& part : parts) {
     if (Shape(*part) != Shape(*parts[0])) {
@@ -116,7 +116,7 @@ absl::Status CheckAgreement(const Parts& parts) {
   return absl::OkStatus();
 }
 
-// The n-th operation of every rank.
+// One operation of the group: the n-th operation of every rank.
 struct Rendezvous {
   explicit Rendezvous(int world_size) : parts(world_size) {}
   Parts parts;
@@ -141,7 +141,8 @@ class Hub {
     return bytes_sent_[rank];
   }
 
-  // The rank that completes an operation runs it, in its own thread and outside the lock.
+  // Adds the rank's part of its next operation. The last rank to arrive runs the operation, in its
+  // own thread and outside the lock.
   std::shared_ptr<Rendezvous> Join(const OperationSpec& spec) {
     std::shared_ptr<Rendezvous> rendezvous;
     {
@@ -195,7 +196,7 @@ class Hub {
   }
 
  private:
-  // A rank that has left causes a failure once there is an operation that it did not issue.
+  // Fails the group if a rank has left without issuing an operation that is open.
   void FailIfSomebodyLeft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (open_.empty()) return;
     for (int rank = 0; rank < world_size_; ++rank) {
@@ -227,8 +228,8 @@ class Hub {
   std::vector<int64_t> issued_ ABSL_GUARDED_BY(mu_);      // operations per rank
   std::vector<int64_t> bytes_sent_ ABSL_GUARDED_BY(mu_);  // per rank
   std::vector<std::optional<int64_t>> left_after_ ABSL_GUARDED_BY(mu_);
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);  // what the ranks get ...
-  int aborter_ ABSL_GUARDED_BY(mu_) = -1;      // ... except for the one that aborted:
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);  // for all ranks except the aborter
+  int aborter_ ABSL_GUARDED_BY(mu_) = -1;      // the rank that called Abort
   absl::Status abort_cause_ ABSL_GUARDED_BY(mu_);
 };
 

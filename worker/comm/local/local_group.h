@@ -1,9 +1,10 @@
 // N ranks as threads of one process: a Communicator with real sums and no network.
 //
 // auto ranks = LocalGroup::Create(3);   // ranks[r] goes to the thread of rank r
-// A rank that is destroyed while others still run operations counts as dead: their operations in
-// which it did not take part fail with UNAVAILABLE, naming it. Ranks that issue different
-// operations get FAILED_PRECONDITION.
+//
+// Destroying the communicator of a rank early means the death of the rank. The operations in which
+// the dead rank did not take part fail on the other ranks with UNAVAILABLE, which names the dead
+// rank. Ranks that issue different operations get FAILED_PRECONDITION.
 #ifndef MUSTER_WORKER_COMM_LOCAL_LOCAL_GROUP_H_
 #define MUSTER_WORKER_COMM_LOCAL_LOCAL_GROUP_H_
 
@@ -15,7 +16,7 @@
 namespace muster::comm {
 
 struct LocalGroup {
-  // One communicator per rank, in rank order. world_size >= 1.
+  // Returns one communicator per rank, in rank order. world_size >= 1.
   static std::vector<std::unique_ptr<Communicator>> Create(int world_size);
 };
 

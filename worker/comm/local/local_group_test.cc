@@ -13,7 +13,7 @@
 namespace muster::comm {
 namespace {
 
-// The error of rank 1 if the ranks issue these operations.
+// Returns the error of rank 1 when the ranks issue these operations.
 std::string Disagreement(std::unique_ptr<Work> (*first)(Communicator&),
                          std::unique_ptr<Work> (*second)(Communicator&)) {
   auto ranks = LocalGroup::Create(2);
@@ -84,7 +84,7 @@ TEST(LocalGroup, RanksThatIssueDifferentOperationsAreToldWhatEachDid) {
         << status;
   }
   EXPECT_TRUE(flat.equal(at::ones({4}))) << "nothing was added up";
-  // After this the group cannot be used any more.
+  // A group that has failed cannot be used again.
   const absl::Status later = ranks[0]->AllReduceSum(flat, {"bucket 2", 3})->Wait();
   EXPECT_EQ(later.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(later.message()).find("bucket 1"), std::string::npos) << later;

@@ -33,7 +33,7 @@
 namespace muster::comm {
 namespace {
 
-// Between two looks at the operations in flight.
+// The time between two checks of the operations in flight.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 
 ncclDataType_t TypeOf(const at::Tensor& tensor) {
@@ -49,12 +49,12 @@ ncclDataType_t TypeOf(const at::Tensor& tensor) {
 
 char* Bytes(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
 
-// The part of a flat tensor, with a version counter of its own.
+// Returns a part of a flat tensor, with its own version counter.
 at::Tensor PartOf(const at::Tensor& tensor, int64_t begin, int64_t elements) {
   return tensor.variable_data().view({-1}).narrow(0, begin, elements);
 }
 
-// Within a group of calls: sends to a peer and receives from it.
+// Sends to a peer and receives from it. Must be called within a group of NCCL calls.
 void SendAndReceive(ncclComm_t comm, cudaStream_t stream, const char* from, int64_t sent, char* to,
                     int64_t received, int peer, ncclResult_t* result) {
   const auto note = [result](ncclResult_t one) {
@@ -64,13 +64,13 @@ void SendAndReceive(ncclComm_t comm, cudaStream_t stream, const char* from, int6
   if (received > 0) note(ncclRecv(to, received, ncclInt8, peer, comm, stream));
 }
 
-// By a tensor on the device: by a number of the host, CUDA multiplies by its reciprocal, which has
-// other bits.
+// Divides by a tensor on the device. With a number of the host, CUDA would multiply by its
+// reciprocal, which gives other bits.
 void Divide(at::Tensor sum, double divide_by) {
   if (divide_by != 1.0) sum.div_(at::full({}, divide_by, sum.options()));
 }
 
-// An operation that the communicator's stream was given.
+// An operation that is on the communicator's stream.
 struct Flight {
   std::string what;  // "all_gather 'layers.1' at step 3"
   device::Event done;
@@ -103,7 +103,7 @@ class NcclCommunicator : public Communicator {
             options.device, /*isHighPriority=*/true)),
         watch_([this] { Watch(); }) {}
   ~NcclCommunicator() override {
-    // Wait has only ordered streams, so the last operations may still run.
+    // Wait only orders streams, so the last operations may still run.
     AwaitFlights();
     {
       absl::MutexLock lock(&mutex_);
@@ -146,7 +146,7 @@ class NcclCommunicator : public Communicator {
     OperationSpec spec{OperationKind::kReduceScatterSum, label, rank(), out, in};
     spec.divide_by = divide_by;
     return Start(std::move(spec), [&]() -> absl::Status {
-      // NCCL would add bfloat16 in bfloat16.
+      // NCCL would add bfloat16 numbers in bfloat16.
       const bool converts = in.scalar_type() != out.scalar_type();
       if (converts || options_.order == SumOrder::kRank) {
         std::vector<Slice> parts;
@@ -209,8 +209,8 @@ class NcclCommunicator : public Communicator {
     group_->Abort();
   }
 
-  // After a failure, kernels may use the tensors until NCCL has ended them: they are kept until
-  // this object ends.
+  // Keeps the tensors of an operation until this object is destroyed. After a failure, kernels may
+  // use the tensors until NCCL has ended the kernels.
   void Keep(const OperationSpec& spec) {
     absl::MutexLock lock(&mutex_);
     kept_.push_back(spec);
@@ -228,20 +228,20 @@ class NcclCommunicator : public Communicator {
   }
   cudaStream_t raw_stream() const { return c10::cuda::CUDAStream(stream_).stream(); }
 
-  // Until all operations have ended, or have failed.
+  // Waits until all operations have ended, or have failed.
   void AwaitFlights() {
     absl::MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return flights_.empty() || !failure_.ok();
     };
-    mutex_.Await(absl::Condition(&over));  // the watch ends what takes too long
+    mutex_.Await(absl::Condition(&over));  // Watch() ends late operations
   }
 
   void Note(const absl::Status& status) {
     if (!status.ok()) Abort(status);
   }
 
-  // Gives the operation to the communicator's stream: `issue` runs with this stream as the current
+  // Issues the operation on the communicator's stream: `issue` runs with this stream as the current
   // one.
   template <typename Issue>
   std::unique_ptr<Work> Start(OperationSpec spec, const Issue& issue) {
@@ -280,7 +280,7 @@ class NcclCommunicator : public Communicator {
   }
 
   // sum = (rank-ordered sum of the ranks' part `rank()` of `in`) / divide_by. `sum` may be this
-  // rank's own part.
+  // rank's own part of `in`.
   absl::Status ReduceInRankOrder(const at::Tensor& in, const std::vector<Slice>& parts,
                                  at::Tensor sum, double divide_by) {
     const int64_t own = parts[rank()].size();
@@ -339,7 +339,7 @@ class NcclCommunicator : public Communicator {
       }
       absl::Status found = group_->Poll();
       if (found.ok()) {
-        // An error of the device is thrown.
+        // The device reports an error by an exception.
         const absl::Status thrown = CatchExceptions([&] { found = FindLate(); });
         found.Update(thrown);
       }
@@ -347,7 +347,7 @@ class NcclCommunicator : public Communicator {
     }
   }
 
-  // Forgets the operations that have ended. DEADLINE_EXCEEDED: the oldest one takes too long.
+  // Removes operations that have ended. DEADLINE_EXCEEDED if the oldest operation takes too long.
   absl::Status FindLate() {
     while (true) {
       Flight oldest;
@@ -384,7 +384,7 @@ class NcclCommunicator : public Communicator {
   const c10::Stream stream_;
   std::atomic<int64_t> bytes_sent_ = 0;
   absl::Mutex mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first one
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first failure
   std::deque<Flight> flights_ ABSL_GUARDED_BY(mutex_);
   std::vector<OperationSpec> kept_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

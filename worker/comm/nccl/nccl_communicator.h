@@ -1,13 +1,13 @@
 // Communicator over NCCL (https://docs.nvidia.com/deeplearning/nccl), for tensors on GPUs: one GPU
 // for each rank.
 //
-// Operations run on a stream of the communicator's own. A thread watches them: it asks NCCL for
-// errors, and it ends operations that take longer than the timeout, as they do when a rank does not
-// take part or a GPU hangs. After an error NCCL's communicator is aborted, which ends the kernels
-// that wait for other ranks.
+// Operations run on the communicator's own stream. A watching thread asks NCCL for errors. It also
+// ends operations that take longer than the timeout, because a rank does not take part or a GPU
+// hangs. After an error NCCL's communicator is aborted, which ends the kernels that wait for other
+// ranks.
 //
-// Unlike Communicator says, Abort does not tell the peers: their operations end by an error of
-// their connections, or by the timeout.
+// Abort does not tell the peers, unlike in the other communicators. The peers' operations end by an
+// error of their connections, or by the timeout.
 #ifndef MUSTER_WORKER_COMM_NCCL_NCCL_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_NCCL_NCCL_COMMUNICATOR_H_
 
@@ -26,21 +26,21 @@ namespace muster::comm {
 struct NcclOptions {
   int rank = 0;
   int world_size = 1;
-  // Tells the communicators of one store apart: "gradients". The same on all ranks.
+  // The name of the communicator, unique within one store: "gradients". The same on all ranks.
   std::string name;
-  // cuda:N, which no other rank uses.
+  // cuda:N. No other rank may use the same GPU.
   at::Device device = at::Device(at::kCUDA, 0);
   // The longest time that Create waits for all ranks.
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(2);
   // The longest time that an operation may take.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // As GlooOptions::watched.
+  // See GlooOptions::watched.
   std::function<bool()> watched;
   SumOrder order = SumOrder::kFast;
 };
 
-// Blocks until all ranks are there. DEADLINE_EXCEEDED or UNAVAILABLE: they were not in time, or
-// NCCL refuses the GPUs (for example because two ranks use the same one).
+// Blocks until all ranks are connected. DEADLINE_EXCEEDED or UNAVAILABLE if the ranks did not
+// connect in time, or if NCCL refuses the GPUs (for example because two ranks use the same GPU).
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(const NcclOptions& options,
                                                                      RendezvousStore& store);
 

@@ -1,4 +1,4 @@
-// One rank, on a GPU of this machine; skipped where there is none.
+// One rank, on a GPU of this machine; skipped on a machine without a GPU.
 #include "worker/comm/nccl/nccl_communicator.h"
 
 #include <memory>

@@ -12,7 +12,7 @@
 namespace muster::comm {
 namespace {
 
-// Between two questions whether NCCL has done what it was asked for.
+// The time between two questions to NCCL whether a call is done.
 constexpr absl::Duration kPoll = absl::Microseconds(20);
 
 absl::Status NcclError(const char* call, ncclResult_t result, ncclComm_t comm) {
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> NcclGroup::Create(const std::string& 
 
 NcclGroup::~NcclGroup() { Abort(); }
 
-// Releases the lock while it waits, so that Abort ends the wait.
+// Waits until NCCL has done the call. Releases the lock meanwhile, so that Abort can end the wait.
 absl::Status NcclGroup::Settle(const char* call, ncclResult_t result, absl::Time end) {
   while (result == ncclInProgress) {
     mutex_.Unlock();

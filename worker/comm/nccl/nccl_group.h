@@ -1,4 +1,4 @@
-// NCCL's communicator of one rank, without blocking calls: made, used and aborted with statuses.
+// NCCL's communicator of one rank. Its functions return statuses, and every wait has a limit.
 #ifndef MUSTER_WORKER_COMM_NCCL_NCCL_GROUP_H_
 #define MUSTER_WORKER_COMM_NCCL_NCCL_GROUP_H_
 
@@ -24,22 +24,22 @@ class NcclGroup {
                                                            int world_size,
                                                            std::chrono::milliseconds timeout);
   static absl::StatusOr<std::string> NewId();
-  // Aborts, if Finish was not called.
+  // Aborts, unless Finish was called.
   ~NcclGroup();
 
-  // Runs `calls` between ncclGroupStart and ncclGroupEnd, and returns when NCCL has given the work
-  // to the stream; the first time that includes connecting the ranks. UNAVAILABLE: an error of
-  // NCCL, or Abort was called. DEADLINE_EXCEEDED: it took longer than `timeout`.
+  // Runs `calls` between ncclGroupStart and ncclGroupEnd. Returns when NCCL has given the work to
+  // the stream; the first call also connects the ranks. UNAVAILABLE on an error of NCCL, or if
+  // Abort was called. DEADLINE_EXCEEDED if NCCL takes longer than `timeout`.
   absl::Status Run(const std::function<ncclResult_t(ncclComm_t)>& calls,
                    std::chrono::milliseconds timeout);
 
-  // Frees what NCCL holds, without an abort. All operations must have ended.
+  // Frees the memory and connections of NCCL, without an abort. All operations must have ended.
   absl::Status Finish(std::chrono::milliseconds timeout);
 
-  // An error that NCCL found since the last call; UNAVAILABLE.
+  // UNAVAILABLE if NCCL has found an error.
   absl::Status Poll();
 
-  // Ends the kernels that run, and makes all later calls fail.
+  // Ends the running kernels, and makes all later calls of Run fail.
   void Abort();
 
  private:

@@ -19,10 +19,10 @@
 namespace muster::comm {
 namespace {
 
-// Between two looks at a device that has not come to an operation yet.
+// The time between two checks of a device that has not reached an operation yet.
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 
-// An operation, as the thread that issues it and those that wait for it share it.
+// An operation that is shared by the issuing thread and the threads that wait for the operation.
 class Issued {
  public:
   void Set(std::unique_ptr<Work> work) {
@@ -30,7 +30,7 @@ class Issued {
     work_ = std::move(work);
   }
 
-  // Of the operation on the host.
+  // Waits until the operation is issued and done on the host.
   absl::Status Wait() {
     Work* work = nullptr;
     {
@@ -57,7 +57,7 @@ class StagedWork : public Work {
     absl::Status status = issued_->Wait();
     absl::MutexLock lock(&mutex_);
     if (status.ok() && output_.defined()) {
-      // Gives the copy to the stream. LibTorch keeps pinned memory until the copy is done.
+      // Gives the copy to the current stream. LibTorch keeps pinned memory until the copy is done.
       const at::Tensor to = output_, from = host_;
       copied_ = CatchExceptions([&] { device::CopyAll(to, from); });
     }
@@ -70,7 +70,7 @@ class StagedWork : public Work {
  private:
   const std::shared_ptr<Issued> issued_;
   absl::Mutex mutex_;
-  at::Tensor output_ ABSL_GUARDED_BY(mutex_);  // undefined once it is copied
+  at::Tensor output_ ABSL_GUARDED_BY(mutex_);  // undefined after the copy
   at::Tensor host_ ABSL_GUARDED_BY(mutex_);
   absl::Status copied_ ABSL_GUARDED_BY(mutex_);
 };
@@ -94,11 +94,11 @@ class StagedCommunicator : public IssuingCommunicator {
   int64_t bytes_sent() const override { return host_->bytes_sent(); }
 
   void Abort(const absl::Status& why) override {
-    // First: what is issued from now on fails on the host, so that no peer gets an input that the
-    // device has not copied yet.
+    // First on the host: later operations then fail, so no peer gets an input that the device has
+    // not copied yet.
     host_->Abort(why);
     absl::MutexLock lock(&mutex_);
-    aborted_ = true;  // nothing waits for the device any more
+    aborted_ = true;  // nothing waits for the device from here
   }
 
  private:

@@ -1,10 +1,9 @@
-// Collectives of tensors on another device, over a communicator for tensors on the CPU.
+// Collectives of tensors on a device, over a communicator for tensors on the CPU.
 //
-// An operation copies its input to pinned host memory in the device's current stream, so its call
-// waits for nothing. A thread waits until the device has come to the end of that copy, and then
-// issues the operation on the host: in the order of the calls, as Communicator requires. Wait
-// blocks until the operation is done on the host, and then gives the copy of its output to the
-// current stream.
+// An operation copies its input to pinned host memory on the device's current stream, so the call
+// waits for nothing. A thread waits until the device has done that copy, and then issues the
+// operation on the host, in the order of the calls. Wait blocks until the operation is done on the
+// host. Then Wait gives the copy of the output to the current stream.
 #ifndef MUSTER_WORKER_COMM_STAGED_STAGED_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_STAGED_STAGED_COMMUNICATOR_H_
 
@@ -17,10 +16,10 @@
 namespace muster::comm {
 
 struct StagedOptions {
-  // Of all tensors. A device of the CPU copies, too; this is for tests.
+  // The device of all tensors. Tests may use the CPU, which copies, too.
   at::Device device = at::kCPU;
-  // The longest time that the device may take to come to an operation. After it the operation fails
-  // with DEADLINE_EXCEEDED, and all later ones, too.
+  // The longest time that the device may take to reach an operation. A longer time fails this
+  // operation and all later ones with DEADLINE_EXCEEDED.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 

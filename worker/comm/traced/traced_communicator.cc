@@ -27,7 +27,7 @@ class TracedWork : public Work {
 
  private:
   const std::unique_ptr<Work> work_;
-  Recorder* recorder_;  // null once it is recorded
+  Recorder* recorder_;  // null when the span is recorded
   std::string name_;
   const int64_t bytes_;
   const int64_t begin_ = Recorder::Now();

@@ -1,4 +1,4 @@
-// A communicator whose operations are recorded.
+// A communicator that records its operations in a trace.
 #ifndef MUSTER_WORKER_COMM_TRACED_TRACED_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_TRACED_TRACED_COMMUNICATOR_H_
 
@@ -9,10 +9,10 @@
 
 namespace muster::comm {
 
-// Forwards every call to `communicator`. While the recorder is on, it records a span for each
-// operation, from its start until a Wait for it has returned, with the size of its input in bytes.
-// `communicator` and the recorder must outlive this object. Threading: the recorder's thread issues
-// operations and waits for them.
+// Forwards every call to `communicator`. While the recorder is on, a span is recorded for each
+// operation, with the bytes of its input. The span lasts from the start of the operation until a
+// Wait for the operation has returned. `communicator` and the recorder must outlive this object.
+// Threading: the thread of the recorder issues operations and waits for them.
 std::unique_ptr<Communicator> Traced(Communicator* communicator, trace::Recorder* recorder);
 
 }  // namespace muster::comm

@@ -27,7 +27,7 @@ absl::Status Invalid(const std::string& path, const std::string& found) {
       path, ": expected a shared object with a Muster plug-in (docs/plugins.md), found ", found));
 }
 
-// What this program itself was built for.
+// The machine that this program was built for.
 constexpr int kBits = sizeof(void*) * 8;
 #if defined(__x86_64__)
 constexpr int kMachine = EM_X86_64;
@@ -37,9 +37,9 @@ constexpr int kMachine = EM_AARCH64;
 #error "no ELF machine is known for this processor: add it here"
 #endif
 
-// The dynamic loader maps what the headers say and does not check the file's size: a file that was
-// cut off would end the process with SIGBUS. For another machine's file its error says that the
-// file does not exist.
+// Checks the file's size and machine. The dynamic loader does not check the size that the headers
+// state, so a file that was cut off would end the process with SIGBUS. For a file of another
+// machine the loader's error says that the file does not exist.
 absl::Status CheckElf(const files::MappedFile& file) {
   const uint64_t size = file.size();
   ElfW(Ehdr) header;
@@ -69,7 +69,7 @@ absl::Status CheckElf(const files::MappedFile& file) {
     uint64_t end = 0;
     return __builtin_add_overflow(offset, count * each, &end) ? UINT64_MAX : end;
   };
-  // The section table is last in what compilers make.
+  // Compilers put the section table last.
   uint64_t end = std::max(end_of(header.e_phoff, header.e_phnum, sizeof(ElfW(Phdr))),
                           end_of(header.e_shoff, header.e_shnum, header.e_shentsize));
   if (end > size) return cut_off(end);
@@ -82,7 +82,7 @@ absl::Status CheckElf(const files::MappedFile& file) {
   return end > size ? cut_off(end) : absl::OkStatus();
 }
 
-// "muster-plugin-stamp:a=1;b=2;" -> {a: 1, b: 2}. What follows the last ';' does not count.
+// Parses "muster-plugin-stamp:a=1;b=2;" to {a: 1, b: 2}. Ignores the text after the last ';'.
 Versions ParseStamp(std::string_view stamp) {
   Versions versions;
   stamp.remove_prefix(stamp.find(':') + 1);

@@ -71,9 +71,9 @@ InputSpec ToSpec(const plugin::Input& input) {
           .target_numbers = input.target_numbers};
 }
 
-// What is wrong with the numbers; empty when nothing is.
+// Returns a problem of the numbers; empty: none.
 std::string Wrong(const plugin::Input& input, bool own_loss) {
-  // Large enough for everything, small enough that nothing overflows.
+  // Large enough for every use, small enough that nothing overflows.
   constexpr int64_t kMax = int64_t{1} << 31;
   const auto size = [](int64_t value) { return value >= 1 && value <= kMax; };
   if (input.kind == plugin::Input::Kind::kTokens) {
@@ -95,7 +95,8 @@ std::string Wrong(const plugin::Input& input, bool own_loss) {
   return size(input.classes) ? "" : "rows need classes";
 }
 
-// A model that is a StepHook by two of its bases cannot be cast to StepHook at once.
+// Returns the model's hook. The cast to FlagHook comes first: a model with two StepHook bases
+// cannot be cast to StepHook directly.
 plugin::StepHook* HookOf(plugin::Model* model) {
   if (auto* flags = dynamic_cast<plugin::FlagHook*>(model)) return flags;
   return dynamic_cast<plugin::StepHook*>(model);
@@ -156,9 +157,9 @@ class PluginModel : public Model {
     if (hook_ == nullptr) return absl::OkStatus();
     const std::string who = absl::StrCat(who_, ": step hook");
     RETURN_IF_ERROR(RunHook(who, step));
-    if (hook_kind_ == HookKind::kFlags) return absl::OkStatus();  // it computes nothing
-    // It may freeze and unfreeze a parameter, but must not replace it by the result of an
-    // operation.
+    if (hook_kind_ == HookKind::kFlags) return absl::OkStatus();  // computes nothing
+    // The hook may freeze and unfreeze a parameter, but must not replace a parameter by the result
+    // of an operation.
     for (const auto& [name, tensor] : Parameters()) {
       if (tensor.is_leaf()) continue;
       return absl::FailedPreconditionError(
@@ -169,8 +170,8 @@ class PluginModel : public Model {
     return absl::OkStatus();
   }
 
-  // That the model takes and gives what it says. `deferred`: the values of parameters without
-  // memory; null: there are none.
+  // Checks that the model accepts and returns what it declares. `deferred`: the values of
+  // parameters without memory; null if all have memory.
   absl::Status Check(const DeferredValues* deferred) {
     const at::NoGradGuard no_grad;
     const ValuesOnDemand values(Parameters(), deferred);
@@ -203,7 +204,7 @@ class PluginModel : public Model {
     } catch (const ModelError& error) {
       status = absl::FailedPreconditionError(error.what());
     }
-    // The plug-in may have caught the watch's exception, or thrown another one in its place.
+    // The plug-in may have caught the watch's exception, or thrown another exception instead.
     if (watch.has_value() && !watch->refusal().empty()) {
       return absl::FailedPreconditionError(absl::StrCat(who, ": ", watch->refusal()));
     }
@@ -219,7 +220,7 @@ class PluginModel : public Model {
 
   const std::string who_;
   const std::unique_ptr<plugin::Model> inner_;
-  plugin::StepHook* const hook_;  // the same object; null: it has none
+  plugin::StepHook* const hook_;  // the same object as inner_; null: no hook
   const HookKind hook_kind_;
   const plugin::Input input_;
   PluginUnit* const root_;
@@ -231,7 +232,7 @@ absl::StatusOr<const muster_plugin*> Load(const std::string& given) {
     ASSIGN_OR_RETURN(path, AllowedPlugin(given, *allowed));
   }
   RETURN_IF_ERROR(CheckPluginFile(path));
-  // Never closed: models, and tensors of its making, may live on.
+  // Never closed, because models, and tensors that the plug-in made, may exist longer.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": cannot be loaded: ", dlerror()));
@@ -272,7 +273,7 @@ absl::Status CheckAllAsked(const std::string& who, const plugin::Options& option
                    "; allowed: ", absl::StrJoin(options.asked(), ", ")));
 }
 
-// What there is to know to make a model.
+// The request for a model.
 struct Request {
   std::string who;
   const plugin::ModelEntry* entry;
@@ -328,7 +329,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateWhole(const Request& request) {
   return model;
 }
 
-// The parameters have no memory; `deferred` gets their values.
+// Makes a model whose parameters have no memory; `deferred` gets the values.
 absl::StatusOr<std::unique_ptr<Model>> CreateRecorded(const Request& request,
                                                       DeferredValues* deferred) {
   return Caught(request.who, [&]() -> absl::StatusOr<std::unique_ptr<Model>> {
@@ -359,7 +360,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, 
   if (deferred == nullptr) return CreateWhole(request);
   auto recorded = CreateRecorded(request, deferred);
   if (recorded.ok()) return recorded;
-  // Whatever it is: if it is an error of the model, it is found again, in the model as it is.
+  // The reason does not matter: an error of the model occurs again in the model with memory.
   auto whole = CreateWhole(request);
   if (whole.ok()) deferred->Refuse(std::string(recorded.status().message()));
   return whole;

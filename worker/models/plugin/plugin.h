@@ -11,16 +11,20 @@
 
 namespace muster::models {
 
-// spec: valid (common/jobspec). The shared object is loaded once per process and stays. In a scope
-// of deferred_values.h the model is recorded (recording.h), so that its parameters have no memory
-// yet. If it cannot be recorded, it is made a second time, with memory, and the refusal of the
-// scope's values says why. Errors name the plug-in: those of CheckPluginFile; in a process that an
-// agent has started also those of AllowedPlugin (common/pluginfolders); INVALID_ARGUMENT: no model
-// of this name (with those there are), options that it does not know or take, wrong parameters, an
-// output of another shape than its `input` says; FAILED_PRECONDITION: it cannot be loaded. What its
-// code throws later becomes a ModelError out of Forward or Loss, and FAILED_PRECONDITION out of
-// BeforeStep. The same error comes out of BeforeStep where a FlagHook uses a value (value_watch.h),
-// also if the hook catches the exception that refuses this.
+// Makes the model of a plug-in. spec: valid (common/jobspec). The shared object is loaded once per
+// process and stays loaded.
+// In a scope of deferred_values.h the model is recorded (recording.h), so that its parameters have
+// no memory yet. A model that cannot be recorded is made again with memory, and the refusal of the
+// scope's values gives the reason.
+// A later exception of the plug-in's code becomes a ModelError in Forward and Loss, and
+// FAILED_PRECONDITION in BeforeStep. A FlagHook that uses a value (value_watch.h) causes the same
+// error of BeforeStep, even if the hook catches the watch's exception.
+// Errors name the plug-in:
+// - the errors of CheckPluginFile, and of AllowedPlugin (common/pluginfolders) in a process that an
+//   agent has started
+// - INVALID_ARGUMENT: no model of this name (with the existing names), unknown or wrong options,
+//   wrong parameters, or an output of another shape than `input` says
+// - FAILED_PRECONDITION: the file cannot be loaded
 absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, uint64_t seed);
 
 }  // namespace muster::models

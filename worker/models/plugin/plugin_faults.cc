@@ -1,4 +1,4 @@
-// A plug-in for tests: each of its models has one fault, by its name.
+// A plug-in for tests whose models have one fault each; the option `fault` names the fault.
 #include <unistd.h>
 
 #include <cstdio>
@@ -60,7 +60,7 @@ class Root : public Unit {
     const at::NoGradGuard no_grad;
     at::Tensor(parameter(0)).fill_(2);
   }
-  // As an optimizer's zero_grad does, with and without set_to_none.
+  // Clears the gradient like an optimizer's zero_grad, with or without set_to_none.
   void ClearGradient(bool set_to_none) {
     at::Tensor& gradient = at::Tensor(parameter(0)).mutable_grad();
     if (set_to_none) gradient.reset();
@@ -73,7 +73,7 @@ class Root : public Unit {
   int forwards_ = 0;
 };
 
-// The rank of this worker, for faults that occur on one rank only.
+// Returns the rank of this worker, for faults on one rank only.
 std::string OwnRank() {
   std::ifstream file("/proc/self/cmdline");
   for (std::string word; std::getline(file, word, '\0');) {
@@ -92,7 +92,7 @@ class Square : public Unit {
   at::Tensor Forward(const at::Tensor& x, Context&) override { return at::linear(x, parameter(0)); }
 };
 
-// Two units, called otherwise on one rank.
+// Two units that one rank calls in another way.
 class TwoUnits : public Unit {
  public:
   TwoUnits(std::string fault, bool other)
@@ -123,7 +123,7 @@ class TwoUnits : public Unit {
   int forwards_ = 0;
 };
 
-// One or two inputs and two outputs: their sum, and its mean as a loss of its own.
+// One or two inputs and two outputs: the sum of the inputs, and its mean as a loss of its own.
 class Adds : public Unit {
  public:
   Adds() : Unit("adds") { AddParameter("adds.weight", at::eye(3)); }
@@ -134,7 +134,7 @@ class Adds : public Unit {
   }
 };
 
-// "several": its child and its root have several outputs. "several-...": calls that do not fit.
+// "several": child and root have several outputs. "several-...": a wrong number of tensors.
 class Several : public Unit {
  public:
   explicit Several(std::string fault)
@@ -175,7 +175,7 @@ class WithOwnLoss : public ModelWithLoss {
   const std::string fault_;
 };
 
-// Four squares in a row, of which this rank skips one from its third forward in training on.
+// Four squares in a row. From its third forward in training on, this rank skips one square.
 class Skips : public Unit {
  public:
   // uneven: the squares have different numbers of parameters.
@@ -201,11 +201,11 @@ class Skips : public Unit {
   int forwards_ = 0;
 };
 
-// A root that takes its time, or all time there is, on one rank.
+// A root that is slow, or never returns, on one rank.
 class Slow : public Unit {
  public:
-  // "hangs": never comes back from its 5th forward in training, unless there is a file `path`,
-  // which it makes before, with its process id. "slow-evaluation": moves, but slowly.
+  // "hangs": never returns from its 5th forward in training, unless the file `path` exists. The
+  // root first makes this file, with its process id. "slow-evaluation": is slow, but continues.
   Slow(std::string fault, bool this_rank, std::string path)
       : Unit(""), fault_(std::move(fault)), this_rank_(this_rank), path_(std::move(path)) {
     AddParameter("weight", at::ones({2, 3}));
@@ -229,8 +229,8 @@ class Slow : public Unit {
   int forwards_ = 0;
 };
 
-// Layers of 3 x `width` and `width` x `width` and back to 2, made in several ways, with the
-// process's generator among them.
+// Layers of 3 x `width`, `width` x `width` and `width` x 2, made in several ways, some with the
+// process-wide generator.
 class Deep : public Unit {
  public:
   class Layer : public Unit {
@@ -243,8 +243,8 @@ class Deep : public Unit {
     }
   };
 
-  // `how`: "draws" all weights from the process's generator, makes "values" by the
-  // name, or "reads" a value while it does.
+  // `how`: "draws" takes all weights from the process-wide generator; "values" makes weights by
+  // their names; "reads" does the same and also reads a value.
   Deep(const std::string& how, int64_t layers, int64_t width, Values& values)
       : Unit(""), scale_(at::full({width}, 0.5)) {
     for (int64_t i = 0; i < layers; ++i) {
@@ -268,7 +268,7 @@ class Deep : public Unit {
   }
 
  private:
-  const at::Tensor scale_;  // no parameter, and no buffer
+  const at::Tensor scale_;  // neither parameter nor buffer
   float mean_ = 0;
   std::vector<Unit*> layers_;
 };
@@ -308,11 +308,11 @@ class Faulty : public Model, public StepHook {
     if (fault_ == "hook-throws" && step == 3) throw std::runtime_error("no third step");
     Root& root = static_cast<Root&>(Model::root());
     if (fault_ == "hook-freezes") root.Freeze();
-    // Every second step.
+    // Freezes in every second step.
     if (fault_ == "steers-in-turn") root.Freeze(step % 2 == 0);
     if (fault_ == "hook-zeroes-gradients") root.ClearGradient(false);
     if (fault_ == "hook-drops-gradients") root.ClearGradient(true);
-    // Whoever makes the file.
+    // Freezes on the rank that creates the file.
     if (fault_ == "steers-one-rank" && step == 3) {
       if (std::FILE* file = std::fopen(path_.c_str(), "wx"); file != nullptr) {
         std::fclose(file);
@@ -326,7 +326,7 @@ class Faulty : public Model, public StepHook {
   const std::string path_;
 };
 
-// Its hook says that it only freezes and unfreezes.
+// A model whose hook declares that it only freezes and unfreezes.
 class Flags : public RowsModel, public FlagHook {
  public:
   explicit Flags(const std::string& fault) : RowsModel(std::make_unique<Root>("")), fault_(fault) {}
@@ -351,7 +351,7 @@ class Talkative : public Faulty, public RunsCollectives {
   using Faulty::Faulty;
 };
 
-// The fault is an option, so that one entry serves for all.
+// The fault is an option, so that one entry serves all models.
 std::unique_ptr<Model> MakeFaulty(Options& options, Values& values) {
   const std::string fault = options.Text("fault");
   if (fault == "no-model") return nullptr;

@@ -1,4 +1,4 @@
-// Plug-ins as they are: examples/plugin, one with a fault of every kind, and files that are none.
+// Plug-ins: examples/plugin, one with faults of every kind, and files that are no plug-ins.
 #include "worker/models/plugin/plugin.h"
 
 #include <algorithm>
@@ -257,7 +257,8 @@ TEST(PluginTest, UnitsTakeAndGiveSeveralTensors) {
   ASSERT_TRUE(model.ok()) << model.status();
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
   const LossOutput loss = (*model)->Loss({at::ones({4, 3}), at::zeros({4}, at::kLong)}, context);
-  // The sum of two times the input is (2, 2, 2); the root adds these, and its child gives the mean.
+  // The sum of two times the input is (2, 2, 2). The root adds the numbers; its child gives the
+  // mean.
   EXPECT_EQ(loss.mean_loss.item<float>(), 8);
   loss.mean_loss.backward();
   for (const Parameter& parameter : (*model)->Parameters()) {
@@ -277,7 +278,7 @@ TEST(PluginTest, CallsWithAnotherNumberOfTensorsAreNamed) {
                         "CallMany takes them"));
 }
 
-// A strategy's errors are no faults of the plug-in, through whose code they pass.
+// Errors of a strategy that pass through the plug-in's code are no faults of the plug-in.
 TEST(PluginTest, WhatTheWorkerThrowsInACallStaysAsItIs) {
   class Lost : public std::runtime_error {
    public:
@@ -340,7 +341,7 @@ TEST(PluginTest, WhatIsFrozenStaysSoOverTheStepHook) {
   at::Tensor(parameters[0].tensor).requires_grad_(false);
   EXPECT_EQ(model->step_hook(), HookKind::kValues);
   EXPECT_TRUE(model->BeforeStep(1).ok());
-  // With all of them frozen a loss needs no gradient.
+  // With all parameters frozen, a loss needs no gradient.
   for (const auto& [name, tensor] : parameters) at::Tensor(tensor).requires_grad_(false);
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
   const Batch batch = {at::randn({3, 4}, MakeGenerator(1)), at::tensor({0, 1, 2}, at::kLong)};
@@ -349,7 +350,7 @@ TEST(PluginTest, WhatIsFrozenStaysSoOverTheStepHook) {
 
 class PluginFileTest : public ::testing::Test {
  protected:
-  // A copy of the example in which the first `from` is `to`, of the same length.
+  // Returns a copy of the example in which `to` replaces `from`, of the same length.
   std::string Patched(const std::string& from, const std::string& to) {
     std::string bytes = Bytes();
     EXPECT_EQ(from.size(), to.size());

@@ -24,7 +24,7 @@ constexpr char kWithout[] =
 
 using MapTensor = std::function<at::Tensor(const at::Tensor&)>;
 
-// The value with its tensors replaced. Undefined ones stay so.
+// Returns the value with its tensors replaced. Undefined tensors stay undefined.
 c10::IValue Mapped(const c10::IValue& value, const MapTensor& map) {
   const auto one = [&map](const at::Tensor& tensor) {
     return tensor.defined() ? map(tensor) : tensor;
@@ -56,13 +56,13 @@ std::vector<at::Tensor> TensorsOf(const std::vector<c10::IValue>& values) {
   return tensors;
 }
 
-// Whether it only calls other operations.
+// Returns whether the operation only calls other operations.
 bool IsComposite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
-// Whether it gives something else than tensors.
+// Returns whether the operation returns other values than tensors.
 bool GivesValues(const c10::OperatorHandle& op) {
   const auto& results = op.schema().returns();
   return std::any_of(results.begin(), results.end(), [](const c10::Argument& result) {
@@ -72,7 +72,7 @@ bool GivesValues(const c10::OperatorHandle& op) {
   });
 }
 
-// The first sentence of an error of LibTorch.
+// Returns the first sentence of an error of LibTorch.
 std::string Brief(const std::string& text) {
   return text.substr(0, std::min({text.find('\n'), text.find(". "), size_t{300}}));
 }
@@ -100,7 +100,7 @@ at::Tensor OnStorage(const c10::Storage& storage, const Geometry& geometry) {
   return tensor;
 }
 
-// The number of a tensor's storage; null: none.
+// Returns the number of a tensor's storage; null: none.
 const size_t* Find(const std::unordered_map<const c10::StorageImpl*, size_t>& in,
                    const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return nullptr;
@@ -110,7 +110,7 @@ const size_t* Find(const std::unordered_map<const c10::StorageImpl*, size_t>& in
 
 }  // namespace
 
-// The arguments of an operation, with twins in the place of the tensors.
+// The arguments of an operation, with twins in place of the tensors.
 struct Recording::Call {
   struct Argument {
     at::Tensor given;
@@ -121,8 +121,8 @@ struct Recording::Call {
   };
   std::vector<c10::IValue> values;
   std::vector<Argument> tensors;
-  bool tracked = false;   // any of them is
-  bool has_twins = true;  // false: something among them can have none
+  bool tracked = false;   // whether a tensor is tracked
+  bool has_twins = true;  // false: an argument cannot have a twin
   bool draws = false;
   at::Generator generator;
 
@@ -135,14 +135,14 @@ struct Recording::Call {
       return one.written && one.storage.is_alias_of(storage);
     });
   }
-  // Whether these results, on twins, have large memory that no argument has.
+  // Returns whether these results, on twins, have large memory that no argument has.
   bool MakesMuch(const std::vector<c10::IValue>& results) const {
     const auto made = TensorsOf(results);
     return std::any_of(made.begin(), made.end(), [this](const at::Tensor& twin) {
       return !Has(twin.storage()) && twin.storage().nbytes() > kSmall;
     });
   }
-  // Whether these results, on twins, are nothing but views of arguments.
+  // Returns whether these results, on twins, are only views of arguments.
   bool OnlyViews(const std::vector<c10::IValue>& results) const {
     const auto views = TensorsOf(results);
     return std::none_of(tensors.begin(), tensors.end(),
@@ -192,7 +192,7 @@ at::Tensor Recording::Make(const std::vector<int64_t>& shape, std::function<at::
 }
 
 void Recording::Run(const c10::OperatorHandle& op, c10::Stack* stack) {
-  if (!refusal_.empty()) throw Refused(refusal_);  // the code has caught the first one
+  if (!refusal_.empty()) throw Refused(refusal_);  // the code has caught the first exception
   if (IsComposite(op)) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
     return;
@@ -208,7 +208,7 @@ void Recording::Run(const c10::OperatorHandle& op, c10::Stack* stack) {
     std::optional<std::vector<c10::IValue>> twins;
     try {
       twins = RunOnTwins(op, call);
-    } catch (const Refused&) {  // but it can be done
+    } catch (const Refused&) {  // the operation can still run at once
     }
     if (twins.has_value() && call.MakesMuch(*twins)) {
       Record(op, call, *twins, stack);
@@ -289,7 +289,7 @@ std::vector<c10::IValue> Recording::RunOnTwins(const c10::OperatorHandle& op,
 
 void Recording::Record(const c10::OperatorHandle& op, const Call& call,
                        const std::vector<c10::IValue>& twins, c10::Stack* stack) {
-  if (call.OnlyViews(twins)) {  // no value is read
+  if (call.OnlyViews(twins)) {  // reads no value
     try {
       op.callBoxed(stack);
     } catch (const std::exception& error) {
@@ -389,7 +389,7 @@ void Recording::End() {
   if (!refusal_.empty()) throw Refused(refusal_);
   for (const auto& [generator, draws] : draws_) CheckState(draws);
   if (!draws_.empty()) Replay({});
-  process_->Leave(process_->State());  // the code may have seeded it
+  process_->Leave(process_->State());  // the code may have seeded the generator
   for (const auto& [generator, draws] : draws_) {
     if (generator == nullptr) {
       process_->Leave(draws.next);
@@ -423,7 +423,7 @@ Recording::Storages Recording::Replay(const std::set<size_t>& wanted) {
   const Pause pause;
   const at::NoGradGuard no_grad;
   std::set<size_t> needed = wanted;
-  std::vector<size_t> steps;  // the last one first
+  std::vector<size_t> steps;  // in descending order
   for (size_t i = steps_.size(); i-- > 0;) {
     const Step& step = steps_[i];
     const bool unknown = step.draws && !step.state.defined();
@@ -434,7 +434,7 @@ Recording::Storages Recording::Replay(const std::set<size_t>& wanted) {
     steps.push_back(i);
     needed.insert(step.uses.begin(), step.uses.end());
   }
-  std::map<size_t, size_t> last;  // by storage, the last step that it takes part in
+  std::map<size_t, size_t> last;  // by storage: the last step that uses or changes it
   const auto each = [this](size_t step, auto&& with) {
     for (const size_t storage : steps_[step].uses) with(storage);
     for (const size_t storage : steps_[step].changes) with(storage);

@@ -1,4 +1,4 @@
-// The truth is the same code, run without a recording.
+// The expected results come from the same code, run without a recording.
 #include "worker/models/plugin/recording.h"
 
 #include <torch/nn/modules/container/sequential.h>
@@ -24,7 +24,7 @@ class RecordingTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { memory::InstallCountingAllocator(); }
 
-  // Expects that the recorded tensors have no memory and, in any order, the values of the whole.
+  // Expects that recorded tensors have no memory and, in any order, the values of an ordinary run.
   static void ExpectTheSame(const Code& code) {
     torch::manual_seed(5);
     const Tensors whole = code();
@@ -58,7 +58,7 @@ class RecordingTest : public ::testing::Test {
     try {
       const Recording::Scope scope(&recording);
       code();
-    } catch (const std::exception&) {  // also LibTorch's, of an address
+    } catch (const std::exception&) {  // LibTorch's exception, too, for an address
     }
     try {
       recording.End();

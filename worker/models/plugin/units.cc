@@ -12,7 +12,7 @@
 
 namespace muster::plugin {
 
-// Gives the worker access to what a unit has registered.
+// Access of the worker to the registrations of a unit.
 class UnitAccess {
  public:
   static auto& parameters(Unit& unit) { return unit.parameters_; }
@@ -28,7 +28,7 @@ namespace {
 
 using plugin::UnitAccess;
 
-// What is wrong with a tensor; empty when nothing is.
+// Returns a problem of the tensor; empty: none.
 std::string Wrong(const at::Tensor& tensor, bool may_be_int64) {
   if (!tensor.defined()) return "found no tensor";
   if (!tensor.device().is_cpu()) return "expected one on the CPU";
@@ -41,7 +41,7 @@ std::string Wrong(const at::Tensor& tensor, bool may_be_int64) {
                       c10::toString(type));
 }
 
-// Finds everything wrong with the tensors of a tree.
+// Finds all problems of the tensors of a tree.
 class TreeCheck {
  public:
   explicit TreeCheck(Problems* problems) : problems_(problems) {}
@@ -119,7 +119,7 @@ PluginUnit::PluginUnit(const std::string& who, plugin::Unit& inner, std::vector<
 }
 
 Tensors PluginUnit::ForwardMany(const Tensors& inputs, ForwardContext& context) {
-  // A strategy replaces a parameter in this object only. The plug-in's unit must use the same
+  // A strategy replaces a parameter only in this object. The plug-in's unit must use the same
   // tensor.
   for (size_t i = 0; i < own_parameters().size(); ++i) {
     at::Tensor& theirs = UnitAccess::parameters(inner_)[i].tensor;

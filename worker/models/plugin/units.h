@@ -1,5 +1,4 @@
-// A plug-in's units (plugin/muster/plugin.h) as units of a model: the tree is the same, unit by
-// unit.
+// A plug-in's units (plugin/muster/plugin.h) as units of a model. Both trees have the same form.
 #ifndef MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
 #define MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
 
@@ -18,14 +17,13 @@
 
 namespace muster::models {
 
-// Carries an exception of the worker through plug-in code, if the plug-in called the worker and the
-// worker threw.
+// An exception of the worker on its way through plug-in code that called the worker.
 struct WorkersOwn {
   std::exception_ptr exception;
 };
 
-// Runs plug-in code. An exception of any kind becomes a ModelError "<who>: <text>". Only a
-// ModelError, an exception of the worker, and a lack of memory stay as they are.
+// Runs plug-in code. An exception of any kind becomes a ModelError "<who>: <text>", except a
+// ModelError, an exception of the worker, and a lack of memory.
 template <typename Body>
 auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
   try {
@@ -48,9 +46,9 @@ auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
 
 class PluginUnit : public Unit {
  public:
-  // `inner` outlives this. `who` names plug-in and model in errors; `row` is the shape to which
-  // rows are reshaped, for a root. INVALID_ARGUMENT: a parameter or buffer that is not as unit.h
-  // says, or a name that appears twice.
+  // `inner` must outlive this object. `who`: names plug-in and model in errors. `row`: for a root,
+  // the shape to which rows are reshaped. INVALID_ARGUMENT if a parameter or buffer is not as
+  // unit.h says, or a name appears twice.
   static absl::StatusOr<std::unique_ptr<PluginUnit>> Create(const std::string& who,
                                                             plugin::Unit& inner,
                                                             std::vector<int64_t> row);
@@ -68,7 +66,7 @@ class PluginUnit : public Unit {
   std::vector<PluginUnit*> callable_;
 };
 
-// What plug-in code sees of a context: it may call `callable` and nothing else.
+// A context for plug-in code, which may call only the units in `callable`.
 class PluginContext : public plugin::Context {
  public:
   PluginContext(const std::string& who, std::span<PluginUnit* const> callable,

@@ -8,7 +8,7 @@
 namespace muster::models {
 namespace {
 
-// Of the namespace prim: the language.
+// Operators of the namespace prim: the language.
 constexpr char kLanguage[] = R"(
 CallFunction CallMethod Constant CreateObject DictConstruct Enter EnumName EnumValue Exit GetAttr
 HasAttr If ImplicitTensorToNum ListConstruct ListUnpack Loop ModuleContainerIndex NumToTensor Print
@@ -19,7 +19,7 @@ layout max min name nbytes rangelist requires_grad shape tolist type unchecked_c
 unchecked_unwrap_optional
 )";
 
-// Of the namespace aten, without the "_" of those that work in place.
+// Operators of the namespace aten, without the "_" of in-place forms.
 constexpr char kComputing[] = R"(
 __and__ __contains__ __derive_index __getitem__ __iand__ __ilshift__ __interpolate __ior__
 __irshift__ __is__ __isnot__ __ixor__ __lshift__ __not__ __or__ __range_length

@@ -1,7 +1,7 @@
-// How LibTorch reads a TorchScript file: first while the file is checked, then while it is loaded.
+// The reader of LibTorch for a TorchScript file: first for the check, then for loading.
 //
-// What was read for the check reads the same when the file is loaded, also if somebody writes into
-// the file meanwhile: what was checked is what is loaded. Threading: one thread.
+// Data that were read for the check are the same when the file is loaded, even if another process
+// writes to the file meanwhile. So what is loaded was checked. Threading: one thread.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_CHECKED_READER_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_CHECKED_READER_H_
 
@@ -21,21 +21,21 @@ class CheckedReader : public caffe2::serialize::ReadAdapterInterface {
  public:
   explicit CheckedReader(std::shared_ptr<const files::MappedFile> file) : file_(std::move(file)) {}
 
-  // What is read from now on for the first time is not kept.
+  // Ends the check: data that are read for the first time afterwards are not kept.
   void EndCheck() { checking_ = false; }
 
   size_t size() const override { return file_->size(); }
-  // Both have the same records, so a record that was checked is read from the same place with the
-  // same length.
+  // Reads data. The check and the loading read the same records, so a checked record is read from
+  // the same place with the same length.
   size_t read(uint64_t pos, void* buf, size_t n, const char* what) const override;
 
-  // Where it was read last, and how much.
+  // The place and the length of the last read.
   const std::pair<uint64_t, size_t>& last() const { return last_; }
 
  private:
   const std::shared_ptr<const files::MappedFile> file_;
   bool checking_ = true;
-  // By place and length.
+  // The data that were read for the check, by place and length.
   mutable std::map<std::pair<uint64_t, size_t>, std::string> checked_;
   mutable std::pair<uint64_t, size_t> last_ = {0, 0};
 };

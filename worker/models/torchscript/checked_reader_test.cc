@@ -29,7 +29,7 @@ TEST(CheckedReader, WhatWasCheckedIsLoadedAlthoughTheFileWasChanged) {
   reader.EndCheck();
   std::fstream(path, std::ios::in | std::ios::out) << "CHANGED, CHANGE";
   EXPECT_EQ(Read(reader, 0, 7), "checked");
-  // The file has changed: so the above is no old copy of all of it.
+  // The file has changed, so the reader holds no copy of the whole file.
   EXPECT_EQ(Read(reader, 9, 100), "CHANGE");
   EXPECT_EQ(reader.last(), (std::pair<uint64_t, size_t>(9, 6)));
   EXPECT_EQ(Read(reader, 100, 1), "");

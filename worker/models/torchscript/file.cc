@@ -37,9 +37,9 @@ void Read(const files::MappedFile& file, uint64_t offset, int64_t bytes, const a
   activity::Moved();
 }
 
-// While a module is loaded, each of its tensors is set to a storage right after the record with the
-// storage's values was read. The operation looks at the storage's address, so the memory is freed
-// after it.
+// Frees the memory of each storage while a module is loaded. LibTorch sets each tensor to its
+// storage (aten::set_) right after it has read the record with the storage's values. The operation
+// uses the storage's address, so the memory is freed after the operation.
 class Loading : public OperationWatch {
  public:
   Loading(const CheckedReader* reader, std::map<uint64_t, size_t> records, FileStorages* storages)
@@ -55,7 +55,7 @@ class Loading : public OperationWatch {
     if (!storage) return;
     const auto [offset, bytes] = reader_->last();
     const auto record = records_.find(offset);
-    // A record that is shorter than the storage is reported once the module is loaded.
+    // A record that is shorter than the storage is reported after the module is loaded.
     if (record != records_.end() && record->second == bytes && storage.nbytes() <= bytes) {
       storages_->Take(storage, offset);
     }
@@ -67,7 +67,7 @@ class Loading : public OperationWatch {
   FileStorages* const storages_;
 };
 
-// The records with the values of tensors. Constants of the code are other ones.
+// Returns the records with the values of tensors, not those with constants of the code.
 std::map<uint64_t, size_t> DataRecords(const std::shared_ptr<CheckedReader>& file) {
   caffe2::serialize::PyTorchStreamReader reader(file);
   std::map<uint64_t, size_t> records;
@@ -78,7 +78,7 @@ std::map<uint64_t, size_t> DataRecords(const std::shared_ptr<CheckedReader>& fil
   return records;
 }
 
-// The first line that says something, of what TorchScript and its reader write.
+// Returns the first line with text of a message of TorchScript or its reader.
 std::string FirstLine(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \n\t");
   if (begin == std::string::npos) return "no reason given";
@@ -87,7 +87,7 @@ std::string FirstLine(const std::string& text) {
   return line.substr(0, line.find_last_not_of(" :") + 1);
 }
 
-// Calls `load`, which loads the file that it gets.
+// Calls `load` with a reader of the file. Turns exceptions into errors.
 absl::StatusOr<Module> Load(
     const File& file, const std::function<Module(const std::shared_ptr<CheckedReader>&)>& load) {
   const std::string begin(reinterpret_cast<const char*>(file->data()),
@@ -138,7 +138,7 @@ void FileStorages::Take(const c10::Storage& storage, uint64_t offset) {
       places_.contains(storage.unsafeGetStorageImpl())) {
     return;
   }
-  // A record may be compressed.
+  // The bytes differ if the record is compressed.
   const at::Tensor read = at::empty({0}, at::kByte).set_(storage, 0, {bytes}, {1});
   auto* const in_file = const_cast<uint8_t*>(file_->data() + offset);
   if (!read.equal(at::from_blob(in_file, {bytes}, at::kByte))) return;

@@ -1,5 +1,5 @@
-// Loads a TorchScript file. Its tensors may stay without memory: then their values are read from
-// the file when they are needed, and only those that are.
+// Loads a TorchScript file. The tensors may stay without memory; their values are then read from
+// the file when they are needed.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_FILE_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_FILE_H_
 
@@ -20,22 +20,23 @@
 
 namespace muster::models {
 
-// Where the storages of a module without memory lie in its file.
+// The places in a file of the storages of a module without memory.
 //
-// Reading throws ModelError if the file has shrunk meanwhile. The file stays mapped while this
-// object lives. Threading: one thread.
+// Reading throws ModelError if the file has shrunk since it was opened. The file stays mapped while
+// this object lives. Threading: one thread.
 class FileStorages {
  public:
   explicit FileStorages(std::shared_ptr<const files::MappedFile> file) : file_(std::move(file)) {}
 
-  // `bytes`: the storage's memory, as it was read. Frees it if the file has the same bytes at
-  // `offset`; otherwise it stays.
+  // Frees the memory of a storage that was read, if the file has the same bytes at `offset`.
+  // Otherwise the storage keeps its memory.
   void Take(const c10::Storage& storage, uint64_t offset);
 
   bool Has(const at::Tensor& tensor) const;
-  // The elements [begin, end) of a contiguous tensor: flat, in new memory. Requires Has(tensor).
+  // Returns a function that reads the elements [begin, end), in the order of a contiguous tensor:
+  // flat, in new memory. Requires Has(tensor).
   std::function<at::Tensor(int64_t begin, int64_t end)> Reader(const at::Tensor& tensor) const;
-  // Reads the values of all storages except these.
+  // Reads the values of all storages except these, and gives them memory.
   void Settle(const std::set<const c10::StorageImpl*>& except);
 
  private:
@@ -52,15 +53,15 @@ struct LoadedFile {
   std::optional<FileStorages> storages;  // none: all tensors have memory
 };
 
-// Both: errors of opening the file; DATA_LOSS: cut off or damaged; INVALID_ARGUMENT: not a
-// TorchScript file, nothing that LibTorch can load, or something in it would run while it is loaded
-// (checks.h).
+// Errors of both functions: those of opening the file; DATA_LOSS: cut off or damaged;
+// INVALID_ARGUMENT: not a TorchScript file, a file that LibTorch cannot load, or code that would
+// run while the file is loaded (checks.h).
 absl::StatusOr<LoadedFile> LoadWhole(const std::string& path);
-// No more than one storage is in memory at a time. Constants of the code have their values. Fails
-// also for modules whose loading reads their tensors; those LoadWhole may load.
+// Loads a file with at most one storage in memory at a time. Constants of the code have their
+// values. Fails also for modules whose loading reads their tensors; LoadWhole may load these.
 absl::StatusOr<LoadedFile> LoadWithoutMemory(const std::string& path);
 
-// One past the last element that the tensor reads, from the beginning of its storage.
+// Returns one past the last element that the tensor reads, from the beginning of its storage.
 int64_t EndOf(const at::Tensor& tensor);
 
 }  // namespace muster::models

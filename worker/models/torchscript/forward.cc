@@ -9,7 +9,7 @@
 namespace muster::models {
 namespace {
 
-// Operators of torch.distributed.
+// Returns whether the node is an operator of torch.distributed.
 bool IsCollective(const torch::jit::Node& node) {
   const std::string name = node.kind().toQualString();
   return name.find("c10d") < name.find("::");
@@ -17,7 +17,7 @@ bool IsCollective(const torch::jit::Node& node) {
 
 bool IsTensor(const c10::TypePtr& type) { return type->kind() == c10::TypeKind::TensorType; }
 
-// The operators that change a list or a dictionary: their first argument.
+// Returns whether the operator changes a list or a dictionary, its first argument.
 bool ChangesItsFirst(const torch::jit::Node& node) {
   static const auto& operators = *new std::set<std::string>{
       "aten::append",    "aten::extend", "aten::insert",  "aten::pop",  "aten::remove",
@@ -53,7 +53,7 @@ class Changes {
  private:
   void Assigned(const torch::jit::Node& node) {
     const std::string name = node.s(c10::attr::name);
-    // Of an object that this forward makes and that nobody keeps: that of torch.no_grad().
+    // The object of torch.no_grad(), which forward creates and nothing keeps.
     if (node.inputs()[0]->node()->kind() == c10::prim::CreateObject) return;
     if (!IsTensor(node.inputs()[1]->type())) return NotKept("assigns", name);
     const auto type = node.inputs()[0]->type()->cast<c10::ClassType>();
@@ -70,7 +70,7 @@ class Changes {
                      ", which is no tensor, so no checkpoint holds it; make it a buffer"));
   }
 
-  // Once, however often forward does it.
+  // Adds a problem once, even if forward has it several times.
   void Add(const std::string& problem) {
     if (told_.insert(problem).second) problems_.Add(problem);
   }

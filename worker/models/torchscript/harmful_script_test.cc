@@ -1,4 +1,4 @@
-// Scripts that would do more than compute: they are refused, and nothing of them has run.
+// Scripts that would do more than compute. All are refused, and no part of them runs.
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -26,9 +26,9 @@ using torch::jit::Module;
 class HarmfulScriptTest : public TorchscriptTest {
  protected:
   std::string born() const { return folder_.Path("born"); }
-  // Makes the file born() when it runs.
+  // Returns an expression that makes the file born() when it runs.
   std::string Write() const { return absl::StrCat("torch.from_file(\"", born(), "\", True, 10)"); }
-  // The same in a line of forward, whose result counts.
+  // Returns a line of forward with this expression, whose result is used.
   std::string WriteLine() const { return absl::StrCat("  x = x + ", Write(), ".sum()\n"); }
   bool Ran() const { return std::filesystem::exists(born()); }
 
@@ -50,8 +50,8 @@ class HarmfulScriptTest : public TorchscriptTest {
     to.writeEndOfFile();
     return "changed.pt";
   }
-  // A module with one more argument, the number `more` that is 3. `now` replaces its type and
-  // value.
+  // Returns a module with one more argument, the number `more`, whose default is 3. `now` replaces
+  // its type and value.
   std::string WithDefault(const std::string& now) {
     Module module = Linear("");
     module.define(std::string("def forward(self, x: Tensor, more: int = 3):\n") + kLinear);
@@ -61,7 +61,7 @@ class HarmfulScriptTest : public TorchscriptTest {
       return absl::StrReplaceAll(text, {{"more: int=3", absl::StrCat("more: ", now)}});
     });
   }
-  // A module whose code has `line` in the class.
+  // Returns a module whose code has `line` in the class.
   std::string WithLine(const std::string& line) {
     return Changed(Linear(kLinear), [&](const std::string& name, std::string text) {
       if (!absl::EndsWith(name, ".py")) return text;
@@ -88,7 +88,7 @@ TEST_F(HarmfulScriptTest, OperatorsThatDoMoreThanComputeAreRefusedWithMethodAndL
               HasSubstr("M.forward calls aten::from_file (line "));
   EXPECT_THAT(Error(Linear(std::string("  torch.manual_seed(1)\n") + kLinear)),
               HasSubstr("M.forward calls aten::manual_seed"));
-  // Where it stands, and whether it is reached, does not matter.
+  // The position of the call, and whether it is reached, do not matter.
   EXPECT_THAT(Error(Linear(absl::StrCat("  if x.size(0) > 1000000:\n  ", WriteLine(), kLinear))),
               HasSubstr("M.forward calls aten::from_file"));
   EXPECT_FALSE(Ran());
@@ -128,7 +128,7 @@ TEST_F(HarmfulScriptTest, DefaultsThatAreComputedAreRefusedBeforeTheyAre) {
               HasSubstr("'more' is no plain value"));
   EXPECT_THAT(OpenError(WithDefault("float=1.0 if 1 > 2 else 3.0")),
               HasSubstr("'more' is no plain value"));
-  // A function in a method.
+  // The default is in a function inside a method.
   EXPECT_THAT(OpenError(WithLine("  def unused(self, x: Tensor) -> Tensor:\n"
                                  "    def inner(y: Tensor=" +
                                  Write() + ") -> Tensor:\n      return y\n    return inner(x)\n")),
@@ -161,7 +161,7 @@ TEST_F(HarmfulScriptTest, SetStateIsRefusedBeforeItRuns) {
 
 TEST_F(HarmfulScriptTest, ObjectsOfClassesInCppAreRefused) {
   const auto as_class = [](const std::string& name, std::string text) {
-    // "c" begins a class's name in the pickle: its module, and its name in it.
+    // A class's name in the pickle begins with "c": the module, and the name within the module.
     return name == "data.pkl"
                ? absl::StrReplaceAll(text, {{"c__torch__\nM\n", "c__torch__.torch\nclasses.a.B\n"}})
                : text;

@@ -39,7 +39,7 @@ std::string Text(PyTorchStreamReader* archive, const std::string& name) {
 
 const std::string& NameOf(const TreeRef& identifier) { return identifier->tree(0)->stringValue(); }
 
-// The first name of "a.b.c"; empty: it is something else.
+// Returns the first name of "a.b.c"; empty for another expression.
 std::string Root(const TreeRef& tree) {
   if (tree->kind() == torch::jit::TK_VAR) return NameOf(tree->tree(0));
   return tree->kind() == '.' ? Root(tree->tree(0)) : "";
@@ -51,7 +51,7 @@ bool ArePlain(const torch::jit::TreeList& values) {
   return std::all_of(values.begin(), values.end(), IsPlain);
 }
 
-// The calls that torch.jit.save writes for values: annotate(List[int], []) and
+// Returns whether torch.jit.save writes this call for a value: annotate(List[int], []) or
 // torch.device("cpu").
 bool IsPlainCall(const TreeRef& call) {
   const TreeRef& callee = call->tree(0);
@@ -97,7 +97,7 @@ absl::Status CheckPlain(const TreeRef& value, const std::string& whose) {
                  "write a number, a text, a list, a tuple or None in its place");
 }
 
-// In a function, and in those inside it.
+// Checks the defaults of a function and of the functions inside it.
 absl::Status CheckDefaults(const TreeRef& tree) {
   if (tree->kind() == torch::jit::TK_PARAM && !tree->tree(2)->trees().empty()) {
     RETURN_IF_ERROR(CheckPlain(tree->tree(2)->tree(0), absl::StrCat("the default of the argument '",
@@ -118,7 +118,7 @@ absl::Status CheckClass(const TreeRef& tree) {
       }
     } else if (statement->kind() == torch::jit::TK_ASSIGN) {
       const torch::jit::Assign assign(statement);
-      // __annotations__["0"] = Tensor: a type.
+      // The form of a type: __annotations__["0"] = Tensor.
       const bool is_type =
           assign.lhs_list().size() == 1 && assign.lhs_list()[0].kind() == torch::jit::TK_SUBSCRIPT;
       if (assign.rhs().present() && !is_type) {
@@ -130,7 +130,7 @@ absl::Status CheckClass(const TreeRef& tree) {
   return CheckDefaults(tree);
 }
 
-// "op_version_set = 1" and imports, which only old files have.
+// Skips "op_version_set = 1" and imports, which only old files have.
 void SkipBeginning(Lexer* lexer) {
   if (lexer->cur().kind == torch::jit::TK_IDENT && lexer->cur().text() == "op_version_set") {
     lexer->next();
@@ -162,7 +162,7 @@ absl::Status CheckCode(const std::string& name, const std::string& code) {
   }
 }
 
-// Names of classes are in a pickle as "module\nclass\n".
+// Finds names of classes, which a pickle has in the form "module\nclass\n".
 absl::Status CheckPickle(const std::string& name, const std::string& pickle) {
   if (!absl::StrContains(absl::StrReplaceAll(pickle, {{"\n", "."}}), "torch.classes.")) {
     return absl::OkStatus();
@@ -185,7 +185,7 @@ absl::Status CheckNothingRunsWhileLoading(PyTorchStreamReader* archive) {
           "has two records '", Quotable(name),
           "' (capital letters do not count); expected one, as torch.jit.save writes it"));
     }
-    // LibTorch lists no more than the beginning of a long name, but loads by the whole name.
+    // LibTorch lists only the beginning of a long name, but loads by the whole name.
     if (!archive->hasRecord(name)) {
       return absl::InvalidArgumentError(
           absl::StrCat("has a record whose name is too long: ", Quotable(name)));

@@ -13,7 +13,7 @@
 namespace muster::models {
 namespace {
 
-// The sizes of the records that hold numbers, the largest first.
+// Returns the sizes of the records that hold numbers, the largest first.
 std::vector<uint64_t> RecordSizes(const std::string& path) {
   caffe2::serialize::PyTorchStreamReader reader(path);
   std::vector<uint64_t> sizes;
@@ -31,7 +31,7 @@ std::vector<uint64_t> RecordSizes(const std::string& path) {
 absl::Status CheckMemory(const std::string& path, const std::vector<at::Tensor>& tensors) {
   std::map<const void*, uint64_t> storages;
   for (const at::Tensor& tensor : tensors) {
-    // A storage of nothing has no record.
+    // An empty storage has no record.
     const uint64_t bytes = tensor.storage().nbytes();
     if (bytes > 0) storages[tensor.storage().unsafeGetStorageImpl()] = bytes;
   }
@@ -45,8 +45,8 @@ absl::Status CheckMemory(const std::string& path, const std::vector<at::Tensor>&
     return absl::DataLossError(
         absl::StrCat("is cut off or damaged: ", error.what_without_backtrace()));
   }
-  // Which record a storage came from is not kept. But where each storage has a record that is large
-  // enough, the n-th largest storage is no larger than the n-th largest record.
+  // The record of a storage is not known. But if each storage has a large enough record, the n-th
+  // largest storage is not larger than the n-th largest record.
   for (size_t i = 0; i < held.size(); ++i) {
     const uint64_t found = i < records.size() ? records[i] : 0;
     if (found >= held[i]) continue;

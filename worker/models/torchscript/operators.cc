@@ -24,7 +24,7 @@ using torch::jit::Block;
 using torch::jit::Function;
 using torch::jit::Node;
 
-// "model.M.forward" for "__torch__.model.___torch_mangle_3.M.forward".
+// Returns "model.M.forward" for "__torch__.model.___torch_mangle_3.M.forward".
 std::string NameOf(const Function& function) {
   std::vector<std::string> parts = function.qualname().atoms();
   std::erase_if(parts, [](const std::string& part) {
@@ -33,7 +33,7 @@ std::string NameOf(const Function& function) {
   return Quotable(absl::StrJoin(parts, "."));
 }
 
-// A class in C++, of LibTorch or of another library.
+// Returns whether the type is a class in C++, of LibTorch or of another library.
 bool IsForeign(const c10::TypePtr& type) {
   const auto cls = type->cast<c10::ClassType>();
   return cls != nullptr && cls->name().has_value() &&
@@ -87,7 +87,7 @@ class OperatorCheck {
     }
   }
 
-  // Once for each method.
+  // Adds a problem, once for each method.
   void Refuse(const std::string& what, const std::string& place) {
     if (told_.emplace(where_, what).second) {
       problems_.Add(absl::StrCat(where_, " calls ", what, place));
@@ -105,7 +105,7 @@ class OperatorCheck {
 
 absl::Status CheckOperators(const torch::jit::Module& top) {
   OperatorCheck check;
-  // Methods are among them.
+  // The functions include the methods.
   for (Function* function : top._ivalue()->compilation_unit()->get_functions()) check.Add(function);
   const Problems& problems = check.Run();
   if (problems.count() == 0) return absl::OkStatus();

@@ -9,12 +9,12 @@
 namespace muster::models {
 namespace {
 
-// In what the module was made from, if the file says so.
+// Returns the place in the source that the module was made from, if the file contains it.
 std::optional<torch::jit::SourceRange> Original(const torch::jit::SourceRange& range) {
   try {
     return range.findSourceRangeThatGenerated();
   } catch (const std::exception&) {
-    return std::nullopt;  // that part of the file is damaged
+    return std::nullopt;  // this part of the file is damaged
   }
 }
 
@@ -29,7 +29,7 @@ std::string PlaceOf(const torch::jit::SourceRange& range) {
 
 std::string Quotable(const std::string& text) {
   constexpr size_t kShown = 200;
-  // The end of a path says more than its beginning.
+  // The end of a path is more useful than its beginning.
   const std::string shown =
       text.size() <= kShown ? text : absl::StrCat("...", text.substr(text.size() - kShown));
   return absl::CHexEscape(shown);

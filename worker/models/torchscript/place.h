@@ -1,4 +1,4 @@
-// Where something is in the code of a TorchScript file, for messages.
+// Places in the code of a TorchScript file, for messages.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_PLACE_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_PLACE_H_
 
@@ -8,11 +8,11 @@
 
 namespace muster::models {
 
-// " (line 12 of model.py)": in the Python file that the module was made from, else in the code in
-// the file ("code/__torch__.py"). Empty where LibTorch knows neither.
+// Returns " (line 12 of model.py)": a line of the Python file that the module was made from,
+// otherwise of the code in the file ("code/__torch__.py"). Empty if LibTorch knows neither.
 std::string PlaceOf(const torch::jit::SourceRange& range);
 
-// A text out of a file, as a part of a message: valid UTF-8 in one line, at most 200 bytes of it.
+// Returns a text of a file for a message: valid UTF-8 in one line, at most 200 bytes of the text.
 std::string Quotable(const std::string& text);
 
 }  // namespace muster::models

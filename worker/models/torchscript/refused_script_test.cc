@@ -66,7 +66,7 @@ TEST_F(RefusedScriptTest, AnotherSignatureOrShapeIsRefused) {
 
 TEST_F(RefusedScriptTest, EvaluationThatIsRandomOrHasEffectsIsRefused) {
   const std::string dropout = "  return torch.linear(torch.dropout(x, 0.5, True), self.weight)\n";
-  // Is so in every tenth run.
+  // A forward that is random in every tenth run.
   const std::string seldom =
       "  y = torch.linear(x, self.weight)\n"
       "  if float(torch.rand([1])) < 0.1:\n"
@@ -75,7 +75,7 @@ TEST_F(RefusedScriptTest, EvaluationThatIsRandomOrHasEffectsIsRefused) {
   for (const std::string& forward : {dropout, seldom}) {
     EXPECT_THAT(Error(Linear(forward)), HasSubstr("is random in evaluation too"));
   }
-  // Changed in place, or assigned.
+  // The buffer is changed in place, or assigned.
   for (const char* change : {"  self.seen.add_(1.0)\n", "  self.seen = self.seen + 1.0\n"}) {
     EXPECT_THAT(Error(WithBuffer(at::zeros({2}), change)),
                 HasSubstr("changes its buffer 'seen' in evaluation too"));

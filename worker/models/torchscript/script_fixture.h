@@ -1,4 +1,4 @@
-// For tests of models from TorchScript files: scripts that are defined here and saved by LibTorch;
+// A fixture for tests of models from TorchScript files. LibTorch saves the scripts of these tests;
 // tests/parity/torchscript_test.py has files that Python wrote.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_SCRIPT_FIXTURE_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_SCRIPT_FIXTURE_H_
@@ -31,7 +31,7 @@ inline torch::jit::Module WithMode(torch::jit::Module module, const std::string&
   return module;
 }
 
-// 3 numbers -> 2 classes, with the buffer `seen`. `forward` comes before kLinear.
+// A module of 3 numbers -> 2 classes with the buffer `seen`. `forward` comes before kLinear.
 inline torch::jit::Module WithBuffer(const at::Tensor& buffer, const std::string& forward) {
   torch::jit::Module module{c10::QualifiedName("__torch__.M")};
   module.register_parameter("weight", at::ones({2, 3}).requires_grad_(true), false);
@@ -43,7 +43,7 @@ inline torch::jit::Module WithBuffer(const at::Tensor& buffer, const std::string
 
 class TorchscriptTest : public ::testing::Test {
  protected:
-  // A module of 3 numbers -> 2 classes with the parameter `weight`.
+  // Returns a module of 3 numbers -> 2 classes, with the parameter `weight`.
   static torch::jit::Module Linear(const std::string& forward,
                                    const std::string& name = "__torch__.M") {
     torch::jit::Module module{c10::QualifiedName(name)};

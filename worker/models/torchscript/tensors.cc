@@ -13,7 +13,7 @@ namespace {
 
 using Kind = ScriptTensor::Kind;
 
-// A place in memory and the way to read it. Files keep no more of sharing than that.
+// A place in memory and the way to read it. Files record shared tensors only to this extent.
 using Place = std::tuple<const void*, int64_t, std::vector<int64_t>, std::vector<int64_t>>;
 
 Place PlaceOf(const at::Tensor& tensor) {

@@ -1,5 +1,4 @@
-// The tensors of a TorchScript file: which are parameters, which are buffers, and which attributes
-// share a tensor.
+// The tensors of a TorchScript file: parameters, buffers, and attributes that share a tensor.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_TENSORS_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_TENSORS_H_
 
@@ -28,22 +27,22 @@ struct ScriptSlot {
 };
 
 struct ScriptTensor {
-  // If attributes share a tensor, the later kind counts.
+  // The later kind counts if attributes share a tensor.
   enum class Kind {
     kConstant,  // keeps the value from the file
     kBuffer,
     kParameter,
   };
   std::vector<std::string> names;  // of all attributes with this tensor, in module order
-  std::vector<ScriptSlot> slots;   // likewise
-  std::set<std::string> children;  // the top module's children that have it; "": the module itself
+  std::vector<ScriptSlot> slots;   // in the same order
+  std::set<std::string> children;  // the top module's children with it; "": the module itself
   Kind kind = Kind::kConstant;
-  bool assigned = false;  // forward assigns a new tensor to it
+  bool assigned = false;  // forward assigns a new tensor to the attribute
   bool deferred = false;  // its values are deferred
   at::Tensor tensor;
 };
 
-// All of them, each once, in the order of the modules.
+// Returns all tensors, each once, in the order of the modules.
 std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top,
                                       const AssignedTensors& assigned);
 
@@ -51,13 +50,13 @@ std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top,
 // share a part of their memory.
 void CheckTensors(const std::vector<ScriptTensor>& tensors, Problems* problems);
 
-// Replaces each parameter that has no memory by a separate leaf tensor without memory, whose values
-// are those in the file. Gives everything else memory.
+// Replaces each parameter without memory by a separate leaf tensor without memory, whose values are
+// those in the file. Gives all other tensors memory.
 void DeferParameters(std::vector<ScriptTensor>* tensors, FileStorages* storages,
                      DeferredValues* deferred);
 
 // Replaces each other parameter, and each buffer, by a separate leaf tensor. Attributes that shared
-// a tensor in the file share the new one.
+// a tensor in the file share the new tensor.
 void Separate(std::vector<ScriptTensor>* tensors);
 
 }  // namespace muster::models

@@ -41,7 +41,8 @@ class TorchscriptModel : public Model {
     }
   }
 
-  // A file from Python's state_dict() may have every name of a shared tensor, and the constants.
+  // Finds a parameter by any of its names: a file from Python's state_dict() may have every name of
+  // a shared tensor, and the constants.
   WeightName ResolveWeight(const std::string& name) const override {
     const auto found = weights_.find(name);
     return found == weights_.end() ? WeightName{} : found->second;
@@ -86,9 +87,9 @@ bool Same(const at::Tensor& a, const at::Tensor& b) {
          at::allclose(a, b, /*rtol=*/0, /*atol=*/0, /*equal_nan=*/true);
 }
 
-// Runs the units twice in evaluation: the result must be of the right shape, the same both times,
-// and no buffer may have changed. If they draw random numbers, two results may be the same by
-// chance, so they run more often.
+// Runs the units twice in evaluation. The result must have the right shape and be the same both
+// times, and no buffer may change. Units that draw random numbers run more often, because two
+// results may be the same by chance.
 absl::StatusOr<at::Tensor> Probe(const std::string& who, Unit& root, const Batch& batch,
                                  const InputSpec& input, const DeferredValues* deferred) {
   const ValuesOnDemand values(root.Parameters(), deferred);
@@ -136,7 +137,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, Script 
   ASSIGN_OR_RETURN(const at::Tensor expected, Probe(who, *root, batch, input, deferred));
   if (IsSequence(script.top, script.tensors)) {
     auto sequence = AsSequence(who, script.top, script.tensors, row);
-    // A traced forward may do more than its children.
+    // A traced forward may do more than run the children.
     const auto found = Probe(who, *sequence, batch, input, deferred);
     if (found.ok() && Same(*found, expected)) root = std::move(sequence);
   }
@@ -170,7 +171,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSp
     deferred->Add(std::move(own));
     return model;
   }
-  // Whatever it is: if it is an error of the file, it is found again.
+  // The reason does not matter: an error of the file occurs again with memory.
   auto whole = create(nullptr);
   if (whole.ok()) deferred->Refuse(std::string(model.status().message()));
   return whole;

@@ -11,15 +11,17 @@
 
 namespace muster::models {
 
-// spec: valid (common/jobspec). The initial values are those in the file.
-// The top module's direct children are the units where it is a torch.nn.Sequential of them, else it
-// is one unit. Errors name the file: those of opening it; DATA_LOSS: cut off or damaged;
-// INVALID_ARGUMENT: not a TorchScript file, operators or classes that LibTorch does not have or
-// that are not allowed (allowed_operators.h), code that runs while the file is loaded, no
-// parameters, tensors that are not float32 (parameters), an output of another shape than the spec
-// says, a forward that changes values that no checkpoint contains, or one that in evaluation
-// changes buffers or draws random numbers. An error of the script later becomes a ModelError that
-// Forward throws.
+// Makes the model of a file. spec: valid (common/jobspec). The initial values are those in the
+// file. If the top module is a torch.nn.Sequential, its direct children are the units; otherwise
+// the top module is one unit. A later error of the script becomes a ModelError that Forward throws.
+// Errors name the file:
+// - those of opening the file; DATA_LOSS: the file is cut off or damaged
+// - INVALID_ARGUMENT: not a TorchScript file, code that runs while the file is loaded, or operators
+//   or classes that are unknown or not allowed (allowed_operators.h)
+// - INVALID_ARGUMENT: no parameters, parameters that are not float32, or an output of another shape
+//   than the spec says
+// - INVALID_ARGUMENT: a forward that changes values that no checkpoint contains, or that in
+//   evaluation changes buffers or draws random numbers
 absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSpec& spec);
 
 }  // namespace muster::models

@@ -1,4 +1,4 @@
-// How models from TorchScript files compute and are trained.
+// Computation and training of models from TorchScript files.
 #include "worker/models/torchscript/torchscript.h"
 
 #include <string>
@@ -78,7 +78,7 @@ TEST_F(TorchscriptTest, ASharedParameterIsOneAndStaysShared) {
   const auto model = *Make(shared);
   ASSERT_THAT(Names(model->Parameters()), ElementsAre("weight"));
   model->Logits(rows_, training_).sum().backward();
-  // Both uses count.
+  // The gradient contains both uses.
   const at::Tensor expected = rows_.sum(0).mul(2).expand({2, 3});
   EXPECT_TRUE(model->Parameters()[0].tensor.grad().allclose(expected));
   EXPECT_EQ(model->ResolveWeight("again").parameter, "weight");
@@ -159,11 +159,11 @@ TEST_F(TorchscriptTest, RandomnessComesFromTheRanksGeneratorAlone) {
   const at::Tensor first = model->Logits(rows_, training_);
   const at::Tensor second = model->Logits(rows_, training_);
   EXPECT_FALSE(first.equal(second));
-  at::randn({10});  // from the process-wide generator, whose state must not matter
+  at::randn({10});  // changes the process-wide generator, which must not matter
   Reseed(generator, 5);
   EXPECT_TRUE(model->Logits(rows_, training_).equal(first));
   EXPECT_TRUE(model->Logits(rows_, training_).equal(second));
-  // Another rank's.
+  // Another rank has another seed.
   Reseed(generator, 6);
   EXPECT_FALSE(model->Logits(rows_, training_).equal(first));
 }
@@ -188,14 +188,14 @@ TEST_F(TorchscriptTest, BuffersChangeInTrainingOnly) {
     model->Logits(rows_, training_);
     model->Logits(rows_, training_);
     EXPECT_EQ(seen.tensor.sum().item<float>(), 4) << change;
-    // A checkpoint's values count.
+    // The forward uses the value of a checkpoint.
     seen.tensor.fill_(10);
     model->Logits(rows_, training_);
     EXPECT_EQ(seen.tensor.sum().item<float>(), 22) << change;
   }
 }
 
-// Backward needs the values that forward read, not those that it assigned.
+// Backward needs the values that forward read, not the values that forward assigned.
 TEST_F(TorchscriptTest, ABufferThatIsReadAndThenAssignedHasTheRightGradient) {
   const auto model = *Make(WithBuffer(at::full({2}, 3.0),
                                       "  x = x.mul(self.seen[0])\n"

@@ -21,7 +21,7 @@ namespace {
 using torch::jit::Module;
 using Kind = ScriptTensor::Kind;
 
-// Of an error out of a script: its reason.
+// Returns the reason in an error of a script.
 std::string LastLine(const std::string& text) {
   const size_t end = text.find_last_not_of(" \n\t");
   if (end == std::string::npos) return "no reason given";
@@ -35,11 +35,10 @@ uint64_t Draw(at::Generator& generator) {
   return generator.get<at::CPUGeneratorImpl>()->random64();
 }
 
-// A module with everything below it.
+// A module with all modules below.
 class ScriptUnit : public Unit {
  public:
-  // `tensors` are those in the module; `row` is the shape to which rows are reshaped; empty: they
-  // are not reshaped.
+  // `tensors`: those in the module. `row`: the shape to which rows are reshaped; empty: no reshape.
   ScriptUnit(const std::string& who, const std::string& name, Module module,
              const std::vector<const ScriptTensor*>& tensors, std::vector<int64_t> row)
       : Unit(name),
@@ -81,14 +80,14 @@ class ScriptUnit : public Unit {
   struct BufferSlots {
     std::vector<ScriptSlot> slots;
     bool assigned;
-    // If it is assigned: the tensor that is in the slots during a forward.
+    // The tensor in the slots during a forward, if `assigned`.
     at::Tensor copy = {};
     int64_t version = 0;
   };
 
   at::Tensor Run(const at::Tensor& x, ForwardContext& context) {
-    // The interpreter runs operator by operator, as Python does: what its optimizer fuses after
-    // some calls would give other bits, and a resumed run would start again without it.
+    // The interpreter runs operator by operator, as Python does. The optimizer would fuse operators
+    // after some calls, with other bits; a resumed run would start without the fusion.
     const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
     // TorchScript's random operators use only the process-wide generator.
     std::optional<BorrowedProcessGenerator> process;
@@ -102,7 +101,7 @@ class ScriptUnit : public Unit {
       if (y.isTensor()) return y.toTensor().contiguous();
       wrong = absl::StrCat("expected a tensor, found ", y.tagKind());
     } catch (const std::exception& error) {
-      // The interpreter makes others of LibTorch's errors; all end with the reason, after the
+      // The interpreter converts errors of LibTorch to others. All end with the reason, after the
       // traceback.
       const auto* own = dynamic_cast<const c10::Error*>(&error);
       const std::string text = own != nullptr ? own->what_without_backtrace() : error.what();
@@ -126,7 +125,8 @@ class ScriptUnit : public Unit {
     mode_ = training;
   }
 
-  // An assignment stores a copy, because backward may need the values that forward read.
+  // Puts copies of assigned buffers into their slots: backward may need the values that forward
+  // read.
   void PutBuffers() {
     for (size_t i = 0; i < buffers_.size(); ++i) {
       BufferSlots& one = buffers_[i];
@@ -137,8 +137,8 @@ class ScriptUnit : public Unit {
     }
   }
 
-  // A script may assign a new tensor to a buffer: its values are copied into ours. In evaluation,
-  // too: if the new tensor stayed in the slot, the next forward in training would begin with it.
+  // Copies the values of tensors that the script assigned to a buffer into the unit's buffer. Also
+  // in evaluation: the new tensor must not stay in the slot for training.
   void TakeBuffers() {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < buffers_.size(); ++i) {
@@ -176,7 +176,7 @@ class ScriptUnit : public Unit {
   std::optional<bool> mode_;
 };
 
-// The children, one after the other.
+// A root that runs the children one after the other.
 class SequenceRoot : public Unit {
  public:
   SequenceRoot(const std::string& who, const Module& top, const std::vector<ScriptTensor>& tensors,

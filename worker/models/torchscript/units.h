@@ -1,8 +1,7 @@
-// A TorchScript module as units of a model: as one unit, or with one unit for each child.
+// A TorchScript module as units of a model: as one unit, or as one unit for each child.
 //
-// An error while a script runs is a ModelError whose text begins with `who`: the model and its
-// file. `row` is the shape to which rows are reshaped; empty: they are not reshaped. `tensors`:
-// after Separate.
+// An error of a running script is a ModelError whose text begins with `who`: the model and its
+// file. `row`: the shape to which rows are reshaped; empty: no reshape. `tensors`: after Separate.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
 
@@ -21,10 +20,10 @@ std::unique_ptr<Unit> AsOneUnit(const std::string& who, const torch::jit::Module
                                 const std::vector<ScriptTensor>& tensors,
                                 const std::vector<int64_t>& row);
 
-// Whether the top module is a torch.nn.Sequential whose children share nothing.
+// Returns whether the top module is a torch.nn.Sequential whose children share nothing.
 bool IsSequence(const torch::jit::Module& top, const std::vector<ScriptTensor>& tensors);
 
-// Runs the children one after the other. Requires IsSequence.
+// Returns a root that runs the children one after the other. Requires IsSequence.
 std::unique_ptr<Unit> AsSequence(const std::string& who, const torch::jit::Module& top,
                                  const std::vector<ScriptTensor>& tensors,
                                  const std::vector<int64_t>& row);

@@ -90,8 +90,8 @@ class Ddp : public Strategy {
     paths_->BeginPass();
   }
 
-  // No forward follows: FinishBackward sends the gradients of the rank's earlier micro-batches of
-  // this step, or zeros.
+  // No forward follows: FinishBackward sends the gradients of this rank's earlier micro-batches of
+  // the step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { BeginMicroBatch(last); }
 
   absl::Status FinishBackward(const BucketReduced& then) override {

@@ -1,4 +1,4 @@
-// What ddp does beyond what the conformance tests of strategies test.
+// Tests of ddp beyond the conformance tests of strategies.
 #include "worker/parallel/ddp/ddp.h"
 
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-// Code within a unit that runs on some ranks only.
+// A unit with code that runs on some ranks only.
 #include <memory>
 #include <string>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr int kDepth = 7;
 constexpr int64_t kWidth = Layers::kWidth;
 
-// Uses its bias only if it is told so.
+// A unit that uses its bias only if `biased` is true.
 class Branch : public models::Unit {
  public:
   Branch(const std::string& name, uint64_t seed, const bool* biased) : Unit(name), biased_(biased) {
@@ -55,9 +55,9 @@ at::Tensor LossOf(Branches& net, models::ForwardContext& context, int rank, int6
   return context.Call(net, Numbers({5, kWidth}, 100 * step + rank)).square().mean();
 }
 
-// Rank 1 never uses a bias, so its groups lack a gradient. They are reduced all the same at the
-// place where rank 0 reduces them: otherwise rank 0 waits for its third reduction while rank 1
-// waits for a unit.
+// Rank 1 never uses a bias, so its groups lack a gradient. Both ranks must reduce these groups at
+// the same place. Otherwise rank 0 would wait for its third reduction while rank 1 waits for a
+// unit.
 void Train(bool recompute, bool reshard_after_forward) {
   ExpectPlainTraining<Branches>(LossOf, recompute,
                                 {.reshard_after_forward = reshard_after_forward});

@@ -117,7 +117,7 @@ absl::Status FlatGroup::Await() {
   if (work_ == nullptr) return absl::OkStatus();
   const absl::Status status = work_->Wait();
   work_.reset();
-  // A failed operation may still write to the memory.
+  // After a failed gather the communicator may still write to the memory.
   failed_ |= !status.ok();
   return status;
 }
@@ -138,7 +138,7 @@ absl::Status FlatGroup::GatherValues(int64_t step) {
   const absl::Status status =
       communicator_->AllGather(values_, slice_, {label_.c_str(), step})->Wait();
   if (!status.ok()) {
-    values_.reset();  // ReleaseValues must not copy what did not arrive to the slice
+    values_.reset();  // so that ReleaseValues does not copy missing values to the slice
     return status;
   }
   Show(ViewsOf(values_));

@@ -23,7 +23,7 @@
 namespace muster::parallel {
 namespace {
 
-// The placements of a plan of `parameters` that has these groups.
+// Returns the placements of a plan of `parameters` with these groups.
 Placements PlacementsOf(const std::vector<models::Parameter>& parameters,
                         const UnitGroups& trainable, const UnitGroups& frozen, int world_size) {
   const std::vector<int64_t> elements = ElementsOf(parameters);
@@ -42,7 +42,7 @@ Placements PlacementsOf(const std::vector<models::Parameter>& parameters,
 // The store of fsdp: each rank holds slices of all parameters between steps.
 class ShardedParameters : public ParameterStore {
  public:
-  // plan: of the units. flats: as KeptMemory::flats. `whole` and `calls` must outlive this object.
+  // plan: of the units. flats: see KeptMemory::flats. `whole` and `calls` must outlive this object.
   ShardedParameters(const std::vector<PlannedUnit>& plan, ParameterShards shards,
                     std::vector<at::Tensor> flats, WholeUnits* whole, UnitCalls* calls)
       : shards_(std::move(shards)),
@@ -71,9 +71,9 @@ class ShardedParameters : public ParameterStore {
   absl::Status EndPass() override { return whole_->EndPass(); }
   int64_t BytesOfWholePass() const override { return whole_->bytes_to_gather(); }
 
-  // Whether Gather was called since the last call of this method.
+  // Returns whether Gather was called since the last call of this function.
   bool TakeGathered() { return std::exchange(gathered_, false); }
-  // As Strategy::ReleaseModel.
+  // See Strategy::ReleaseModel.
   KeptMemory ReleaseModel() {
     KeptMemory kept{.flats = std::move(flats_), .held = {}};
     // Detached from the gradients, which are freed with this plan.
@@ -88,7 +88,7 @@ class ShardedParameters : public ParameterStore {
   std::vector<at::Tensor> flats_;  // the memory of this rank's slices
   WholeUnits* const whole_;
   UnitCalls* const calls_;
-  const size_t units_;                     // their number
+  const size_t units_;                     // number of units
   std::vector<size_t> unit_of_parameter_;  // indices in the plan
   bool gathered_ = false;
 };
@@ -118,7 +118,7 @@ class Fsdp : public Strategy {
   void BeginStep(const StepStart& start) override {
     step_ = start.step;
     whole_->BeginStep(step_);
-    // What is whole has the values of the last update: FinishUpdate frees what is older.
+    // Whole units have the values of the last update: FinishUpdate frees units with older values.
     gradients_->BeginStep(start);
     unused_->BeginStep();
   }
@@ -138,17 +138,17 @@ class Fsdp : public Strategy {
     return GatherPieceSums(mine, step_, communicators_.gradients);
   }
   void FinishUpdate() override {
-    // Also what an evaluation has gathered since FinishBackward: its values are old.
+    // Units that an evaluation has gathered since FinishBackward have old values, too.
     calls_->FreeAll();
-    // Where parameters were gathered between steps (a hook that reads them), they will be again,
-    // and what is gathered now would be freed unused.
+    // After a Gather between steps (by a hook that reads parameters), another one is likely. Units
+    // that are gathered ahead would then be freed unused.
     if (!store_->TakeGathered()) calls_->GatherAhead();
   }
   absl::Status AwaitParameters() override { return absl::OkStatus(); }
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   void RestoreBuffersIf(const at::Tensor& skip) override { gradients_->RestoreBuffersIf(skip); }
   absl::Status VerifyParametersEqual(int64_t step) override {
-    // Parameters cannot be compared, because each of their elements is on one rank only.
+    // Parameters cannot be compared, because each element is on one rank only.
     return CheckModelEqualOnAllRanks({}, buffers_, step, communicators_.gradients);
   }
   KeptMemory ReleaseModel() override { return store_->ReleaseModel(); }
@@ -223,7 +223,7 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
   store_.emplace(units_, std::move(shards), std::move(slices.flats), whole_.get(), &*calls_);
 }
 
-// A forward cannot combine bfloat16 parameters with float32 buffers.
+// INVALID_ARGUMENT for float32 buffers with bfloat16 parameters: a forward cannot combine both.
 absl::Status CheckBuffersFor(const FsdpOptions& options,
                              const std::vector<models::Buffer>& buffers) {
   if (!options.parameters_in_bfloat16) return absl::OkStatus();

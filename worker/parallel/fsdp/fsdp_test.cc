@@ -16,7 +16,8 @@
 namespace muster::parallel {
 namespace {
 
-// Every choice of frozen parameters with every combination of flags; the world sizes take turns.
+// Returns every choice of frozen parameters with every combination of flags; world sizes take
+// turns.
 std::vector<Setting> Settings() {
   std::vector<Setting> all;
   int mask = 0;
@@ -69,7 +70,7 @@ TEST_P(FsdpParity, GradientsAndParametersAreThoseOfThePlainModelToTheBit) {
         EXPECT_TRUE(SameBits(piece.tensor, part(expected[piece.parameter].tensor)))
             << expected[piece.parameter].name << " in step " << step;
       }
-      if (step == 1) {  // an evaluation in between changes nothing
+      if (step == 1) {  // an evaluation between two steps changes nothing
         const c10::NoGradGuard no_grad;
         LossOf(net, *context, ranks.rank(), 77, 0, false);
       }
@@ -119,8 +120,8 @@ TEST(Fsdp, ThawingAndFreezingAgainWithANewPlanIsThatOfThePlainModel) {
   }
 }
 
-// The independent run is a plain model whose parameters are the rounded masters, and whose input
-// and output are cast as those of the root.
+// The independent run uses a plain model whose parameters are the rounded masters. Its input and
+// output are cast like the root's.
 TEST(Fsdp, ParametersInBfloat16AreTheMastersRoundedAndGradientsAddUpInFloat32) {
   for (const char* frozen : {"None", "EveryOther"}) {
     const Setting setting{.world_size = 3, .micro_batches = 2};
@@ -198,8 +199,8 @@ class Twice : public models::Unit {
   }
 };
 
-// While the first call is recomputed, the buffers have their values from before this call. The last
-// gradient, which completes the bucket, arrives at that time.
+// When the first call is recomputed, the buffers have their values from before this call. The last
+// gradient, which completes the bucket, arrives during this recomputation.
 TEST(Fsdp, BuffersOfAUnitThatIsRecomputedTwiceAreThoseOfItsLastForward) {
   for (const bool whole : {true, false}) {
     RunRanks(2, [&](comm::Communicator& ranks) {

@@ -25,11 +25,11 @@ class Layer : public models::Unit {
   }
 };
 
-// Runs the layers "layers.0", "layers.1" and so on, one after another; with `twice`, the second one
-// two times. At the end it multiplies by the root's own parameter "scale".
+// Runs the layers "layers.0", "layers.1" and so on, one after another; with `twice`, the second
+// layer runs twice. Multiplies the result by the root's own parameter "scale".
 class Layers : public models::Unit {
  public:
-  static constexpr int64_t kWidth = 9;  // so that sizes are no multiples of 16
+  static constexpr int64_t kWidth = 9;  // no size of a parameter is a multiple of 16
 
   explicit Layers(int depth, bool twice = false) : Unit(""), twice_(twice) {
     for (int i = 0; i < depth; ++i) {
@@ -46,7 +46,7 @@ class Layers : public models::Unit {
     return h * parameter(0);
   }
 
-  // From now on, a forward runs only the first `layers` layers.
+  // Makes later forwards run only the first `layers` layers.
   void StopAfter(size_t layers) { most_ = layers; }
 
  private:

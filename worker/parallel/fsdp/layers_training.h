@@ -1,4 +1,4 @@
-// Trains the model of layers.h by plain SGD, with a strategy and without one. For tests.
+// Training of the model of layers.h by plain SGD, with a strategy and without, for tests.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_LAYERS_TRAINING_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_LAYERS_TRAINING_H_
 
@@ -19,7 +19,7 @@
 
 namespace muster::parallel {
 
-// Which parameters of four layers are frozen.
+// Returns whether a parameter of four layers is frozen.
 using Frozen = std::function<bool(const std::string& name)>;
 
 inline const std::map<std::string, Frozen> kFrozen = {
@@ -68,11 +68,11 @@ inline void Recompute(const Layers& net, models::ForwardContext* context) {
 
 inline constexpr double kLearningRate = 0.05;
 
-// A step of the independent run: plain autograd for the samples of each rank, sums in rank order,
+// Runs a step without a strategy: plain autograd for the samples of each rank, sums in rank order,
 // and one division. Returns the gradients.
 inline std::vector<at::Tensor> ReferenceStep(Layers& net, const Setting& setting, int64_t step) {
   models::ForwardContext context(models::Mode::kTrain, models::MakeGenerator(1));
-  // This changes only the order in which the gradients of a unit's two calls are added.
+  // Recomputation changes only the order in which the gradients of a unit's two calls are added.
   if (setting.recompute && setting.twice) Recompute(net, &context);
   const auto parameters = net.Parameters();
   std::vector<at::Tensor> sums(parameters.size());

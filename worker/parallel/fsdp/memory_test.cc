@@ -1,5 +1,5 @@
-// How much memory full parameters take, and when, by the allocator's counters. One rank of four,
-// without peers.
+// The memory of full parameters over a step, by the allocator's counters. One rank of four, without
+// peers.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,8 +17,8 @@ namespace {
 
 using memory::Purpose;
 
-// A layer has 90 elements in two parameters, each of which begins at a multiple of 16. Padded to
-// four slices, which are multiples of 16 themselves, this gives 128.
+// The bytes of a layer. A layer has 90 elements in two parameters, each of which begins at a
+// multiple of 16. The four slices are multiples of 16, too, which gives 128 elements.
 constexpr uint64_t kLayer = 128 * 4;
 constexpr uint64_t kRoot = 64 * 4;
 
@@ -41,8 +41,8 @@ class FsdpMemory : public testing::Test {
     context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
   }
 
-  // Runs a step. Sets the peaks of the gathered bytes in its forward and in its backward, and the
-  // gathered bytes after its backward.
+  // Runs a step. Returns the peaks of the gathered bytes in forward and in backward. Also sets
+  // during_update_.
   void Step(uint64_t* forward, uint64_t* backward) {
     strategy_->BeginStep({0, 4.0});
     strategy_->BeginMicroBatch(true);
@@ -74,7 +74,7 @@ TEST_F(FsdpMemory, AtMostTheRootAndTwoUnitsAreWholeAtATimeWhateverTheDepth) {
       uint64_t forward = 0;
       uint64_t backward = 0;
       Step(&forward, &backward);
-      // In the first forward the order of the units is not known yet, so none is gathered ahead.
+      // The first forward gathers no unit ahead, because the order of the units is not known yet.
       EXPECT_EQ(forward, kRoot + (step == 0 ? 1 : 2) * kLayer)
           << "depth " << depth << ", step " << step;
       EXPECT_EQ(backward, kRoot + 2 * kLayer) << "depth " << depth << ", step " << step;
@@ -95,7 +95,7 @@ TEST_F(FsdpMemory, WithoutReshardingAllUnitsAreWholeUntilTheirBackward) {
   EXPECT_EQ(Gathered(), kRoot + kLayer);
 }
 
-// A loss may read the root's parameters, so the root stays gathered. The next step uses it.
+// The root stays gathered, because a loss may read its parameters. The next step uses the root.
 TEST_F(FsdpMemory, AnEvaluationLeavesNothingWholeButTheRoot) {
   Create(6);
   const c10::NoGradGuard no_grad;
@@ -103,8 +103,8 @@ TEST_F(FsdpMemory, AnEvaluationLeavesNothingWholeButTheRoot) {
   EXPECT_EQ(Gathered(), kRoot);
 }
 
-// Between steps, a hook that reads parameters frees all units. What was gathered ahead would be
-// gathered in vain in every step.
+// A hook that reads parameters between steps frees all units. A unit that was gathered ahead would
+// be gathered in vain in every step.
 TEST_F(FsdpMemory, NothingIsGatheredAheadForAModelWhoseParametersAreReadBetweenSteps) {
   Create(6);
   uint64_t forward = 0;

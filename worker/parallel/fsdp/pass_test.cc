@@ -1,5 +1,5 @@
 // Passes of forwards without backwards (ParameterStore::BeginPass): what is gathered and how often,
-// and what is left of them.
+// and the state after a pass.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -22,11 +22,11 @@ constexpr int kDepth = 4;
 
 struct Seen {
   std::vector<std::string> events;
-  int64_t bytes_before = 0;  // of what is whole
+  int64_t bytes_before = 0;  // bytes of whole units
   int64_t bytes_in_pass = 0;
   int64_t bytes_after = 0;
   std::vector<at::Tensor> outputs;  // of the pass
-  at::Tensor next;                  // the loss of the step after it
+  at::Tensor next;                  // the loss of the step after the pass
 
   int64_t Count(const std::string& event) const {
     return std::count(events.begin(), events.end(), event);
@@ -42,13 +42,13 @@ std::string Text(const UnitEvent& event) {
 
 struct Pass {
   PassMemory memory = PassMemory::kUnits;
-  bool none = false;     // no pass at all
-  bool doubles = false;  // it doubles the parameters
+  bool none = false;     // whether there is no pass at all
+  bool doubles = false;  // whether the pass doubles the parameters
   bool resident = false;
-  int steps = 1;  // before it
+  int steps = 1;  // before the pass
 };
 
-// What rank 0 of two sees of a pass of three forwards.
+// Returns what rank 0 of two observes in a pass of three forwards.
 Seen SeenIn(const Pass& pass) {
   Seen seen;
   const Setting setting{.frozen = "EveryOther"};
@@ -112,7 +112,7 @@ TEST(FsdpPass, AWholePassGathersEachUnitOnceAndFreesItAtTheEnd) {
     EXPECT_EQ(seen.Count(std::string("gather ") + unit), 1) << unit;
     EXPECT_EQ(seen.Count(std::string("free ") + unit), 1) << unit;
   }
-  // They were gathered for the next step.
+  // The root and unit 0 were gathered for the next step.
   EXPECT_EQ(seen.Count("gather root") + seen.Count("gather 0"), 0);
   EXPECT_EQ(seen.Count("free root") + seen.Count("free 0"), 0);
   EXPECT_GT(seen.bytes_in_pass, seen.bytes_before);

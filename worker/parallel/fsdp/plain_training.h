@@ -1,4 +1,4 @@
-// Trains a model with fsdp on two ranks beside an independent run, for tests.
+// Training of a model with fsdp on two ranks beside an independent run, for tests.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_PLAIN_TRAINING_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_PLAIN_TRAINING_H_
 
@@ -18,15 +18,15 @@
 
 namespace muster::parallel {
 
-// The loss of a rank in a step. `net` is of the class that ExpectPlainTraining is called with.
+// Returns the loss of a rank in a step. `net` has the class of the call of ExpectPlainTraining.
 template <typename Net>
 using LossOfRank =
     std::function<at::Tensor(Net& net, models::ForwardContext& context, int rank, int64_t step)>;
 
-// Three steps of SGD on two ranks. After each step the parameters must have the bits of a run in
-// one process without any strategy, which adds the gradients of the ranks in their order; what no
-// rank used there must be unused. Net has no buffers. recompute: all children of the root are
-// recomputed.
+// Runs three steps of SGD on two ranks, and a run in one process without a strategy. That run adds
+// the gradients of the ranks in their order. After each step the parameters must have the same bits
+// in both runs, and the same parameters must be unused. Net has no buffers. recompute: all children
+// of the root are recomputed.
 template <typename Net>
 void ExpectPlainTraining(const LossOfRank<Net>& loss, bool recompute, const FsdpOptions& options) {
   constexpr double kRate = 0.05;

@@ -1,4 +1,4 @@
-// A loss of several forwards of the model.
+// A loss that uses several forwards of the model.
 #include "ATen/TensorOperators.h"
 #include "gtest/gtest.h"
 #include "worker/parallel/fsdp/layers.h"
@@ -17,14 +17,14 @@ at::Tensor ForwardOf(FourLayers& net, models::ForwardContext& context, int64_t s
   return context.Call(net, Numbers({5, Layers::kWidth}, seed));
 }
 
-// As with two views of the same samples.
+// A loss of two forwards, for example of two views of the same samples.
 at::Tensor TwoForwards(FourLayers& net, models::ForwardContext& context, int rank, int64_t step) {
   const at::Tensor one = ForwardOf(net, context, 100 * step + rank);
   const at::Tensor other = ForwardOf(net, context, 100 * step + rank + 50);
   return (one - other).square().mean() + one.square().mean();
 }
 
-// The second forward runs fewer units than the first one.
+// A loss of two forwards. The second forward runs fewer units than the first.
 at::Tensor ADeepAndAShallowForward(FourLayers& net, models::ForwardContext& context, int rank,
                                    int64_t step) {
   const at::Tensor one = ForwardOf(net, context, 100 * step + rank);

@@ -20,8 +20,8 @@ namespace {
 constexpr int kDepth = 5;
 constexpr int64_t kWidth = Layers::kWidth;
 
-// Inputs: numbers, a mask without gradient, and numbers of an earlier unit. Outputs: numbers, and a
-// loss of this unit.
+// A unit with several tensors. Inputs: numbers, a mask without gradient, and numbers of an earlier
+// unit. Outputs: numbers, and a loss of this unit.
 class Mixing : public models::Unit {
  public:
   Mixing(const std::string& name, uint64_t seed) : Unit(name) {
@@ -42,7 +42,7 @@ class Net : public models::Unit {
       AddChild(std::make_unique<Mixing>("layers." + std::to_string(i), 10 * i + 1));
     }
   }
-  // The numbers of the last unit, and the losses of all units.
+  // Returns the numbers of the last unit, and the losses of all units.
   models::Tensors ForwardMany(const models::Tensors& inputs,
                               models::ForwardContext& context) override {
     at::Tensor mask = at::ones({kWidth});
@@ -59,12 +59,12 @@ class Net : public models::Unit {
   }
 };
 
-// Which outputs of the net the loss is made of.
+// The outputs of the net that the loss uses.
 enum class Used { kNumbers, kLosses, kAll, kOneLoss };
 
 at::Tensor LossOf(Used used, Net& net, models::ForwardContext& context, int rank, int64_t step) {
   models::Tensors outputs = context.CallMany(net, {Numbers({5, kWidth}, 100 * step + rank)});
-  // Rank 1 has the losses of other units than rank 0.
+  // Rank 1 uses the losses of other units than rank 0.
   if (used == Used::kOneLoss) return outputs[rank == 0 ? 2 : 4] + outputs[kDepth];
   at::Tensor loss = outputs[0].square().mean();
   if (used == Used::kNumbers) return loss;
@@ -106,7 +106,7 @@ TEST(FsdpSeveralTensors, AUnitIsGatheredOnceForABackwardThatEntersThroughBothOut
   EXPECT_EQ(events, expected);
 }
 
-// Returns its parameter beside its output.
+// A unit that returns its parameter beside its output.
 class Telling : public models::Unit {
  public:
   Telling() : Unit("layers.0") { AddParameter("layers.0.weight", Numbers({kWidth, kWidth}, 1)); }

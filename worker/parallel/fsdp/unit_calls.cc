@@ -14,11 +14,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The most units that are whole at a time, without the root and without units that stay whole: the
-// unit that runs, and the unit that is gathered in the meantime.
+// The limit of whole units, except the root and units that stay whole: the unit that runs and the
+// unit that is gathered ahead.
 constexpr int kMostInFlight = 2;
 
-// The tensors, those of one type converted to another one.
+// Returns the tensors, converted from one type to another; tensors of other types stay as they are.
 models::Tensors Converted(models::Tensors tensors, at::ScalarType from, at::ScalarType to) {
   for (at::Tensor& tensor : tensors) {
     if (tensor.scalar_type() == from) tensor = tensor.to(to);
@@ -34,7 +34,7 @@ class UnitCalls::Context : public models::ForwardContext {
       : models::ForwardContext(mode, std::move(generator)), calls_(calls) {}
   bool collective() const override { return true; }
   models::Tensors CallMany(models::Unit& unit, const models::Tensors& inputs) override {
-    // A unit that is recomputed reads its parameters again.
+    // A unit that is recomputed reads its parameters again in backward.
     const bool backward_reads = recomputes(unit) || unit.BackwardReadsParameters(inputs);
     return calls_->Run(unit, inputs, backward_reads, [&](const models::Tensors& all) {
       return models::ForwardContext::CallMany(unit, all);
@@ -45,20 +45,20 @@ class UnitCalls::Context : public models::ForwardContext {
   UnitCalls* const calls_;
 };
 
-// The identity; its backward calls AfterBackward.
+// The identity function. Its backward calls AfterBackward.
 struct UnitCalls::Observed : torch::autograd::Function<UnitCalls::Observed> {
   static variable_list forward(AutogradContext* context, at::TensorList inputs, int64_t calls,
                                int64_t call) {
     context->saved_data["calls"] = calls;
     context->saved_data["call"] = call;
-    // An input that is not used gets no gradient, and not zeros.
+    // An unused input gets no gradient instead of zeros.
     context->set_materialize_grads(false);
     return inputs.vec();
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     reinterpret_cast<UnitCalls*>(context->saved_data["calls"].toInt())
         ->AfterBackward(context->saved_data["call"].toInt());
-    gradients.resize(gradients.size() + 2);  // nothing for the object and the call
+    gradients.resize(gradients.size() + 2);  // no gradients for the object and the call
     return gradients;
   }
 };
@@ -152,7 +152,7 @@ models::Tensors UnitCalls::RunRoot(Unit& root, const models::Tensors& inputs,
   models::AutocastState autocast = models::AutocastState::Now(device_);
   autocast.keeps_casts = false;
   const models::ScopedAutocastState without_kept_casts(autocast);
-  // The root is not freed: the loss may read its parameters, and backward needs them.
+  // The root is not freed: the loss may read the root's parameters, and backward needs them.
   if (!in_bfloat16_) return forward(inputs);
   return Converted(forward(Converted(inputs, at::kFloat, at::kBFloat16)), at::kBFloat16,
                    at::kFloat);
@@ -214,7 +214,7 @@ int UnitCalls::ObserveOutputs(const models::Tensors& outputs, int64_t call) {
 void UnitCalls::BeforeBackward(int64_t call) {
   Unit& unit = *calls_[call].unit;
   AwaitWhole(unit);
-  if (std::exchange(calls_[call].begun, true)) return;  // by another one of its outputs
+  if (std::exchange(calls_[call].begun, true)) return;  // at another output of the call
   ++unit.open;
   for (int64_t before = call; before-- > 0;) {
     if (!calls_[before].backward || calls_[before].unit == &unit) continue;

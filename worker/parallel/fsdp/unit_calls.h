@@ -1,7 +1,7 @@
-// Gathers the units of a model around their forwards and around their backwards, and frees them
+// Gathers the units of a model around their forwards and their backwards, and frees them
 // afterwards. fsdp.h says when.
 //
-// Threading: one thread, the one that runs forwards and backwards.
+// Threading: one thread, which runs forwards and backwards.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_UNIT_CALLS_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_UNIT_CALLS_H_
 
@@ -24,21 +24,22 @@ namespace muster::parallel {
 
 class UnitCalls {
  public:
-  // plan: of the units. units_of_groups: the unit of each group of `gradients`, an index in the
-  // plan. device: of the model. `whole` and `gradients` must outlive this object, and this object
-  // the contexts and the graphs of their forwards.
+  // plan: of the units. units_of_groups: the unit of each group of `gradients`, as an index in the
+  // plan. device: of the model. `whole` and `gradients` must outlive this object. This object must
+  // outlive its contexts and the graphs of their forwards.
   UnitCalls(const std::vector<PlannedUnit>& plan, const std::vector<size_t>& units_of_groups,
             const FsdpOptions& options, c10::DeviceType device, WholeUnits* whole,
             SlicedGradients* gradients);
 
-  // The context for forwards of the model.
+  // Returns a context for forwards of the model.
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode, at::Generator generator);
 
   // Frees all units. No backward of an earlier forward may follow.
   void FreeAll();
-  // The same, except for the root and the unit that the next forward begins with.
+  // Frees all units except the root and the first unit of the next forward. No backward of an
+  // earlier forward may follow.
   void FreeAfterPass();
-  // Starts to gather the root and the unit that the next forward begins with.
+  // Starts to gather the root and the first unit of the next forward.
   void GatherAhead();
 
  private:
@@ -49,21 +50,21 @@ class UnitCalls {
   struct Unit {
     size_t number = 0;              // in the plan
     std::vector<size_t> trainable;  // the numbers of its trainable groups
-    int running = 0;                // number of forwards that run now, with nested ones
+    int running = 0;                // number of its forwards that run now, with nested ones
     int backwards = 0;  // number of calls with a hooked output whose backward has not ended
     int open = 0;       // number of these calls whose backward has begun
-    // A call of it may bring gradients of which AfterBackward says nothing: its backward reads no
-    // parameters, or it ran without a graph, as it does in a unit that is recomputed.
+    // Whether a call of the unit may bring gradients without a call of AfterBackward. Its backward
+    // reads no parameters, or the call ran without a graph, as in a unit that is recomputed.
     bool unobserved = false;
   };
   struct Call {
     Unit* unit = nullptr;
     bool backward = false;  // its backward has not ended
-    bool begun = false;     // its backward has begun, by any of its outputs
+    bool begun = false;     // its backward has begun, at any of its outputs
   };
 
-  // Runs a unit of the model. A planned unit is gathered before; if the backward reads its
-  // parameters, it is gathered before that, too.
+  // Runs a unit of the model. A planned unit is gathered before the forward, and before its
+  // backward if the backward reads its parameters.
   models::Tensors Run(models::Unit& unit, const models::Tensors& inputs, bool backward_reads,
                       const Forward& forward);
   models::Tensors RunRoot(Unit& root, const models::Tensors& inputs, const Forward& forward);
@@ -72,25 +73,25 @@ class UnitCalls {
                           bool backward_reads, const Forward& forward);
   void BeginForward(Unit& unit);
 
-  // Returns the inputs, to call a unit with. AfterBackward(call) is called when the gradients of
-  // all returned tensors that require one are complete, which is after the backward of all
-  // operations that used them, and before backward continues.
+  // Returns the inputs, with which the unit is then called. AfterBackward(call) runs when the
+  // gradients of all returned tensors that require one are complete. This is after the backward of
+  // all operations that used the inputs, and before backward continues.
   models::Tensors ObserveInputs(const models::Tensors& inputs, int64_t call);
-  // For each output that requires a gradient, BeforeBackward(call) is called when the gradient of
-  // the output is complete, and before the backward of any operation that the output was computed
-  // by. Returns the number of these outputs.
+  // Makes BeforeBackward(call) run for each output that requires a gradient: when the gradient of
+  // the output is complete, before the backward of the operations that computed the output. Returns
+  // the number of these outputs.
   int ObserveOutputs(const models::Tensors& outputs, int64_t call);
-  // An exception from these two ends the backward and is thrown by it. call: an index in calls_.
+  // An exception from these two functions ends backward, which throws it on. call: index in calls_.
   void BeforeBackward(int64_t call);
   void AfterBackward(int64_t call);
 
-  // Throws ContextError if the unit does not arrive.
+  // Waits until the unit is gathered. Throws ContextError if the gather fails.
   void AwaitWhole(const Unit& unit);
-  // Starts to gather a unit that is needed soon, if the limit of whole units allows it.
+  // Starts to gather a unit that is needed soon, within the limit of whole units.
   void Prefetch(const Unit& unit);
   void PrefetchAfter(const Unit& unit);
   void ForgetCalls();
-  // The first unit below the root in the newest forward of the root; null: there was none.
+  // The first unit below the root in the newest forward of the root; null if there was none.
   const Unit* first() const { return running_.size() > 1 ? running_[1] : nullptr; }
 
   const bool reshard_after_forward_;
@@ -100,7 +101,7 @@ class UnitCalls {
   SlicedGradients* const gradients_;
   std::vector<Unit> units_;  // as in the plan; never resized
   std::unordered_map<const models::Unit*, Unit*> unit_of_;
-  // The calls of units below the root in this micro-batch, if gradients are enabled.
+  // The calls, in this micro-batch, of units below the root whose backward reads parameters.
   std::vector<Call> calls_;
   std::vector<Unit*> order_;    // the units in the order of the root's last finished forward
   std::vector<Unit*> running_;  // the same for the root's current forward

@@ -1,4 +1,4 @@
-// When units are gathered and freed, and what happens if they do not arrive.
+// The times when units are gathered and freed, and the errors if they do not arrive.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -57,9 +57,9 @@ std::vector<std::string> Texts(const std::vector<UnitEvent>& events) {
   return texts;
 }
 
-// Layers 1 and 3 are frozen. One unit is gathered ahead; the root and the first unit, for the next
-// step, after the update. The unit that is gathered last is freed only at the end of backward,
-// because its input requires no gradient.
+// Layers 1 and 3 are frozen. One unit is gathered ahead. After the update, the root and the first
+// unit are gathered for the next step. The unit whose input requires no gradient is freed only at
+// the end of backward.
 TEST(FsdpUnits, AFrozenUnitIsFreedBeforeTheBackwardOfTheOneBeforeItBegins) {
   EXPECT_EQ(Texts(TraceOfTheSecondStep(4, {.frozen = "EveryOther"})),
             (std::vector<std::string>{"forward root",
@@ -97,7 +97,7 @@ TEST(FsdpUnits, AFrozenUnitIsFreedBeforeTheBackwardOfTheOneBeforeItBegins) {
 TEST(FsdpUnits, BetweenMicroBatchesTheFirstUnitStaysForTheNextForward) {
   const auto texts = Texts(TraceOfTheSecondStep(3, {.micro_batches = 3}));
   EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather root"), 1);
-  // Before each backward, and for the next step.
+  // Gathered before each backward, and for the next step.
   EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather 0"), 4);
   EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather 1"), 6);
 }
@@ -109,13 +109,13 @@ TEST(FsdpUnits, AUnitWhoseOutputNeedsNoGradientIsNotGatheredInBackward) {
   EXPECT_EQ(std::count(texts.begin(), texts.end(), "before backward 0"), 0);
 }
 
-// Units that are partly frozen are gathered and freed in one, and recomputation changes no event.
+// Partly frozen units are gathered and freed as a whole, and recomputation changes no event.
 TEST(FsdpUnits, PartlyFrozenUnitsAndRecomputationKeepTheOrder) {
   const auto whole = TraceOfTheSecondStep(4, {});
   EXPECT_EQ(Texts(TraceOfTheSecondStep(4, {.frozen = "Parts"})), Texts(whole));
   const auto recomputed = TraceOfTheSecondStep(4, {.recompute = true});
   EXPECT_EQ(recomputed, whole);
-  // The last two events gather the root and the first unit, for the next step.
+  // The last two events are gathers of the root and the first unit, for the next step.
   const int64_t root = whole[whole.size() - 2].whole_bytes;
   const int64_t unit = whole.back().whole_bytes - root;
   int64_t most = 0;
@@ -123,8 +123,8 @@ TEST(FsdpUnits, PartlyFrozenUnitsAndRecomputationKeepTheOrder) {
   EXPECT_EQ(most, root + 2 * unit);  // the unit that runs and the next one
 }
 
-// In backward one unit after the other is freed, as soon as its gradients are there, so that the
-// memory of what is whole falls with each unit.
+// In backward each unit is freed when its gradients are complete, so the memory of whole units
+// falls with each unit.
 TEST(FsdpUnits, WithoutReshardingAfterForwardUnitsAreGatheredOnceAndFreedOneByOne) {
   const std::vector<std::string> expected = {"forward root",      "gather 1",         "forward 0",
                                              "gather 2",          "forward 1",        "gather 3",
@@ -150,8 +150,8 @@ TEST(FsdpUnits, WithoutReshardingAfterForwardUnitsAreGatheredOnceAndFreedOneByOn
   }
 }
 
-// A forward gathers ahead the unit that came next in the forward before. So a forward that ends
-// early leaves a unit gathered. After an update this unit has old values and must not be used.
+// A forward gathers ahead the unit that came next in the forward before. A forward that ends early
+// therefore leaves a unit gathered. After an update this unit has old values and must not be used.
 TEST(FsdpUnits, WhatAnEvaluationGatheredAheadIsNotUsedAfterTheUpdate) {
   const Setting setting;
   RunRanks(setting.world_size, [&](comm::Communicator& ranks) {
@@ -226,7 +226,7 @@ TEST(FsdpUnits, AGatherOfParametersThatFailedChangesNoValue) {
 
 TEST(FsdpUnits, APeerThatGoesInBackwardFailsItByTheSameError) {
   auto ranks = comm::LocalGroup::Create(2);
-  std::thread other([&] {  // takes part only in the forward
+  std::thread other([&] {  // this rank takes part only in the forward
     Layers net(2);
     const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[1].get(), {});
     ASSERT_TRUE(strategy.ok()) << strategy.status();

@@ -15,7 +15,7 @@
 namespace muster::parallel {
 namespace {
 
-// Which parameters match one of the patterns.
+// Returns for each parameter whether its name matches a pattern.
 absl::StatusOr<std::vector<bool>> Matches(const std::vector<models::Parameter>& parameters,
                                           const std::vector<std::string>& patterns) {
   std::vector<bool> matches(parameters.size());
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
   for (size_t i = 0; i < owners.size(); ++i) {
     plan[replicated[i] ? 0 : owners[i]].parameters.push_back(i);
   }
-  // Removes units without parameters of their own: all of theirs belong to planned units inside
+  // Removes units without parameters of their own: their parameters belong to planned units inside
   // them, or to the root.
   plan.erase(std::remove_if(plan.begin() + 1, plan.end(),
                             [](const PlannedUnit& unit) { return unit.parameters.empty(); }),

@@ -17,16 +17,16 @@ namespace muster::parallel {
 namespace {
 
 struct KeptSlices {
-  // The rank's slice of each group, trainable groups first: the kept slice if its values already
-  // lie as the group wants them, and otherwise new memory that has to be filled. All are undefined
-  // if there is no plan before.
+  // The rank's slice of each group, trainable groups first. A slice is kept memory if the values
+  // already lie at the right offsets, otherwise new memory that has to be filled. All slices are
+  // undefined if there is no plan before.
   std::vector<at::Tensor> slices;
-  // The memory in which they lie, as KeptMemory::flats.
+  // The memory that holds the slices; see KeptMemory::flats.
   std::vector<at::Tensor> flats;
 };
 
-// The slices of rank `rank`. kept: what the plan before left. A group that was trainable and is
-// frozen now may take over the same memory, and the other way round.
+// Returns the slices of rank `rank`. kept: the memory of the plan before. A group may take over the
+// memory of a group of the other kind.
 KeptSlices TakeOverSlices(const UnitGroups& trainable, const UnitGroups& frozen, int rank,
                           int world_size, const KeptMemory& kept) {
   if (kept.held.empty()) {
@@ -74,7 +74,7 @@ UnitSlices MakeUnitSlices(const std::vector<models::Parameter>& parameters,
       TakeOverSlices(trainable, frozen, communicator->rank(), communicator->world_size(), kept);
   UnitSlices made{.whole = std::make_unique<WholeUnits>(std::move(names), options.trace),
                   .flats = std::move(taken.flats)};
-  // given: the slice of each group; undefined: there is no memory for it yet.
+  // given: the slice of each group; undefined: the slice has no memory yet.
   const auto make = [&](const UnitGroups& kind, const at::Tensor* given, const char* what,
                         bool resident) {
     std::vector<Slice> slices;

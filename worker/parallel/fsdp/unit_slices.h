@@ -1,4 +1,4 @@
-// Makes the flat groups of a plan of FSDP (flat_group.h), with this rank's slice of each.
+// The flat groups of a plan of FSDP (flat_group.h), with this rank's slice of each group.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_UNIT_SLICES_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_UNIT_SLICES_H_
 
@@ -17,17 +17,17 @@
 namespace muster::parallel {
 
 struct UnitSlices {
-  // All groups. No unit is whole.
+  // All groups; no unit is gathered.
   std::unique_ptr<WholeUnits> whole;
   // This rank's slices, in the order of the groups, without gradients.
   std::vector<Slice> trainable;
   std::vector<Slice> frozen;
-  // The memory in which the slices lie, as KeptMemory::flats.
+  // The memory that holds the slices; see KeptMemory::flats.
   std::vector<at::Tensor> flats;
 };
 
-// parameters: those of `plan`. kept: what the plan before left. The communicator must outlive the
-// result.
+// parameters: the list that `plan` was made of. kept: the memory of the plan before. The
+// communicator must outlive the result.
 UnitSlices MakeUnitSlices(const std::vector<models::Parameter>& parameters,
                           const std::vector<PlannedUnit>& plan, const UnitGroups& trainable,
                           const UnitGroups& frozen, const FsdpOptions& options,

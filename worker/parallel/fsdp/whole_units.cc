@@ -71,12 +71,12 @@ absl::Status WholeUnits::EndPass() {
 absl::Status WholeUnits::Exchange() {
   if (exchange_ == nullptr) return absl::OkStatus();
   for (const Unit& unit : units_) {
-    // They read the slices.
+    // A gather in flight reads the slices.
     for (const auto& group : unit.groups) RETURN_IF_ERROR(group->Await());
   }
   exchange_();
   for (size_t i = 0; i < units_.size(); ++i) {
-    // Also of units that are not whole: what is resident stays.
+    // Groups of units that are not whole may have memory, too, if they are resident.
     for (const auto& group : units_[i].groups) group->GatherAgain(step_);
     if (units_[i].whole) Trace(i, UnitEvent::Kind::kGather);
   }

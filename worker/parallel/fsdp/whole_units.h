@@ -1,4 +1,4 @@
-// Which units of a model have their full parameters in memory.
+// The whole units of a model: those with their full parameters in memory.
 //
 // Threading: one thread.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_WHOLE_UNITS_H_
@@ -17,25 +17,25 @@
 
 namespace muster::parallel {
 
-// An event in the life of the full parameters of a unit.
+// An event of the full parameters of a unit.
 struct UnitEvent {
   enum class Kind {
-    kGather,          // its gather begins
-    kFree,            // it is freed
-    kForward,         // it is gathered, and its forward begins
-    kBeforeBackward,  // it is gathered, and its backward begins
-    kAfterBackward,   // the gradients of its inputs are complete
+    kGather,          // a gather of the unit begins
+    kFree,            // the unit is freed
+    kForward,         // the unit is gathered, and its forward begins
+    kBeforeBackward,  // the unit is gathered, and its backward begins
+    kAfterBackward,   // the gradients of the unit's inputs are complete
   };
-  std::string unit;  // its name; "" is the root
+  std::string unit;  // the name of the unit; "" is the root
   Kind kind = Kind::kGather;
   int64_t whole_bytes = 0;  // of the full parameters of all units, after the event
   friend bool operator==(const UnitEvent&, const UnitEvent&) = default;
 };
 
-// Units are numbered as in the plan (unit_plan.h): the root is 0.
+// The numbers of units are those of the plan (unit_plan.h): the root is 0.
 class WholeUnits {
  public:
-  // trace: called at each event, if it is set.
+  // trace: called at each event; may be empty.
   WholeUnits(std::vector<std::string> names, std::function<void(const UnitEvent&)> trace);
 
   void AddGroup(size_t unit, std::unique_ptr<FlatGroup> group);
@@ -43,23 +43,23 @@ class WholeUnits {
 
   // Starts to gather a unit, unless it is whole. A collective of all ranks.
   void StartGather(size_t unit);
-  // Gathers a unit, unless it is whole, and waits until it has arrived.
+  // Gathers a unit, unless it is whole, and waits for the gather.
   absl::Status Await(size_t unit);
-  // Frees a unit if it is whole. If its gather is in flight, waits for it.
+  // Frees a unit, if it is whole. Waits first for a gather in flight.
   void Free(size_t unit);
   void FreeAll();
-  // As those of ParameterStore.
+  // See ParameterStore.
   absl::Status BeginPass(PassMemory memory, std::function<void()> exchange);
   absl::Status EndPass();
-  // In a pass in which no unit is to be freed.
+  // Returns whether units stay whole because a pass with PassMemory::kWhole runs.
   bool stay_whole() const { return stay_whole_; }
-  // The memory that gathering all units would allocate, in bytes.
+  // The bytes of memory that gathering all units would allocate.
   int64_t bytes_to_gather() const;
-  // Number of units below the root that are whole.
+  // The number of whole units below the root.
   int below_root() const { return below_root_; }
 
-  // As ParameterStore::Gather and Release: `wanted` says for each unit whether its parameters are
-  // read. No unit is whole when it is called.
+  // See ParameterStore::Gather and Release. wanted: for each unit, whether its parameters are read.
+  // No unit may be whole at the call.
   absl::Status GatherValues(const std::vector<bool>& wanted);
   void ReleaseValues();
 
@@ -69,10 +69,11 @@ class WholeUnits {
   struct Unit {
     std::string name;
     std::vector<std::unique_ptr<FlatGroup>> groups;
-    bool whole = false;  // it is whole, or its gather is in flight
+    bool whole = false;  // gathered, or the gather is in flight
     bool whole_before_pass = false;
   };
-  // Changes the values of the slices, and gathers what is whole again, in the same memory.
+  // Changes the values of the slices, and gathers groups that have memory again, in the same
+  // memory.
   absl::Status Exchange();
 
   const std::function<void(const UnitEvent&)> trace_;
@@ -80,7 +81,7 @@ class WholeUnits {
   int64_t step_ = 0;
   int64_t bytes_ = 0;
   int below_root_ = 0;
-  // Only in a pass.
+  // The state of a pass.
   bool stay_whole_ = false;
   std::function<void()> exchange_;
 };

@@ -87,7 +87,7 @@ void GradientBuckets::BeginStep(int64_t step) {
 }
 
 void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
-  // The pass before completed the buckets, so that this one begins with empty ones.
+  // The pass before completed the buckets, so this pass starts with empty buckets.
   if (completes_) {
     StartOver();
   } else if (gradients_ == Gradients::kDropped && gradients == Gradients::kCount && error_.ok()) {
@@ -98,7 +98,7 @@ void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
   gradients_ = gradients;
   for (Parameter& state : parameters_) {
     state.expected = state.arrived = 0;
-    // Otherwise autograd would add gradients that are discarded to the sums of earlier passes.
+    // Without this, autograd would add dropped gradients to the sums of earlier passes.
     if (gradients == Gradients::kDropped) state.parameter.tensor.mutable_grad().reset();
   }
 }
@@ -106,7 +106,7 @@ void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
 void GradientBuckets::StartOver() {
   next_ = 0;
   for (Parameter& state : parameters_) {
-    // If grad() is undefined, autograd sets it to the new gradient and adds nothing.
+    // Autograd sets an undefined grad() to the new gradient and adds nothing.
     state.parameter.tensor.mutable_grad().reset();
     state.in_bucket = state.ready = false;
   }
@@ -166,7 +166,7 @@ void GradientBuckets::Guarded(const Parameter& state, const Action& action) {
 void GradientBuckets::MoveIntoBucket(Parameter& state) {
   at::Tensor& gradient = state.parameter.tensor.mutable_grad();
   if (!buckets_[state.bucket].flat.defined()) Allocate(buckets_[state.bucket]);
-  if (gradient.is_same(state.view)) return;  // accumulated in place
+  if (gradient.is_same(state.view)) return;  // the gradient was accumulated in place
   CopyUnmarked(state.view, gradient);
   gradient = state.view;
   state.in_bucket = true;
@@ -190,7 +190,7 @@ void GradientBuckets::MarkAllReady(Bucket& bucket) {
   for (const layout::Group::Member& member : bucket.group.members) {
     Parameter& state = parameters_[member.parameter];
     if (state.ready) continue;
-    SettleInBucket(state);  // no micro-batch may have used it
+    SettleInBucket(state);  // perhaps no micro-batch used the parameter
     MarkReady(state);
   }
 }
@@ -214,7 +214,7 @@ void GradientBuckets::HandOver() {
 
 absl::Status GradientBuckets::Finish() {
   RETURN_IF_ERROR(error_);
-  // One bucket at a time, so that only as many of them have memory as the receiver holds at a time.
+  // One bucket at a time: only as many buckets have memory as the receiver holds.
   for (Bucket& bucket : buckets_) {
     MarkAllReady(bucket);
     HandOver();

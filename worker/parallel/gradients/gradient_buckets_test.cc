@@ -22,11 +22,11 @@ using Memory = GradientBuckets::Memory;
 
 constexpr int kWorldSize = 2;
 
-// Three parameters "a" [5], "b" [3, 7] and "c" [40], each in its own bucket: c in bucket 0, a in
-// bucket 2.
+// Three parameters "a" [5], "b" [3, 7] and "c" [40], each in its own bucket: c in bucket 0, b in
+// bucket 1, a in bucket 2.
 class Fixture : public testing::Test {
  protected:
-  // New memory is filled with NaN, so that a test notices elements that were never written.
+  // Fills new memory with NaN, so that a test notices elements that were never written.
   static void SetUpTestSuite() {
     memory::InstallCountingAllocator();
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
@@ -54,7 +54,7 @@ class Fixture : public testing::Test {
   }
 
   const at::Tensor& parameter(size_t index) const { return parameters_[index].tensor; }
-  // Every element of the parameter's gradient is `factor`.
+  // Makes every element of the parameter's gradient `factor`.
   void Backward(size_t index, float factor) { (parameter(index) * factor).sum().backward(); }
   void BackwardOfAll(float factor) {
     for (size_t i = 3; i-- > 0;) Backward(i, factor);
@@ -63,11 +63,11 @@ class Fixture : public testing::Test {
   std::vector<models::Parameter> parameters_;
   std::vector<layout::Group> groups_;
   size_t throws_at_ = 100;
-  std::vector<size_t> order_;         // buckets in the order in which they were handed over
-  std::vector<at::Tensor> received_;  // their memory
+  std::vector<size_t> order_;         // the buckets in the order of their handover
+  std::vector<at::Tensor> received_;  // the memory of these buckets
 };
 
-// For both kinds of memory.
+// Tests for both kinds of memory.
 class GradientBucketsTest : public Fixture, public testing::WithParamInterface<Memory> {
  protected:
   std::unique_ptr<GradientBuckets> Create() { return Fixture::Create(GetParam()); }
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(All, GradientBucketsTest,
                            return info.param == Memory::kKept ? "Kept" : "HandedOver";
                          });
 
-// Expects `value` in the first `elements`, and zeros after them.
+// Expects `value` in the first `elements` elements, and zeros after them.
 void ExpectFilled(const at::Tensor& flat, int64_t elements, float value) {
   for (int64_t i = 0; i < flat.numel(); ++i) {
     EXPECT_EQ(flat.const_data_ptr<float>()[i], i < elements ? value : 0.0f)
@@ -215,7 +215,7 @@ TEST_P(GradientBucketsTest, WhatNoPassUsedIsZeroAndHandedOverAtTheEnd) {
     buckets->BeginPass(false);
     Backward(0, 5);  // in this pass only
     buckets->BeginPass(true);
-    if (step == 0) Backward(2, 1);  // and never again
+    if (step == 0) Backward(2, 1);  // and in no other pass
     EXPECT_EQ(order_.size(), step == 0 ? 1u : 0u);
     ASSERT_TRUE(buckets->Finish().ok());
     EXPECT_EQ(order_, (std::vector<size_t>{0, 1, 2}));
@@ -240,7 +240,7 @@ TEST_P(GradientBucketsTest, AClosedBucketIsHandedOverInItsTurnWithWhatItHas) {
     EXPECT_TRUE(order_.empty()) << "before the bucket that comes first";
     buckets->Close(0);
     EXPECT_EQ(order_, (std::vector<size_t>{0, 1}));
-    buckets->Close(0);  // again: it changes nothing
+    buckets->Close(0);  // a second call changes nothing
     Backward(0, 2);
     ASSERT_TRUE(buckets->Finish().ok());
     EXPECT_EQ(order_, (std::vector<size_t>{0, 1, 2}));
@@ -301,7 +301,7 @@ TEST_P(GradientBucketsTest, ASecondGradientInOneBackwardIsNamedAndNothingMoreIsH
                 "rank 1: step 7: parameter 'c' got another gradient in one backward, "
                 "after its bucket was counted ready"));
   EXPECT_EQ(order_, (std::vector<size_t>{0}));
-  buckets->BeginStep(8);  // a new step is clean
+  buckets->BeginStep(8);  // a new step has no error
   buckets->BeginPass(true);
   BackwardOfAll(2);
   EXPECT_TRUE(buckets->Finish().ok());
@@ -332,7 +332,7 @@ TEST_F(BucketMemoryTest, KeptMemoryIsThereFromTheStartAndGradientsStayViewsOfIt)
   BackwardOfAll(1);
   ASSERT_TRUE(buckets->Finish().ok());
   for (size_t i = 0; i < 3; ++i) {
-    received_[2 - i].mul_(8);  // as a reduction does
+    received_[2 - i].mul_(8);  // as a reduction changes the values
     EXPECT_EQ(parameter(i).grad().sizes(), parameter(i).sizes());
     EXPECT_EQ(parameter(i).grad().min().item<float>(), 8);
   }
@@ -363,7 +363,7 @@ TEST_F(BucketMemoryTest, MemoryThatIsHandedOverBeginsWithTheFirstGradientAndIsTh
   }
 }
 
-// Several parameters in one bucket: gaps between them are zero too.
+// Several parameters in one bucket. The gaps between them are zero, too.
 class OneBucketTest : public Fixture {
  protected:
   OneBucketTest() : Fixture(1 << 20) {}
@@ -378,7 +378,7 @@ TEST_F(OneBucketTest, GapsBetweenParametersAreZero) {
     BackwardOfAll(1);
     ASSERT_TRUE(buckets->Finish().ok());
     ASSERT_EQ(received_.size(), 1u);
-    // c at 0, b at 48, a at 80, in all a multiple of 32.
+    // c begins at 0, b at 48, a at 80; the size is a multiple of 32.
     EXPECT_EQ(received_[0].numel(), 96);
     EXPECT_EQ(received_[0].sum().item<float>(), 40 + 21 + 5);
     ExpectFilled(received_[0].narrow(0, 48, 32), 21, 1);

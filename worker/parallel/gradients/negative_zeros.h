@@ -1,4 +1,4 @@
-// Loops over numbers of which -0.0 is told apart from 0.0. T is float or double.
+// Loops over numbers that distinguish -0.0 from 0.0. T is float or double.
 #ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_NEGATIVE_ZEROS_H_
 #define MUSTER_WORKER_PARALLEL_GRADIENTS_NEGATIVE_ZEROS_H_
 
@@ -6,11 +6,11 @@
 
 namespace muster::parallel {
 
-// Copies the numbers, with 0.0 in place of -0.0. The ranges do not overlap.
+// Copies the numbers, with 0.0 in place of -0.0. The ranges must not overlap.
 template <typename T>
 void CopyWithoutNegativeZeros(const T* from, T* to, int64_t count);
 
-// Whether each of the numbers is -0.0. Stops at the first one that is not.
+// Returns whether every number is -0.0. Stops at the first number that is not.
 template <typename T>
 bool AllNegativeZeros(const T* values, int64_t count);
 

@@ -14,8 +14,8 @@ namespace {
 using memory::MemoryScope;
 using memory::Purpose;
 
-// Two reductions keep the connection busy. There are not more, because each of them holds the
-// memory of a full group.
+// Two reductions keep the connection busy. More would need more memory, because each reduction
+// holds the memory of a full group.
 constexpr size_t kMostReducing = 2;
 
 }  // namespace
@@ -86,7 +86,7 @@ void SlicedGradients::Reduce(size_t group, at::Tensor flat) {
   if (options_.reduce_every == ReduceEvery::kMicroBatch && micro_batches_ > 1) {
     out = reduction.sum = at::empty(out.sizes(), out.options());
   }
-  // Only the work holds the memory of the full group, and frees it once the group is sent.
+  // Only the work holds the memory of the full group, and frees the memory when the group is sent.
   reduction.work = communicator_->ReduceScatterSum(out, flat, {labels_[group].c_str(), start_.step},
                                                    start_.divisor);
   reducing_.push_back(std::move(reduction));
@@ -108,10 +108,10 @@ void SlicedGradients::SendBuffers() {
 
 absl::Status SlicedGradients::Finish(const Strategy::BucketReduced& reduced) {
   const absl::Status collected = buckets_->Finish();
-  // An error that was noted earlier stays the step's error: it is nearer to the cause.
+  // An earlier error of the step stays, because it is nearer to the cause.
   Note(collected);
   if (collected.ok()) SendBuffers();
-  size_t next = 0;  // the first group that `reduced` was not told of
+  size_t next = 0;  // the first group that `reduced` was not called for
   const auto tell_up_to = [&](size_t end) {
     for (; reduced && next < end && error_.ok(); ++next) Note(reduced(next));
   };

@@ -1,13 +1,12 @@
-// The core of every strategy that shards gradients. Gradients are collected in flat groups while
-// backward runs (gradient_buckets.h). As soon as a group is complete, it is reduced into this
-// rank's slice, and the memory of the full group is freed. It also sends the buffers, between the
-// last forward and the first reduction of the last micro-batch.
+// The core of every strategy that shards gradients. Collects gradients in flat groups while
+// backward runs (gradient_buckets.h). When a group is complete, it is reduced into this rank's
+// slice, and the memory of the full group is freed. Also sends the buffers, between the last
+// forward and the first reduction of the last micro-batch.
 //
 // Groups are reduced in the order of the list, which is the same on every rank. At most two
 // reductions are in flight; before a third one begins, backward waits for the oldest.
 //
-// Threading: one thread, the one that calls backward. Errors: Finish returns the first one of the
-// step.
+// Threading: one thread, which calls backward. Errors: Finish returns the first error of the step.
 #ifndef MUSTER_WORKER_PARALLEL_GRADIENTS_SLICED_GRADIENTS_H_
 #define MUSTER_WORKER_PARALLEL_GRADIENTS_SLICED_GRADIENTS_H_
 
@@ -29,12 +28,12 @@
 namespace muster::parallel {
 
 enum class ReduceEvery {
-  // Gradients are added up locally and reduced in the last micro-batch. This takes one reduction
-  // per step, and gives the bits of ddp.
+  // Gradients are added up locally and reduced in the last micro-batch: one reduction per step,
+  // with the bits of ddp.
   kStep,
-  // The gradients of each micro-batch are reduced and added to the slice. No full-size gradients
-  // stay between micro-batches, but this takes one reduction per micro-batch, and the additions
-  // have another order than in ddp.
+  // The gradients of each micro-batch are reduced and added to the slice: one reduction per
+  // micro-batch. No full-size gradients stay between micro-batches. The order of additions differs
+  // from ddp.
   kMicroBatch,
 };
 
@@ -42,40 +41,39 @@ class SlicedGradients {
  public:
   struct Options {
     ReduceEvery reduce_every = ReduceEvery::kStep;
-    // Gradients of float32 groups are sent as bfloat16, which halves the bytes; they are added in
-    // float32.
+    // Sends gradients of float32 groups as bfloat16, which halves the bytes. The sums are float32.
     bool in_bfloat16 = false;
   };
 
-  // parameters: the trainable ones, which have passed CheckParameters. groups: their members are
-  // indices of `parameters`. labels: names of the groups, for errors. The communicator must outlive
-  // this object.
+  // parameters: the trainable parameters, which have passed CheckParameters. groups: their members
+  // are indices of `parameters`. labels: names of the groups, for errors. The communicator must
+  // outlive this object.
   SlicedGradients(std::vector<models::Parameter> parameters, std::vector<layout::Group> groups,
                   std::vector<std::string> labels, const std::vector<models::Buffer>& buffers,
                   comm::Communicator* communicator, const Options& options);
   // Waits for the reductions and the broadcast that are in flight.
   ~SlicedGradients();
 
-  // This rank's slice of the reduced gradients of a group. It is always the same memory.
+  // This rank's slice of the reduced gradients of a group, always in the same memory.
   const at::Tensor& slice(size_t group) const { return slices_[group]; }
 
-  // For the contexts of the model's forwards.
+  // The observer for the contexts of the model's forwards.
   models::UseObserver* use_observer() { return &paths_; }
 
-  // As the methods of Strategy with these names; Finish is FinishBackward, and the buckets are the
-  // groups.
+  // See the methods of Strategy with these names; Finish is FinishBackward. Buckets are groups
+  // here.
   void BeginStep(const StepStart& start);
   void BeginMicroBatch(bool last) { BeginPass(last, GradientBuckets::Gradients::kCount); }
   void BeginJoinedMicroBatch(bool last);
   absl::Status Finish(const Strategy::BucketReduced& reduced);
 
-  // Whether a micro-batch of this rank used the parameter in this step.
+  // Returns whether a micro-batch of this rank used the parameter in this step.
   bool used(size_t parameter) const { return buckets_->used(parameter); }
 
-  // Called during backward, on all ranks at the same place between their gathers: this pass brings
-  // no further gradient to the group. It is reduced when it is its turn, even if some of its
-  // parameters were not used on this rank. Otherwise only Finish would reduce it, and a rank on
-  // which they were used could wait for this reduction before it takes part in the next gather.
+  // Called during backward when this pass brings no further gradient to the group; on all ranks at
+  // the same place between their gathers. The group is then reduced in its turn, even if this rank
+  // did not use some of its parameters. Without the call only Finish would reduce the group.
+  // Another rank could then wait for this reduction before the next gather: a deadlock.
   void Close(size_t group) { buckets_->Close(group); }
 
   void RestoreBuffers() { buffer_sync_.Restore(); }
@@ -84,7 +82,7 @@ class SlicedGradients {
  private:
   struct Reduction {
     size_t group = 0;
-    // The result, if it has to be added to the slice's sum of earlier micro-batches; undefined: the
+    // The result, if it has to be added to the slice's sum of earlier micro-batches. Undefined: the
     // result goes directly to the slice.
     at::Tensor sum;
     std::unique_ptr<comm::Work> work;

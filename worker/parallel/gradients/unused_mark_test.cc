@@ -21,7 +21,7 @@ at::Tensor MarkedTensor(int64_t elements, at::ScalarType type = at::kFloat) {
   return tensor;
 }
 
-// Both ways to ask.
+// Asks both functions, which must agree.
 bool Marked(const at::Tensor& tensor) {
   EXPECT_EQ(MarkedOnDevice(tensor).item<float>(), IsMarked(tensor) ? 1 : 0);
   return IsMarked(tensor);
@@ -39,7 +39,7 @@ TEST(UnusedMark, ASumHasTheMarkOnlyIfAllContributionsHaveIt) {
 }
 
 TEST(UnusedMark, TheMarkAddsNothing) {
-  const at::Tensor numbers = at::arange(4) * 0.3 - 0.3;  // with zero in it
+  const at::Tensor numbers = at::arange(4) * 0.3 - 0.3;  // one of the numbers is zero
   EXPECT_TRUE((numbers + MarkedTensor(4)).equal(numbers));
 }
 

@@ -55,7 +55,7 @@ Strategy::BucketReduced UnusedPieces::LookBefore(const Strategy::BucketReduced& 
 }
 
 void UnusedPieces::Look(size_t bucket) {
-  if (bucket >= buckets_.size()) return;  // this rank has no piece of it, nor of the later ones
+  if (bucket >= buckets_.size()) return;  // this rank has no piece of this or a later bucket
   for (const size_t i : buckets_[bucket]) {
     const at::Tensor& gradient = pieces_[i].tensor.grad();
     if (gradient.is_cpu()) {
@@ -74,7 +74,7 @@ void Mark(const at::Tensor& flat, int64_t begin, int64_t end) {
 }
 
 void CopyUnmarked(const at::Tensor& to, const at::Tensor& from) {
-  // Without the cost of a dispatch, because models have hundreds of small parameters.
+  // Avoids the cost of a dispatch, because models have hundreds of small parameters.
   if (to.is_cpu() && from.is_contiguous() && from.scalar_type() == to.scalar_type() &&
       from.numel() == to.numel()) {
     return to.scalar_type() == at::kDouble ? CopyElements<double>(to, from)
@@ -82,7 +82,7 @@ void CopyUnmarked(const at::Tensor& to, const at::Tensor& from) {
   }
   const c10::NoGradGuard no_grad;
   at::Tensor target = to;
-  // A scalar on the CPU is an argument of a kernel on any device.
+  // A kernel on any device accepts a scalar on the CPU as an argument.
   at::add_out(target, from, at::zeros({}, at::TensorOptions(to.scalar_type())));
 }
 

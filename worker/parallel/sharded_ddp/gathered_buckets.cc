@@ -12,8 +12,8 @@
 
 namespace muster::parallel {
 
-// Waits for the parameters of a unit before it runs, and for all parameters after the root, because
-// a loss that is computed from the root's output may read any of them.
+// Waits for the parameters of a unit before the unit runs, and for all parameters after the root. A
+// loss that is computed from the root's output may read any parameter.
 class GatheredBuckets::AwaitingContext : public models::ForwardContext {
  public:
   AwaitingContext(models::Mode mode, at::Generator generator, GatheredBuckets* buckets)
@@ -66,7 +66,7 @@ std::vector<at::Tensor> GatheredBuckets::PlaceParameters(
     }
   }
   InPlace in_place = FindInPlace(kept.flats, tensors, wanted, Unwanted::kStays);
-  kept = {};  // so that a flat is freed as soon as the last parameter has left it
+  kept = {};  // so that a flat is freed when the last parameter has left it
   flats_ = std::move(in_place.flats);
   for (const size_t index : in_place.displaced) {
     tensors[index].set_data(tensors[index].detach().clone());

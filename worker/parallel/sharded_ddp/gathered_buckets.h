@@ -1,6 +1,6 @@
-// The parameters of sharded_ddp: flat buckets that every rank holds whole and of which it updates
-// one slice. After an update the new slices are all-gathered in place, in the order in which
-// forward needs the buckets.
+// The parameters of sharded_ddp, in flat buckets. Every rank holds each bucket whole and updates
+// one slice of the bucket. After an update the new slices are all-gathered in place, in the order
+// in which forward needs the buckets.
 //
 // Threading: one thread.
 #ifndef MUSTER_WORKER_PARALLEL_SHARDED_DDP_GATHERED_BUCKETS_H_
@@ -24,10 +24,10 @@ namespace muster::parallel {
 
 class GatheredBuckets {
  public:
-  // parameters: of the model. groups: one for each bucket; their members are indices of
-  // `trainable`, which has indices of `parameters`. Moves the parameters into the buckets. A group
-  // whose parameters already lie in `kept` as it wants them stays there. root: as for
-  // CreateShardedDdp. The communicator must outlive this object.
+  // parameters: of the model. trainable: indices of `parameters`. groups: one for each bucket,
+  // whose members are indices of `trainable`. root: see CreateShardedDdp. Moves the parameters into
+  // the buckets. A group whose parameters already lie in `kept` at the right offsets stays there.
+  // The communicator must outlive this object.
   GatheredBuckets(const std::vector<models::Parameter>& parameters,
                   const std::vector<size_t>& trainable, const std::vector<layout::Group>& groups,
                   const models::Unit* root, comm::Communicator* communicator, KeptMemory kept);
@@ -41,16 +41,16 @@ class GatheredBuckets {
 
   // Starts to gather all buckets.
   void Start(int64_t step);
-  // Waits for all gathers. The first error since Finish.
+  // Waits for all gathers. Returns the first error since Finish.
   absl::Status Await();
-  // The same; the next error is the first one then.
+  // Waits for all gathers, returns the first error, and clears it.
   absl::Status Finish();
 
-  // The context for forwards of the model: a unit waits for its own parameters, and who reads what
-  // the root returned finds all of them. This object must outlive it.
+  // Returns a context for forwards of the model. There, a unit waits for its own parameters, and a
+  // call of the root returns when all have arrived. This object must outlive the context.
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode, at::Generator generator);
 
-  // As Strategy::ReleaseModel.
+  // See Strategy::ReleaseModel.
   KeptMemory ReleaseModel();
 
  private:
@@ -58,20 +58,20 @@ class GatheredBuckets {
 
   struct Bucket {
     at::Tensor parameters;      // the whole bucket, on every rank
-    at::Tensor own_parameters;  // this rank's slice of it
+    at::Tensor own_parameters;  // this rank's slice of the bucket
     std::unique_ptr<comm::Work> gather;
     std::string gather_label;
   };
 
-  // Returns the memory of each group, with its parameters in it.
+  // Returns the memory of each group, with the group's parameters in it.
   std::vector<at::Tensor> PlaceParameters(const std::vector<models::Parameter>& parameters,
                                           const std::vector<size_t>& trainable,
                                           const std::vector<layout::Group>& groups,
                                           KeptMemory kept);
   void PlanGathers(const std::vector<models::Parameter>& parameters,
                    const std::vector<size_t>& trainable, const std::vector<layout::Group>& groups);
-  // Wait until the unit's own parameters, or all of them, have arrived. They throw
-  // models::ContextError if a parameter did not arrive, because the forward must not go on then.
+  // Waits until the unit's own parameters, or all parameters, have arrived. Throws
+  // models::ContextError if a parameter did not arrive, because the forward must not continue then.
   void AwaitUnit(const models::Unit& unit);
   void AwaitAll();
   void AwaitGather(Bucket& bucket);
@@ -85,7 +85,7 @@ class GatheredBuckets {
   std::vector<size_t> gather_order_;  // the buckets in the order in which forward needs them
   std::unordered_map<const models::Unit*, std::vector<size_t>> buckets_of_unit_;
 
-  int64_t gathering_ = 0;  // number of buckets whose gather is in flight
+  int64_t gathering_ = 0;  // number of buckets with a gather in flight
   absl::Status error_;     // of the first gather that failed
 };
 

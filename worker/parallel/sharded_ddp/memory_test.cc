@@ -1,6 +1,5 @@
-// What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md has a
-// drawing).
-// One rank of four, without peers: a reduction is in flight until somebody waits for it.
+// The memory of a rank with sharded_ddp over a step, by purpose (docs/collectives.md has a
+// drawing). One rank of four, without peers: a reduction is in flight until the rank waits for it.
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,8 +35,8 @@ class ShardedDdpMemory : public testing::Test {
     strategy_ = *std::move(strategy);
   }
 
-  // The forward uses the parameters in their order, so that backward gives the gradients in the
-  // order of the buckets.
+  // Uses the parameters in their order, so that backward gives the gradients in the order of the
+  // buckets.
   void ForwardBackward() {
     at::Tensor loss;
     for (const auto& [name, tensor] : parameters_) {
@@ -61,7 +60,7 @@ TEST_F(ShardedDdpMemory, ParametersAreThereOnceAndReducedGradientsInSlices) {
   EXPECT_EQ(Used(Purpose::kParameters).bytes, kAll);
   EXPECT_EQ(Used(Purpose::kGradients).bytes, kAll / 4);
   EXPECT_EQ(Buckets(), 0u);
-  // The memory in which the parameters lay before is freed.
+  // The former memory of the parameters is freed.
   EXPECT_LT(Used(Purpose::kOther).bytes, kBucket);
   strategy_.reset();
   EXPECT_EQ(Used(Purpose::kGradients).bytes, 0u);
@@ -69,7 +68,7 @@ TEST_F(ShardedDdpMemory, ParametersAreThereOnceAndReducedGradientsInSlices) {
   EXPECT_EQ(Used(Purpose::kParameters).bytes, 0u);
 }
 
-// Two buckets are being reduced while the third one is filled.
+// While the third bucket is filled, two buckets are being reduced.
 TEST_F(ShardedDdpMemory, OfFullGradientsThereAreThreeBucketsAtATimeAndNoneBetweenSteps) {
   Create();
   for (int64_t step = 0; step < 3; ++step) {
@@ -115,7 +114,7 @@ TEST_F(ShardedDdpMemory, LocalSumsAreBucketsOfEverythingUntilTheLastMicroBatch) 
   EXPECT_EQ(MostBuckets(), kAll);
 }
 
-// Besides the buckets there is a slice for each reduction in flight, whose values are then added.
+// Besides the buckets, each reduction in flight has a slice, whose values are added afterwards.
 TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
   Create({.reduce_every = ShardedDdpOptions::ReduceEvery::kMicroBatch});
   memory::ResetPeaks();
@@ -129,8 +128,8 @@ TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
   EXPECT_LE(MostBuckets(), 3 * kBucket + 2 * kBucket / 4);
 }
 
-// The bucket that is filled, its copy, and the copies in flight: of these there are two, of which
-// the older one is freed before the next copy is made.
+// The memory at the peak: the bucket that is filled, its copy, and one copy in flight. Before a
+// third copy is made, the oldest copy is freed.
 TEST_F(ShardedDdpMemory, GradientsThatTravelAsBfloat16AreHeldAsThat) {
   Create({.reduce_in_bfloat16 = true});
   memory::ResetPeaks();

@@ -56,13 +56,14 @@ class ShardedDdp : public Strategy {
     unused_->BeginStep();
   }
   void BeginMicroBatch(bool last) override { gradients_->BeginMicroBatch(last); }
-  // No forward follows: FinishBackward sends the gradients of the rank's earlier micro-batches of
-  // this step, or zeros.
+  // No forward follows: FinishBackward sends the gradients of this rank's earlier micro-batches of
+  // the step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { gradients_->BeginJoinedMicroBatch(last); }
   absl::Status FinishBackward(const BucketReduced& reduced) override {
-    // Also the buckets that no forward has waited for: their parameters are about to change.
+    // Waits also for buckets that no forward has waited for: their parameters are about to change.
     absl::Status status = buckets_->Finish();
-    // The gathers were begun earlier, so their error is nearer to the cause.
+    // An error of a gather comes first: gathers began earlier, so their error is nearer to the
+    // cause.
     status.Update(gradients_->Finish(status.ok() ? unused_->LookBefore(reduced) : nullptr));
     return status;
   }

@@ -1,4 +1,4 @@
-// What sharded_ddp does beyond what the conformance tests of strategies test.
+// Tests of sharded_ddp beyond the conformance tests of strategies.
 #include "worker/models/unit.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
 
@@ -46,7 +46,7 @@ TEST(ShardedDdp, AStepReducesEachBucketOnceAndGathersItOnce) {
     for (int64_t i = 0; i < buckets; ++i) {
       expected.push_back("reduce_scatter bucket " + std::to_string(i));
     }
-    for (int64_t i = buckets; i-- > 0;) {  // as forward needs them
+    for (int64_t i = buckets; i-- > 0;) {  // in the order in which forward needs the buckets
       expected.push_back("all_gather parameters of bucket " + std::to_string(i));
     }
     EXPECT_EQ(recording.operations, expected);
@@ -86,7 +86,7 @@ TEST(ShardedDdp, FullGradientsAreGoneAfterBackward) {
   });
 }
 
-// Bits of a float32 that was rounded to bfloat16 (to nearest, ties to even).
+// Returns a number rounded to bfloat16 (to nearest, ties to even), as float32.
 float ToBfloat16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
@@ -134,7 +134,7 @@ TEST(ShardedDdp, ReductionInBfloat16RoundsEachRanksGradientsOnceAndAddsInFloat32
 TEST(ShardedDdp, CopiesOfAParameterSeeTheNewValues) {
   RunRanks(2, [](comm::Communicator& communicator) {
     auto parameters = MakeParameters();
-    const at::Tensor copy = parameters[2].tensor;  // a handle, as a unit has one
+    const at::Tensor copy = parameters[2].tensor;  // a handle, like the handle that a unit has
     auto strategy = CreateShardedDdp(parameters, {}, nullptr, &communicator, kUnevenBuckets);
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     EXPECT_TRUE(SameBits(copy.detach(), MakeParameters()[2].tensor.detach()));
@@ -151,7 +151,7 @@ TEST(ShardedDdp, CopiesOfAParameterSeeTheNewValues) {
   });
 }
 
-// A layer. Net has two of them, and its root has a parameter of its own, the scale.
+// A layer of Net. Net has two layers, and its root has the parameter "scale".
 class Layer : public models::Unit {
  public:
   explicit Layer(const std::string& name) : Unit(name) {
@@ -199,7 +199,7 @@ TEST(ShardedDdp, AUnitRunsWithItsOwnNewParametersAndDoesNotWaitForOthers) {
       }
     }
     (*strategy)->FinishUpdate();
-    // The root's own first, because the root runs first.
+    // The root's own parameters come first, because the root runs first.
     EXPECT_EQ(recording.operations,
               (std::vector<std::string>{"all_gather parameters of bucket 0",
                                         "all_gather parameters of bucket 2",
@@ -253,7 +253,7 @@ TEST(ShardedDdp, AForwardDoesNotGoOnWithParametersThatDidNotArrive) {
   }
 }
 
-// Also the parameters that no unit has read: the loss may read them.
+// Parameters that no unit has read must be there, too, because the loss may read them.
 TEST(ShardedDdp, AfterTheRootAllParametersAreThere) {
   class Skipping : public models::Unit {
    public:
@@ -278,7 +278,7 @@ TEST(ShardedDdp, AfterTheRootAllParametersAreThere) {
   });
 }
 
-// Without `b`, the bucket of all four is left; the frozen `empty` must not keep it allocated.
+// Without `b`, the plan leaves the bucket of all four; the frozen `empty` must not keep the memory.
 TEST(ShardedDdp, ABucketThatAPlanLeavesIsFreedAlsoWithAFrozenParameterWithoutElements) {
   RunRanks(2, [](comm::Communicator& communicator) {
     const std::vector<models::Parameter> parameters = {
@@ -299,7 +299,7 @@ TEST(ShardedDdp, ABucketThatAPlanLeavesIsFreedAlsoWithAFrozenParameterWithoutEle
   });
 }
 
-// One huge parameter, slices that are padding only, more ranks than elements.
+// The cases are one huge parameter, slices of padding only, and more ranks than elements.
 TEST(ShardedDdp, ASmallParameterHasOneOwnerAndAHugeOneMany) {
   constexpr int kWorldSize = 4;
   RunRanks(kWorldSize, [](comm::Communicator& communicator) {
