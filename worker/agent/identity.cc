@@ -21,7 +21,7 @@ namespace {
 constexpr char kSystem[] = "/var/lib/muster";
 constexpr char kFile[] = "agent-id";
 
-// With the files that this agent has in it besides its folders.
+// Makes the private directory. It may already contain the agent's folders and these three files.
 absl::Status MakeDirectory(const std::string& directory) {
   return files::MakePrivateDirectory(directory, {kFile, "lock", "quarantine"});
 }
