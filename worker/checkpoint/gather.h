@@ -19,16 +19,17 @@ struct GatherOptions {
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;  // replace a file that exists
-  // Who writes (exports::Sign). A file that this writer has signed is replaced, too.
+  // The identity of the writer (exports::Sign). A file that this writer has signed is replaced,
+  // too.
   std::string writer;
   bool for_owner = false;  // nobody else may read the file
   // As optimizerfile::Contents.
   double schedule_factor = 1;
 };
 
-// `state`: the items of the optimizer. INVALID_ARGUMENT: one is not float32, or the optimizer is of
-// a kind that is not known. Of the output: ALREADY_EXISTS: there is a file, and `overwrite` is not
-// set; FAILED_PRECONDITION: there is something else.
+// Returns the output for the optimizer's items in `state`. INVALID_ARGUMENT: an item is not
+// float32, or the optimizer is of an unknown kind. Errors of the output: ALREADY_EXISTS: there is a
+// file, and `overwrite` is not set; FAILED_PRECONDITION: the path exists and is no file.
 absl::StatusOr<std::unique_ptr<JointOutput>> OptimizerStateOutput(const GatherOptions& options,
                                                                   const State& state,
                                                                   const ModelRecords& records);

@@ -12,7 +12,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// What the star of `from` stands for in `name`; nothing if it does not match. Without a star: "".
+// The part of `name` for the star of `from`; nothing if `name` does not match. Without a star: "".
 std::optional<absl::string_view> StarOf(absl::string_view from, absl::string_view name) {
   const size_t star = from.find('*');
   if (star == absl::string_view::npos) {
