@@ -8,8 +8,8 @@
 
 namespace muster::optim {
 
-// Each is the same as the message in job_spec.proto, with the same rules. `weight_decay` is that of
-// parameters without one of their own.
+// The options of each optimizer, which equal the messages in job_spec.proto, with the same rules.
+// `weight_decay` is for parameters without a weight decay of their own.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
