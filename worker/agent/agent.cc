@@ -149,7 +149,7 @@ class Agent::Loop {
         for (const WorkerId& worker : spools_.replay.TakeUnread()) Do(SendSpool{worker});
       }
       if (SteadyNow() >= hanging.look_at()) {
-        // These are processes of former agents. The end of this agent's own processes is an event.
+        // The processes belong to former agents. The end of this agent's own processes is an event.
         for (const WorkerId& worker : hanging.FindEnded(SteadyNow())) Handle(HangingGone{worker});
       }
       if (SteadyNow() >= downloads_.tidy_at) {

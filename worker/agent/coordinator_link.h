@@ -1,5 +1,5 @@
-// The agent's connection to the coordinator: its streams, one after the other, with a pause between
-// two attempts; and the messages that are sent over them.
+// The agent's connection to the coordinator: its streams, one after the other, with pauses between
+// attempts, and the sent messages.
 #ifndef MUSTER_WORKER_AGENT_COORDINATOR_LINK_H_
 #define MUSTER_WORKER_AGENT_COORDINATOR_LINK_H_
 
@@ -63,7 +63,7 @@ class Outbox {
 struct LinkOptions {
   std::string coordinator;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  // As in AgentOptions: first_retry and last_retry.
+  // The pauses of AgentOptions.
   absl::Duration first_retry;
   absl::Duration last_retry;
 };

@@ -212,7 +212,7 @@ void DownloadsFolder::RemoveUnfinished(const WorkerId& worker) const {
 
 void DownloadsFolder::RemoveOld(absl::Time now) const {
   RemoveEach(path_, [&](const std::string& name) {
-    if (IsUnfinished(name)) return false;  // its worker writes it
+    if (IsUnfinished(name)) return false;  // its worker still writes the file
     struct stat info = {};
     if (lstat(files::JoinPath(path_, name).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
       return false;

@@ -2,7 +2,7 @@
 // DownloadSender sends the files. A file is removed in these cases:
 // - the client has it;
 // - nobody has fetched it for a while;
-// - it has no final name yet, and the worker that wrote it has ended.
+// - the file has no final name yet, and its worker has ended.
 #ifndef MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
 #define MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
 

@@ -27,8 +27,8 @@
 
 namespace muster::agent {
 
-// A "muster-worker" that runs the value of --job as a shell script. Like the true one, it first
-// unblocks the signals that are blocked at its start, which not every shell does.
+// A "muster-worker" that runs the value of --job as a shell script. Like the true worker, the
+// script first unblocks the signals that are blocked at its start. Not every shell does this.
 inline std::string ScriptedWorker() {
   const std::string path = std::string(getenv("TEST_TMPDIR")) + "/scripted-worker";
   std::ofstream(path) << "#!/bin/sh\nexec perl -MPOSIX=:signal_h -e '"

@@ -25,7 +25,7 @@ struct Gpu {
 inline constexpr char kNvml[] = "libnvidia-ml.so.1";
 
 // All GPUs of this host, by index; none if there is no such library. A GPU that is divided (MIG)
-// counts as one GPU. UNAVAILABLE: there is a library, but it reports an error or is incomplete.
+// counts once. UNAVAILABLE: there is a library, but it reports an error or is incomplete.
 absl::StatusOr<std::vector<Gpu>> FindGpus(const std::string& library = kNvml);
 
 // The GPUs that CUDA_VISIBLE_DEVICES selects. Its entries, separated by commas, are indices or the

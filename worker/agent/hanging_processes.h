@@ -48,7 +48,7 @@ class QuarantineFile {
 // failure to write the file. Not thread-safe. Times are SteadyNow's.
 class HangingProcesses {
  public:
-  // As QuarantineFile.
+  // `state_directory`: as for QuarantineFile.
   explicit HangingProcesses(const std::string& state_directory) : file_(state_directory) {}
 
   // Returns the processes of former agents that still hang, in the order of the file. Must be the

@@ -16,7 +16,7 @@ namespace muster::agent {
 // The directory in which an agent keeps data that outlive its process, if --state does not name
 // one.
 //
-// Its name is agent-NODE-HOST-PORT (of the coordinator), so that agents of several clusters may
+// The name is agent-NODE-HOST-PORT (of the coordinator), so that agents of several clusters may
 // share a machine. Its parent is the first of these; an empty variable counts as missing:
 // - $STATE_DIRECTORY, which systemd sets for a unit with StateDirectory=;
 // - $XDG_STATE_HOME/muster;
@@ -31,7 +31,7 @@ std::string DefaultStateDirectory(const std::string& node, const std::string& co
 
 class Identity {
  public:
-  // Locks the directory, and creates it if it is missing. The lock ends with this object, or with
+  // Locks the directory, and creates a missing directory. The lock ends with this object, or with
   // the process in any way. Empty (for tests): the agent has no id. FAILED_PRECONDITION: another
   // agent uses the directory. UNAVAILABLE: the directory cannot be written.
   static absl::StatusOr<std::unique_ptr<Identity>> Take(const std::string& directory);

@@ -30,8 +30,8 @@ v1::AgentMessage ToMessage(LogQueue::Batch batch);
 inline constexpr size_t kHelloTailBytes = 1 << 20;
 v1::AgentMessage ToMessage(const SendHello& hello);
 
-// Returns the event; nullopt: the directive is no event of the core (SpooledReportsAck), or a newer
-// coordinator sent a directive that this agent does not know.
+// Returns the event; nullopt: the directive is no event of the core (SpooledReportsAck), or is a
+// newer coordinator's and unknown here.
 std::optional<Event> ToEvent(const v1::AgentDirective& directive);
 
 }  // namespace muster::agent

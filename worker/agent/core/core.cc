@@ -74,7 +74,7 @@ Effects Core::Handle(const Event& event, absl::Time now) {
 absl::Time Core::NextDeadline() const {
   absl::Time next =
       std::min({LeaseEnd(), attachment_.NextDeadline(), processes_.NextDeadline()});
-  // While workers are left, the agent waits for their end, not for this time.
+  // The agent waits for the end of workers that are left, not for this time.
   if (!processes_.Waits()) next = std::min(next, report_until_);
   if (draining() && !drain_->over) next = std::min(next, drain_->End());
   return next;
@@ -158,7 +158,7 @@ void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
   const absl::Time kill_at = now + request.grace;
   if (processes_.Stop(request.worker, Cause::kStoppedAsTold, kill_at, effects)) return;
   if (ended_.TellAgain(request.worker, effects)) return;
-  // This end is kept like any other, so that a late StartWorker for this worker starts nothing.
+  // The end is kept like any other, so that a late StartWorker for this worker starts nothing.
   RecordEnd({.worker = request.worker,
              .ending = StartError{"this agent does not know the worker"},
              .cause = Cause::kStoppedAsTold},
@@ -201,7 +201,7 @@ void Core::On(const DrainRequested& request, absl::Time now) {
                    .deadline = deadline,
                    .until = now + deadline};
   } else if (drain_->deadline != deadline) {
-    // This is a new request. A request that is repeated on a new stream has the same deadline.
+    // The request is new: a request that is repeated on a new stream has the same deadline.
     drain_->deadline = deadline;
     drain_->until = now + deadline;
   }
@@ -256,7 +256,7 @@ void Core::EndLease(absl::Time now, Effects& effects) {
 void Core::QuitWhenDone(absl::Time now, Effects& effects) {
   if (!quitting_.has_value() || processes_.Waits()) return;
   if (report_until_ == absl::InfiniteFuture()) report_until_ = now + options_.report_grace;
-  // Without a connection the exits cannot be reported. The end of this agent then tells the
+  // The exits cannot be reported without a connection. The end of this agent then tells the
   // coordinator that the workers have ended.
   if (attachment_.connected() && !ended_.AllAcked() && now < report_until_) return;
   quit_ = true;

@@ -1,8 +1,8 @@
 // The agent's decisions, without threads, processes, clock or network: (state, event, now) ->
 // effects (events.h).
 //
-// Its parts know the coordinator's stream and the lease (attachment.h), and the workers that run
-// and that have ended (processes.h). The core itself decides what is started, when the node is
+// The core's parts know the coordinator's stream and the lease (attachment.h), and the workers that
+// run and that have ended (processes.h). The core itself decides what is started, when the node is
 // drained, and when the agent ends.
 #ifndef MUSTER_WORKER_AGENT_CORE_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_CORE_H_

@@ -106,8 +106,8 @@ struct HangingGone {
 struct SpoolTold {
   WorkerId worker;
 };
-// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to move to
-// other nodes. A second time: the workers are killed at once.
+// A request to end this agent (SIGTERM). The jobs here get time to save a checkpoint and to move to
+// other nodes. A second request kills the workers at once.
 struct ShutdownRequested {};
 // Core::NextDeadline() has passed. Harmless at any time.
 struct Ticked {};
@@ -128,7 +128,8 @@ struct SendSignal {
   int signal = 0;
   bool operator==(const SendSignal&) const = default;
 };
-// This agent is going to end. Its jobs have the time `deadline` to save and to end.
+// The announcement that this agent is going to end. Its jobs have the time `deadline` to save and
+// to end.
 struct SendDraining {
   std::string reason;
   absl::Duration deadline;

@@ -57,7 +57,7 @@ inline constexpr int kLeaseOverExitCode = 4;
 
 struct EndedWorker {
   WorkerId worker;
-  int64_t pid = 0;  // 0: it never ran
+  int64_t pid = 0;  // 0: the worker never ran
   Ending ending;
   // The worker's last lines of output.
   std::string log_tail;
