@@ -92,7 +92,7 @@ class BreakingDisk : public files::Disk {
 
   absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
     if (Now()) {
-      Disk::Write(fd, data, size / 2, path).IgnoreError();  // torn
+      Disk::Write(fd, data, size / 2, path).IgnoreError();  // a torn write
       return Break(path);
     }
     return Disk::Write(fd, data, size, path);
@@ -217,7 +217,7 @@ class RecordingDisk : public files::Disk {
   }
 };
 
-// Only synced data survive a crash of the machine. So files are synced before the manifest, and
+// A crash of the machine loses unsynced data. So files are synced before the manifest, and
 // everything before the rename to the final name.
 TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
   files::TempDir dir;
@@ -276,7 +276,7 @@ TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
       "found [5, 7]; no param/bias; unexpected param/b";
   State state = Replicated(other, 1);
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
-  state.held.clear();  // a rank that holds no part of it returns the same error
+  state.held.clear();  // a rank without any part returns the same error
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
 }
 

@@ -85,7 +85,7 @@ absl::Status BeginEpoch(const std::string& folder, const Epoch& mine, files::Dis
   } else if (!absl::IsNotFound(found.status())) {
     return found.status();
   }
-  // This check also covers checkpoints of older programs, which wrote no epoch file.
+  // The check also covers checkpoints of older programs, which wrote no epoch file.
   ASSIGN_OR_RETURN(const int64_t newest, NewestWriter(folder));
   if (newest >= mine.generation) {
     return Newer(folder, newest, mine, absl::StrCat("a checkpoint of generation ", newest));

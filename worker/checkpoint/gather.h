@@ -15,7 +15,7 @@ namespace muster::checkpoint {
 
 struct GatherOptions {
   std::string path;       // absolute
-  std::string temporary;  // beside it, where the file is written; no other process uses this name
+  std::string temporary;  // beside `path`, for writing; no other process uses this name
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;  // replace a file that exists
@@ -23,7 +23,7 @@ struct GatherOptions {
   // too.
   std::string writer;
   bool for_owner = false;  // nobody else may read the file
-  // As optimizerfile::Contents.
+  // The schedule factor of optimizerfile::Contents.
   double schedule_factor = 1;
 };
 

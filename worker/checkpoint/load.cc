@@ -134,7 +134,7 @@ Blocks WithoutElements(const manifest::Manifest& manifest) {
   }
   for (const manifest::Piece& piece : manifest.pieces) {
     if (piece.begin == piece.end) continue;
-    const auto dtype = safetensors::DTypeOf(piece.dtype);  // CheckComplete found that it is known
+    const auto dtype = safetensors::DTypeOf(piece.dtype);  // known: CheckComplete was OK
     const auto size = static_cast<int64_t>(safetensors::ElementSize(*dtype));
     const int64_t last = (piece.offset + (piece.end - piece.begin) * size - 1) / kBlock;
     for (int64_t block = piece.offset / kBlock; block <= last; ++block) {

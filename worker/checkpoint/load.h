@@ -60,7 +60,7 @@ class Reader {
                                          Surplus surplus = Surplus::kRefuse) const;
 
   enum class Into {
-    kTensors,  // of the copies
+    kTensors,  // the copies' tensors
     kNothing,  // the bytes are only checked
   };
 

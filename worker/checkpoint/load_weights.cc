@@ -107,7 +107,7 @@ class Reader {
         if (wrong.has_value()) {
           NotFinite(sources[0], begin + done + static_cast<int64_t>(*wrong),
                     first[static_cast<int64_t>(*wrong)].item<double>());
-          allowed = Values::kAny;  // one problem for each tensor
+          allowed = Values::kAny;  // report one problem for each tensor
         }
       }
       activity::Moved();
@@ -144,7 +144,7 @@ class Reader {
 };
 
 // Returns kFinite, or kAny for a tensor that is not finite in the model itself (a mask of -inf,
-// say), and so may be not finite in the file.
+// say). Such a tensor may be not finite in the file, too.
 Reader::Values AllowedFor(const at::Tensor& tensor) {
   if (tensor.scalar_type() != at::kFloat) return Reader::Values::kAny;
   const at::Tensor own = tensor.contiguous();

@@ -83,11 +83,10 @@ class LoadedWeights {
 // this function returns.
 //
 // Errors:
-// - INVALID_ARGUMENT, before any value is changed, with all problems, of which at most 3 are
-//   listed: those of TakenNames, missing and unexpected names, shapes expected and found, dtypes.
+// - INVALID_ARGUMENT, before any value is changed, with all problems (at most 3 are listed): those
+//   of TakenNames, missing and unexpected names, shapes expected and found, dtypes.
 // - INVALID_ARGUMENT, after which some values of the model may be changed: two names of a parameter
-//   have different values, or values are not finite in float32 although the model's own values are
-//   finite.
+//   have different values, or values are not finite in float32 but finite in the model.
 // - The errors of safetensors::TensorSet::Open: DATA_LOSS for a broken file, NOT_FOUND etc. for a
 //   file that cannot be opened, tensors that are not where the index says.
 absl::StatusOr<LoadedWeights> LoadWeights(const WeightsOptions& options, const models::Model& model,

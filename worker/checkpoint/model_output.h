@@ -16,11 +16,11 @@
 
 namespace muster::checkpoint {
 
-// These outputs consist of weights (IsWeight).
+// The outputs below consist of weights (IsWeight).
 
 struct ModelFolderOptions {
   std::string path;       // absolute
-  std::string temporary;  // beside it, where the folder is written; no other process uses this name
+  std::string temporary;  // beside `path`, for writing; no other process uses this name
   safetensors::DType dtype = safetensors::DType::kF32;  // of float tensors; or kBF16, kF16
   uint64_t max_shard_bytes = modelfolder::kShardBytes;
   bool overwrite = false;  // replace a folder that contains nothing but a model
@@ -33,7 +33,7 @@ struct ModelFolderOptions {
 // The contents of a folder that has its final name, besides the weights. On rank 0.
 struct ModelFolderContents {
   std::vector<std::string> files;  // all of them
-  uint64_t bytes = 0;              // of those that are no weights
+  uint64_t bytes = 0;              // of the files without weights
   // The missing contents, with the reasons; sentences for people.
   std::vector<std::string> notes;
 };
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<JointOutput>> ModelFolderOutput(const ModelFolder
 struct WeightsFileOptions {
   std::string path;        // absolute
   std::string temporary;   // as above
-  bool overwrite = false;  // any file; otherwise only one that a job of the same name wrote
+  bool overwrite = false;  // any file; otherwise only a file of a job of the same name
   std::string job_name;
   safetensors::Metadata metadata;
 };

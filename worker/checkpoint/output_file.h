@@ -37,7 +37,7 @@ class OutputFile {
       : path_(std::move(path)), fd_(fd), disk_(&disk) {}
 
   std::string path_;
-  int fd_;  // -1: it was moved from
+  int fd_;  // -1: this object was moved from
   files::Disk* disk_;
 };
 

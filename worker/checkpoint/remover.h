@@ -1,11 +1,10 @@
 // Removes checkpoints that no longer count, in the background, so that a slow file system delays
 // neither the control stream nor training.
 //
-// Remove adds names, from any thread. The names wait until Begin, because a session must not remove
-// anything before it has found the checkpoint from which it starts. Only names of complete
-// checkpoints in the folder are accepted, and the folder's epoch is read before each removal.
-// Threading: thread-safe; callbacks run without a lock. The callbacks of removals run on the
-// remover's own thread.
+// Remove adds names, from any thread. The names wait until Begin, because a session must first find
+// the checkpoint from which it starts. Only names of complete checkpoints in the folder are
+// accepted, and the folder's epoch is read before each removal. Threading: thread-safe; callbacks
+// run without a lock. The callbacks of removals run on the remover's own thread.
 #ifndef MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 #define MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 

@@ -96,7 +96,7 @@ void Saver::WaitToReadAgain() {
   if (options_.wait) {
     options_.wait(kBetweenReads);
   } else {
-    // Not absl::SleepFor (common/steady/condition.h).
+    // The sleep avoids absl::SleepFor (common/steady/condition.h).
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(kBetweenReads));
   }
   activity::Moved();
@@ -106,7 +106,7 @@ absl::StatusOr<Saver::Reading> Saver::ReadTogether(const std::string& path,
                                                    const std::vector<std::string>& nodes,
                                                    const Attempt& attempt) {
   std::vector<std::vector<PartResult>> reads;
-  Blocks told;  // what some rank could not read: all ranks try it
+  Blocks told;  // unreadable for some rank: all ranks try these blocks
   absl::Status mine = absl::UnknownError("not read yet");
   while (true) {
     Blocks failed;
@@ -120,7 +120,7 @@ absl::StatusOr<Saver::Reading> Saver::ReadTogether(const std::string& path,
                        GatherTexts(*communicator_, ToText(failed), "unreadable blocks",
                                    static_cast<int64_t>(reads.size())));
       comparison.common = false;
-      std::map<Block, size_t> ranks;  // that could not read it
+      std::map<Block, size_t> ranks;  // the number that could not read the block
       for (const std::string& text : texts) {
         for (const Block& block : BlocksFromText(text)) ++ranks[block];
       }
@@ -225,10 +225,10 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
       absl::Status epoch;
       if (communicator_->rank() == 0) {
         epoch = CheckEpochHere();
-        // If the rename fails, continue: the checkpoint is damaged in any case.
+        // A failed rename changes nothing: the checkpoint is damaged in any case.
         if (epoch.ok()) SetAside(path).IgnoreError();
       }
-      // If rank 0 must not rename the checkpoint, all ranks stop here with the same error.
+      // All ranks stop here with the same error if rank 0 must not rename the checkpoint.
       ASSIGN_OR_RETURN(const auto renamed,
                        Exchange(*communicator_, ToResult(epoch), "checkpoint set aside", 0));
       if (absl::IsAborted(renamed[0].status())) return EndOfEpoch(renamed[0].status());

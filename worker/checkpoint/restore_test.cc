@@ -168,7 +168,7 @@ TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
 
 // The rank's view of the file system is at fault, not the checkpoint.
 TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
-  if (GetParam() == 1) return;  // one rank is all ranks
+  if (GetParam() == 1) return;  // the case needs two ranks
   const std::string path = SaveStep(1, 1);
   directories_.assign(GetParam(), dir_.Path("ckpt"));
   directories_.back() = dir_.Path("elsewhere");

@@ -74,7 +74,7 @@ absl::Status Saver::CheckEpochHere() const {
 }
 
 PartResult Saver::CheckPlan(const State& state) const {
-  // This check comes before anything is written: if a mount is missing, a checkpoint must not be
+  // The check comes before anything is written: if a mount is missing, a checkpoint must not be
   // written to the empty mount point.
   RETURN_IF_ERROR(CheckEpochHere());
   RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));

@@ -1,9 +1,9 @@
 // Checkpoints of one generation, written and read by all ranks together (architecture.md 6,
 // docs/checkpoint-format.md).
 //
-// Every public method is collective: all ranks call it at the same point with equal arguments
-// (except for the parts of the state that they hold), and all get the same outcome. A Status that
-// is not OK means that the communicator failed and the session is over. Errors of files are in the
+// Every public method is collective. All ranks call the method at the same point with equal
+// arguments (except for their parts of the state), and get the same outcome. A Status that is not
+// OK means that the communicator failed and the session is over. Errors of files are in the
 // outcome.
 //
 // Threading: one thread; no other collective of the same communicator may be under way.
@@ -74,8 +74,8 @@ struct SaveOutcome {
 struct Candidate {
   // The name of a directory in SaverOptions.directory, or an absolute path.
   std::string name;
-  // True: the checkpoint counts as the job's. It is renamed to <name>.bad if it is certainly
-  // damaged, and a job with such candidates never starts without one of them. False: the checkpoint
+  // True: the checkpoint counts as the job's. If certainly damaged, the checkpoint is renamed to
+  // <name>.bad. A job with such candidates never starts without any of them. False: the checkpoint
   // is read twice, and all of it is checked before a tensor is changed.
   bool recorded = true;
   // True: the checkpoint also counts as damaged if its manifest names another job than
@@ -88,7 +88,7 @@ struct Rejected {
   std::string name;
   // True: readers on two nodes found damage. Where all ranks are on one node: two reads there found
   // the same damage, the second one past the page cache (verdict.h). False: the candidate could not
-  // be found or read, and it is not known whether it is good.
+  // be found or read, and may be good.
   bool damaged = false;
   std::string reason;
 };
@@ -128,8 +128,8 @@ class Saver {
   }
 
   // Checks with a nonce file that all ranks see the same directory. Otherwise the outcome on all
-  // ranks is FAILED_PRECONDITION with the ranks that do not see the directory, or rank 0's error if
-  // rank 0 cannot write there.
+  // ranks is FAILED_PRECONDITION with the ranks that do not see the directory. If rank 0 cannot
+  // write there, the outcome is rank 0's error.
   absl::StatusOr<SharedOutcome> CheckSharedDirectory();
 
   // Writes and commits `state`; each rank writes its elements of state.written. A repeated save of
@@ -140,9 +140,9 @@ class Saver {
   absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state,
                                    const ModelRecords& records = {});
 
-  // Fills the parts of the state that each rank holds from the first of `candidates` (newest first)
-  // that all ranks can read, whatever strategy and world size wrote it. Each rank reads and checks
-  // the ranges that it needs.
+  // Fills the held parts of the state from the first of `candidates` (newest first) that all ranks
+  // can read. Any strategy and world size may have written the checkpoint. Each rank reads and
+  // checks the ranges that it needs.
   //
   // `state_for` returns the state to fill, which may depend on the checkpoint. All ranks call it
   // for a candidate whose manifest all can read, and again for the next candidate if the files are

@@ -100,7 +100,7 @@ class SaverTest : public ::testing::TestWithParam<int> {
 
   files::TempDir dir_;
   std::vector<std::string> directories_;  // by rank, when they differ
-  std::vector<std::string> nodes_;        // the same
+  std::vector<std::string> nodes_;        // by rank, when they differ
   // The disk of all ranks, which call it from threads of their own.
   files::Disk* disk_ = &files::Disk::Real();
   std::function<void(absl::Duration)> wait_ = [](absl::Duration) {};

@@ -241,7 +241,7 @@ TEST_P(SaverTest, WithoutItsEpochFileNothingIsWritten) {
 
 TEST_P(SaverTest, RanksThatSeeAnotherDirectoryAreNamed) {
   const int stray = GetParam() - 1;
-  if (stray == 0) return;  // one rank sees what it sees
+  if (stray == 0) return;  // the case needs two ranks
   directories_.assign(GetParam(), dir_.Path("ckpt"));
   directories_[stray] = dir_.Path("elsewhere");
   Run(1, [&](int, Saver& saver) {
@@ -268,7 +268,7 @@ TEST_P(SaverTest, ADirectoryThatCannotBeMadeIsAnOutcome) {
 TEST_P(SaverTest, ADeadPeerIsTheCommunicatorsError) {
   if (GetParam() == 1) return;
   Run(1, [&](int rank, Saver& saver) {
-    if (rank == GetParam() - 1) return;  // its communicator goes
+    if (rank == GetParam() - 1) return;  // its communicator is destroyed
     EXPECT_EQ(saver.CheckSharedDirectory().status().code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(saver.Save({1, 0, 0, 0}, MakeState(1)).status().code(),
               absl::StatusCode::kUnavailable);

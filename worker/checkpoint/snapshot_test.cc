@@ -11,8 +11,8 @@
 namespace muster::checkpoint {
 namespace {
 
-// A state with a parameter of which all ranks have everything, and a moment of which rank 0 has the
-// first 30 elements and rank 1 the others.
+// A state with a parameter and a moment. All ranks hold the whole parameter. Rank 0 holds the first
+// 30 elements of the moment, and rank 1 the others.
 State Of(int rank) {
   StateBuilder builder(2);
   builder.AddReplicated("param", "w", at::arange(100, at::kFloat));

@@ -77,7 +77,7 @@ State AveragedWeights(const State& state);
 // The manifest's records of the model's parameters and the optimizer.
 struct ModelRecords {
   manifest::OptimizerRecord optimizer;
-  // As in Manifest.
+  // The same fields as in Manifest.
   std::vector<manifest::ParameterRecord> parameters;
   std::string config;
   std::string first_weights;

@@ -75,7 +75,7 @@ TEST(ReplicatedTest, EveryElementIsWrittenByTheRankOfItsGrainForRandomShapes) {
     const int ranks = 1 + random() % 6;
     const int64_t total = std::accumulate(elements.begin(), elements.end(), int64_t{0});
     const int64_t grains = (total + 15) / 16;
-    const auto writer = [&](int64_t element) {  // for total: of what comes after everything
+    const auto writer = [&](int64_t element) {  // for `total`: the last writer
       int rank = 0;
       while (rank + 1 < ranks && element >= std::min(total, grains * (rank + 1) / ranks * 16))
         ++rank;

@@ -1,8 +1,8 @@
 // The decision that follows from the results of all ranks that read one checkpoint. Pure: every
 // rank decides the same from the same exchanged results, so all ranks issue the same collectives.
 //
-// A checkpoint does not count as damaged because one rank, or all ranks of one of several nodes,
-// found damage: the page cache or the memory of that node may be damaged instead.
+// Damage that one rank, or all ranks of one of several nodes, found does not make a checkpoint
+// damaged. The page cache or the memory of this node may be damaged instead.
 #ifndef MUSTER_WORKER_CHECKPOINT_VERDICT_H_
 #define MUSTER_WORKER_CHECKPOINT_VERDICT_H_
 
@@ -19,12 +19,13 @@ enum class Verdict {
   // Ranks whose read failed read their part again, from the disk. The other ranks read the blocks
   // that failed.
   kReadAgain,
-  // As kReadAgain, after a pause, because an error such as EIO or ESTALE may be temporary.
+  // The same reads as for kReadAgain, after a pause, because an error such as EIO or ESTALE may be
+  // temporary.
   kReadAgainLater,
   // Some ranks read everything: the checkpoint is not damaged, and the nodes of the other ranks are
   // at fault.
   kOthersReadIt,
-  // No rank can read the checkpoint, so it is not known whether it is damaged.
+  // No rank can read the checkpoint, which may be damaged or not.
   kUnread,
   // No rank reads the checkpoint, and ranks on two nodes found damage. Where all ranks are on one
   // node: two ranks (at world size 1: the rank) found the same damage in two reads, the second one
@@ -35,9 +36,9 @@ enum class Verdict {
 // A comparison of the blocks that the ranks could not read in the last read. Each rank reads its
 // own part, and the blocks that others could not read.
 struct Comparison {
-  // Every rank has tried all blocks that some rank could not read.
+  // True if every rank has tried all blocks that some rank could not read.
   bool complete = true;
-  // There is a block that no rank could read.
+  // True if there is a block that no rank could read.
   bool common = true;
 };
 

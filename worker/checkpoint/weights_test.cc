@@ -129,7 +129,7 @@ class StoredWeightsTest : public WeightsTest {
     auto reader = manifest::TensorReader::Open(dir_.path());
     EXPECT_TRUE(reader.ok()) << reader.status();
     if (!reader.ok()) return reader.status();
-    const Normed model(1);  // only its names and shapes count
+    const Normed model(1);  // only the names and shapes count
     return WriteStoredWeights(path, model.Parameters(), model.Buffers(), {{"format", "pt"}},
                               "param", &*reader);
   }

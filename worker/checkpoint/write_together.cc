@@ -338,7 +338,7 @@ class Writer {
   std::vector<std::string> all_crcs_;   // by rank
   at::Tensor block_;
   std::vector<char> converted_;
-  bool placed_ = false;  // it has its final name
+  bool placed_ = false;  // the output has its final name
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Writes files for other programs whose contents are the elements of a state of all ranks: one file
-// of an optimizer's state, or the folder of a model. Each rank writes its own ranges straight into
-// the files; no rank holds the whole.
+// Writes files for other programs with the elements of a state of all ranks: a file of an
+// optimizer's state, or the folder of a model. Each rank writes its own ranges straight into the
+// files; no rank holds the whole.
 //
-// A rank that does not see the folder (it is on another file system) sends its ranges in small
-// portions to rank 0, which writes them.
+// A rank on another file system, which does not see the folder, sends its ranges in small portions
+// to rank 0. Rank 0 writes them.
 #ifndef MUSTER_WORKER_CHECKPOINT_WRITE_TOGETHER_H_
 #define MUSTER_WORKER_CHECKPOINT_WRITE_TOGETHER_H_
 
@@ -31,7 +31,7 @@ class JointOutput {
   struct File {
     std::string path;
     uint64_t size = 0;
-    mode_t mode = 0644;  // OutputFile's
+    mode_t mode = 0644;  // as for OutputFile
   };
   // The place of an item's elements in the output.
   struct Place {

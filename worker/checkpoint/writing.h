@@ -17,8 +17,8 @@ namespace muster::checkpoint {
 class Writing {
  public:
   struct Now {
-    int64_t command = 0;  // the command that asked for it; 0: none
-    uint64_t total = 0;   // bytes that this rank writes; 0: it writes nothing now
+    int64_t command = 0;  // the command that requested the writing; 0: none
+    uint64_t total = 0;   // bytes that this rank writes; 0: nothing is written now
     uint64_t written = 0;
     friend bool operator==(const Now&, const Now&) = default;
   };
