@@ -1,6 +1,6 @@
-// The construction and destruction of the stream, the calls of its owner, and its writer: sends
-// heartbeats and reports, and writes reports to the agent's disk while the coordinator cannot be
-// reached.
+// The construction and destruction of the stream, the calls of its owner, and its writer. The
+// writer sends heartbeats and reports, and writes reports to the agent's disk while the coordinator
+// cannot be reached.
 #include "worker/control/control_stream.h"
 
 #include <spdlog/spdlog.h>

@@ -25,7 +25,7 @@
 namespace muster::control {
 
 struct ControlStreamOptions {
-  std::string coordinator;  // its address
+  std::string coordinator;  // the coordinator's address
   // The credentials for the connection; null: in plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   v1::WorkerIdentity worker;

@@ -84,7 +84,7 @@ class ControlStreamImpl : public ControlStream {
     bool new_channel = false;
     // The time of the newest refused connection.
     absl::Time refused = absl::InfinitePast();
-    // This object ends: no further stream is opened.
+    // True when this object ends: no further stream is opened.
     bool closing = false;
   };
 

@@ -67,7 +67,7 @@ void ControlStreamImpl::ReadLoop() {
       knocker_.Begin(connection_.lease / kKnocksPerLease);
       spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
     }
-    // Not absl::SleepFor (common/steady/condition.h).
+    // The sleep avoids absl::SleepFor (common/steady/condition.h).
     std::this_thread::sleep_for(in_trouble ? kRetryInTrouble : kRetry);
   }
 }

@@ -1,4 +1,4 @@
-// Watches the worker's own lease on a separate thread, because a stopped agent cannot end its
+// Watches the worker's own lease on a separate thread. The reasons: a stopped agent cannot end its
 // workers, and a rank that hangs in a collective does not look at a clock.
 #ifndef MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
 #define MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_

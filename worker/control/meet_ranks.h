@@ -1,4 +1,4 @@
-// The meeting of the ranks of a generation: rank 0 hosts a store and reports its address to the
+// The meeting of the ranks of a generation. Rank 0 hosts a store and reports its address to the
 // coordinator, which sends the address to the other ranks. The ranks connect their communicators
 // through the store.
 #ifndef MUSTER_WORKER_CONTROL_MEET_RANKS_H_

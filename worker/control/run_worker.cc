@@ -49,7 +49,7 @@ class StreamCoordinator : public train::CommandSource,
   struct Listeners {
     // The session has started, and knows the checkpoint from which it continues.
     std::function<void()> on_started;
-    // This rank has reported a checkpoint.
+    // The rank has reported a checkpoint.
     std::function<void(const train::CheckpointWritten& written)> on_checkpoint;
   };
   StreamCoordinator(ControlStream* stream, int64_t generation, Downloads downloads,
@@ -204,7 +204,7 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
     // count.
     if (known.bad_reason().empty()) {
       parts.checkpoints.retired.push_back(known.path());
-      // For such a checkpoint only the path is known.
+      // The coordinator names only the path of such a checkpoint.
       if (known.generation() == 0) parts.checkpoints.dropped.push_back(known.path());
     } else {
       parts.checkpoints.had_others = true;
@@ -255,8 +255,8 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   return Train(stream, identity, *job, *communicators, remover, heartbeat, downloads);
 }
 
-// The longest time of each of two waits before a finished job counts as ended: for the names of
-// checkpoints to remove, and for their removal.
+// The longest time of each of two waits before a finished job counts as ended. The waits are for
+// the names of checkpoints to remove, and for their removal.
 constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
 constexpr absl::Duration kRemovalBeat = absl::Seconds(1);
 

@@ -14,7 +14,7 @@
 namespace muster::control {
 
 struct WorkerOptions {
-  std::string coordinator;  // its address
+  std::string coordinator;  // the coordinator's address
   // The TLS files for connections to the coordinator over TCP.
   certs::TlsFiles tls;
   train::Identity identity;

@@ -162,8 +162,8 @@ TEST_F(RunWorkerTest, HeartbeatsSayWhatTheMemoryIsUsedFor) {
   spec.mutable_optimizer()->mutable_adamw()->add_betas(0.95);
   EXPECT_TRUE(Run(0).ok());
   const v1::RankMemory& memory = coordinator_.last_heartbeat(0).memory();
-  // The parameters are embeddings of 256 tokens and 8 places, two layer norms, attention and MLP of
-  // one layer, and the last layer norm, all of width 8.
+  // The parameters, of width 8: embeddings of 256 tokens and 8 places, two layer norms, attention
+  // and MLP of one layer, the last layer norm.
   const uint64_t bytes = 4 * (256 * 8 + 8 * 8 + 2 * 16 + (8 * 24 + 24) + (8 * 8 + 8) +
                               (8 * 32 + 32) + (32 * 8 + 8) + 16);
   EXPECT_EQ(memory.parameters().peak_bytes(), bytes);

@@ -56,7 +56,7 @@ class NoCoordinator : public train::CommandSource, public train::EventSink {
 struct Inputs {
   std::string job_id = "job";
   std::vector<train::Command> commands;
-  std::vector<std::string> checkpoints;  // those that count, newest first
+  std::vector<std::string> checkpoints;  // checkpoints that count, newest first
 };
 
 // Reads one v1::Command in JSON from each line, and numbers the commands from 1.
@@ -102,7 +102,8 @@ absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) 
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.emplace_back([&, rank] {
-      // These are destroyed at the rank's end, so that the other ranks do not wait for it.
+      // The communicators are destroyed at the rank's end, so that the other ranks do not wait for
+      // this rank.
       const Groups own = std::move(of_ranks[rank]);
       ends[rank] = RunRank(job, inputs, rank, own);
     });
