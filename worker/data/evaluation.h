@@ -4,8 +4,8 @@
 // Round b covers samples [b*W*P, (b+1)*W*P), cut at the size of the data set. Rank r takes the P
 // samples from b*W*P + r*P. In the last round some ranks may have fewer samples, or none.
 //
-// If each rank has its own file, round b covers samples [b*P, (b+1)*P) of every rank's file, cut at
-// the size of the file.
+// Round b of ranks with files of their own covers samples [b*P, (b+1)*P) of every rank's file, cut
+// at the size of the file.
 #ifndef MUSTER_WORKER_DATA_EVALUATION_H_
 #define MUSTER_WORKER_DATA_EVALUATION_H_
 

@@ -1,5 +1,5 @@
 // The header of an IDX file (the layout of MNIST): two zero bytes, the element type, the number of
-// dimensions, the dimensions as 32-bit numbers, big endian; then the data.
+// dimensions, the dimensions as big-endian 32-bit numbers. The data follow.
 #ifndef MUSTER_WORKER_DATA_IDX_H_
 #define MUSTER_WORKER_DATA_IDX_H_
 

@@ -24,8 +24,8 @@ struct IdxOptions {
 // Unpacks gzip files, whatever their names, into memory, at most to the size that their own header
 // says. Other files are mapped. Errors:
 // - those of MakeRowDataset;
-// - INVALID_ARGUMENT: lists of different lengths, a file that is not an IDX file of unsigned bytes,
-//   targets that are numbers, or a scale that does not fit into float32;
+// - INVALID_ARGUMENT: lists of different lengths, a file of another kind than IDX with unsigned
+//   bytes, targets that are numbers, or a scale beyond float32;
 // - NOT_FOUND etc.: a file cannot be opened;
 // - DATA_LOSS: a file is damaged, or shorter or longer than its header says.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec,

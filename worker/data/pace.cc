@@ -26,7 +26,7 @@ Position Pace::Ahead(Position position, int64_t steps) const {
     return {begin.epoch, std::min(begin.cursor + steps * global_batch, epoch_size)};
   }
   const int64_t per_epoch = steps_per_epoch();
-  const int64_t later = steps - here - 1;  // before the last one
+  const int64_t later = steps - here - 1;  // steps in later epochs before the last step
   return {begin.epoch + 1 + later / per_epoch,
           std::min((later % per_epoch + 1) * global_batch, epoch_size)};
 }

@@ -24,7 +24,7 @@ struct Position {
 };
 
 struct Pace {
-  int64_t epoch_size = 0;  // where the cursor ends
+  int64_t epoch_size = 0;  // the largest cursor
   int64_t global_batch = 1;
   Last last = Last::kDrop;
 

@@ -1,5 +1,4 @@
-// The order of an epoch for `order: shuffled`. docs/sampler.md specifies it so exactly that any
-// language reproduces it.
+// The order of an epoch for `order: shuffled`. The exact specification is in docs/sampler.md.
 #ifndef MUSTER_WORKER_DATA_PERMUTATION_H_
 #define MUSTER_WORKER_DATA_PERMUTATION_H_
 

@@ -5,8 +5,8 @@
 // order. Rank r takes positions [r*A*P, (r+1)*A*P) of the step, and its micro-batch m takes the
 // m-th P of the rank's positions.
 //
-// If each rank has its own file, a rank takes A*P consecutive positions of its own file's order.
-// The shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts W
+// A rank with a file of its own takes A*P consecutive positions of its own file's order. The
+// shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts W
 // samples for each place, so that all ranks agree on the cursor.
 //
 // Threading: one thread, because the sampler keeps the current epoch's order. Only with
@@ -39,8 +39,8 @@ struct SamplerOptions {
   int64_t size = 0;
   uint64_t seed = 0;
   int64_t world_size = 1;
-  int64_t per_rank = 1;    // P, samples of one micro-batch on one rank
-  int64_t accumulate = 1;  // A, micro-batches of one step
+  int64_t per_rank = 1;    // P, samples of a micro-batch on a rank
+  int64_t accumulate = 1;  // A, micro-batches of a step
   Order order = Order::kShuffled;
   Last last = Last::kDrop;
   std::optional<OwnFile> own;  // absent: the data set is common to all ranks
@@ -66,7 +66,7 @@ class Sampler {
   // The input of `rank` in the step that follows `position`. If each rank has its own file, `rank`
   // must be the owner.
   struct Share {
-    int64_t micro_batches = 0;  // how many have samples; these are the first ones
+    int64_t micro_batches = 0;  // micro-batches with samples: the first ones
     int64_t samples = 0;
     // The number of earlier steps of this epoch in which the rank had no input either, if it has
     // none.
@@ -87,7 +87,7 @@ class Sampler {
   Pace pace_;
   int64_t cached_epoch_ = -1;
   std::vector<int64_t> permutation_;       // the order of cached_epoch_ with kShuffled
-  std::optional<KeyedPermutation> keyed_;  // the same with kShuffledV2
+  std::optional<KeyedPermutation> keyed_;  // the order of cached_epoch_ with kShuffledV2
 };
 
 }  // namespace muster::data

@@ -16,7 +16,7 @@ class Timeline {
  public:
   // The steps that have one pace.
   struct Span {
-    int64_t step = 0;         // done before it
+    int64_t step = 0;         // steps done before this span
     Position position;        // after these steps
     Pace pace;
     // True if the samples between the end of the previous span and `position` were left out.
@@ -35,7 +35,7 @@ class Timeline {
   // The samples that are consumed after `step` steps, and the beginning of the next step.
   Position After(int64_t step) const;
   Position BeginAfter(int64_t step) const;
-  // As BeginAfter, but without the samples that a command left out just before that step.
+  // The result of BeginAfter without the samples that a command left out just before that step.
   Position BeginBeforeSkips(int64_t step) const;
   // The smallest number of steps, at least `from`, after which everything before `to` is consumed
   // or dropped.

@@ -167,7 +167,7 @@ TEST_F(TokenDatasetTest, AnotherWidthIsNotedWhereTheVocabularyHidesItAndNamedWhe
 }
 
 TEST_F(TokenDatasetTest, ATokenThatIsInNoSampleIsCheckedToo) {
-  // The file has one sample of four tokens, and a token after it.
+  // The file has one sample of four tokens, and an unused token.
   EXPECT_THAT(ErrorOf({File<uint16_t>("a", {1, 2, 3, 4, 1000})}), HasSubstr("(index 4)"));
 }
 
@@ -218,7 +218,7 @@ TEST_F(TokenDatasetTest, TheIgnoredTargetIsAnOrdinaryTokenWithinTheVocabulary) {
   const auto dataset = OpenTokens({Counting("a", 8, 0)}, TokenType::kUint16, ignoring);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_TRUE((*dataset)->Check({}).ok());
-  ignoring.ignored = 1003;  // beyond it, it could not be an input
+  ignoring.ignored = 1003;  // a token beyond the vocabulary cannot be an input
   EXPECT_THAT(ErrorOf({Counting("b", 8, 1000)}, TokenType::kUint16, ignoring),
               HasSubstr("token 1000"));
 }
