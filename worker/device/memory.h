@@ -20,7 +20,7 @@ namespace muster::device {
 
 // Copies `bytes` bytes from byte `from_begin` of `from` to byte `to_begin` of `to`. The tensors may
 // have any types. Either both are on one device, and the two ranges are equal or do not overlap. Or
-// one tensor is on the CPU; if it comes from HostLike, the host does not wait.
+// one tensor is on the CPU; the host does not wait for a tensor from HostLike.
 void CopyBytes(const at::Tensor& to, int64_t to_begin, const at::Tensor& from, int64_t from_begin,
                int64_t bytes);
 

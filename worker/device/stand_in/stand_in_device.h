@@ -27,9 +27,9 @@ inline constexpr c10::DeviceIndex kStandInDevices = 8;
 // can show that it used them.
 int64_t StandInAllocations();
 
-// While such an object lives, operations for which the host would have to wait for a GPU throw, in
-// all threads: reading the value of a tensor (item), and copies between a device and host memory
-// that is not pinned. Readback and events may wait.
+// An object that forbids waiting, in all threads. While it lives, operations throw if the host
+// would have to wait for a GPU. These are reading the value of a tensor (item), and copies between
+// a device and unpinned host memory. Readback and events may wait.
 class NoWaiting {
  public:
   NoWaiting();

@@ -107,7 +107,7 @@ TEST(StandInDevice, HashesDependOnAllBytes) {
       EXPECT_FALSE(hashes(changed)[i].equal(before[i])) << i << ", byte " << byte;
     }
   }
-  const auto two = make();  // whose order matters
+  const auto two = make();  // to change the order of the numbers
   const at::Tensor first = two[0].narrow(0, 0, 1).clone();
   two[0].narrow(0, 0, 1).copy_(two[0].narrow(0, 1 << 20, 1));
   two[0].narrow(0, 1 << 20, 1).copy_(first);
