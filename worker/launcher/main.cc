@@ -1,6 +1,6 @@
-// muster-worker as packages install it. It finds LibTorch, and becomes the worker that is built for
-// it: muster-worker-cuda or muster-worker-cpu in lib/muster. This program does not link LibTorch.
-// So its error says what is missing, where the dynamic loader would only name a file.
+// muster-worker as packages install it. It finds LibTorch, and becomes the worker for this
+// LibTorch: muster-worker-cuda or muster-worker-cpu in lib/muster. This program does not link
+// LibTorch. So its error says what is missing, where the dynamic loader would only name a file.
 #include <unistd.h>
 
 #include <cerrno>
