@@ -172,7 +172,7 @@ Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterS
   placement.holders.resize(world_size);
   for (int rank = 0; rank < world_size; ++rank) placement.holders[rank].reserve(counts[rank]);
 
-  int64_t base = 0;  // where the slice of the group begins in each rank's storage
+  int64_t base = 0;  // beginning of the group's slice in each rank's storage
   for (const Group& group : groups) {
     VisitRanges(group, specs, world_size, [&](int64_t rank, Range range) {
       range.offset += base;

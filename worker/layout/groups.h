@@ -1,12 +1,11 @@
-// Flat groups: the positions of parameters in one contiguous buffer that is cut into one slice per
-// rank. Pure.
+// Flat groups: the positions of parameters in a contiguous buffer with a slice for each rank. Pure.
 //
 // A group is a bucket of gradients (ddp, sharded_ddp) or a part of an FSDP unit. Every parameter
 // begins at a multiple of kAlignment elements, and a group is padded to a multiple of kAlignment *
 // world size. So all slices of a group have one size, begin at multiples of kAlignment, and may
-// contain padding only. The reason: fused optimizer kernels give the same bits for a piece of a
-// parameter as for the whole parameter only if the piece begins at such a multiple. After ZeRO (S.
-// Rajbhandari et al., 2020) and PyTorch's DistributedDataParallel (reverse order, size limits).
+// contain padding only. The reason: only if a piece of a parameter begins at such a multiple, fused
+// optimizer kernels give the same bits as for the whole parameter. After ZeRO (S. Rajbhandari et
+// al., 2020) and PyTorch's DistributedDataParallel (reverse order, size limits).
 #ifndef MUSTER_WORKER_LAYOUT_GROUPS_H_
 #define MUSTER_WORKER_LAYOUT_GROUPS_H_
 
@@ -34,7 +33,7 @@ struct ParameterSpec {
 struct Group {
   struct Member {
     int64_t parameter = 0;  // index in the list of specs
-    int64_t offset = 0;     // where it begins in the group, in elements: a multiple of kAlignment
+    int64_t offset = 0;     // place in the group, in elements: a multiple of kAlignment
     friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members;  // by rising offset
