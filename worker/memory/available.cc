@@ -32,7 +32,7 @@ uint64_t LeftIn(const std::string& group) {
   const uint64_t limit = NumberOf(group + "/memory.max");
   const uint64_t used = NumberOf(group + "/memory.current");
   if (limit == kUnknown || used == kUnknown) return kUnknown;
-  // These are pages of files that the kernel drops when memory is short.
+  // Pages of files, which the kernel drops when memory is short.
   const uint64_t files = NumberIn(group + "/memory.stat", "inactive_file");
   const uint64_t needed = used - std::min(used, files == kUnknown ? 0 : files);
   return limit - std::min(limit, needed);

@@ -63,7 +63,7 @@ std::atomic<Tracker*> tracker = nullptr;
 
 void CountDeviceMemory() {
   try {
-    at::globalContext().lazyInitDevice(c10::kCUDA);  // makes the allocators
+    at::globalContext().lazyInitDevice(c10::kCUDA);  // creates the allocators
   } catch (const std::exception&) {
     return;  // Without a usable GPU there is nothing to count; the session says why.
   }
@@ -87,7 +87,7 @@ uint64_t AvailableDeviceBytes() {
   size_t free = 0;
   size_t total = 0;
   if (cudaGetDevice(&device) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) {
-    cudaGetLastError();  // so that nobody else takes it for their own
+    cudaGetLastError();  // clears the error for later calls
     return std::numeric_limits<uint64_t>::max();
   }
   const auto stats = allocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));

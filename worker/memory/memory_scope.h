@@ -1,6 +1,5 @@
-// The purpose of memory. While a scope lives, all memory that LibTorch allocates in the thread of
-// the scope counts for the purpose of the scope (counting_allocator.h). docs/memory.md says where
-// the scopes are.
+// The purpose of memory. While a scope lives, all memory that LibTorch allocates in its thread
+// counts for its purpose (counting_allocator.h). docs/memory.md says where the scopes are.
 //
 //   {
 //     const MemoryScope scope(Purpose::kMoments);
