@@ -84,7 +84,7 @@ float NormOf(const std::vector<SquareSum>& sums) {
     Add(sum[0], total[0], total[1]);
     total[1] += sum[1];
   }
-  // After an infinite addend the low half is NaN.
+  // The low half is NaN after an infinite addend.
   const double sum = std::isfinite(total[0]) ? total[0] + total[1] : total[0];
   return static_cast<float>(std::sqrt(sum));
 }

@@ -33,7 +33,7 @@ std::string LongestPiece(const std::string& pattern) {
 }
 
 // Returns names that a mistyped pattern may have meant: the nearest name, and the names that
-// contain the longest piece of the pattern (without dots at the ends of the piece).
+// contain the pattern's longest piece (without dots at its ends).
 std::vector<std::string> Near(const std::string& pattern, const std::vector<std::string>& names) {
   std::vector<std::string> near;
   const std::string nearest = jobfile::NearName(pattern, names);

@@ -28,14 +28,14 @@ struct ParameterGroup {
   std::optional<std::array<double, 2>> betas = std::nullopt;
   std::optional<double> eps = std::nullopt;
   std::optional<double> momentum = std::nullopt;
-  // In the same group only lr_scale may be set, too.
+  // Only lr_scale may be set in the same group, too.
   std::optional<GroupOptimizer> optimizer = std::nullopt;
 };
 
 // The settings for the training of one parameter.
 struct ParameterSettings {
   OptimizerOptions options;
-  std::optional<double> lr;  // at the learning rate of the job file; empty: that learning rate
+  std::optional<double> lr;  // at the job file's learning rate; empty: the job's rate
   double lr_scale = 1;       // factor on its learning rate
   friend bool operator==(const ParameterSettings&, const ParameterSettings&) = default;
 };

@@ -26,7 +26,7 @@ class Mixed : public Optimizer {
  public:
   struct Part {
     std::unique_ptr<Optimizer> optimizer;
-    std::vector<size_t> indices;  // of its parameters, in their order, among all
+    std::vector<size_t> indices;  // indices of the part's parameters among all, in order
   };
   // `names`: the names of all parameters, in order.
   Mixed(std::vector<std::string> names, std::vector<Part> parts)
@@ -74,7 +74,7 @@ class Mixed : public Optimizer {
 struct Alike {
   OptimizerOptions options;  // with a weight decay of 0
   std::vector<OptimizedParameter> parameters;
-  std::vector<size_t> indices;  // theirs
+  std::vector<size_t> indices;  // indices of these parameters
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
     std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
 
 struct ParameterWithOptions {
-  OptimizedParameter parameter;  // no other one has its name; its own weight decay is not used
+  OptimizedParameter parameter;  // its name is unique; its own weight decay is not used
   OptimizerOptions options;
 };
 

@@ -19,7 +19,7 @@ namespace muster::optim {
 
 namespace {
 
-// Adds a parameter to the class that has these settings, or to a new one.
+// Adds a parameter to the class with these settings, or to a new class.
 void AddToClass(ParameterClass settings, size_t index, std::vector<ParameterClass>* classes) {
   for (ParameterClass& existing : *classes) {
     if (existing.bucket == settings.bucket && existing.type == settings.type &&

@@ -26,7 +26,7 @@ struct ParameterClass {
 struct ParameterList {
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;  // the same order
-  // By member; each entry is empty, or has one tensor for each slot.
+  // The states by member; each is empty, or has a tensor for each slot.
   std::vector<std::vector<at::Tensor>> states;
   // The classes, ordered by their first members. Each parameter is in exactly one class.
   std::vector<ParameterClass> classes;
