@@ -197,7 +197,7 @@ bool EventLog::Writer::AwaitWork() {
     return phase_ == Phase::kClosing || (HasWork() && SteadyNow() >= trouble_.retry_at);
   };
   while (!ready()) {
-    // Before retry_at, only the owner's end matters; afterwards, any change does.
+    // Only the owner's end matters before retry_at; afterwards, any change does.
     const absl::Duration wait = trouble_.retry_at - SteadyNow();
     changed_.Await(mutex_, wait > absl::ZeroDuration() ? wait : absl::InfiniteDuration(), ready);
   }

@@ -519,7 +519,7 @@ TEST_F(EventLogTest, KeepsUpWithStepsThatAreFasterThanACall) {
 TEST_F(EventLogTest, SaysOnceThatADiskIsTooSlow) {
   EventLog* used = nullptr;
   int64_t step = 1;
-  std::vector<std::string> before;  // the first step that finds room
+  std::vector<std::string> before;  // what was told before the last record
   disk_.on_write_ = [&](bool) {
     if (step == 401) return;
     for (int i = 0; i < 4; ++i) used->Add(Loss(++step, 1));

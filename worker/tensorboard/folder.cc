@@ -147,7 +147,7 @@ int64_t LargestNumber(const std::vector<std::string>& names) {
 Numbers NumbersAround(const std::string& folder, const std::vector<std::string>& names,
                       int64_t step) {
   Numbers found;
-  bool taken_back = false;  // what earlier files have of later steps
+  bool taken_back = false;  // true: a START takes back the later steps of earlier files
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     if (taken_back && (found.newest.has_value() || step < 0)) break;
     const bool counts = !taken_back;
@@ -209,7 +209,7 @@ absl::Status EventFile::Append(const std::string& bytes) {
   if (status.ok()) {
     size_ += bytes.size();
   } else {
-    // Without the truncation a reader might read records twice, because the next file repeats them
+    // A reader might read records twice without the truncation, because the next file repeats them
     // without an earlier START. The caller gets the error of the write, even if the truncation
     // fails, too.
     const int ignored = ftruncate(fd_, static_cast<off_t>(size_));

@@ -23,17 +23,17 @@ namespace muster::tensorboard {
 // Returns DIRECTORY/JOB.
 std::string FolderOf(const std::string& directory, const std::string& job);
 
-// Makes the folder of a job, before its first session. FAILED_PRECONDITION: no session will be able
-// to write there, because a file is in the folder's place, or because permission is missing; the
-// message says what to do. Other codes: the file system has trouble, which may end.
+// Makes the folder of a job, before its first session. FAILED_PRECONDITION: no session can write
+// there, because a file is in the folder's place, or permission is missing; the message says what
+// to do. Other codes: the file system has trouble, which may end.
 absl::Status Prepare(const std::string& directory, const std::string& job);
 
 // The identity of a directory to which a path led.
 struct Place {
   using Id = std::pair<dev_t, ino_t>;
   Id directory;
-  bool mounted = false;     // it is the root of a file system that is mounted there
-  std::string parent_path;  // of the directory in which it lies, without symbolic links
+  bool mounted = false;     // the directory is the root of a mounted file system
+  std::string parent_path;  // of the parent directory, without symbolic links
   Id parent;
 };
 // Errors: those of the file system; NOT_FOUND: there is no such directory.
@@ -100,8 +100,8 @@ class EventFile {
   EventFile& operator=(const EventFile&) = delete;
 
   // Appends the bytes. After an error, the file ends as before the call, if the file system allows
-  // this. Errors: those of the disk; NOT_FOUND if the path no longer leads to this file, because
-  // the file was removed, or its file system is not mounted any more.
+  // this. Errors: those of the disk; NOT_FOUND if the path no longer leads to this file (removed,
+  // or its file system is not mounted).
   absl::Status Append(const std::string& bytes);
   absl::Status Sync();
 

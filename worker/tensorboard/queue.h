@@ -25,7 +25,7 @@ class Queue {
  public:
   // Records that follow one another.
   struct Batch {
-    uint64_t newest = 0;  // the number of the last one, counted from 1
+    uint64_t newest = 0;  // the number of the last record, counted from 1
     Steps steps;
     std::string bytes;
   };
@@ -68,7 +68,7 @@ class Queue {
 
   const size_t limit_;
   std::deque<Record> waiting_;
-  size_t bytes_ = 0;  // of the waiting ones
+  size_t bytes_ = 0;  // of the waiting records
   uint64_t newest_ = 0;
   uint64_t written_ = 0;
   uint64_t settled_ = 0;
