@@ -17,7 +17,7 @@ enum class Lane { kSteps, kUnits, kCollectives };
 
 struct Event {
   enum class Kind {
-    kSpan,   // from begin to end. Within a lane they nest, except collectives, which overlap
+    kSpan,   // from begin to end; spans of a lane nest, but collectives overlap
     kMark,   // at begin
     kLevel,  // from begin on there are `bytes` bytes
   };
