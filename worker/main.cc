@@ -1,4 +1,4 @@
-// muster-worker: one rank of one generation of a job. muster-agent starts it and gives it its
+// muster-worker: one rank of one generation of a job. muster-agent starts the worker with its
 // identity; everything else comes from the coordinator.
 //
 // Exit codes:
@@ -40,9 +40,9 @@
 
 namespace {
 
-// Makes malloc keep freed memory. Each step frees and allocates gradients and activations. If
-// malloc gave this memory back to the kernel, each step would have 4800 page faults for 8 layers of
-// 1024 x 1024, a tenth of its CPU time.
+// Makes malloc keep freed memory. Each step frees and allocates gradients and activations. Memory
+// that malloc gave back to the kernel would cost page faults: 4800 a step for 8 layers of 1024 x
+// 1024, a tenth of the CPU time.
 void KeepFreedMemory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
