@@ -21,7 +21,7 @@ namespace {
 constexpr char kSystem[] = "/var/lib/muster";
 constexpr char kFile[] = "agent-id";
 
-// Makes the private directory. It may already contain the agent's folders and these three files.
+// Makes the private directory. The names are those of the agent's files in it, besides its folders.
 absl::Status MakeDirectory(const std::string& directory) {
   return files::MakePrivateDirectory(directory, {kFile, "lock", "quarantine"});
 }

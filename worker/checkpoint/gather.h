@@ -29,7 +29,7 @@ struct GatherOptions {
 
 // Returns the output for the optimizer's items in `state`. INVALID_ARGUMENT: an item is not
 // float32, or the optimizer is of an unknown kind. Errors of the output: ALREADY_EXISTS: there is a
-// file, and `overwrite` is not set; FAILED_PRECONDITION: the path exists and is no file.
+// file, and `overwrite` is not set; FAILED_PRECONDITION: the path exists, but is no regular file.
 absl::StatusOr<std::unique_ptr<JointOutput>> OptimizerStateOutput(const GatherOptions& options,
                                                                   const State& state,
                                                                   const ModelRecords& records);

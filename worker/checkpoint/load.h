@@ -65,8 +65,8 @@ class Reader {
   };
 
   // Reads once every block that contains a copy or is in `others`, checks the block against its
-  // hash, and copies from it. With any copy, it also reads the blocks without elements of tensors,
-  // because no rank would otherwise find a change there. Needs memory for one block.
+  // hash, and copies from it. With any copy, the call also reads the blocks without elements of
+  // tensors, because no rank would otherwise find a change there. Needs memory for one block.
   // DATA_LOSS: the list of the damage, capped at 3. Other errors: the failed reads, if nothing is
   // damaged. After an error the tensors may contain anything, and `failed` has the blocks that
   // caused the error.

@@ -97,7 +97,7 @@ struct Rejected {
 // absl::StatusOr<absl::Status> could not distinguish the outcome from an error of the communicator.
 struct SharedOutcome {
   absl::Status status;
-  // The ranks that do not see the directory.
+  // The ranks with errors.
   std::vector<int64_t> at_fault;
 };
 

@@ -26,7 +26,7 @@
 namespace muster::control {
 namespace {
 
-// The lease before the first welcome, which has the real lease.
+// The longest pause between two knocks before the first welcome, which says how long a lease is.
 constexpr absl::Duration kFirstKnocks = absl::Seconds(1);
 // The time within which a working coordinator acknowledges a report.
 constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);
