@@ -18,7 +18,7 @@ void Handle(int signal, siginfo_t* info, void*) {
   struct sigaction usual = {};
   usual.sa_handler = SIG_DFL;
   sigaction(signal, &usual, nullptr);
-  // Blocked until this function returns.
+  // The signal is blocked until this function returns.
   raise(signal);
 }
 

@@ -12,7 +12,8 @@
 namespace muster {
 namespace {
 
-// How a child ends that obeys `agent` and lives until a signal ends it: the signal, or 0.
+// Returns the signal that ends a child, or 0. The child obeys `agent` and lives until a signal ends
+// it.
 int EndOf(pid_t agent, const std::function<void(pid_t child)>& act) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);
@@ -39,7 +40,7 @@ TEST(AgentsSignals, ItsAgentEndsIt) {
 
 TEST(AgentsSignals, NobodyElseDoesExceptByForce) {
   const pid_t another = getppid();
-  // SIGXFSZ has the highest number of these: of signals that wait it is delivered last.
+  // SIGXFSZ has the highest number of these signals, so it is delivered last of all waiting ones.
   EXPECT_EQ(EndOf(another,
                   [](pid_t child) {
                     kill(child, SIGINT);

@@ -1,9 +1,13 @@
-// muster-worker: one rank of one generation of a job. Started by muster-agent; everything but its
-// identity comes from the coordinator.
+// muster-worker: one rank of one generation of a job. muster-agent starts the worker with its
+// identity; everything else comes from the coordinator.
 //
-// Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale, or never
-// welcomed; 4 its lease is over: the coordinator was silent (worker/agent/core/worker_record.h has
-// this code, too).
+// Exit codes:
+// - 0: finished, or stopped as asked;
+// - 1: failed, and the failure was reported;
+// - 2: bad flags;
+// - 3: stale, or never welcomed;
+// - 4: its lease is over, because the coordinator did not answer (kLeaseOverExitCode in
+//   worker/agent/core/worker_record.h).
 #include <malloc.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -36,15 +40,15 @@
 
 namespace {
 
-// Gradients and activations are freed and allocated anew in each step. Given back to the kernel
-// each time, they come back as page faults: 4800 a step for 8 layers of 1024 x 1024, a tenth of its
-// CPU time.
+// Makes malloc keep freed memory. Each step frees and allocates gradients and activations. Memory
+// that malloc gave back to the kernel would cost page faults: 4800 a step for 8 layers of 1024 x
+// 1024, a tenth of the CPU time.
 void KeepFreedMemory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-// A line on stderr where that does not block: the agent that reads it may be stopped.
+// Writes a line to stderr if this does not block: the agent that reads it may be stopped.
 void SayWithoutWaiting(std::string line) {
   pollfd entry = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   line.resize(std::min<size_t>(line.size(), 2000));
@@ -84,11 +88,11 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (agent_pid != 0) muster::ObeySignalsOfAgentOnly(static_cast<pid_t>(agent_pid));
-  // Programs that this one starts look for their own libraries.
+  // Programs that this process starts must find their own libraries.
   muster::launcher::Restore();
   muster::InitLog("muster-worker");
-  // The agent's death kills its workers, but an agent that died before the worker asked for that
-  // cannot.
+  // The agent's death kills its workers. But an agent that died before its worker asked for this
+  // signal cannot kill the worker.
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
   if (const char* agent = getenv(muster::kAgentVersionVariable);
       agent != nullptr && !muster::SameMinorVersion(agent, muster::Version())) {
@@ -102,7 +106,8 @@ int main(int argc, char** argv) {
 
   if (char* hex = getenv(muster::secret::kWorkerVariable); hex != nullptr) {
     options.secret = muster::secret::FromHex(hex).value_or("");
-    // Neither /proc shows it from here on, nor does a program get it that this one starts.
+    // The secret is removed from /proc and from the environment of programs that this process
+    // starts.
     explicit_bzero(hex, strlen(hex));
     unsetenv(muster::secret::kWorkerVariable);
   }
@@ -128,6 +133,6 @@ int main(int argc, char** argv) {
     _exit(4);
   };
   const absl::Status status = muster::control::RunWorker(options);
-  // Crash-only: nothing is torn down that a lost peer could hold up.
+  // The process ends without destructors, because they could wait for a lost peer.
   _exit(status.ok() ? 0 : 1);
 }

@@ -37,18 +37,19 @@
 namespace muster::agent {
 namespace {
 
-// Waits use a clock that stops while the machine sleeps, but the lease continues.
+// The longest wait at a time. Waits use a clock that stops while the machine sleeps, but the lease
+// continues.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
 // The time between two looks for files that nobody has fetched.
 constexpr absl::Duration kTidy = absl::Minutes(1);
 
-// The time between two looks at how much the workers have written.
+// The time between two looks at the bytes that the workers have written.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 // True if the coordinator would give the same answer to another attempt.
 bool IsFinal(const absl::Status& status) {
-  // A certificate that is revoked may be renewed; one for another node never becomes right.
+  // A revoked certificate may be renewed, but a certificate for another node never becomes right.
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
          absl::IsAlreadyExists(status) || absl::IsUnimplemented(status) ||
          ErrorReason(status) == kNodeNotAllowed;
@@ -56,7 +57,7 @@ bool IsFinal(const absl::Status& status) {
 
 }  // namespace
 
-// All members belong to the loop's thread if their comment does not say otherwise.
+// All members belong to the loop's thread unless their comment says otherwise.
 class Agent::Loop {
  public:
   Loop(const AgentOptions& options, std::unique_ptr<Identity> identity,
@@ -98,12 +99,12 @@ class Agent::Loop {
   }
 
  private:
-  // Reports that workers left.
+  // The reports that workers left.
   struct Spools {
     SpoolFolder folder;
     SpoolReplay replay{&folder};
   };
-  // Files that clients fetch.
+  // The files that clients fetch.
   struct Downloads {
     Downloads(const AgentOptions& options, DownloadSender::Connect connect)
         : folder(options.node, options.downloads, options.keep_downloads),
@@ -137,7 +138,8 @@ class Agent::Loop {
       if (core_.draining() && look_at_ == absl::InfiniteFuture()) look_at_ = SteadyNow();
       const absl::Time due = std::min({core_.NextDeadline(), link_.connect_at(), look_at_});
       if (auto task = mailbox_.Take(std::min(due - SteadyNow(), kLongestWait))) (*task)();
-      // Also if there is always another task, because workers print without pause.
+      // The deadline is checked after every task, because workers that print without pause make
+      // tasks without end.
       if (SteadyNow() >= core_.NextDeadline()) Handle(Ticked{});
       if (SteadyNow() >= look_at_) {
         Handle(WritesSeen{processes_.BytesWritten()});
@@ -147,7 +149,7 @@ class Agent::Loop {
         for (const WorkerId& worker : spools_.replay.TakeUnread()) Do(SendSpool{worker});
       }
       if (SteadyNow() >= hanging.look_at()) {
-        // Of former agents. The end of this agent's own processes is an event.
+        // The processes belong to former agents. The end of this agent's own processes is an event.
         for (const WorkerId& worker : hanging.FindEnded(SteadyNow())) Handle(HangingGone{worker});
       }
       if (SteadyNow() >= downloads_.tidy_at) {
@@ -234,7 +236,7 @@ class Agent::Loop {
 
   void Do(const Quit& effect) { quit_ = effect.why; }
 
-  // ---- What happens ----
+  // ---- Events ----
 
   // Sends the next message with reports that a worker left, or tells the core that all are sent.
   void TellMore(const WorkerId& worker) {
@@ -296,7 +298,7 @@ class Agent::Loop {
   LeaseFile lease_file_;
   WorkerProcesses processes_;
   CoordinatorLink link_;
-  // When to look at how much the workers have written.
+  // The time of the next look at the bytes that the workers have written.
   absl::Time look_at_ = absl::InfiniteFuture();
   std::optional<absl::Status> quit_;
 

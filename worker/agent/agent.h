@@ -1,8 +1,8 @@
 // muster-agent: offers this host's slots to the coordinator, runs workers, and sends their logs and
 // exits to the coordinator.
 //
-// One thread owns all state (`Core` decides, this class carries out); gRPC's threads and the
-// threads that watch workers post events to it. docs/agent.md describes the behaviour.
+// A single thread owns all state: `Core` decides, and this class carries out. gRPC's threads and
+// the threads that watch workers post events to this thread. docs/agent.md describes the behaviour.
 #ifndef MUSTER_WORKER_AGENT_AGENT_H_
 #define MUSTER_WORKER_AGENT_AGENT_H_
 
@@ -22,11 +22,11 @@
 namespace muster::agent {
 
 struct AgentOptions {
-  // Address of musterd; passed on to the workers.
+  // Address of musterd; workers get the same one.
   std::string coordinator;
-  // For connections over TCP; passed on to the workers.
+  // The TLS files for connections over TCP; workers get the same ones.
   certs::TlsFiles tls;
-  // Unique in the cluster.
+  // The name of this node, unique in the cluster.
   std::string node;
   // The address by which other nodes reach this one.
   std::string host = "127.0.0.1";
@@ -35,25 +35,25 @@ struct AgentOptions {
   // The directory in which the agent keeps its id, on a local disk; used by one agent at a time.
   // Empty (for tests): the agent has no id, and a later agent with the same node name replaces it.
   std::string state_directory;
-  // The directory in which workers leave reports while the coordinator is away; empty: there is
-  // none, and the workers wait for the coordinator.
+  // The directory in which workers leave reports while the coordinator is away. Empty: there is no
+  // such directory, and the workers wait for the coordinator.
   std::string spool;
-  // How many bytes all these reports together may take; each worker gets an equal part.
+  // The limit in bytes for all these reports together; each worker gets an equal part.
   size_t spool_limit = 64 << 20;
   // The directory in which rank 0 of a job writes a file that a client fetches. A file that nobody
-  // has fetched for `keep_downloads` is removed. Empty: there is none, and nothing can be fetched.
+  // has fetched for `keep_downloads` is removed. Empty: nothing can be fetched.
   std::string downloads;
   absl::Duration keep_downloads = absl::Hours(1);
-  // Where the plug-ins lie that workers may load.
+  // The folders of the plug-ins that workers may load.
   PluginFolders plugins;
-  // Environment variables that workers get in addition (IsForWorkers).
+  // Names of additional environment variables that workers get (IsForWorkers).
   std::vector<std::string> pass_environment;
-  // Offered for jobs on GPUs. Their indices replace core.gpus.
+  // The GPUs that are offered for jobs. Their indices replace core.gpus.
   std::vector<Gpu> gpus;
   CoreOptions core;
   LogQueueOptions logs;
-  // Between attempts to attach: doubled from the first to the last, but never more than a tenth of
-  // the lease.
+  // The pause between two attempts to attach. It doubles from the first to the last, but is never
+  // more than a tenth of the lease.
   absl::Duration first_retry = absl::Milliseconds(100);
   absl::Duration last_retry = absl::Seconds(2);
 };
@@ -69,12 +69,14 @@ class Agent {
   // RequestStop and Wait.
   ~Agent();
 
-  // Stops the workers, reports their exits, ends. A second time: kills them.
+  // Stops the workers, reports their exits, and ends. A second call kills the workers.
   void RequestStop();
 
-  // Why it ended: OK after RequestStop; UNAVAILABLE: its lease ended (AfterLease::kQuit); otherwise
-  // the coordinator's refusal (FAILED_PRECONDITION: a newer agent holds this node's name). Its
-  // workers are gone.
+  // Waits for the end of the agent and of its workers, and returns the reason:
+  // - OK after RequestStop;
+  // - UNAVAILABLE: the agent's lease ended (AfterLease::kQuit);
+  // - otherwise the coordinator's refusal (FAILED_PRECONDITION: a newer agent holds this node's
+  //   name).
   absl::Status Wait();
 
  private:

@@ -1,4 +1,4 @@
-// What an agent reports from its disk: reports that workers left there, and processes that hang.
+// The agent's reports from its disk: reports that workers left there, and processes that hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// As a worker that ends while the coordinator is away.
+// The script of a worker that ends while the coordinator is away, and leaves reports.
 constexpr char kLeavesReports[] =
     "echo ready; while ! test -e \"$MUSTER_SPOOL.go\"; do :; done; "
     "cp \"$MUSTER_SPOOL.left\" \"$MUSTER_SPOOL\"";
@@ -84,7 +84,7 @@ TEST(Agent, AProcessThatAFormerAgentCouldNotEndKeepsItsSlotOutOfUseUntilItIsGone
                               .pid = pid};
   RunningWorker another = same;
   another.worker.incarnation = "another";
-  // The second one had the number before.
+  // The second process had the same number earlier.
   const std::vector<HangingProcess> left = {
       HangingProcess{.slot = 1, .worker = same, .start_time = start_time},
       HangingProcess{.slot = 0, .worker = another, .start_time = start_time + 1}};
@@ -101,7 +101,7 @@ TEST(Agent, AProcessThatAFormerAgentCouldNotEndKeepsItsSlotOutOfUseUntilItIsGone
   EXPECT_TRUE(hello.quarantined(0).quarantined());
   EXPECT_EQ(hello.running_size(), 0);
   EXPECT_EQ(file.Read().size(), 1);
-  // A child that nobody has waited for yet is gone, too.
+  // A child that nobody has waited for counts as ended, too.
   kill(pid, SIGKILL);
   const auto gone = coordinator.Await([](const auto& m) { return m.has_slot_quarantine(); });
   EXPECT_EQ(gone.slot_quarantine().slot(), 1);
@@ -114,7 +114,7 @@ TEST(Agent, AProcessThatOutlivesItsKillIsAnnouncedAndForgottenOnceItHasEnded) {
   const files::TempDir state;
   AgentOptions options = Options(coordinator);
   options.state_directory = state.path();
-  // Every process lives longer than that.
+  // Every process lives longer than this timeout.
   options.core.kill_timeout = absl::ZeroDuration();
   auto agent = MustStart(options);
   coordinator.AwaitHello();

@@ -20,7 +20,7 @@ inline AgentOptions Options(const FakeCoordinator& coordinator) {
   return {.coordinator = coordinator.address(),
           .node = "node-1",
           .worker = ScriptedWorker(),
-          // No job moves away when a test ends.
+          // No drain: a test's end does not wait until jobs move away.
           .core = {.slots = 2,
                    .drain_timeout = absl::ZeroDuration(),
                    .report_grace = absl::Milliseconds(1)},

@@ -229,7 +229,7 @@ TEST(Agent, ADescendantThatLeftTheGroupAndPrintsWithoutEndIsNotWaitedFor) {
   coordinator.AwaitHello();
   const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/left";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  // It ends with its pipe's reader.
+  // The descendant ends with the reader of its pipe.
   const auto worker = Worker(
       absl::StrCat("setsid sh -c 'echo > ", fifo, "; exec yes' & read line < ", fifo, "; exit 0"));
   coordinator.StartWorker(worker);
@@ -248,7 +248,7 @@ TEST(Agent, ReattachesToARestartedCoordinatorWithWorkersAndUnackedExits) {
   coordinator.AwaitExit(reported);
   coordinator.AwaitExit(acked);
   coordinator.AckExit(acked);
-  // What follows on the stream shows that the ack was taken.
+  // Later answers on the stream show that the acknowledgement was taken.
   coordinator.StopWorker(Worker("unknown", 3), absl::ZeroDuration());
   coordinator.AwaitExit(Worker("unknown", 3));
   coordinator.AckExit(Worker("unknown", 3));
@@ -269,7 +269,7 @@ TEST(Agent, ReattachesToARestartedCoordinatorWithWorkersAndUnackedExits) {
     EXPECT_EQ(exit.exit_code(), 1);
     EXPECT_EQ(exit.log_tail(), "first");
   }
-  // The agent still does what the coordinator says.
+  // The agent still obeys the coordinator.
   coordinator.StopWorker(running, kTestBound);
   EXPECT_EQ(coordinator.AwaitExit(running).signal(), SIGTERM);
 }
@@ -299,10 +299,10 @@ TEST(Agent, LinesOfTheTimeWithoutCoordinatorComeLaterTheNewestOnly) {
   coordinator.RefuseWith(absl::UnavailableError("not yet"));
   coordinator.Stop();
   coordinator.Restart();
-  // From now on the agent knows that it has no coordinator.
+  // The refusal shows that the agent knows of the lost coordinator.
   coordinator.AwaitRefused([](const v1::AgentHello&) { return true; });
   std::ofstream(fifo) << "\n";
-  // It has read all lines before it sees the worker's exit.
+  // The agent has read all lines before it sees the worker's exit.
   coordinator.AwaitRefused([](const v1::AgentHello& hello) { return hello.exits_size() == 1; });
   coordinator.RefuseWith(absl::OkStatus());
   coordinator.AwaitLine("100");

@@ -19,8 +19,8 @@
 namespace muster::agent {
 namespace {
 
-// How many attempts to attach are made within a lease at least, so that a lease does not end during
-// a pause between two attempts.
+// The least number of attempts to attach within a lease, so that a lease does not end during a
+// pause between two attempts.
 constexpr int kAttemptsPerLease = 10;
 
 }  // namespace
@@ -32,8 +32,8 @@ void Outbox::PushAfterLogs(const WorkerId& worker, v1::AgentMessage message) {
 }
 
 void Outbox::PushHeartbeat(v1::AgentMessage heartbeat) {
-  // It comes first, because the lease depends on it. For a coordinator that reads slowly one
-  // heartbeat is enough.
+  // A heartbeat comes first, because the lease depends on it. A slow coordinator gets only the
+  // newest heartbeat.
   if (!waiting_.empty() && waiting_.front().message.has_heartbeat()) waiting_.pop_front();
   waiting_.push_front({.message = std::move(heartbeat)});
 }
@@ -54,10 +54,11 @@ std::optional<v1::AgentMessage> Outbox::Take(bool welcomed) {
 class CoordinatorLink::Stream
     : private grpc::ClientBidiReactor<v1::AgentMessage, v1::AgentDirective> {
  public:
-  // Called on gRPC's threads. Directives come one at a time; on_closed is the last call.
+  // The functions that gRPC's threads call. Directives come one at a time; on_closed is the last
+  // call.
   struct Events {
     std::function<void(v1::AgentDirective)> on_directive;
-    // The message was written; the next one may be.
+    // The message was written, so the next message may be written.
     std::function<void()> on_written;
     std::function<void(absl::Status)> on_closed;
   };
@@ -66,22 +67,22 @@ class CoordinatorLink::Stream
                                       Events events) {
     auto stream = std::unique_ptr<Stream>(new Stream(channel, std::move(events)));
     stream->stub_->async()->Attach(&stream->context_, stream.get());
-    // Other threads than the reactor's write: because of the hold, OnDone is not called before the
-    // stream has ended.
+    // The hold is needed because other threads than the reactor's write: OnDone is not called
+    // before the stream has ended.
     stream->AddHold();
     stream->StartRead(&stream->incoming_);
     stream->StartCall();
     return stream;
   }
-  // Cancels what is open and returns after on_closed.
+  // Cancels an open stream, and returns after on_closed.
   ~Stream() override {
     context_.TryCancel();
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&done_));
   }
 
-  // Call it only after on_written of the message before. After the end of the stream the message is
-  // dropped.
+  // Writes a message. Call it only after on_written of the message before. After the end of the
+  // stream the message is dropped.
   void Write(v1::AgentMessage message) {
     absl::MutexLock lock(&mutex_);
     if (ended_) return;
@@ -111,7 +112,7 @@ class CoordinatorLink::Stream
   }
   void OnDone(const grpc::Status& status) override {
     events_.on_closed(FromGrpc(status));
-    // The lock is held to the end, because the destructor may run as soon as it is released.
+    // The lock is held to the end, because the destructor may run as soon as the lock is released.
     absl::MutexLock lock(&mutex_);
     done_ = true;
   }
@@ -123,7 +124,7 @@ class CoordinatorLink::Stream
   v1::AgentMessage outgoing_;
 
   absl::Mutex mutex_;
-  // The stream can no longer be written to.
+  // True when no message can be written to the stream any more.
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -146,8 +147,8 @@ CoordinatorLink::~CoordinatorLink() = default;
 
 void CoordinatorLink::Connect() {
   connect_at_ = absl::InfiniteFuture();
-  // The Hello must come first, and it says everything that matters. Effects that the core decided
-  // before it learned of the end of the old stream may have added messages since then.
+  // The Hello must come first, and contains all that matters. The outbox may contain messages of
+  // effects that the core decided before it learned of the end of the old stream.
   outbox_.Clear();
   const uint64_t attempt = ++attempt_;
   const auto post = [this, attempt](Mailbox::Task task) {
@@ -190,7 +191,7 @@ void CoordinatorLink::OnClosed(const absl::Status& status) {
 }
 
 void CoordinatorLink::PlanNext(const absl::Status& why, absl::Duration lease) {
-  // A certificate belongs to a connection: one that was renewed counts for another one.
+  // A certificate belongs to a connection, so a renewed certificate needs a new connection.
   if (absl::IsPermissionDenied(why) || absl::IsUnauthenticated(why)) NewChannel(lease);
   knocker_.Begin(lease / kAttemptsPerLease);
   if (!std::exchange(away_, true)) {

@@ -1,5 +1,5 @@
-// The agent's connection to the coordinator: one stream after the other, with a pause between two
-// attempts, and the messages that are sent over it.
+// The agent's connection to the coordinator: its streams, one after the other, with pauses between
+// attempts, and the sent messages.
 #ifndef MUSTER_WORKER_AGENT_COORDINATOR_LINK_H_
 #define MUSTER_WORKER_AGENT_COORDINATOR_LINK_H_
 
@@ -24,24 +24,26 @@
 
 namespace muster::agent {
 
-// The messages that wait to be sent, and their order: a heartbeat comes before everything else, a
-// worker's log lines come before its exit, and other log lines are sent when nothing else waits.
+// The messages that wait to be sent, and their order:
+// - a heartbeat comes before everything else;
+// - a worker's log lines come before its exit;
+// - other log lines are sent when nothing else waits.
 //
-// Not thread-safe. The queue of log lines is thread-safe: lines may be added to it at any time.
+// Not thread-safe. The queue of log lines is thread-safe: any thread may add lines at any time.
 class Outbox {
  public:
   // `logs` outlives this object.
   explicit Outbox(LogQueue* logs) : logs_(*logs) {}
 
   void Push(v1::AgentMessage message);
-  // The message waits until all lines that this worker has written are taken.
+  // Queues a message that waits until all lines of this worker are taken.
   void PushAfterLogs(const WorkerId& worker, v1::AgentMessage message);
   // Replaces a heartbeat that still waits.
   void PushHeartbeat(v1::AgentMessage heartbeat);
 
-  // The next message to send; nullopt: nothing waits that may be sent now. `welcomed`: the
-  // coordinator has accepted the stream. Before that, log lines and what comes after them wait,
-  // because the lines would be lost if it refused the stream.
+  // Returns the next message to send; nullopt: no message may be sent now. `welcomed`: the
+  // coordinator has accepted the stream. Before the welcome, log lines and the messages after them
+  // wait, because a stream that is refused would lose the lines.
   std::optional<v1::AgentMessage> Take(bool welcomed);
 
   // Drops all messages, but not the log lines.
@@ -61,7 +63,7 @@ class Outbox {
 struct LinkOptions {
   std::string coordinator;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  // As in AgentOptions.
+  // The pauses of AgentOptions.
   absl::Duration first_retry;
   absl::Duration last_retry;
 };
@@ -69,10 +71,10 @@ struct LinkOptions {
 // Not thread-safe: one thread makes the calls and carries out the mailbox's tasks.
 class CoordinatorLink {
  public:
-  // Called on that thread, in a task.
+  // The functions that this thread calls, in a task.
   struct Events {
     std::function<void(const v1::AgentDirective&)> on_directive;
-    // The stream has ended. Unless this is final, call PlanNext.
+    // The stream has ended. The receiver calls PlanNext, unless the end is final.
     std::function<void(const absl::Status&)> on_closed;
     // An attempt to connect that began at this time was refused: no process listens.
     std::function<void(absl::Time begun)> on_nobody_listens;
@@ -82,17 +84,17 @@ class CoordinatorLink {
   CoordinatorLink(LinkOptions options, LogQueue* logs, Mailbox* mailbox, Events events);
   ~CoordinatorLink();
 
-  // When to call Connect; infinite while there is a stream.
+  // The time at which to call Connect; infinite while there is a stream.
   absl::Time connect_at() const { return connect_at_; }
-  // Opens a stream, for which the outbox is empty.
+  // Opens a stream. The outbox must be empty.
   void Connect();
-  // When the newest stream was opened.
+  // The time at which the newest stream was opened.
   absl::Time opened() const { return opened_; }
   // The coordinator has accepted the stream.
   void BeWelcome();
-  // Ends a stream on which no answer comes; the next one uses a new connection.
+  // Ends a stream on which no answer comes. The next stream uses a new connection.
   void Drop(absl::Duration lease);
-  // The stream has ended because of `why`: decides when the next one is opened.
+  // Decides when the next stream is opened. `why`: the reason why the last one has ended.
   void PlanNext(const absl::Status& why, absl::Duration lease);
   // Ends the stream without an event.
   void Close();
@@ -114,11 +116,11 @@ class CoordinatorLink {
   std::minstd_rand jitter_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<Stream> stream_;
-  // The number of the newest stream: what still comes from an older one is ignored.
+  // The number of the newest stream. Messages from older streams are ignored.
   uint64_t attempt_ = 0;
   bool writing_ = false;
   bool welcomed_ = false;
-  // That there is no connection is already logged.
+  // True when the log already says that there is no connection.
   bool away_ = false;
   absl::Duration retry_;
   absl::Time connect_at_;

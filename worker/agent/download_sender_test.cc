@@ -18,7 +18,7 @@
 namespace muster::agent {
 namespace {
 
-// Takes files, one after the other.
+// A service that takes files, one after the other.
 class Receiver : public v1::AgentService::Service {
  public:
   grpc::Status SendFile(grpc::ServerContext*, grpc::ServerReader<v1::FilePiece>* reader,
@@ -42,7 +42,8 @@ class Receiver : public v1::AgentService::Service {
     files_.erase(files_.begin());
     return file;
   }
-  // The first piece of a file was taken; while it is not open, no other piece is.
+  // Waits until the first piece of a file was taken. No other piece is taken while the receiver is
+  // not open.
   void AwaitBegun() {
     absl::MutexLock lock(&mutex_);
     const auto begun = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return begun_ > 0; };
@@ -122,7 +123,7 @@ TEST_F(DownloadSenderTest, TheClientHearsWhyItCannotBeSent) {
 
 TEST_F(DownloadSenderTest, ASenderThatEndsBreaksOffWhatIsBeingSent) {
   receiver_.SetOpen(false);
-  // More than a connection holds.
+  // The size of a file that does not fit into the buffers of a connection.
   constexpr uint64_t kLarge = uint64_t{256} << 20;
   std::filesystem::resize_file(outside_.Path("d/job-7"), kLarge);
   v1::SendDownload request = Request(0);

@@ -30,7 +30,8 @@
 namespace muster::agent {
 namespace {
 
-// As exports::TemporaryPath names files that have no name yet: ".JOB-7.JOB-g3-INCARNATION.tmp".
+// True for the names that exports::TemporaryPath gives to unfinished files:
+// ".JOB-7.JOB-g3-INCARNATION.tmp".
 bool IsUnfinished(const std::string& name) {
   return absl::StartsWith(name, ".") && absl::EndsWith(name, ".tmp");
 }
@@ -53,12 +54,12 @@ void RemoveEach(const std::string& folder, const std::function<bool(const std::s
 }
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
-// While the beginning of a file is only hashed, a piece without data is sent this often.
+// The time after which a piece without data is sent, while the beginning of a file is only hashed.
 constexpr absl::Duration kSignOfLife = absl::Seconds(5);
-// A file that is being sent is touched this often, so that it is not removed as one that nobody
-// fetches.
+// The time between two touches of a file during its transfer, so that the file does not count as
+// unfetched.
 constexpr absl::Duration kTouch = absl::Minutes(1);
-// More than a coordinator asks for at a time.
+// The limit on transfers at a time, more than a coordinator asks for.
 constexpr size_t kMostSendings = 64;
 
 v1::FilePiece Failure(const absl::Status& why) {
@@ -70,7 +71,7 @@ v1::FilePiece Failure(const absl::Status& why) {
   return piece;
 }
 
-// One file, from the request's offset on.
+// The pieces of one file, from the request's offset on.
 class Pieces {
  public:
   Pieces(const v1::SendDownload& request, const DownloadsFolder& folder)
@@ -82,7 +83,7 @@ class Pieces {
     if (file_.ok()) file_->Touch();
   }
 
-  // False: the one before was the last one.
+  // Makes the next piece. False: the piece before was the last one.
   bool Next(v1::FilePiece* piece) {
     piece->Clear();
     if (ended_) return false;
@@ -189,7 +190,7 @@ absl::StatusOr<DownloadedFile> DownloadsFolder::Read(const std::string& job_id, 
   DownloadedFile file(fd);
   struct stat info = {};
   if (fstat(fd, &info) != 0) return files::ErrnoStatus(errno, "read", path);
-  // Another size: the file of a deleted job with this id.
+  // A file of another size belongs to a deleted job with this id.
   if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) != bytes) return gone;
   return file;
 }
@@ -211,7 +212,7 @@ void DownloadsFolder::RemoveUnfinished(const WorkerId& worker) const {
 
 void DownloadsFolder::RemoveOld(absl::Time now) const {
   RemoveEach(path_, [&](const std::string& name) {
-    if (IsUnfinished(name)) return false;  // its worker writes it
+    if (IsUnfinished(name)) return false;  // its worker still writes the file
     struct stat info = {};
     if (lstat(files::JoinPath(path_, name).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
       return false;

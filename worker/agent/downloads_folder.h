@@ -1,6 +1,8 @@
-// The folder in which rank 0 of a job writes a file that a client fetches (common/downloads). Files
-// in it are removed when the client has them, when nobody has fetched them for a while, and, while
-// they have no name yet, when the worker that wrote them has ended. DownloadSender sends them.
+// The folder in which rank 0 of a job writes a file that a client fetches (common/downloads).
+// DownloadSender sends the files. A file is removed in these cases:
+// - the client has it;
+// - nobody has fetched it for a while;
+// - the file has no final name yet, and its worker has ended.
 #ifndef MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
 #define MUSTER_WORKER_AGENT_DOWNLOADS_FOLDER_H_
 
@@ -22,7 +24,7 @@
 
 namespace muster::agent {
 
-// Open for reading.
+// A downloaded file, open for reading.
 class DownloadedFile {
  public:
   explicit DownloadedFile(int fd) : fd_(fd) {}
@@ -30,9 +32,9 @@ class DownloadedFile {
   DownloadedFile(DownloadedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   DownloadedFile& operator=(DownloadedFile&&) = delete;
 
-  // Exactly these bytes. DATA_LOSS: the file is shorter.
+  // Reads exactly these bytes. DATA_LOSS: the file is shorter.
   absl::Status ReadAt(uint64_t offset, size_t bytes, char* out) const;
-  // Somebody fetches it now.
+  // Marks the file as fetched now.
   void Touch() const;
 
  private:
@@ -42,24 +44,25 @@ class DownloadedFile {
 // Threading: the const methods may be called from any thread after Open.
 class DownloadsFolder {
  public:
-  // `node`: for errors. If the path is empty, there is no folder. `keep`: how long a file is kept
-  // after it was written, and after it was last sent.
+  // `node`: for errors. An empty path means that there is no folder. `keep`: how long a file is
+  // kept after it was written or last sent, whichever is later.
   DownloadsFolder(std::string node, std::string path, absl::Duration keep)
       : node_(std::move(node)), path_(std::move(path)), keep_(keep) {}
 
-  // Creates the folder, for its owner only, and removes what was written only in part: no worker
-  // runs. After an error there is no folder, as with an empty path.
+  // Creates the folder, for its owner only, and removes incomplete files: no worker runs yet. After
+  // an error there is no folder, as with an empty path.
   absl::Status Open();
   // The variables that a worker gets in its environment.
   std::map<std::string, std::string> Environment() const;
 
-  // The file of this command, which has this size. NOT_FOUND: it is not there, or not any more.
+  // Opens the file of this command, which has this size. NOT_FOUND: there is no such file (any
+  // more).
   absl::StatusOr<DownloadedFile> Read(const std::string& job_id, uint64_t command,
                                       uint64_t bytes) const;
   void Remove(const std::string& job_id, uint64_t command) const;
-  // The worker has ended.
+  // Removes the files without a final name of a worker that has ended.
   void RemoveUnfinished(const WorkerId& worker) const;
-  // `now`: the time of day, as in the files' times.
+  // Removes the files that are older than `keep`. `now`: the time of day, as in the files' times.
   void RemoveOld(absl::Time now) const;
 
  private:
@@ -68,9 +71,9 @@ class DownloadsFolder {
   const absl::Duration keep_;
 };
 
-// Sends the files of DownloadsFolder to clients (AgentService.SendFile), each on a thread and a
-// connection of its own: the agent's heartbeats do not wait for it. A thread reads the next piece
-// when the piece before has left.
+// Sends the files of DownloadsFolder to clients (AgentService.SendFile). Each file has its own
+// thread and connection, so that the agent's heartbeats do not wait. The thread reads the next
+// piece when the piece before has left.
 //
 // Threading: one thread.
 class DownloadSender {
@@ -78,14 +81,15 @@ class DownloadSender {
   // Makes a channel to the coordinator.
   using Connect = std::function<std::shared_ptr<grpc::Channel>()>;
 
-  // `folder` outlives it. `connect` is called from several threads.
+  // `folder` outlives this object. `connect` is called from several threads.
   DownloadSender(Connect connect, const DownloadsFolder* folder);
-  // Breaks off what is being sent.
+  // Breaks off the transfers.
   ~DownloadSender();
   DownloadSender(const DownloadSender&) = delete;
   DownloadSender& operator=(const DownloadSender&) = delete;
 
-  // Returns at once. An error is told to the client: DOWNLOAD_GONE, or what the disk says.
+  // Starts to send, and returns at once. The client gets an error: DOWNLOAD_GONE, or the disk's
+  // error.
   void Send(const v1::SendDownload& request);
 
  private:

@@ -1,4 +1,4 @@
-// A real AgentService on a real port, for tests: records the messages of an agent, and sends it the
+// A real AgentService on a real port, for tests. It records the messages of an agent, and sends the
 // directives that a test chooses. Workers are small shell scripts: the job's id is the script.
 #ifndef MUSTER_WORKER_AGENT_FAKE_COORDINATOR_H_
 #define MUSTER_WORKER_AGENT_FAKE_COORDINATOR_H_
@@ -27,8 +27,8 @@
 
 namespace muster::agent {
 
-// A "muster-worker" that runs the value of --job as a shell script. As the true one, it first lets
-// in the signals that are blocked at its start. Not every shell does this.
+// A "muster-worker" that runs the value of --job as a shell script. Like the true worker, the
+// script first unblocks the signals that are blocked at its start. Not every shell does this.
 inline std::string ScriptedWorker() {
   const std::string path = std::string(getenv("TEST_TMPDIR")) + "/scripted-worker";
   std::ofstream(path) << "#!/bin/sh\nexec perl -MPOSIX=:signal_h -e '"
@@ -54,7 +54,7 @@ class Watched {
     EXPECT_GE(pidfd_, 0) << "no process " << pid;
   }
   ~Watched() { close(pidfd_); }
-  // Waits for its end.
+  // Waits for the end of the process.
   bool Ends() {
     pollfd poller = {.fd = pidfd_, .events = POLLIN, .revents = 0};
     return poll(&poller, 1, 60'000) == 1;
@@ -75,14 +75,14 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
 
   const std::string& address() const { return address_; }
 
-  // Ends as if it was killed: streams break, and the port is closed.
+  // Ends as if killed: streams break, and the port is closed.
   void Stop() {
     server_.reset();
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
         +[](int* streams) { return *streams == 0; }, &streams_));
   }
-  // Starts again on the same port, and has forgotten all received messages.
+  // Starts again on the same port, without the messages that were received before.
   void Restart() {
     Clear();
     Start(address_);
@@ -91,7 +91,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     absl::MutexLock lock(&mutex_);
     received_.clear();
   }
-  // Refuses each Hello from the next one on; OK: accepts them again.
+  // Refuses every later Hello; OK: accepts them again.
   void RefuseWith(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
     refusal_ = status;
@@ -122,7 +122,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     Send(directive);
   }
 
-  // Waits for the first message for which `wanted` returns true, and returns it.
+  // Waits for the first message for which `wanted` returns true, and returns the message.
   Message Await(const std::function<bool(const Message&)>& wanted) {
     absl::MutexLock lock(&mutex_);
     std::optional<Message> found;
@@ -162,7 +162,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
            })
         .worker_exit();
   }
-  // Waits for that line of any worker's log.
+  // Waits for this line in any worker's log.
   void AwaitLine(const std::string& line) {
     Await([&](const Message& m) {
       for (const std::string& text : m.worker_log().lines()) {

@@ -1,4 +1,4 @@
-// Stands for NVIDIA's management library in tests, on machines that have none: two GPUs. The
+// A stand-in for NVIDIA's management library with two GPUs, for tests on machines without GPUs. The
 // variable MUSTER_FAKE_NVML makes it fail.
 #include <cstdio>
 #include <cstdlib>

@@ -17,7 +17,7 @@
 namespace muster::agent {
 namespace {
 
-// Of nvml.h.
+// The types and constants of nvml.h that are used here.
 struct NvmlMemory {
   unsigned long long total = 0, free = 0, used = 0;  // NOLINT: the types of NVML
 };
@@ -75,7 +75,7 @@ absl::StatusOr<Gpu> Read(const Nvml& nvml, unsigned index) {
   gpu.name = text.data();
   NvmlMemory memory;
   const int asked = nvml.memory(device, &memory);
-  // GPUs that share the host's memory have none of their own.
+  // GPUs that share the host's memory have no memory of their own.
   if (asked == kNvmlNotSupported) return gpu;
   RETURN_IF_ERROR(nvml.Check("nvmlDeviceGetMemoryInfo", asked));
   gpu.memory_bytes = memory.total;

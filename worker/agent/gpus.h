@@ -24,14 +24,14 @@ struct Gpu {
 
 inline constexpr char kNvml[] = "libnvidia-ml.so.1";
 
-// All GPUs of this host, by index. There are none if there is no such library. UNAVAILABLE: the
-// library is there, but it reports an error, or it is not complete. A GPU that is cut into several
-// ones (MIG) counts as one.
+// All GPUs of this host, by index; none if there is no such library. A GPU that is divided (MIG)
+// counts once. UNAVAILABLE: there is a library, but it reports an error or is incomplete.
 absl::StatusOr<std::vector<Gpu>> FindGpus(const std::string& library = kNvml);
 
-// Those that CUDA_VISIBLE_DEVICES selects: indices as nvidia-smi shows them (CUDA's own, if
-// CUDA_DEVICE_ORDER is PCI_BUS_ID), or UUIDs of which the beginning is enough, separated by commas.
-// As in CUDA, the list ends before the first entry that selects no GPU. Absent: all of them.
+// The GPUs that CUDA_VISIBLE_DEVICES selects. Its entries, separated by commas, are indices or the
+// beginnings of UUIDs. Indices are those of nvidia-smi (CUDA's own, if CUDA_DEVICE_ORDER is
+// PCI_BUS_ID). The list ends before the first entry that selects no GPU, as in CUDA. Absent: all
+// GPUs.
 std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
                              const std::optional<std::string>& visible);
 

@@ -19,8 +19,8 @@
 namespace muster::agent {
 namespace {
 
-// Slot, process number, start time, generation, rank, incarnation and job, with tabs between. The
-// last two are escaped as in C.
+// The fields of a line: slot, process number, start time, generation, rank, incarnation and job,
+// with tabs between them. Incarnation and job are escaped as in C.
 constexpr size_t kFields = 7;
 
 std::string ToLine(const HangingProcess& process) {
@@ -116,7 +116,7 @@ std::vector<HangingProcess> HangingProcesses::Restore(absl::Time now) {
 
 void HangingProcesses::Add(uint32_t slot, const RunningWorker& worker) {
   Log(slot, worker);
-  // If there is no start time, the process has just ended, and its end will be seen in a moment.
+  // A process without a start time has just ended, and its end will be seen soon.
   const auto stat = process::ReadProcessStat(static_cast<pid_t>(worker.pid));
   const HangingProcess process = {
       .slot = slot, .worker = worker, .start_time = stat.ok() ? stat->start_time : 0};

@@ -1,6 +1,5 @@
-// The processes on this node that do not end although they were killed: this agent's own, and those
-// that former agents left. They are written to the disk for the next agent: docs/agent.md, A
-// process that cannot be killed.
+// The processes on this node that do not end after SIGKILL, of this agent and of former agents.
+// They are written to the disk for the next agent: docs/agent.md, A process that cannot be killed.
 #ifndef MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 #define MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 
@@ -28,15 +27,15 @@ struct HangingProcess {
 // True if the same process exists and has not ended, and also if /proc cannot be read.
 bool StillHangs(const HangingProcess& hanging);
 
-// The processes for the next agent, on the disk. Not thread-safe. One agent at a time uses the
+// The file of these processes for the next agent. Not thread-safe. One agent at a time uses the
 // directory (Identity).
 class QuarantineFile {
  public:
-  // `quarantine` in the agent's state directory. Empty: nothing is kept.
+  // The file `quarantine` in the agent's state directory. An empty path: nothing is kept.
   explicit QuarantineFile(const std::string& directory);
 
-  // The processes that the former agent wrote, whether or not they still exist. A damaged line is
-  // logged and ignored; so is a file that cannot be read.
+  // Returns the processes that the former agent wrote, whether or not they still exist. Damaged
+  // lines, and a file that cannot be read, are logged and ignored.
   std::vector<HangingProcess> Read() const;
   // Replaces the file's contents; removes the file if there are no processes. Errors: as disk.h.
   absl::Status Write(const std::vector<HangingProcess>& processes) const;
@@ -45,33 +44,33 @@ class QuarantineFile {
   const std::string path_;
 };
 
-// Each process that is added is logged; if the file cannot be written, that is logged, too. Not
-// thread-safe. Times are SteadyNow's.
+// The hanging processes, in memory and in the file. Each added process is logged, and so is a
+// failure to write the file. Not thread-safe. Times are SteadyNow's.
 class HangingProcesses {
  public:
-  // As QuarantineFile.
+  // `state_directory`: as for QuarantineFile.
   explicit HangingProcesses(const std::string& state_directory) : file_(state_directory) {}
 
-  // The processes of former agents that still hang, in the order of the file. Call it once, before
-  // everything else.
+  // Returns the processes of former agents that still hang, in the order of the file. Must be the
+  // first call, and the only one.
   std::vector<HangingProcess> Restore(absl::Time now);
 
   // Adds a process of this agent, which is still its child.
   void Add(uint32_t slot, const RunningWorker& worker);
-  // The process has ended.
+  // Removes a process that has ended.
   void Remove(const WorkerId& worker);
   bool Contains(const WorkerId& worker) const { return processes_.contains(worker); }
 
-  // When to call FindEnded; infinite if no process of a former agent is left.
+  // The time at which to call FindEnded; infinite if no process of a former agent is left.
   absl::Time look_at() const { return look_at_; }
   // Returns the processes of former agents that have ended (the kernel does not report their end to
-  // this agent). They stay here until Remove.
+  // this agent). They stay in this object until Remove.
   std::vector<WorkerId> FindEnded(absl::Time now);
 
  private:
   struct Entry {
     HangingProcess process;
-    // It was left by a former agent.
+    // True for a process of a former agent.
     bool former = false;
   };
 

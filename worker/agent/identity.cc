@@ -21,7 +21,7 @@ namespace {
 constexpr char kSystem[] = "/var/lib/muster";
 constexpr char kFile[] = "agent-id";
 
-// With the files that this agent has in it besides its folders.
+// Makes the private directory. The names are those of the agent's files in it, besides its folders.
 absl::Status MakeDirectory(const std::string& directory) {
   return files::MakePrivateDirectory(directory, {kFile, "lock", "quarantine"});
 }

@@ -1,5 +1,5 @@
-// The lines that workers print: they are cut from their output, and wait to be sent to the
-// coordinator. The queue is bounded: while the coordinator is away, the newest lines are kept.
+// The lines of the workers' output, which wait to be sent to the coordinator. The queue is bounded:
+// while the coordinator is away, the newest lines are kept.
 #ifndef MUSTER_WORKER_AGENT_LOG_QUEUE_H_
 #define MUSTER_WORKER_AGENT_LOG_QUEUE_H_
 
@@ -20,8 +20,8 @@ namespace muster::agent {
 // Splits the bytes of a program's output into lines that fit into a message.
 //
 // The lines are returned without their end ("\n" or "\r\n"). They are valid UTF-8, as protobuf
-// strings must be (other bytes become U+FFFD), and at most kMaxLineBytes long: the rest of a longer
-// line is left out, and the line says how many bytes that is.
+// strings must be (other bytes become U+FFFD). A line has at most kMaxLineBytes: the rest of a
+// longer line is left out, and the line says how many bytes that is.
 class LineSplitter {
  public:
   static constexpr size_t kMaxLineBytes = 16 << 10;
@@ -39,10 +39,10 @@ class LineSplitter {
 };
 
 struct LogQueueOptions {
-  // Limits for all workers together; beyond them the oldest lines are dropped.
+  // The limits for all workers together; beyond them the oldest lines are dropped.
   size_t max_lines = 10000;
   size_t max_bytes = 8 << 20;
-  // Limits for one batch.
+  // The limits for one batch.
   size_t batch_lines = 256;
   size_t batch_bytes = 512 << 10;
 };
@@ -59,10 +59,10 @@ class LogQueue {
 
   void Push(const WorkerId& worker, std::vector<std::string> lines);
 
-  // The next lines of the worker that has the oldest line; nullopt if there are none. If lines of
-  // this worker were dropped before them, the first line says how many.
+  // Returns the next lines of the worker that has the oldest line; nullopt if there are none. The
+  // first line says how many lines of this worker were dropped before it, if any.
   std::optional<Batch> Take();
-  // The next lines of this worker.
+  // Returns the next lines of this worker.
   std::optional<Batch> TakeFrom(const WorkerId& worker);
 
  private:
@@ -83,7 +83,7 @@ class LogQueue {
   const LogQueueOptions options_;
 
   absl::Mutex mutex_;
-  // Only workers that have lines, or dropped lines that no line has reported yet.
+  // Only workers that have lines, or dropped lines that are not reported yet.
   Workers workers_ ABSL_GUARDED_BY(mutex_);
   uint64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t lines_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -37,7 +37,8 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-// An installed muster-worker is beside this program; in a build tree it is one folder higher.
+// Returns the path of muster-worker: beside this program if installed, or one folder higher in a
+// build tree.
 std::string DefaultWorker() {
   std::error_code error;
   const std::filesystem::path here =
@@ -62,7 +63,7 @@ std::string DefaultState(const muster::agent::AgentOptions& options) {
                                               muster::agent::Identity::IsIn);
 }
 
-// Without GPUs that can be used the agent still offers its other slots.
+// Returns the GPUs to offer. Without usable GPUs the agent still offers its other slots.
 std::vector<muster::agent::Gpu> GpusToOffer(const std::string& worker) {
   const auto found = muster::agent::FindGpus();
   if (!found.ok()) {
@@ -87,8 +88,8 @@ std::vector<muster::agent::Gpu> GpusToOffer(const std::string& worker) {
   return gpus;
 }
 
-// The address of the coordinator. One that has never run with its state directory may be started a
-// moment later: that is waited for. CANCELLED: one of the signals came.
+// Returns the address of the coordinator. Waits for a coordinator that is started later and has not
+// yet run with its state directory. CANCELLED: one of the signals came.
 absl::StatusOr<std::string> AwaitCoordinator(const std::string& text, const sigset_t& signals) {
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 100'000'000};
   for (bool told = false;; told = true) {
@@ -99,7 +100,7 @@ absl::StatusOr<std::string> AwaitCoordinator(const std::string& text, const sigs
   }
 }
 
-// A coordinator that is reached over the network probably has nodes on other hosts.
+// Warns if a coordinator is reached over the network, because it probably has nodes on other hosts.
 void WarnOfLoopback(const muster::agent::AgentOptions& options) {
   const auto coordinator = muster::ParseAddress(options.coordinator);
   if (!coordinator.ok() || coordinator->local() || muster::IsLoopback(coordinator->host)) return;
@@ -110,7 +111,7 @@ void WarnOfLoopback(const muster::agent::AgentOptions& options) {
       options.host);
 }
 
-// The signals ask the agent to stop, until it has ended.
+// Runs the agent until it has ended. The signals ask the agent to stop.
 absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
   using muster::process::StopOrder;
   std::atomic<bool> ended = false;

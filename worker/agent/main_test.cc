@@ -1,4 +1,4 @@
-// The program muster-agent, from outside.
+// Tests of the program muster-agent, from outside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -50,7 +50,7 @@ class Program {
     EXPECT_TRUE(exit.has_value()) << "it does not end";
     return exit.value_or(process::Exit{});
   }
-  // Reads what it says until this text has come.
+  // Reads the program's output until this text has come.
   void AwaitOutput(const std::string& text) {
     while (said_.find(text) == std::string::npos) {
       pollfd ready{.fd = process_->output(), .events = POLLIN, .revents = 0};
@@ -59,7 +59,7 @@ class Program {
       ASSERT_TRUE(Read()) << "it ended without saying '" << text << "': " << said_;
     }
   }
-  // After its end.
+  // Returns the output; call it after the program's end.
   std::string Output() {
     Read();
     return said_;
@@ -134,7 +134,8 @@ TEST(MusterAgent, OtherSignalsAreLikeSigtermAndSigquitWaitsForNobody) {
 TEST(MusterAgent, ItWaitsForACoordinatorThatIsStartedLater) {
   FakeCoordinator coordinator;
   const files::TempDir folder;
-  // So long that the socket is not in the state directory: only the file `address` says where.
+  // The path is so long that the socket is not in the state directory. Only the file `address`
+  // names the socket.
   const std::string state = folder.Path(std::string(120, 's'));
   ASSERT_TRUE(files::CreateDirectories(state).ok());
   Program agent({"--coordinator", state, "--slots", "1", "--state", folder.Path("agent"),

@@ -19,7 +19,7 @@ const WorkerId kB{.job = "b", .generation = 1, .rank = 0, .incarnation = "i"};
 
 class OutboxTest : public testing::Test {
  protected:
-  // What is sent now, each message as one word.
+  // Returns the messages that are sent now, each as one word.
   std::vector<std::string> TakeAll(bool welcomed) {
     std::vector<std::string> taken;
     while (const auto message = outbox_.Take(welcomed)) {
@@ -68,7 +68,7 @@ TEST_F(OutboxTest, BeforeTheWelcomeLinesWaitAlsoThoseOfAWorkerThatHasEnded) {
   logs_.Push(kA, {"of a"});
   PushExit(kA);
   EXPECT_EQ(TakeAll(false), (Taken{"hello"}));
-  // The stream was refused: the next Hello says what has ended.
+  // The stream was refused, so the next Hello reports the exits.
   outbox_.Clear();
   EXPECT_EQ(TakeAll(true), (Taken{"of a"}));
 }

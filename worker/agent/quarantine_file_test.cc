@@ -58,7 +58,7 @@ TEST(QuarantineFile, OfADamagedFileTheWholeLinesCount) {
 
 TEST(QuarantineFile, OneThatCannotBeReadCountsAsEmpty) {
   const files::TempDir dir;
-  // No file can be read there, as where a disk says EIO.
+  // A directory cannot be read as a file, like a file on a disk that reports EIO.
   std::filesystem::create_directory(dir.Path("quarantine"));
   EXPECT_THAT(QuarantineFile(dir.path()).Read(), IsEmpty());
 }

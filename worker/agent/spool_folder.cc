@@ -21,17 +21,17 @@ namespace {
 
 constexpr char kEnding[] = ".reports";
 
-// About how many bytes of reports one message has.
+// The approximate number of bytes of reports in a message.
 constexpr size_t kMessageBytes = 1 << 20;
 
-// The time until a file that could not be read is read again.
+// The time until the next attempt to read a file that could not be read.
 constexpr absl::Duration kReadAgain = absl::Seconds(5);
 
 }  // namespace
 
 absl::Status SpoolFolder::Open() {
   if (path_.empty()) return absl::OkStatus();
-  // The lease file of the agent (common/lease/lease_file.h) lies in it, too.
+  // The lease file of the agent (common/lease/lease_file.h) lies in this folder, too.
   const absl::Status made =
       files::MakePrivateDirectory(path_, {absl::StrCat("*", kEnding, "*"), "lease"});
   if (!made.ok()) {

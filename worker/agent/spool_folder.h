@@ -1,6 +1,5 @@
-// The files in which this agent's workers leave reports that they could not send
-// (common/spool/spool.h), and the messages by which the agent sends them. Each process has its own
-// file.
+// The files of reports that this agent's workers could not send (common/spool/spool.h), and the
+// messages by which the agent sends these reports. Each process has its own file.
 #ifndef MUSTER_WORKER_AGENT_SPOOL_FOLDER_H_
 #define MUSTER_WORKER_AGENT_SPOOL_FOLDER_H_
 
@@ -23,21 +22,21 @@ namespace muster::agent {
 // Not thread-safe.
 class SpoolFolder {
  public:
-  // If the path is empty, there is no folder, and no worker gets a file.
+  // An empty path: there is no folder, and no worker gets a file.
   explicit SpoolFolder(std::string path) : path_(std::move(path)) {}
 
-  // Creates the folder, and removes files from it that were written only in part. After an error
-  // there is no folder, as with an empty path.
+  // Creates the folder, and removes incomplete files. After an error there is no folder, as with an
+  // empty path.
   absl::Status Open();
   // The variables that a worker gets in its environment. `limit`: the largest size of its file.
   std::map<std::string, std::string> Environment(const WorkerId& worker, size_t limit) const;
 
-  // The workers whose files are there and have at least one report. A damaged file is renamed, so
-  // that its name ends in .bad. A file that cannot be read now stays and is not listed.
+  // Returns the workers with a file of at least one report. A damaged file gets a new name that
+  // ends in .bad. A file that cannot be read now stays and is not listed.
   std::vector<WorkerId> List() const;
   bool Has(const WorkerId& worker) const;
-  // Serialized v1::WorkerReports in order; empty if there is no file, or only a damaged one. After
-  // an error, try again later.
+  // Returns serialized v1::WorkerReports in order; empty if there is no file, or only a damaged
+  // file. After an error, try again later.
   absl::StatusOr<std::vector<std::string>> Read(const WorkerId& worker) const;
   void Remove(const WorkerId& worker) const;
 
@@ -49,7 +48,7 @@ class SpoolFolder {
 };
 
 // Makes the messages with the reports that workers left on this agent's disk. The next message of a
-// worker is made when the coordinator has acknowledged the one before.
+// worker is made when the coordinator has acknowledged the message before.
 //
 // Not thread-safe. Times are SteadyNow's.
 class SpoolReplay {
@@ -57,21 +56,21 @@ class SpoolReplay {
   // `folder` outlives this object.
   explicit SpoolReplay(const SpoolFolder* folder) : folder_(*folder) {}
 
-  // Reads the reports of this worker; Next returns them from the beginning. False: they cannot be
-  // read now, which is logged; try again at read_again_at.
+  // Reads the reports of this worker; Next returns them from the beginning. False: the reports
+  // cannot be read now. The failure is logged; call Begin again at read_again_at.
   bool Begin(const WorkerId& worker, absl::Time now);
   // True if Begin has succeeded for this worker and Next has not returned nullopt yet.
   bool Replays(const WorkerId& worker) const { return replays_.contains(worker); }
   // Requires Replays(worker). nullopt: all reports were acknowledged, and the file is removed.
   std::optional<v1::AgentMessage> Next(const WorkerId& worker);
 
-  // When to call Begin for the workers of TakeUnread; infinite if there are none.
+  // The time at which to call Begin for the workers of TakeUnread; infinite if there are none.
   absl::Time read_again_at() const { return read_again_at_; }
   // Returns the workers whose reports could not be read, and forgets them.
   std::set<WorkerId> TakeUnread();
 
-  // The stream broke: everything is forgotten. After the next welcome Begin is called again for all
-  // workers.
+  // Forgets everything, because the stream broke. After the next welcome the caller calls Begin
+  // again for all workers.
   void Reset();
 
  private:
@@ -83,7 +82,7 @@ class SpoolReplay {
 
   const SpoolFolder& folder_;
   std::map<WorkerId, Replay> replays_;
-  // The workers whose file could not be read, and when it is tried again.
+  // The workers whose file could not be read, and the time of the next attempt.
   std::set<WorkerId> unread_;
   absl::Time read_again_at_ = absl::InfiniteFuture();
 };

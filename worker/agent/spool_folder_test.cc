@@ -23,7 +23,7 @@ std::string PathOf(const std::string& name) {
   return std::string(getenv("TEST_TMPDIR")) + "/" + name;
 }
 
-// As a worker does it, with what it was told.
+// Writes reports as a worker does, with the agent's settings.
 void Spool(const SpoolFolder& folder, const WorkerId& worker,
            const std::vector<std::string>& reports) {
   const auto environment = folder.Environment(worker, 1000);
@@ -72,7 +72,7 @@ TEST(SpoolFolder, WhatIsNoFileOfReportsIsPutAsideAndOtherFilesStay) {
 TEST(SpoolFolder, WhatCannotBeReadNowIsKept) {
   SpoolFolder folder(PathOf("unreadable"));
   ASSERT_TRUE(folder.Open().ok());
-  // No file can be read there, as where a disk says EIO.
+  // A directory cannot be read as a file, like a file on a disk that reports EIO.
   std::filesystem::create_directory(PathOf("unreadable/1b4e-28.reports"));
   EXPECT_THAT(folder.List(), IsEmpty());
   EXPECT_TRUE(folder.Has(kWorker));

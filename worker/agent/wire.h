@@ -24,14 +24,14 @@ v1::AgentMessage ToMessage(const SendQuarantine& quarantine);
 v1::AgentMessage ToMessage(const SendStarted& started);
 v1::AgentMessage ToMessage(const SendExit& exit);
 v1::AgentMessage ToMessage(LogQueue::Batch batch);
-// Contains only what the core knows. The caller adds who and where the agent is. The last lines of
-// the ended workers have kHelloTailBytes in all, because a coordinator takes no larger Hello than
-// 2 MiB: those of the others are left out.
+// Returns a message with the core's data only. The caller adds the agent's identity and address.
+// The last lines of all ended workers together have at most kHelloTailBytes, because a coordinator
+// takes no Hello above 2 MiB. Lines beyond this limit are left out.
 inline constexpr size_t kHelloTailBytes = 1 << 20;
 v1::AgentMessage ToMessage(const SendHello& hello);
 
-// nullopt: the directive is no event of the core (SpooledReportsAck), or this agent does not know
-// it, because a newer coordinator sent it.
+// Returns the event; nullopt: the directive is no event of the core (SpooledReportsAck), or is a
+// newer coordinator's and unknown here.
 std::optional<Event> ToEvent(const v1::AgentDirective& directive);
 
 }  // namespace muster::agent

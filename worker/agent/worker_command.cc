@@ -24,15 +24,15 @@
 namespace muster::agent {
 namespace {
 
-// docs/agent.md lists them.
+// The variables for workers; docs/agent.md lists them, too.
 constexpr const char* kForWorkers[] = {
     "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_*", "LD_LIBRARY_PATH",
-    // Where an installed worker finds LibTorch.
+    // The place of LibTorch for an installed worker.
     "LIBTORCH",
-    // Computing and communication.
+    // Settings of computation and communication.
     "CUDA_*", "CUBLAS_*", "CUDNN_*", "NVIDIA_*", "NCCL_*", "GLOO_*", "OMP_*", "GOMP_*", "KMP_*",
     "MKL_*", "TORCH_*", "PYTORCH_*",
-    // Muster's own log, and the marks by which tests know their processes.
+    // Muster's own log, and the marks by which tests find their processes.
     "MUSTER_LOG", "MUSTER_TEST_*",
     // Read by programs that are built with sanitizers.
     "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"};
@@ -97,7 +97,8 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
       .grouping = process::Grouping::kOwnGroup,
       .output = process::Output::kPipe,
       .parent_death_signal = SIGKILL,
-      // The worker decides whose signals it obeys, once its libraries are loaded (worker/main.cc).
+      // The worker itself unblocks the signals of its agent after it has loaded its libraries
+      // (worker/main.cc).
       .blocked = std::move(blocked),
   };
 }

@@ -1,4 +1,4 @@
-// How an agent starts muster-worker, and asks it what it can compute on.
+// The command that starts muster-worker, and the query of the devices that it can compute on.
 #ifndef MUSTER_WORKER_AGENT_WORKER_COMMAND_H_
 #define MUSTER_WORKER_AGENT_WORKER_COMMAND_H_
 
@@ -14,14 +14,14 @@
 
 namespace muster::agent {
 
-// Which of the agent's environment variables its workers get: those that a worker, LibTorch and the
-// CUDA libraries read. Others can hold secrets of the agent's user (tokens, passwords) that code in
-// a job could read.
+// Tells which of the agent's environment variables its workers get: the variables that a worker,
+// LibTorch and the CUDA libraries read. Others can hold secrets of the agent's user (tokens,
+// passwords) that code in a job could read.
 //
-// `more`: names in addition (--pass-env); "A_*" stands for all that begin with "A_". Pure.
+// `more`: additional names (--pass-env); "A_*" stands for all names that begin with "A_". Pure.
 bool IsForWorkers(const std::string& name, const std::vector<std::string>& more);
 
-// INVALID_ARGUMENT: one of them is no name of a variable.
+// INVALID_ARGUMENT: an entry is no name of a variable.
 absl::Status CheckVariableNames(const std::vector<std::string>& more);
 
 // NOT_FOUND, PERMISSION_DENIED: there is no program at `path` that can be run.
@@ -33,25 +33,26 @@ struct WorkerCommand {
   // host:port of musterd.
   std::string coordinator;
   WorkerId worker;
-  // With which it computes on the CPU.
+  // The number of threads with which the worker computes on the CPU.
   uint32_t threads = 1;
-  // The UUID of its GPU; empty: it computes on the CPU, and sees no GPU.
+  // The UUID of the worker's GPU; empty: the worker computes on the CPU, and sees no GPU.
   std::string gpu;
-  // By which it shows that this agent started it; empty: the coordinator gave none.
+  // The secret by which the worker shows that this agent started it; empty: the coordinator gave
+  // none.
   std::string secret;
   // Variables in addition to those that every worker gets.
   std::map<std::string, std::string> environment;
-  // Which of this process's variables it gets, too (IsForWorkers).
+  // The names of this process's variables that the worker gets, too (IsForWorkers).
   std::vector<std::string> pass_environment;
 };
 
-// The options for a child of this process that is killed when this process ends, and whose output
-// this process reads.
+// Returns the options for a child of this process. The child is killed when this process ends, and
+// this process reads its output.
 process::SpawnOptions ToSpawnOptions(WorkerCommand command);
 
-// OK: this muster-worker is built for GPUs. Otherwise the error says why none of its ranks can use
-// one: FAILED_PRECONDITION: it is built for the CPU only; another code: it does not tell. Runs
-// `PATH --devices`, which prints "cpu" or "cpu cuda", for at most `bound`.
+// Checks that this muster-worker is built for GPUs. FAILED_PRECONDITION: it is built for the CPU
+// only. Other errors: it does not tell. Runs `PATH --devices`, which prints "cpu" or "cpu cuda",
+// for at most `bound`.
 absl::Status CheckTakesGpus(const std::string& worker, absl::Duration bound = absl::Minutes(1));
 
 }  // namespace muster::agent

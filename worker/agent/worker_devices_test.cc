@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class WorkerDevices : public testing::Test {
  protected:
-  // A worker that does this when it is asked.
+  // Returns a worker that runs this script when it is asked for its devices.
   std::string Worker(const std::string& script) {
     const std::string path = folder_.Path("worker");
     std::ofstream(path) << "#!/bin/sh\n[ \"$1\" = --devices ] || exit 9\n" << script << "\n";

@@ -26,8 +26,8 @@
 namespace muster::agent {
 namespace {
 
-// The tail is bounded by lines and by bytes: 40 lines of 16 KiB would be too long for a Hello with
-// many exits.
+// The limits on the tail, in lines and in bytes: 40 lines of 16 KiB would be too long for a Hello
+// with many exits.
 constexpr size_t kTailLines = 40;
 constexpr size_t kTailBytes = 64 << 10;
 constexpr size_t kReadBytes = 64 << 10;
@@ -37,8 +37,8 @@ constexpr size_t kReadBytes = 64 << 10;
 // The process of one worker: a thread reads its output line by line and waits for its end.
 class WorkerProcesses::Running {
  public:
-  // Both are called on the thread of this object: on_lines with the lines in order, and at last
-  // on_exit, once.
+  // The functions that the thread of this object calls: on_lines with the lines in order, and at
+  // last on_exit, once.
   struct Events {
     std::function<void(std::vector<std::string> lines)> on_lines;
     std::function<void(process::Exit exit, std::string log_tail)> on_exit;
@@ -53,7 +53,8 @@ class WorkerProcesses::Running {
     thread_.join();
   }
 
-  // How many bytes the process itself has written to disks so far; 0 if the kernel does not say.
+  // The number of bytes that the process itself has written to disks so far; 0 if the kernel does
+  // not say.
   uint64_t BytesWritten() const {
     std::ifstream io(absl::StrCat("/proc/", process_->pid(), "/io"));
     std::string name;
@@ -79,9 +80,9 @@ class WorkerProcesses::Running {
       if (waits[1].revents != 0) ReadSome(&no_limit);
       if (waits[0].revents != 0) exit = process_->Wait(absl::InfiniteDuration());
     }
-    // What the process wrote before its end is in the pipe, which holds no more than this. A
-    // descendant that left the group may keep the pipe open, and even write to it: nothing waits
-    // for that.
+    // The pipe contains all output that the process wrote before its end, and no more than this
+    // size. A descendant that left the group may keep the pipe open, and even write to it. Nothing
+    // waits for such output.
     size_t left = static_cast<size_t>(std::max(fcntl(process_->output(), F_GETPIPE_SZ), 0));
     while (left > 0 && ReadSome(&left)) {
     }
@@ -89,8 +90,8 @@ class WorkerProcesses::Running {
     events_.on_exit(*exit, absl::StrJoin(tail_, "\n"));
   }
 
-  // Reads once, at most *left bytes, and subtracts what it read. False: there is nothing to read
-  // now, or the output is closed.
+  // Reads once, at most *left bytes, and subtracts the number of read bytes. False: there is
+  // nothing to read now, or the output is closed.
   bool ReadSome(size_t* left) {
     char buffer[kReadBytes];
     const ssize_t count = read(process_->output(), buffer, std::min(sizeof(buffer), *left));

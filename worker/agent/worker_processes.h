@@ -1,4 +1,4 @@
-// The processes of this agent's workers: starts and signals them, queues what they print, and sees
+// The processes of this agent's workers: starts and signals them, queues their output, and sees
 // their end.
 #ifndef MUSTER_WORKER_AGENT_WORKER_PROCESSES_H_
 #define MUSTER_WORKER_AGENT_WORKER_PROCESSES_H_
@@ -31,20 +31,20 @@ class WorkerProcesses {
   WorkerProcesses(const AgentOptions* options, Mailbox* mailbox, OnExit on_exit);
   ~WorkerProcesses();
 
-  // Returns the process's id. `environment`: variables in addition to those that every worker of
-  // this agent gets.
+  // Starts a process and returns its id. `environment`: variables in addition to those that every
+  // worker of this agent gets.
   absl::StatusOr<int64_t> Start(const Launch& launch,
                                 std::map<std::string, std::string> environment);
   void Signal(const WorkerId& worker, int signal);
-  // How much all workers have written to disks, plus 1, because 0 means that nothing is known
-  // (Drain::bytes).
+  // The number of bytes that all workers have written to disks, plus 1, because 0 means that
+  // nothing is known (Drain::bytes).
   uint64_t BytesWritten() const;
-  // Kills those that still run and waits for their end, except for those that hang in the kernel.
+  // Kills the running workers and waits for their end, except for those that hang in the kernel.
   void End();
 
   // Thread-safe.
   LogQueue* logs() { return &logs_; }
-  // Also processes of former agents.
+  // The hanging processes, including those of former agents.
   HangingProcesses& hanging() { return hanging_; }
 
  private:
@@ -58,9 +58,9 @@ class WorkerProcesses {
   const OnExit on_exit_;
   HangingProcesses hanging_;
   LogQueue logs_;
-  // A task that makes the mailbox's thread look at logs_ is in the mailbox. Changed by any thread.
+  // True while the mailbox contains a task that looks at logs_. Changed by any thread.
   std::atomic<bool> lines_announced_ = false;
-  // It outlives the workers, which are killed when its thread ends.
+  // The spawner outlives the workers, because they are killed when its thread ends.
   process::Spawner spawner_;
   std::map<WorkerId, std::unique_ptr<Running>> workers_;
 };

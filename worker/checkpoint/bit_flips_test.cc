@@ -1,4 +1,4 @@
-// Every change of a checkpoint's files is found, whoever reads it and wherever it lies.
+// Every change of a checkpoint's files is found, whoever reads it and wherever it is.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class ChangesTest : public testing::Test {
     }
     ASSERT_EQ(paths_.size(), kRanks + 1u) << "the ranks' files and the manifest";
   }
-  // What finds that a file has these bytes: `verify`, and who continues from here into `state`.
+  // Checks that Verify, and Load into `state`, both fail if the file has these bytes.
   void ExpectFound(const std::filesystem::path& path, const std::string& bytes, const State& state,
                    const std::string& what) {
     const std::string good = *files::ReadFile(path);
@@ -91,7 +91,8 @@ TEST_F(ChangesTest, EachFlippedBitIsFound) {
   ExpectGood(state);  // all bits are as they were
 }
 
-// So small that some ranks' files have only a header, of which no rank reads anything.
+// The state is so small that some ranks' files contain only a header, of which no rank reads
+// anything.
 TEST_F(ChangesTest, EachFlippedBitOfAFileWithoutElementsIsFound) {
   const auto make = [] { return Replicated({{"param", "w", at::rand({4})}}, kRanks); };
   Save(make());

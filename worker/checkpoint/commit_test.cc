@@ -1,4 +1,4 @@
-// The commit rule without a communicator: ranks one after another, killed or failing anywhere.
+// The commit rule without a communicator: ranks one after another, killed or failing at any call.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,11 +33,12 @@ std::vector<StateTensor> Tensors(float offset) {
       {"exp_avg", "w", at::arange(35, at::kFloat).mul_(-1).add_(offset).view({5, 7})},
       {"step", "w", at::full({}, offset, at::kFloat)},
       {"param", "b", at::arange(3, at::kFloat).add_(100 + offset)},
-      // More than the whole numbers that float32 represents exactly, and long enough to be cut.
+      // The values exceed the whole numbers that float32 represents exactly. The tensor is long
+      // enough to be cut.
       {"buffer", "n", at::arange(40, at::kLong).add_((int64_t{1} << 40) + 1 + int64_t(offset))}};
 }
 
-// On each of `ranks`.
+// The states of `ranks` ranks.
 std::vector<State> MakeStates(float offset, int ranks) {
   return std::vector<State>(ranks, Replicated(Tensors(offset), ranks));
 }
@@ -83,7 +84,7 @@ TEST(CommitTest, ShardsAreNearlyEven) {
   }
 }
 
-// Counts the calls and stops at one of them.
+// A disk that counts the calls and stops at one of them.
 class BreakingDisk : public files::Disk {
  public:
   enum class Way { kFail, kKill };
@@ -91,7 +92,7 @@ class BreakingDisk : public files::Disk {
 
   absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
     if (Now()) {
-      Disk::Write(fd, data, size / 2, path).IgnoreError();  // torn
+      Disk::Write(fd, data, size / 2, path).IgnoreError();  // a torn write
       return Break(path);
     }
     return Disk::Write(fd, data, size, path);
@@ -151,7 +152,7 @@ TEST(CommitTest, AKillAtAnyCallLeavesTheLastGoodOneAndNothingThatLooksWhole) {
     ASSERT_TRUE(Load(dir.Path("step-1-g1"), loaded).ok()) << at;
     EXPECT_TRUE(Same(loaded, MakeState(1)));
     EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), {}), whole ? 2 : 1) << at;
-    // Otherwise the same step can be saved again.
+    // The same step can be saved again unless the kill left a whole checkpoint.
     EXPECT_EQ(SaveInTurn(dir.path(), 2, MakeStates(2, 2)).ok(), !whole) << at;
   }
 }
@@ -188,7 +189,7 @@ TEST(CommitTest, IncompleteManifestsAreNotCommitted) {
   EXPECT_FALSE(fs::exists(dir.Path("f")));
 }
 
-// Records the calls that a save makes to the disk: "sync rank-0.safetensors".
+// A disk that records the calls of a save: "sync rank-0.safetensors".
 class RecordingDisk : public files::Disk {
  public:
   absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
@@ -216,7 +217,7 @@ class RecordingDisk : public files::Disk {
   }
 };
 
-// After a crash of the machine only synced data exist. So files are synced before the manifest, and
+// A crash of the machine loses unsynced data. So files are synced before the manifest, and
 // everything before the rename to the final name.
 TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
   files::TempDir dir;
@@ -233,7 +234,7 @@ class LoadTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(SaveInTurn(dir_.path(), 1, MakeStates(1, 2)).ok()); }
 
-  // Loading fails with an error.
+  // Checks that loading fails with this code, and returns the message.
   std::string ErrorOf(absl::StatusCode code) {
     const State state = Empty();
     const absl::Status status = Load(path_, state).status();
@@ -275,7 +276,7 @@ TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
       "found [5, 7]; no param/bias; unexpected param/b";
   State state = Replicated(other, 1);
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
-  state.held.clear();  // a rank that holds no part of it returns the same error
+  state.held.clear();  // a rank without any part returns the same error
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
 }
 

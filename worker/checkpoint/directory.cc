@@ -26,7 +26,7 @@ std::string NoncePath(const std::string& directory, uint64_t nonce) {
   return files::JoinPath(directory, absl::StrFormat("%s%016x", kNoncePrefix, nonce));
 }
 
-// A path that cannot be checked may exist.
+// True if the path exists. An error if this cannot be checked.
 absl::StatusOr<bool> Exists(const std::string& path) {
   std::error_code error;
   const bool exists = fs::exists(path, error);
@@ -44,7 +44,7 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The reason in its manifest why it does not continue the training; empty: none.
+// The reason in a manifest why its checkpoint does not continue the training; empty: none.
 std::string Objection(const manifest::Manifest& manifest, const std::string& job,
                       const std::string& instance) {
   if (manifest.job != job) {
@@ -68,7 +68,8 @@ absl::Status Commit(const std::string& temporary, const std::string& final,
   RETURN_IF_ERROR(disk.SyncDirectory(temporary));
   RETURN_IF_ERROR(disk.Rename(temporary, final));
   const absl::Status durable = disk.SyncDirectory(files::ParentDirectory(final));
-  // The new name may not survive a crash, and it will not be reported: rename it back.
+  // The new name may not survive a crash, and will not be reported, so the directory is renamed
+  // back.
   if (!durable.ok()) rename(final.c_str(), temporary.c_str());
   return durable;
 }
@@ -170,8 +171,8 @@ void Judge(const std::vector<std::string>& recorded, int64_t generation,
       one.reason = absl::StrCat("it is older than ", newest_recorded, ", which is recorded");
     }
   }
-  // From the newest generation to the oldest: a later generation decided from which step training
-  // continued.
+  // The order is from the newest generation to the oldest, because a later generation decided from
+  // which step training continued.
   const Found* later = nullptr;
   for (auto one = found->rbegin(); one != found->rend(); ++one) {
     if (!one->reason.empty()) continue;

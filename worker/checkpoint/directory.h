@@ -1,5 +1,5 @@
 // The directory of a job's checkpoints: names, commit, renaming of damaged checkpoints, cleaning
-// up. A directory step-N-gG is a complete checkpoint; a directory step-N-gG.tmp is not.
+// up. A directory step-N-gG is a complete checkpoint; a directory step-N-gG.tmp is incomplete.
 #ifndef MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_
 #define MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_
 
@@ -19,48 +19,49 @@ using manifest::FinalName;
 using manifest::ParseFinalName;
 using manifest::TemporaryName;
 
-// Makes `temporary` (with all shards in it, synced) the checkpoint `final`: manifest, fsync, fsync
-// of the directory, rename, fsync of the parent. After an error there is no `final` that did not
-// exist before; the caller removes `temporary` with RemoveDirectory. ALREADY_EXISTS when there is a
+// Makes `temporary`, which contains all shards, synced, the checkpoint `final`. The order:
+// manifest, fsync, fsync of the directory, rename, fsync of the parent. An error creates no
+// `final`; the caller then removes `temporary` with RemoveDirectory. ALREADY_EXISTS if there is a
 // `final`.
 absl::Status Commit(const std::string& temporary, const std::string& final,
                     const manifest::Manifest& manifest, files::Disk& disk = files::Disk::Real());
 
-// Renames a broken checkpoint to "<path>.bad" ("<path>.bad.2", ... when taken); gives the new path.
+// Renames a broken checkpoint to "<path>.bad" ("<path>.bad.2", ... when taken), and returns the new
+// path.
 absl::StatusOr<std::string> SetAside(const std::string& path);
 
 // The names of complete checkpoints in the directory; none if the directory does not exist.
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory);
 
-// Removes a whole checkpoint: renames it to "<path>.tmp" first, so that a kill during the removal
-// leaves nothing that looks complete. OK when there is none.
+// Removes a whole checkpoint. The checkpoint is renamed to "<path>.tmp" first, so that a kill
+// during the removal leaves nothing that looks complete. OK if there is none.
 absl::Status RemoveCheckpoint(const std::string& path);
 
-// Removes a directory with everything in it. OK when there is none.
+// Removes a directory with all its contents. OK if there is none.
 absl::Status RemoveDirectory(const std::string& path);
 
-// Removes what generations up to this one left unfinished: step-N-gG.tmp and nonce files. Never
-// anything else: whole checkpoints, .bad ones, and files and names of any other shape stay. Returns
-// the removed names. Must not be called while a process writes there.
+// Removes the unfinished work of generations up to `generation`: step-N-gG.tmp and nonce files.
+// Whole checkpoints, .bad checkpoints, and files and names of any other shape stay. Returns the
+// removed names. Must not be called while a process writes there.
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          int64_t generation);
 
-// The nonce file proves that two processes see the same directory: one writes it (after making
-// the directory), the others look for it, and the first removes it.
+// The nonce file proves that processes see the same directory. The first process writes the file
+// (and makes the directory), the others look for the file, and the first removes it.
 absl::Status WriteNonce(const std::string& directory, uint64_t nonce);
-// NOT_FOUND, or FAILED_PRECONDITION when the file holds another nonce.
+// NOT_FOUND, or FAILED_PRECONDITION if the file holds another nonce.
 absl::Status CheckNonce(const std::string& directory, uint64_t nonce);
 void RemoveNonce(const std::string& directory, uint64_t nonce);
 
-// Whole checkpoints in a job's folder that the coordinator does not name: the process that wrote
-// one ended before it could report it, or the database of the coordinator was restored and lacks
-// its newest rows. They are never removed.
+// Whole checkpoints in a job's folder that the coordinator does not name. Either their process
+// ended before it reported them, or the coordinator's database was restored and lacks its newest
+// rows. They are never removed.
 
 // Names of directories in the folder.
 struct Known {
   // Checkpoints that count.
   std::vector<std::string> recorded;
-  // Checkpoints that do not count any more, and never will again.
+  // Checkpoints that no longer count.
   std::vector<std::string> retired;
 };
 
@@ -69,22 +70,24 @@ struct Found {
   int64_t step = 0;
   int64_t generation = 0;
   int64_t last_command = 0;
-  // Why it does not continue the training of this job. Empty: according to its name and its
-  // manifest it does, and its files are still to be verified.
+  // The reason why the checkpoint does not continue the training of this job. Empty: its name and
+  // its manifest allow it; its files are not verified yet.
   std::string reason;
 };
 
-// Looks through the folder of the job `job` and `instance`. `generation`: the generation of the
-// caller. The result is ordered by generation and step. A checkpoint continues the training if it
-// belongs to this job and to an earlier generation, is newer than all recorded checkpoints, and no
-// later generation continued from an earlier step.
+// Finds the unknown checkpoints in the folder of the job `job` and `instance`, ordered by
+// generation and step. `generation`: the generation of the caller. A checkpoint continues the
+// training if all this is true:
+// - it belongs to this job and to an earlier generation;
+// - it is newer than all recorded checkpoints;
+// - no later generation continued from an earlier step.
 absl::StatusOr<std::vector<Found>> FindUnknown(const std::string& folder, const Known& known,
                                                const std::string& job, const std::string& instance,
                                                int64_t generation);
 
-// Adds the reasons that follow from names, steps and generations alone. `found`: what FindUnknown
-// has read, ordered by generation and step, each with the reason that follows from its manifest, if
-// any. Pure.
+// Adds the reasons that follow from names, steps and generations alone. `found`: the result of
+// reading the manifests, ordered by generation and step, with the reasons that follow from the
+// manifests. Pure.
 void Judge(const std::vector<std::string>& recorded, int64_t generation, std::vector<Found>* found);
 
 // The order in which checkpoints were written: by generation, then by step.

@@ -82,7 +82,7 @@ TEST_F(DirectoryTest, RemoveCheckpointWorksOverAnInterruptedRemoval) {
   EXPECT_TRUE(RemoveCheckpoint(dir_.Path("step-1-g1")).ok());
 }
 
-// Otherwise a kill during the removal would leave a checkpoint that looks complete.
+// A kill during the removal must not leave a checkpoint that looks complete.
 TEST_F(DirectoryTest, ACheckpointLosesItsNameBeforeItLosesFiles) {
   Make("step-1-g1");
   const int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);

@@ -51,8 +51,8 @@ absl::Status Newer(const std::string& folder, int64_t found, const Epoch& mine,
   return status;
 }
 
-// OK unless `found` is newer. If `found` belongs to another job, it has no meaning: the folder was
-// given to this job since.
+// OK unless `found` is newer. A `found` of another job has no meaning, because the folder was given
+// to this job later.
 absl::Status Compare(const std::string& folder, const Epoch& found, const Epoch& mine) {
   if (found == mine || found.instance != mine.instance || found.generation < mine.generation) {
     return absl::OkStatus();
@@ -61,7 +61,7 @@ absl::Status Compare(const std::string& folder, const Epoch& found, const Epoch&
                absl::StrCat("generation ", found.generation, " (process ", found.incarnation, ")"));
 }
 
-// The newest generation that wrote, or was writing, a checkpoint in the folder; 0: none did.
+// The newest generation that wrote, or began to write, a checkpoint in the folder; 0: none did.
 absl::StatusOr<int64_t> NewestWriter(const std::string& folder) {
   int64_t newest = 0;
   std::error_code error;
@@ -85,7 +85,7 @@ absl::Status BeginEpoch(const std::string& folder, const Epoch& mine, files::Dis
   } else if (!absl::IsNotFound(found.status())) {
     return found.status();
   }
-  // This also holds for checkpoints of older programs, which wrote no epoch file.
+  // The check also covers checkpoints of older programs, which wrote no epoch file.
   ASSIGN_OR_RETURN(const int64_t newest, NewestWriter(folder));
   if (newest >= mine.generation) {
     return Newer(folder, newest, mine, absl::StrCat("a checkpoint of generation ", newest));

@@ -1,9 +1,9 @@
-// The epoch file of a job's checkpoint folder says which generation was the last to begin there. It
-// prevents changes by a generation that counts as gone, or that a coordinator with an older
-// database started: a process that finds a newer generation in the file stops.
+// The epoch file of a job's checkpoint folder names the generation that was the last to begin
+// there. The file prevents changes by generations that count as gone, or that a coordinator with an
+// older database started. A process that finds a newer generation in the file stops.
 //
-// Rank 0 begins the epoch, and reads the file again before each action that cannot be undone:
-// giving a checkpoint its final name, removing one, renaming a damaged one.
+// Rank 0 begins the epoch, and reads the file again before each final action: giving a checkpoint
+// its final name, removing a checkpoint, renaming a damaged checkpoint.
 #ifndef MUSTER_WORKER_CHECKPOINT_EPOCH_H_
 #define MUSTER_WORKER_CHECKPOINT_EPOCH_H_
 
@@ -33,12 +33,11 @@ struct Epoch {
 absl::Status BeginEpoch(const std::string& folder, const Epoch& mine,
                         files::Disk& disk = files::Disk::Real());
 
-// OK if `mine` is still the epoch. ABORTED as above; any other error: the file could not be read,
-// so nothing is known.
+// OK if `mine` is still the epoch. ABORTED: as BeginEpoch. Other errors: the file could not be
+// read, so nothing is known.
 absl::Status CheckEpoch(const std::string& folder, const Epoch& mine);
 
-// The generation that was found, if the status is an ABORTED of one of these two functions;
-// otherwise absent.
+// The generation that was found, if the status is an ABORTED of these functions; otherwise absent.
 std::optional<int64_t> NewerGeneration(const absl::Status& status);
 
 }  // namespace muster::checkpoint

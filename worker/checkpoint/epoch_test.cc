@@ -42,7 +42,7 @@ TEST_F(EpochTest, AnOlderGenerationDoesNotBeginAndChangesNothing) {
   EXPECT_TRUE(CheckEpoch(dir_.path(), Generation(4)).ok());
 }
 
-// As after a restored database, which assigns a generation number a second time.
+// A restored database can assign a generation number a second time.
 TEST_F(EpochTest, AnotherProcessOfTheSameGenerationDoesNotBegin) {
   ASSERT_TRUE(BeginEpoch(dir_.path(), Generation(4, "p")).ok());
   EXPECT_TRUE(BeginEpoch(dir_.path(), Generation(4, "p")).ok());

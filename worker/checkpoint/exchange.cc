@@ -14,7 +14,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// The form of fixed size, as int64 words, in which a result is sent.
+// The fixed-size form of a result for sending, as int64 words.
 struct Record {
   int64_t code;
   uint64_t size;
@@ -78,7 +78,7 @@ absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std:
   RETURN_IF_ERROR(communicator.Broadcast(size, 0, {what, 0})->Wait());
   const int64_t bytes = size.item<int64_t>();
   if (bytes == 0) return std::string();
-  // A broadcast of bytes, as the words that every communicator takes.
+  // Every communicator can broadcast words, so the bytes are sent as words.
   const at::Tensor words = at::zeros({(bytes + 7) / 8}, at::kLong);
   char* const data = reinterpret_cast<char*>(words.data_ptr<int64_t>());
   if (communicator.rank() == 0) std::memcpy(data, text.data(), text.size());
@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(comm::Communicator& communi
   const int64_t most = *std::max_element(bytes, bytes + ranks);
   std::vector<std::string> texts(ranks);
   if (most == 0) return texts;
-  // All of one length, as the words that every communicator takes.
+  // All texts are padded to one length, as words, which every communicator takes.
   const int64_t words = (most + 7) / 8;
   const at::Tensor in = at::zeros({words}, at::kLong);
   const at::Tensor out = at::zeros({ranks * words}, at::kLong);

@@ -13,17 +13,17 @@
 
 namespace muster::checkpoint {
 
-// A rank's result: an error, or (when the task was to write one) a file. Error texts are cut at
+// A rank's result: an error, or a file, if the task was to write a file. Error texts are cut at
 // about 450 bytes; the file's name is not sent.
 using PartResult = absl::StatusOr<manifest::FileRecord>;
 PartResult ToResult(const absl::Status& status);
 
-// The results of all ranks, in rank order. Collective; an error is the communicator's.
+// Returns the results of all ranks, in rank order. Collective; an error is the communicator's.
 absl::StatusOr<std::vector<PartResult>> Exchange(comm::Communicator& communicator,
                                                  const PartResult& mine, const char* what,
                                                  int64_t step);
 
-// The texts of all ranks, in rank order. Collective; an error is the communicator's.
+// Returns the texts of all ranks, in rank order. Collective; an error is the communicator's.
 absl::StatusOr<std::vector<std::string>> GatherTexts(comm::Communicator& communicator,
                                                      const std::string& mine, const char* what,
                                                      int64_t step);
@@ -34,8 +34,8 @@ std::vector<int64_t> Failed(const std::vector<PartResult>& results);
 // OK, or the errors by rank ("rank 1: ...; rank 2: ..."), with the code of the first.
 absl::Status Combine(const std::vector<PartResult>& results);
 
-// Returns rank 0's `text` on all ranks; that of the other ranks is ignored. Collective; an error is
-// the communicator's.
+// Returns rank 0's `text` on all ranks; the texts of the other ranks are ignored. Collective; an
+// error is the communicator's.
 absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std::string& text,
                                     const char* what);
 

@@ -61,7 +61,7 @@ class FoundTest : public ::testing::Test {
   int64_t last_command_ = 0;
 };
 
-// Its writer was killed between the rename and the report.
+// The writer was killed between the rename and the report.
 TEST_F(FoundTest, ACheckpointAfterTheRecordedOnesContinuesTheCourse) {
   for (const int64_t step : {45, 50, 55}) Make(step, 2);
   EXPECT_THAT(Adoptable({.recorded = {"step-50-g2", "step-45-g2"}}), ElementsAre("step-55-g2"));

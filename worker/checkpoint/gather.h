@@ -15,20 +15,21 @@ namespace muster::checkpoint {
 
 struct GatherOptions {
   std::string path;       // absolute
-  std::string temporary;  // beside it, where the file is written; no other process uses this name
+  std::string temporary;  // beside `path`, for writing; no other process uses this name
   optimizerfile::Format format = optimizerfile::Format::kTorch;
   optimizerfile::Key key = optimizerfile::Key::kIndex;
   bool overwrite = false;  // replace a file that exists
-  // Who writes (exports::Sign). A file that this writer has signed is replaced, too.
+  // The identity of the writer (exports::Sign). A file that this writer has signed is replaced,
+  // too.
   std::string writer;
   bool for_owner = false;  // nobody else may read the file
-  // As optimizerfile::Contents.
+  // The schedule factor of optimizerfile::Contents.
   double schedule_factor = 1;
 };
 
-// `state`: the items of the optimizer. INVALID_ARGUMENT: one is not float32, or the optimizer is of
-// a kind that is not known. Of the output: ALREADY_EXISTS: there is a file, and `overwrite` is not
-// set; FAILED_PRECONDITION: there is something else.
+// Returns the output for the optimizer's items in `state`. INVALID_ARGUMENT: an item is not
+// float32, or the optimizer is of an unknown kind. Errors of the output: ALREADY_EXISTS: there is a
+// file, and `overwrite` is not set; FAILED_PRECONDITION: the path exists, but is no regular file.
 absl::StatusOr<std::unique_ptr<JointOutput>> OptimizerStateOutput(const GatherOptions& options,
                                                                   const State& state,
                                                                   const ModelRecords& records);

@@ -1,5 +1,5 @@
-// What a gather leaves behind, whatever fails. What it writes is read by
-// tests/parity/optimizer_state_test.
+// The files that a gather leaves behind, whatever fails. tests/parity/optimizer_state_test reads
+// the contents.
 #include "worker/checkpoint/gather.h"
 
 #include <atomic>
@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 constexpr int kRanks = 3;
 constexpr int64_t kElements = 100;
 
-// A parameter that all ranks have, and a moment of which each rank has a part.
+// A state with a parameter that all ranks have, and a moment of which each rank has a part.
 State StateOf(int rank) {
   StateBuilder builder(kRanks);
   builder.AddReplicated("param", "w", at::arange(kElements, at::kFloat));
@@ -56,7 +56,7 @@ class GatherTest : public JointTest {
     return OptimizerStateOutput(options, StateOf(rank), records_);
   }
   State StateOf(int rank) override { return Only(muster::checkpoint::StateOf(rank), IsOptimizers); }
-  // Only the file, if there is one.
+  // True if the folder contains only the file, or nothing.
   bool NothingElseIsLeft() const { return NothingIsLeftBut(options_.path); }
   // The moment in the file.
   std::vector<float> InFile() const {
@@ -80,7 +80,7 @@ class GatherTest : public JointTest {
   ModelRecords records_ = Records();
 };
 
-// Cancels when the last rank has written its part.
+// A disk that cancels when the last rank has written its part.
 class CancellingDisk : public files::Disk {
  public:
   explicit CancellingDisk(std::atomic<bool>* cancelled) : cancelled_(cancelled) {}
@@ -95,7 +95,7 @@ class CancellingDisk : public files::Disk {
 };
 
 TEST_F(GatherTest, OnceItIsCancelledThereIsNoFile) {
-  // Before the file gets its name, when all parts are written.
+  // The cancellation comes after all parts are written, and before the file gets its name.
   CancellingDisk disk(&cancelled_);
   const auto late = Run(disk);
   EXPECT_TRUE(absl::IsCancelled(late[0].status)) << late[0].status;
@@ -121,7 +121,7 @@ TEST_F(GatherTest, RanksThatDoNotSeeTheFolderSendTheirParts) {
   options_.overwrite = true;
   for (const std::set<int>& elsewhere : {std::set<int>{1}, {2}, {1, 2}}) {
     elsewhere_ = elsewhere;
-    // Also the CRCs, which only a torch file has.
+    // Both formats are tested, because only a torch file has CRCs.
     for (const auto format : {optimizerfile::Format::kSafetensors, optimizerfile::Format::kTorch}) {
       options_.format = format;
       const auto outcomes = Run();
@@ -138,7 +138,7 @@ TEST_F(GatherTest, RanksThatDoNotSeeTheFolderSendTheirParts) {
 
 TEST_F(GatherTest, WhatRankZeroCannotWriteForAnotherIsAnErrorOfAll) {
   elsewhere_ = {1, 2};
-  // Rank 0 has written and synced its own part; the third call writes what the others sent.
+  // Rank 0 has written and synced its own part. The third call writes the parts of the other ranks.
   FailingDisk disk(3);
   EXPECT_THAT(Error(Run(disk)), AllOf(HasSubstr("rank 0: "), HasSubstr("full")));
   EXPECT_TRUE(NothingElseIsLeft());
@@ -161,7 +161,8 @@ TEST_F(GatherTest, EveryFailureOfTheDiskLeavesTheOldFileAndNothingElse) {
     }
     ++failures;
     EXPECT_FALSE(outcomes[0].status.ok()) << at;
-    // The last call syncs the folder: then the file is there, and whether that lasts is not known.
+    // The last call syncs the folder. After its failure the file exists, but may not survive a
+    // crash.
     const bool placed = absl::StrContains(outcomes[0].status.message(), dir_.path() + ": fsync");
     EXPECT_EQ(*files::ReadFile(options_.path) == "old", !placed) << at;
   }
@@ -179,7 +180,7 @@ TEST_F(GatherTest, AKillBeforeAnyWriteOrSyncLeavesTheOldFileOrTheNewOne) {
     if (!old) {
       EXPECT_TRUE(safetensors::File::Open(options_.path).ok()) << at;
     }
-    // What the next generation removes (common/exports).
+    // The next generation removes this leftover (common/exports).
     fs::remove(Temporary(0, temporary_));
     EXPECT_TRUE(NothingElseIsLeft()) << at;
     if (!killed) {

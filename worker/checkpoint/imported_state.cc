@@ -53,7 +53,7 @@ bool IsOneNumber(const std::vector<int64_t>& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size == 1; });
 }
 
-// What is wrong with a value; empty: nothing.
+// Returns the problem of a value; empty: none.
 std::string Problem(const OptimizerSource::Value& value, const ImportedSlot& slot,
                     const std::vector<int64_t>& shape) {
   const auto* const stored = std::get_if<StoredValues>(&value);
@@ -74,7 +74,7 @@ std::string Problem(const OptimizerSource::Value& value, const ImportedSlot& slo
                       ", found ", found);
 }
 
-// Elements [begin, begin + elements) of the stored ones, as float32 on the CPU.
+// Returns elements [begin, begin + elements) of the stored values, as float32 on the CPU.
 at::Tensor Read(const StoredValues& stored, int64_t begin, int64_t elements) {
   const at::Tensor raw = at::empty({elements}, at::TensorOptions(*TypeOf(stored.dtype)));
   std::memcpy(raw.mutable_data_ptr(), stored.data + begin * raw.element_size(), raw.nbytes());

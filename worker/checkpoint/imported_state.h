@@ -20,22 +20,24 @@ struct ImportedSlot {
   bool scalar = false;
 };
 
-// What the job's optimizer keeps of each parameter, by the parameter's name.
+// The slots that the job's optimizer keeps of each parameter, by the parameter's name.
 using ImportedSlots = std::map<std::string, std::vector<ImportedSlot>>;
 
-// INVALID_ARGUMENT with all problems, of which at most 3 are listed, unless each parameter in the
-// file is one of the job's and has exactly its slots, each with the parameter's shape (or one
-// element) and of a float type (a scalar: any number). Parameters that the file lacks are no
-// problem.
+// Checks that the file fits the job:
+// - each parameter in the file is a parameter of the job, with exactly its slots;
+// - each slot has the parameter's shape (or one element) and a float type (a scalar: any number).
+// INVALID_ARGUMENT: all problems, of which at most 3 are listed. Parameters that the file lacks are
+// no problem.
 absl::Status CheckImport(const optimizerfile::OptimizerSource& source,
                          const std::vector<manifest::ParameterRecord>& parameters,
                          const ImportedSlots& slots);
 
-// What all ranks must find in the file: its parameters with their slots.
+// The lines on which all ranks must agree: the file's parameters with their slots.
 std::vector<jobspec::Line> LinesOf(const optimizerfile::OptimizerSource& source);
 
-// Reads into the pieces of these slots that `state` holds what the source has of them; the others
-// stay as they are. Reads only these ranges. The source is as CheckImport wants it.
+// Fills the pieces of these slots that `state` holds from the source, as far as the source has
+// them. Other pieces stay unchanged. Reads only these ranges. Requires a source for which
+// CheckImport is OK.
 void FillImported(const optimizerfile::OptimizerSource& source, const ImportedSlots& slots,
                   const State& state);
 

@@ -1,4 +1,5 @@
-// Ranks, as threads, that write an output together; and what is left when something fails.
+// A fixture in which ranks, as threads, write an output together, and checks of the folder after
+// failures.
 #ifndef MUSTER_WORKER_CHECKPOINT_JOINT_FIXTURE_H_
 #define MUSTER_WORKER_CHECKPOINT_JOINT_FIXTURE_H_
 
@@ -25,7 +26,7 @@
 
 namespace muster::checkpoint {
 
-// Fails in the call with this number, counted over all ranks and from 1.
+// A disk that fails in the call with this number, counted over all ranks and from 1.
 class FailingDisk : public files::Disk {
  public:
   explicit FailingDisk(int at) : at_(at) {}
@@ -55,7 +56,7 @@ class FailingDisk : public files::Disk {
   std::atomic<int> calls_ = 0;
 };
 
-// Ends its process, as kill -9 does, before the `at`th call.
+// A disk that ends its process before the `at`th call, as kill -9 does.
 class KillingDisk : public FailingDisk {
  public:
   static constexpr int kKilled = 9;
@@ -73,8 +74,8 @@ class JointTest : public ::testing::Test {
   static constexpr int kRanks = 3;
   using Outcomes = std::vector<WriteTogetherOutcome>;
 
-  // The output and the state of a rank. A rank of `elsewhere_` sees another file system: its
-  // temporary name is in a folder that does not exist.
+  // Returns the output and the state of a rank. A rank of `elsewhere_` sees another file system:
+  // its temporary name is in a folder that does not exist.
   virtual absl::StatusOr<std::unique_ptr<JointOutput>> Output(int rank) = 0;
   virtual State StateOf(int rank) = 0;
 
@@ -98,12 +99,12 @@ class JointTest : public ::testing::Test {
     return outcomes;
   }
   std::string Error(const Outcomes& outcomes) { return std::string(outcomes[0].status.message()); }
-  // A name in a folder that `rank` sees.
+  // Returns a name in a folder that `rank` sees.
   std::string Temporary(int rank, const std::string& name) const {
     return dir_.Path(elsewhere_.contains(rank) ? "elsewhere/" + name : name);
   }
   // Runs in another process, which ends before the `at`th write, sync or rename. Returns false if
-  // there were fewer, so that it did everything.
+  // there were fewer calls, so that the process did everything.
   bool Killed(int at) {
     const pid_t child = fork();
     if (child == 0) {
@@ -119,7 +120,7 @@ class JointTest : public ::testing::Test {
     }
     return WEXITSTATUS(status) != 0;
   }
-  // Only this name, if it is there.
+  // True if the folder contains only this name, or nothing.
   bool NothingIsLeftBut(const std::string& path) const {
     for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
       if (entry.path() != path) return false;

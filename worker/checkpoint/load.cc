@@ -34,12 +34,12 @@ constexpr int64_t kBlock = files::kHashedBlock;
 // Threading: one thread.
 class CheckedFile {
  public:
-  // The file of this record in `directory`; it is opened in Read.
+  // The file of this record in `directory`. Read opens the file.
   CheckedFile(const std::string& directory, const manifest::FileRecord& record)
       : path_(files::JoinPath(directory, record.name)), record_(record) {}
 
-  // Bytes [offset, offset + bytes), which lie in the file, go to a tensor, where they begin at byte
-  // `begin`. An undefined tensor: they are only checked.
+  // Bytes [offset, offset + bytes) of the file, whose place in a tensor begins at byte `begin`. An
+  // undefined tensor: the bytes are only checked.
   struct Range {
     int64_t offset;
     int64_t bytes;
@@ -52,7 +52,7 @@ class CheckedFile {
     for (int64_t block = range.offset / kBlock; block <= last; ++block) wanted_.insert(block);
     ranges_.push_back(std::move(range));
   }
-  // The block with this number is checked, too, if the file has it; Block::kWholeFile: all blocks.
+  // Adds a block to check, if the file has this block; Block::kWholeFile: all blocks.
   void Check(int64_t block) {
     const int64_t blocks = std::ssize(record_.blocks);
     if (block == Block::kWholeFile) {
@@ -62,9 +62,9 @@ class CheckedFile {
     }
   }
 
-  // Reads each block in which something is wanted once, in order. Returns the errors by block
-  // (Block::kWholeFile: of the file): DATA_LOSS if the block's hash or the file's size is not the
-  // recorded one. If a block cannot be read, the later ones are not tried.
+  // Reads each wanted block once, in order. Returns the errors by block (Block::kWholeFile: of the
+  // file). DATA_LOSS: the block's hash or the file's size is not the recorded one. After a block
+  // that cannot be read, later blocks are not tried.
   std::map<int64_t, absl::Status> Read() {
     if (wanted_.empty()) return {};
     std::sort(ranges_.begin(), ranges_.end(),
@@ -78,7 +78,7 @@ class CheckedFile {
   }
 
  private:
-  // Gives each range its bytes that lie in this block.
+  // Copies the bytes of this block to the ranges that they belong to.
   void Distribute(int64_t block, const char* data, int64_t bytes) {
     const int64_t begin = block * kBlock;
     const int64_t end = begin + bytes;
@@ -134,7 +134,7 @@ Blocks WithoutElements(const manifest::Manifest& manifest) {
   }
   for (const manifest::Piece& piece : manifest.pieces) {
     if (piece.begin == piece.end) continue;
-    const auto dtype = safetensors::DTypeOf(piece.dtype);  // CheckComplete found that it is known
+    const auto dtype = safetensors::DTypeOf(piece.dtype);  // known: CheckComplete was OK
     const auto size = static_cast<int64_t>(safetensors::ElementSize(*dtype));
     const int64_t last = (piece.offset + (piece.end - piece.begin) * size - 1) / kBlock;
     for (int64_t block = piece.offset / kBlock; block <= last; ++block) {
@@ -199,7 +199,7 @@ absl::StatusOr<std::vector<Reader::Copy>> Reader::Plan(const State& state, Surpl
     names.push_back(Name(item));
     files.elements.push_back(Elements(item));
   }
-  // An entry of a file: the item, and the range of its elements.
+  // The entries of a file: item, and range of elements.
   std::map<std::string, int64_t> numbers;  // of files
   for (const manifest::FileRecord& file : manifest_.files)
     numbers.emplace(file.name, numbers.size());

@@ -1,5 +1,4 @@
-// Reading a checkpoint: a rank reads the ranges of the files that it needs, and checks what it
-// reads.
+// Reading a checkpoint: a rank reads the ranges of the files that it needs, and checks them.
 #ifndef MUSTER_WORKER_CHECKPOINT_LOAD_H_
 #define MUSTER_WORKER_CHECKPOINT_LOAD_H_
 
@@ -19,7 +18,7 @@ namespace muster::checkpoint {
 
 // A part of a file that is checked as a whole.
 struct Block {
-  // All blocks of a file, or that the file cannot be opened.
+  // The block number that stands for all blocks of a file, or for a file that cannot be opened.
   static constexpr int64_t kWholeFile = -1;
   std::string file;
   int64_t number = 0;
@@ -27,7 +26,7 @@ struct Block {
 };
 using Blocks = std::set<Block>;
 
-// What a checkpoint may contain besides the state that is filled.
+// The state that a checkpoint may contain besides the state to fill.
 enum class Surplus {
   kRefuse,  // nothing: training continues from exactly this state
   kIgnore,  // anything: a part of the state is enough
@@ -36,15 +35,15 @@ enum class Surplus {
 // A checkpoint whose manifest has been read. Threading: const.
 class Reader {
  public:
-  // Reads the manifest, and checks that the files exist and have its sizes; if it has no hashes of
-  // blocks, also the files' headers.
-  // NOT_FOUND: no manifest, or a file is missing; DATA_LOSS: what is damaged, capped at 3; other
-  // errors: what could not be read.
+  // Reads the manifest, and checks that the files exist and have the sizes in the manifest. If the
+  // manifest has no hashes of blocks, also checks the files' headers. NOT_FOUND: there is no
+  // manifest, or a file is missing. DATA_LOSS: the list of the damage, capped at 3. Other errors:
+  // the list of failed reads.
   static absl::StatusOr<Reader> Open(const std::string& directory);
 
   const manifest::Manifest& manifest() const { return manifest_; }
 
-  // Bytes [offset, offset + bytes) of a file that go to a tensor, where they begin at byte `begin`.
+  // Bytes [offset, offset + bytes) of a file, whose place in a tensor begins at byte `begin`.
   struct Copy {
     std::string file;
     int64_t offset;
@@ -53,23 +52,24 @@ class Reader {
     int64_t bytes;
   };
 
-  // The copies that fill the pieces that `state` holds. It does not matter which ranks wrote them.
+  // Returns the copies that fill the pieces that `state` holds, whichever ranks wrote them.
   // FAILED_PRECONDITION with all differences (capped at 3) if the items of `state`, held or not,
-  // differ from the saved ones: names, shapes and dtypes, expected and found. CheckState's errors.
+  // differ from the saved items. A difference has names, shapes and dtypes, expected and found.
+  // Also returns CheckState's errors.
   absl::StatusOr<std::vector<Copy>> Plan(const State& state,
                                          Surplus surplus = Surplus::kRefuse) const;
 
   enum class Into {
-    kTensors,  // of the copies
+    kTensors,  // the copies' tensors
     kNothing,  // the bytes are only checked
   };
 
-  // Reads every block in which a copy or one of `others` lies once, checks it against its hash, and
-  // copies from it. Where there are copies, also the blocks in which no element of any tensor lies:
-  // no rank would find that one of them has changed. Needs memory for one block. DATA_LOSS: what is
-  // damaged, capped at 3. Other errors: what could not be read, if nothing is damaged. After an
-  // error the tensors may contain anything, and the blocks that caused it have been added to
-  // `failed`.
+  // Reads once every block that contains a copy or is in `others`, checks the block against its
+  // hash, and copies from it. With any copy, the call also reads the blocks without elements of
+  // tensors, because no rank would otherwise find a change there. Needs memory for one block.
+  // DATA_LOSS: the list of the damage, capped at 3. Other errors: the failed reads, if nothing is
+  // damaged. After an error the tensors may contain anything, and `failed` has the blocks that
+  // caused the error.
   absl::Status Read(const std::vector<Copy>& copies, Into into, const Blocks& others,
                     Blocks* failed) const;
 
@@ -80,12 +80,12 @@ class Reader {
 
   std::string directory_;
   manifest::Manifest manifest_;
-  // In which no element of a tensor lies: parts of the files' headers.
+  // The blocks without elements of a tensor: parts of the files' headers.
   Blocks without_elements_;
 };
 
-// Open, Plan, Read: fills everything that `state` holds, whatever the strategy and the world size
-// that wrote it.
+// Calls Open, Plan and Read: fills everything that `state` holds, whatever strategy and world size
+// wrote the checkpoint.
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
                                         Surplus surplus = Surplus::kRefuse);
 

@@ -46,7 +46,7 @@ std::vector<Target> TargetsOf(const models::Model& model) {
     targets.push_back({parameter.name, parameter.tensor});
   }
   for (const models::Buffer& buffer : model.Buffers()) {
-    // Files of PyTorch before 0.4.1 do not contain it, and no result depends on it.
+    // Files of PyTorch before 0.4.1 lack this buffer, and no result depends on it.
     const bool optional = absl::EndsWith(buffer.name, "num_batches_tracked");
     targets.push_back({buffer.name, buffer.tensor, optional});
   }
@@ -72,7 +72,7 @@ at::ScalarType TypeOf(DType dtype) {
                                  : at::kFloat;
 }
 
-// Language models of transformers often have no output layer of their own.
+// The name of the output layer, which transformers' language models often share with the embedding.
 constexpr char kOutputLayer[] = "lm_head.weight";
 
 bool IsOutputLayer(const StoredTensor& tensor) { return tensor.name() == kOutputLayer; }
@@ -84,8 +84,8 @@ class Reader {
       : files_(std::move(files)), read_(std::move(read)) {}
 
   // Copies the elements [begin, begin + to.numel()) of the target's sources, in the order of a
-  // contiguous tensor, to `to`, contiguous memory of the CPU; block by block, so that this needs no
-  // memory of that size. Each problem is added to what was read.
+  // contiguous tensor, to `to`, contiguous memory of the CPU. Copies block by block, so that memory
+  // for one block is enough. Each problem is added to `read_`.
   enum class Values { kFinite, kAny };
   void Copy(const std::vector<StoredTensor>& sources, int64_t begin, const at::Tensor& to,
             Values allowed) const {
@@ -107,7 +107,7 @@ class Reader {
         if (wrong.has_value()) {
           NotFinite(sources[0], begin + done + static_cast<int64_t>(*wrong),
                     first[static_cast<int64_t>(*wrong)].item<double>());
-          allowed = Values::kAny;  // one problem for each tensor
+          allowed = Values::kAny;  // report one problem for each tensor
         }
       }
       activity::Moved();
@@ -124,7 +124,7 @@ class Reader {
   }
 
  private:
-  // In the type of the file.
+  // Returns a block in the type of the file.
   at::Tensor Block(const StoredTensor& source, int64_t begin, int64_t elements) const {
     const at::Tensor raw = at::empty({elements}, TypeOf(source.entry->dtype));
     std::memcpy(raw.mutable_data_ptr(), source.data() + begin * raw.element_size(), raw.nbytes());
@@ -143,8 +143,8 @@ class Reader {
   std::shared_ptr<LoadedWeights::Read> read_;
 };
 
-// A buffer that is not finite in the model itself (a mask of -inf, say) is not in its weights
-// either.
+// Returns kFinite, or kAny for a tensor that is not finite in the model itself (a mask of -inf,
+// say). Such a tensor may be not finite in the file, too.
 Reader::Values AllowedFor(const at::Tensor& tensor) {
   if (tensor.scalar_type() != at::kFloat) return Reader::Values::kAny;
   const at::Tensor own = tensor.contiguous();
@@ -152,7 +152,7 @@ Reader::Values AllowedFor(const at::Tensor& tensor) {
   return finite ? Reader::Values::kFinite : Reader::Values::kAny;
 }
 
-// Notes each tensor that is taken with the target that it is for.
+// Adds each tensor that is taken to the target for which it is meant.
 void FindSources(const TensorSet& set, const WeightsOptions& options, const models::Model& model,
                  std::vector<Target>* targets, WeightsReport* report, Problems* problems) {
   std::map<std::string, size_t> by_name;
@@ -196,7 +196,7 @@ void FindSources(const TensorSet& set, const WeightsOptions& options, const mode
   }
 }
 
-// What to do about a tensor that the file does not have; may be empty.
+// Returns advice about a tensor that the file does not have; may be empty.
 std::string HowToDoWithout(const Target& target, const models::Model& model) {
   const bool language = model.kind() == "gpt2" || model.kind() == "llama";
   if (!language || target.name != kOutputLayer) return "";
@@ -204,8 +204,8 @@ std::string HowToDoWithout(const Target& target, const models::Model& model) {
                       model.kind(), ".tied: true)");
 }
 
-// The weights of transformers do not show all properties of their model; the config.json beside
-// them does.
+// Checks the config.json beside the weights of transformers, because the weights alone do not show
+// all properties of their model.
 absl::Status CheckConfig(const WeightsOptions& options, const models::Model& model,
                          WeightsReport* report) {
   const std::string& path = options.path;

@@ -1,6 +1,6 @@
-// Loads the tensors of safetensors files into a model's parameters and buffers. Of the values of
-// parameters without memory (deferred_values.h) only those are read that are asked for, so that a
-// rank that holds a part of the model reads only this part of the files.
+// Loads the tensors of safetensors files into a model's parameters and buffers. Values of
+// parameters without memory (deferred_values.h) are read only on request. So a rank that holds a
+// part of the model reads only this part of the files.
 #ifndef MUSTER_WORKER_CHECKPOINT_LOAD_WEIGHTS_H_
 #define MUSTER_WORKER_CHECKPOINT_LOAD_WEIGHTS_H_
 
@@ -26,25 +26,25 @@ struct WeightsOptions {
   std::vector<std::string> take;
   // New names of tensors that are taken.
   Renames rename;
-  // What holds for parameters and buffers that the file does not have.
+  // The treatment of parameters and buffers that the file does not have.
   enum class Missing { kRefuse, kInitial };
   Missing missing = Missing::kRefuse;
 };
 
-// What has become of the tensors of a file and of the model, by name and in their order.
+// The tensors of the file and of the model by their treatment, by name and in their order.
 struct WeightsReport {
   std::vector<std::string> taken;    // the names in the file
   std::vector<std::string> renamed;  // of the taken ones: "'a' to 'b'"
   std::vector<std::string> ignored;  // not matched by `take`, or constants of the model
   std::vector<std::string> initial;  // parameters and buffers that keep their initial values
-  // How the config.json beside the file differs from the model, if this is no error.
+  // The differences between the config.json beside the file and the model, if they are no error.
   std::string other_config;
 };
 
 // One line for people: the count of each, and at most three names.
 std::string Describe(const WeightsReport& report);
 
-// What LoadWeights has read. Copies are the same object. Threading: that of the deferred values.
+// The result of LoadWeights. Copies are the same object. Threading: as the deferred values.
 class LoadedWeights {
  public:
   struct Read {
@@ -57,12 +57,12 @@ class LoadedWeights {
       : report_(std::move(report)), read_(std::move(read)) {}
 
   const WeightsReport& report() const { return report_; }
-  // INVALID_ARGUMENT: values that were read so far are not finite, or differ between two names of
-  // one parameter. To be asked once the deferred values have been used.
+  // INVALID_ARGUMENT: values that were read so far are not finite, or differ between two names of a
+  // parameter. Call it after the deferred values have been used.
   absl::Status status() const {
     return read_->problems.ToStatus(absl::StatusCode::kInvalidArgument, read_->path);
   }
-  // How many bytes of tensors were read so far.
+  // The number of bytes of tensors that were read so far.
   int64_t bytes_read() const { return read_->bytes; }
 
  private:
@@ -72,21 +72,23 @@ class LoadedWeights {
 
 // Copies tensors of the files into the model's parameters and buffers. A floating-point tensor of
 // the model may be F64, F32, F16 or BF16 in the file; an int64 tensor must be I64. BatchNorm's
-// num_batches_tracked may be missing and then stays as it is. If the file has the name that
-// transformers gives it (model.safetensors, model.safetensors.index.json) and a config.json lies
-// beside it, the config.json must fit the model, too; with renames, the file may be of another kind
-// of model, and a difference is only reported.
+// num_batches_tracked may be missing, and then stays unchanged.
 //
-// `deferred`: if parameters have no memory of their own, their values are kept there, and are read
-// from the files again whenever they are asked for; the files are open as long. Everything else is
-// read once, before this returns.
+// A config.json is checked if it lies beside a file with transformers' name (model.safetensors,
+// model.safetensors.index.json). Then config.json must fit the model, too. With renames, the file
+// may be of another kind of model, and a difference is only reported.
 //
-// Errors: INVALID_ARGUMENT with all problems, of which at most 3 are listed: those of TakenNames,
-// missing and unexpected names, shapes expected and found, dtypes; then no value is changed. Of the
-// values that are read: two names of one parameter whose values differ, values that are not finite
-// in float32 although the model's own values are; then some values of the model may be changed.
-// Those of safetensors::TensorSet::Open (DATA_LOSS for a broken file, NOT_FOUND etc. when one
-// cannot be opened, tensors that are not where the index says).
+// `deferred`: keeps the values of parameters without memory of their own. Each request reads the
+// values from the files again; the files stay open as long. Everything else is read once, before
+// this function returns.
+//
+// Errors:
+// - INVALID_ARGUMENT, before any value is changed, with all problems (at most 3 are listed): those
+//   of TakenNames, missing and unexpected names, shapes expected and found, dtypes.
+// - INVALID_ARGUMENT, after which some values of the model may be changed: two names of a parameter
+//   have different values, or values are not finite in float32 but finite in the model.
+// - The errors of safetensors::TensorSet::Open: DATA_LOSS for a broken file, NOT_FOUND etc. for a
+//   file that cannot be opened, tensors that are not where the index says.
 absl::StatusOr<LoadedWeights> LoadWeights(const WeightsOptions& options, const models::Model& model,
                                           models::DeferredValues* deferred = nullptr);
 

@@ -154,7 +154,7 @@ TEST_F(WeightsTest, NumbersThatFloat32CannotHoldAreRefused) {
                         "-1e+300 as number 4"));
 }
 
-// Without memory for its parameters.
+// A model without memory for its parameters, and their values.
 struct Deferred {
   explicit Deferred(bool tied = true) {
     const models::DeferredValues::Scope scope(&values);
@@ -231,7 +231,7 @@ TEST_F(WeightsTest, TwoNamesOfADeferredParameterAreComparedWhereTheyAreRead) {
               HasSubstr("'transformer.wte.weight' and 'lm_head.weight' are one parameter"));
 }
 
-// The backbone of a file, and a head of one's own.
+// The backbone comes from a file, and the head is the model's own.
 TEST_F(WeightsTest, WhatIsNotTakenKeepsItsInitialValue) {
   const auto saved = Gpt2(1, /*tied=*/false);
   const WeightsOptions options{.path = File(Tensors(*saved)),
@@ -294,7 +294,7 @@ TEST_F(WeightsTest, AFileThatGivesTheModelNothingIsRefused) {
             path + ": the model has none of the tensors that are taken");
 }
 
-// With other names it may be that of another kind of model.
+// Weights with other names may belong to another kind of model.
 TEST_F(WeightsTest, AConfigBesideRenamedWeightsIsOnlyReported) {
   auto tensors = Tensors(*Gpt2(1));
   const std::string path = File(tensors, "model.safetensors");

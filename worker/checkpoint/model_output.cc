@@ -26,7 +26,8 @@ namespace {
 using modelfolder::FolderPlan;
 using safetensors::DType;
 
-// The parameters in the order of the source model, then the buffers by name; as numbers of items.
+// Returns the indices of the parameters in the order of the source model, then those of the buffers
+// by name.
 absl::StatusOr<std::vector<size_t>> InOrder(const State& state, const ModelRecords& records) {
   std::map<std::string, size_t> parameters;
   std::vector<size_t> buffers;
@@ -78,7 +79,8 @@ absl::StatusOr<Planned> PlanOf(const State& state, const ModelRecords& records,
   return planned;
 }
 
-// Files with these plans; derived classes say where they are and how they get their name.
+// An output of files with these plans. Derived classes define the places of the files and the final
+// name.
 class WeightsOutput : public JointOutput {
  public:
   const std::vector<File>& files() const override { return files_; }
@@ -142,7 +144,7 @@ class FolderOutput : public WeightsOutput {
   void Discard() override { modelfolder::RemoveFolder(options_.temporary).IgnoreError(); }
 
  private:
-  // Whether a folder of a model that is there is replaced.
+  // True if an existing folder of a model is replaced.
   bool Replaces() const {
     return options_.overwrite || exports::IsSignedBy(options_.path, options_.writer);
   }

@@ -1,5 +1,5 @@
-// What model folders and weights files contain, and what is left, whatever fails. Python's
-// transformers reads them in tests/parity/consolidate_test.
+// The contents of model folders and weights files, and the files that are left, whatever fails.
+// Python's transformers reads them in tests/parity/consolidate_test.
 #include "worker/checkpoint/model_output.h"
 
 #include <filesystem>
@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kElements = 100;
 
-// Bits of at::Half and at::BFloat16 are the independent truth.
+// The expected bits, which come independently from at::Half and at::BFloat16.
 std::vector<uint16_t> ByTorch(const at::Tensor& values, at::ScalarType type) {
   const at::Tensor narrow = values.to(type).view(at::kShort);
   const auto* data = reinterpret_cast<const uint16_t*>(narrow.const_data_ptr<int16_t>());
@@ -54,7 +54,7 @@ TEST(ConvertFloats, RoundsAsTorchDoes) {
                                 3.3e38f,
                                 std::numeric_limits<float>::infinity(),
                                 -std::numeric_limits<float>::infinity()};
-  // Halfway between neighbours, of both types, and just beside.
+  // The values lie halfway between neighbours of both types, and just beside.
   for (const float base : {1.0f, 3.0f, 1024.0f, 1e-3f, 6.2e-5f, 3e-6f}) {
     for (int bits = 7; bits <= 13; ++bits) {
       const float half = base * (1 + std::ldexp(1.0f, -bits));
@@ -95,7 +95,7 @@ TEST(ConvertFloats, ANumberThatIsTooLargeIsRefused) {
   EXPECT_TRUE(absl::IsOutOfRange(modelfolder::ConvertFloats(&largest, 1, DType::kBF16, &bits)));
 }
 
-// A parameter in slices, one that all ranks have, and a count.
+// A state with a parameter in slices, a parameter that all ranks have, and a count.
 State WeightsOf(int rank, float first) {
   StateBuilder builder(3);
   builder.AddReplicated("param", "bias", at::full({3}, 1.5f));
@@ -216,7 +216,7 @@ TEST_F(ModelFolderTest, AKillBeforeAnyWriteOrSyncLeavesTheOldFolderOrTheNewOne) 
     for (int64_t i = 0; i < kElements; ++i) ASSERT_EQ(weight[i], i + (is_old ? 0 : 1));
     EXPECT_TRUE(fs::exists(options_.path + "/config.json"));
     EXPECT_EQ(is_old, killed && at < kills + 1 && is_old);
-    // What the next generation removes (common/exports).
+    // The next generation removes this leftover (common/exports).
     fs::remove_all(dir_.Path(".model.tmp"));
     EXPECT_TRUE(NothingElseIsLeft()) << at;
   }

@@ -15,15 +15,15 @@
 
 namespace muster::checkpoint {
 
-// Open for writing. Movable. Threading: one thread.
+// A file that is open for writing. Movable. Threading: one thread.
 class OutputFile {
  public:
-  // A new file of this size, with these permissions less those that the umask takes away. Its space
-  // is taken at once, so that a full disk is found here.
+  // Creates a file of this size, with the permissions `mode` less those of the umask. The space is
+  // allocated at once, so that a full disk is found here.
   static absl::StatusOr<OutputFile> Create(const std::string& path, uint64_t size,
                                            files::Disk& disk, mode_t mode = 0644);
-  // A file that another process has created. NOT_FOUND: this process does not see it; INTERNAL: it
-  // does not have this size.
+  // Opens a file that another process has created. NOT_FOUND: this process does not see the file.
+  // INTERNAL: the file does not have this size.
   static absl::StatusOr<OutputFile> Open(const std::string& path, uint64_t size, files::Disk& disk);
   ~OutputFile();
   OutputFile(OutputFile&& other) noexcept;
@@ -37,7 +37,7 @@ class OutputFile {
       : path_(std::move(path)), fd_(fd), disk_(&disk) {}
 
   std::string path_;
-  int fd_;  // -1: it was moved from
+  int fd_;  // -1: this object was moved from
   files::Disk* disk_;
 };
 

@@ -1,11 +1,10 @@
 // Removes checkpoints that no longer count, in the background, so that a slow file system delays
 // neither the control stream nor training.
 //
-// Names are added by Remove, from any thread, and wait until Begin, because a session must not
-// remove anything before it has found the checkpoint from which it starts. Only names of complete
-// checkpoints in the folder are accepted, and the folder's epoch is read before each removal.
-// Threading: thread-safe; callbacks run without a lock, those of removals on the remover's own
-// thread.
+// Remove adds names, from any thread. The names wait until Begin, because a session must first find
+// the checkpoint from which it starts. Only names of complete checkpoints in the folder are
+// accepted, and the folder's epoch is read before each removal. Threading: thread-safe; callbacks
+// run without a lock. The callbacks of removals run on the remover's own thread.
 #ifndef MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 #define MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 
@@ -27,13 +26,13 @@ namespace muster::checkpoint {
 
 class Remover {
  public:
-  // At most this many names wait; further ones are ignored until they are named again.
+  // The largest number of names that wait; further names are ignored until they are named again.
   static constexpr size_t kMostWaiting = 1024;
 
   struct Options {
-    // They were removed, or did not exist.
+    // The checkpoints `names` were removed, or did not exist.
     std::function<void(const std::vector<std::string>& names)> on_removed;
-    // A name that is refused, a removal that failed.
+    // A name was refused, or a removal failed.
     std::function<void(const absl::Status&)> on_error;
   };
 
@@ -43,16 +42,16 @@ class Remover {
 
   void Remove(const std::vector<std::string>& names);
   void Begin(const std::string& folder, const Epoch& epoch);
-  // Waits for the removal that is in progress, but not for the others, because the coordinator
-  // names them again. After it nothing is removed and no callback is called.
+  // Waits for the removal that is in progress. The other names are dropped, because the coordinator
+  // sends them again. Afterwards nothing is removed and no callback is called.
   void Stop();
   // Waits until nothing is left to remove. False after `timeout`.
   bool Drain(absl::Duration timeout);
 
  private:
   void Loop();
-  // Removes one checkpoint. False: nothing may be removed any more, because the folder belongs to
-  // another generation.
+  // Removes one checkpoint. False: the folder belongs to another generation, so no further removal
+  // is allowed.
   bool RemoveOne(const std::string& name);
 
   const Options options_;

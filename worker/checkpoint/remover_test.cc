@@ -30,7 +30,7 @@ class RemoverTest : public ::testing::Test {
   bool Exists(const std::string& name) { return std::filesystem::exists(dir_.Path(name)); }
 
   files::TempDir dir_;
-  // Read after Drain or the remover's end.
+  // The removed names; read after Drain or after the remover's end.
   std::vector<std::string> removed_;
   std::vector<std::string> errors_;
   Remover::Options options_{

@@ -47,7 +47,7 @@ struct Truth {
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
-  // In [0, limit).
+  // A random number in [0, limit).
   int64_t Below(int64_t limit) { return static_cast<int64_t>(engine_() % limit); }
   template <typename T>
   void Shuffle(std::vector<T>& all) {
@@ -66,14 +66,15 @@ Truth RandomTruth(Random& random) {
     const int64_t dimensions = random.Below(4);  // 0: a scalar
     for (int64_t d = 0; d < dimensions; ++d) item.shape.push_back(random.Below(8));
     if (random.Below(4) == 0) item.type = at::kLong;
-    // Whole numbers that float32 has, different in all items.
+    // The values are whole numbers that float32 represents exactly, different in all items.
     truth.values.push_back(at::arange(Elements(item), at::kLong).add_(1 + 1000 * i).to(item.type));
     truth.items.push_back(std::move(item));
   }
   return truth;
 }
 
-// Each item in up to `ranks` parts of random sizes, written by random ranks; in no order.
+// Returns writers for each item in up to `ranks` parts of random sizes, by random ranks, in no
+// order.
 layout::Placement RandomWriters(const Truth& truth, int ranks, Random& random) {
   layout::Placement written;
   written.holders.resize(ranks);
@@ -98,8 +99,8 @@ layout::Placement RandomWriters(const Truth& truth, int ranks, Random& random) {
   return written;
 }
 
-// Blank pieces on `rank`: what it writes and perhaps more; of other items some part, an empty one,
-// or nothing.
+// Returns blank pieces on `rank`: of the written items, the written part and perhaps more; of other
+// items a part, an empty part, or nothing.
 State BlankState(const Truth& truth, const layout::Placement& written, int rank, Random& random) {
   State state{truth.items, written, {}};
   for (size_t item = 0; item < truth.items.size(); ++item) {
@@ -165,7 +166,7 @@ TEST(ReshardingTest, AnyRanksLoadWhatAnyOthersWroteElementForElement) {
   }
 }
 
-// As in ddp: whole on every rank, with the same bytes wherever a tensor is placed.
+// Every rank holds everything, as in ddp, with the same bytes wherever a tensor is.
 TEST(ReshardingTest, RanksThatHoldAllLoadWhatSlicesWroteAndTheOtherWayRound) {
   files::TempDir dir;
   const at::Tensor values = at::arange(100, at::kFloat);
@@ -217,7 +218,8 @@ class BrokenShardsTest : public ::testing::Test {
     ASSERT_TRUE(saved.ok()) << saved;
   }
 
-  // Every rank has something in each file, and these files are one block each.
+  // Checks the error of every rank. Every rank has elements in each file, and each file is one
+  // block.
   void ExpectBroken(const ::testing::Matcher<std::string>& message) {
     for (int rank = 0; rank < 3; ++rank) {
       const absl::Status status = Load(path_, Slices(rank, 500)).status();
@@ -225,7 +227,7 @@ class BrokenShardsTest : public ::testing::Test {
       EXPECT_THAT(std::string(status.message()), message);
     }
   }
-  // What no hash shows: only a check of all headers does.
+  // Checks changes that no hash shows; only a check of all headers finds them.
   void ExpectOtherHeaders(const ::testing::Matcher<std::string>& message) {
     const absl::Status status = manifest::Verify(path_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;

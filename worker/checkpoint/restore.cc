@@ -1,4 +1,4 @@
-// Which checkpoint a session starts from.
+// The choice of the checkpoint from which a session starts.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -39,7 +39,7 @@ absl::StatusOr<Reader> Open(const std::string& path, const std::string& job) {
                                           "', found one of job '", reader->manifest().job, "'"));
 }
 
-// Best effort: pages that stay in memory are read from there.
+// Drops the pages of the files from the page cache, as far as possible. Reads use pages that stay.
 void DropPages(const std::string& directory, files::Disk& disk) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
@@ -48,7 +48,7 @@ void DropPages(const std::string& directory, files::Disk& disk) {
   }
 }
 
-// The form in which a rank tells which blocks it could not read. More would not change the verdict.
+// The limit on blocks that a rank reports as unreadable. More blocks would not change the verdict.
 constexpr size_t kMostTold = 64;
 
 std::string ToText(const Blocks& blocks) {
@@ -82,7 +82,7 @@ struct Saver::Reading {
 
 absl::StatusOr<std::vector<std::string>> Saver::Nodes() {
   const std::string& node = options_.node;
-  // Of a fixed size, in the form in which results are sent.
+  // The node id is sent as a hash, which has a fixed size and fits into the form of a result.
   const PartResult mine = manifest::FileRecord{"", 0, files::HashBytes(node.data(), node.size())};
   ASSIGN_OR_RETURN(const auto told, Exchange(*communicator_, mine, "nodes", 0));
   std::vector<std::string> nodes;
@@ -91,13 +91,12 @@ absl::StatusOr<std::vector<std::string>> Saver::Nodes() {
 }
 
 void Saver::WaitToReadAgain() {
-  // The wait is short and does not depend on other ranks, so it counts as activity: the rank does
-  // not hang.
+  // The wait is short and does not depend on other ranks, so it counts as activity, not as hanging.
   activity::Moved();
   if (options_.wait) {
     options_.wait(kBetweenReads);
   } else {
-    // Not absl::SleepFor (common/steady/condition.h).
+    // The sleep avoids absl::SleepFor (common/steady/condition.h).
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(kBetweenReads));
   }
   activity::Moved();
@@ -107,7 +106,7 @@ absl::StatusOr<Saver::Reading> Saver::ReadTogether(const std::string& path,
                                                    const std::vector<std::string>& nodes,
                                                    const Attempt& attempt) {
   std::vector<std::vector<PartResult>> reads;
-  Blocks told;  // what some rank could not read: all ranks try it
+  Blocks told;  // unreadable for some rank: all ranks try these blocks
   absl::Status mine = absl::UnknownError("not read yet");
   while (true) {
     Blocks failed;
@@ -121,7 +120,7 @@ absl::StatusOr<Saver::Reading> Saver::ReadTogether(const std::string& path,
                        GatherTexts(*communicator_, ToText(failed), "unreadable blocks",
                                    static_cast<int64_t>(reads.size())));
       comparison.common = false;
-      std::map<Block, size_t> ranks;  // that could not read it
+      std::map<Block, size_t> ranks;  // the number that could not read the block
       for (const std::string& text : texts) {
         for (const Block& block : BlocksFromText(text)) ++ranks[block];
       }
@@ -205,8 +204,8 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
         return outcome;
       }
       if (!candidate.recorded) {
-        // All of it was whole a moment ago. The tensors may contain anything now, and the job might
-        // start from them if nothing is recorded.
+        // The whole checkpoint was readable a moment ago. The tensors may contain anything now, and
+        // the job might start from them if nothing is recorded.
         outcome.status = absl::InternalError(
             absl::StrCat(path, ": ", Combine(reading.results).message(), "; it was whole before"));
         return outcome;
@@ -214,7 +213,8 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
     }
     absl::Status status = Combine(reading.results);
     if (reading.verdict == Verdict::kOthersReadIt) {
-      // The checkpoint exists and is complete: what these ranks see of the file system is at fault.
+      // The checkpoint exists and is complete, so the failed ranks' view of the file system is at
+      // fault.
       outcome.at_fault = Failed(reading.results);
       outcome.status = absl::InternalError(
           absl::StrCat(path, ": ", status.message(), "; the other ranks read it"));
@@ -225,10 +225,10 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
       absl::Status epoch;
       if (communicator_->rank() == 0) {
         epoch = CheckEpochHere();
-        // If the rename fails, continue: the checkpoint is damaged in any case.
+        // A failed rename changes nothing: the checkpoint is damaged in any case.
         if (epoch.ok()) SetAside(path).IgnoreError();
       }
-      // If rank 0 must not rename it, all ranks stop here, by the same error.
+      // All ranks stop here with the same error if rank 0 must not rename the checkpoint.
       ASSIGN_OR_RETURN(const auto renamed,
                        Exchange(*communicator_, ToResult(epoch), "checkpoint set aside", 0));
       if (absl::IsAborted(renamed[0].status())) return EndOfEpoch(renamed[0].status());

@@ -1,5 +1,5 @@
-// Restoring by ranks that read different ranges: what one of them finds damaged, and checkpoints
-// that do not count yet.
+// Restoring by ranks that read different ranges: damage that one rank finds, and checkpoints that
+// do not count yet.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -35,8 +35,8 @@ State OwnSlice(int rank, int ranks, float values) {
   return builder.Build();
 }
 
-// So that one rank's memory does not condemn the checkpoint, the other ranks read what one found
-// damaged.
+// The other ranks read the blocks that one rank found damaged, so that the memory of one rank does
+// not condemn the checkpoint.
 TEST_P(SaverTest, DamageThatOnlyOneRankWouldReadIsReadByAllBeforeItCounts) {
   for (const int64_t step : {1, 2}) {
     Run(1, [&](int rank, Saver& saver) {
@@ -62,7 +62,7 @@ TEST_P(SaverTest, DamageThatOnlyOneRankWouldReadIsReadByAllBeforeItCounts) {
   EXPECT_TRUE(fs::exists(newest + ".bad"));
 }
 
-// Each of two ranks sees another block wrongly: each block is whole for some rank.
+// Each of two ranks sees another block as damaged, so each block is whole for some rank.
 TEST_P(SaverTest, DifferentDamageOnDifferentRanksDoesNotCondemn) {
   if (GetParam() == 1) return;
   Run(1, [&](int rank, Saver& saver) {

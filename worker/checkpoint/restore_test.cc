@@ -84,7 +84,7 @@ TEST_P(SaverTest, ABrokenCheckpointIsNotSetAsideOnceANewerGenerationHasBegun) {
   EXPECT_TRUE(fs::exists(path));
 }
 
-// They may be readable again later.
+// Such checkpoints may be readable again later.
 TEST_P(SaverTest, WhatCannotBeFoundOrReadIsNotSetAside) {
   const std::string whole = SaveStep(1, 1);
   const std::string without_manifest = SaveStep(2, 1);
@@ -143,7 +143,7 @@ TEST_P(SaverTest, AnotherJobsCheckpointIsNotTaken) {
       ASSERT_TRUE(own.ok());
       EXPECT_THAT(std::string(own->status.message()),
                   HasSubstr("expected a checkpoint of job 'other', found one of job 'j'"));
-      // It is used if the caller allows it.
+      // The same checkpoint is used if the caller allows another job's.
       const auto told = saver.Restore({{.name = path, .recorded = false, .own = false}}, taken);
       ASSERT_TRUE(told.ok() && told->status.ok()) << told->status;
       EXPECT_EQ(told->manifest.job, "j");
@@ -166,9 +166,9 @@ TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
   EXPECT_TRUE(fs::exists(path));
 }
 
-// Its view of the file system is at fault, not the checkpoint.
+// The rank's view of the file system is at fault, not the checkpoint.
 TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
-  if (GetParam() == 1) return;  // one rank is all ranks
+  if (GetParam() == 1) return;  // the case needs two ranks
   const std::string path = SaveStep(1, 1);
   directories_.assign(GetParam(), dir_.Path("ckpt"));
   directories_.back() = dir_.Path("elsewhere");
@@ -176,7 +176,7 @@ TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
     const State state = Blank();
     const auto outcome = saver.Restore({"step-1-g1"}, state);
     ASSERT_TRUE(outcome.ok());
-    // Not NOT_FOUND, because the job would then start from step 0.
+    // The code is not NOT_FOUND, because the job would then start from step 0.
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
     EXPECT_EQ(outcome->at_fault, std::vector<int64_t>{GetParam() - 1});
     EXPECT_TRUE(outcome->rejected.empty());
@@ -202,7 +202,7 @@ TEST_P(SaverTest, OneRanksBadReadIsNotDamage) {
   EXPECT_TRUE(fs::exists(directories_.back() + "/step-1-g1"));
 }
 
-// The only one that could read it may be the one at fault.
+// The only rank that could read the checkpoint may be the one at fault.
 TEST_P(SaverTest, WhatOneRankFindsDamagedAndNoOtherCanReadIsNotSetAside) {
   if (GetParam() == 1) return;
   const std::string path = SaveStep(1, 1);
@@ -219,15 +219,15 @@ TEST_P(SaverTest, WhatOneRankFindsDamagedAndNoOtherCanReadIsNotSetAside) {
   EXPECT_TRUE(fs::exists(path));
 }
 
-// The file is whole on the disk: what is bad is the page cache that the node reads it through.
+// A disk on which the file is whole, but the page cache of the node is bad.
 class BadPageCache : public files::Disk {
  public:
-  // `path` holds what the page cache gives, `on_disk` is what the disk has.
+  // `path` contains the data of the page cache, and `on_disk` the data of the disk.
   BadPageCache(std::string path, std::string on_disk)
       : path_(std::move(path)), on_disk_(std::move(on_disk)) {}
 
   absl::Status DropPages(const std::string& path) override {
-    // In place: other ranks are listing the directory.
+    // The file is changed in place, because other ranks are listing the directory.
     if (path == path_) {
       std::call_once(dropped_, [this] { std::ofstream(path_, std::ios::binary) << on_disk_; });
     }
@@ -300,7 +300,7 @@ TEST_P(SaverTest, DamageThatTwoNodesFindCounts) {
   EXPECT_TRUE(fs::exists(path + ".bad"));
 }
 
-// However many ranks it has.
+// The damaged node may have any number of ranks.
 TEST_P(SaverTest, DamageThatOneOfTwoNodesFindsDoesNotCondemn) {
   if (GetParam() == 1) return;
   const std::string path = SaveStep(1, 1);

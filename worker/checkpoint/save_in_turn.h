@@ -1,5 +1,5 @@
-// For tests: a checkpoint as all ranks would write it, one rank after another, without a
-// communicator.
+// A checkpoint as all ranks would write it, one rank after another, without a communicator; for
+// tests.
 #ifndef MUSTER_WORKER_CHECKPOINT_SAVE_IN_TURN_H_
 #define MUSTER_WORKER_CHECKPOINT_SAVE_IN_TURN_H_
 

@@ -21,7 +21,8 @@
 namespace muster::checkpoint {
 namespace {
 
-// What must be equal on all ranks: the items, and which rank writes which part.
+// Returns a hash of everything that must be equal on all ranks: the items, and the writer of each
+// part.
 std::string Hash(const std::vector<manifest::Piece>& pieces) {
   std::string text;
   for (const manifest::Piece& piece : pieces) {
@@ -73,15 +74,15 @@ absl::Status Saver::CheckEpochHere() const {
 }
 
 PartResult Saver::CheckPlan(const State& state) const {
-  // Before anything is written: if a mount is missing, a checkpoint must not be written to the
-  // empty mount point.
+  // The check comes before anything is written: if a mount is missing, a checkpoint must not be
+  // written to the empty mount point.
   RETURN_IF_ERROR(CheckEpochHere());
   RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));
   ASSIGN_OR_RETURN(const auto pieces, Pieces(state, Parts(state)));
   return manifest::FileRecord{"", 0, Hash(pieces)};
 }
 
-// The status that the ranks exchanged does not contain the generation that was found.
+// Adds the generation that was found, which the exchanged status does not contain.
 absl::Status Saver::EndOfEpoch(const absl::Status& told) const {
   const absl::Status found = CheckEpochHere();
   return absl::IsAborted(found) ? found : told;
@@ -156,17 +157,18 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   }
   absl::Status committed;
   if (communicator_->rank() == 0) {
-    // Both are checked again, because writing may have taken long. The epoch is checked last,
+    // Both checks are repeated, because writing may have taken long. The epoch is checked last,
     // because still_mine_ may take some time, too.
     if (outcome.status.ok() && still_mine_) committed = still_mine_();
     if (outcome.status.ok() && committed.ok()) committed = CheckEpochHere();
     if (outcome.status.ok() && committed.ok()) {
       committed = Commit(temporary, final, outcome.manifest, disk_);
     }
-    // Files that cannot be removed now are removed by the next generation.
+    // The next generation removes files that cannot be removed now.
     if (!outcome.status.ok() || !committed.ok()) RemoveDirectory(temporary).IgnoreError();
   }
-  // Also after a failure: no rank may begin another save while rank 0 cleans up.
+  // The exchange happens after a failure, too: no rank may begin another save while rank 0 cleans
+  // up.
   ASSIGN_OR_RETURN(const auto commits,
                    Exchange(*communicator_, ToResult(committed), "checkpoint commit", point.step));
   if (absl::IsAborted(commits[0].status())) return EndOfEpoch(commits[0].status());

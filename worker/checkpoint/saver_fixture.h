@@ -39,8 +39,8 @@ inline std::vector<StateTensor> Blanks() {
           {"buffer", "n", at::zeros({}, at::kLong)}};
 }
 
-// Rank r of N has a parameter and elements [50 r / N, 50 (r + 1) / N) of its moment; element i of
-// both is `values` + i.
+// Returns rank r's state of N ranks: a parameter, and elements [50 r / N, 50 (r + 1) / N) of its
+// moment. Element i of both is `values` + i.
 inline State Sliced(int rank, int ranks, float values) {
   StateBuilder builder(ranks);
   builder.AddReplicated("param", "w", at::arange(100, at::kFloat).add_(values));
@@ -100,8 +100,8 @@ class SaverTest : public ::testing::TestWithParam<int> {
 
   files::TempDir dir_;
   std::vector<std::string> directories_;  // by rank, when they differ
-  std::vector<std::string> nodes_;        // the same
-  // Of all ranks, which call them from threads of their own.
+  std::vector<std::string> nodes_;        // by rank, when they differ
+  // The disk of all ranks, which call it from threads of their own.
   files::Disk* disk_ = &files::Disk::Real();
   std::function<void(absl::Duration)> wait_ = [](absl::Duration) {};
 };

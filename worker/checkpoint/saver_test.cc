@@ -1,4 +1,4 @@
-// Saving by all ranks together: the files that are written, and those that a failure leaves behind.
+// Saving by all ranks together: the written files, and the files that a failure leaves behind.
 #include "worker/checkpoint/saver.h"
 
 #include <filesystem>
@@ -85,7 +85,7 @@ TEST_P(SaverTest, WithoutItsLeaseRank0GivesTheCheckpointNoName) {
   EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
 }
 
-// Actions that only rank 0 performs.
+// A disk that fails in a call that only rank 0 makes.
 class DiskThatCannotRename : public files::Disk {
  public:
   absl::Status Rename(const std::string&, const std::string& to) override {
@@ -105,7 +105,7 @@ TEST_P(SaverTest, AFailedCommitFailsTheSaveOnAllAndLeavesNothing) {
       EXPECT_THAT(std::string(outcome->status.message()),
                   HasSubstr("checkpoint step-10-g1: rank 0: rename"));
       EXPECT_EQ(outcome->manifest, manifest::Manifest());
-      // It does not count as saved: the same point is tried again.
+      // The point does not count as saved, so the next call tries again.
       EXPECT_FALSE(saver.Save({10, 0, 0, 0}, MakeState(1))->status.ok());
     });
   }
@@ -142,7 +142,7 @@ TEST_P(SaverTest, WhatNobodyWritesFailsTheSaveBeforeAnythingIsWritten) {
         std::string(outcome->status.message()),
         AllOf(HasSubstr("checkpoint step-10-g1: rank 0: "), HasSubstr("'exp_avg/w': elements [")));
     EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
-    // It does not count as saved.
+    // The point does not count as saved.
     EXPECT_FALSE(saver.Save({10, 0, 0, 0}, state)->status.ok());
   });
   EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
@@ -178,14 +178,14 @@ TEST_P(SaverTest, RanksThatDisagreeOnWhoWritesWhatAreNamedBeforeAnythingIsWritte
   EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
 }
 
-// Two generations in one folder, as after a partition: the older one is stopped at any point before
-// its rename.
+// Two generations use one folder, as after a partition. The older generation is stopped at any
+// point before its rename.
 TEST_P(SaverTest, AnOlderGenerationCommitsNothingOnceANewerOneHasBegun) {
   const std::string folder = dir_.Path("ckpt");
   ASSERT_TRUE(files::CreateDirectories(folder).ok());
   const Epoch older{2, "instance", "p"};
   const Epoch newer{3, "instance", "q"};
-  // Begins the newer generation while the older one's file is being made durable.
+  // A disk that begins the newer generation while the older generation's file is being synced.
   class Overtaken : public files::Disk {
    public:
     Overtaken(std::string folder, Epoch epoch)
@@ -222,7 +222,7 @@ TEST_P(SaverTest, AnOlderGenerationCommitsNothingOnceANewerOneHasBegun) {
   }
 }
 
-// The mount is missing: no checkpoint may be written to its empty mount point.
+// The mount is missing, so no checkpoint may be written to its empty mount point.
 TEST_P(SaverTest, WithoutItsEpochFileNothingIsWritten) {
   const std::string folder = dir_.Path("ckpt");
   auto group = comm::LocalGroup::Create(GetParam());
@@ -241,7 +241,7 @@ TEST_P(SaverTest, WithoutItsEpochFileNothingIsWritten) {
 
 TEST_P(SaverTest, RanksThatSeeAnotherDirectoryAreNamed) {
   const int stray = GetParam() - 1;
-  if (stray == 0) return;  // one rank sees what it sees
+  if (stray == 0) return;  // the case needs two ranks
   directories_.assign(GetParam(), dir_.Path("ckpt"));
   directories_[stray] = dir_.Path("elsewhere");
   Run(1, [&](int, Saver& saver) {
@@ -268,7 +268,7 @@ TEST_P(SaverTest, ADirectoryThatCannotBeMadeIsAnOutcome) {
 TEST_P(SaverTest, ADeadPeerIsTheCommunicatorsError) {
   if (GetParam() == 1) return;
   Run(1, [&](int rank, Saver& saver) {
-    if (rank == GetParam() - 1) return;  // its communicator goes
+    if (rank == GetParam() - 1) return;  // its communicator is destroyed
     EXPECT_EQ(saver.CheckSharedDirectory().status().code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(saver.Save({1, 0, 0, 0}, MakeState(1)).status().code(),
               absl::StatusCode::kUnavailable);

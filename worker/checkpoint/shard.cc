@@ -21,11 +21,12 @@ namespace {
 using layout::Range;
 using safetensors::DType;
 
-// Such small pieces come first in a file. Every rank needs those of replicated items (the number of
-// steps of each parameter): together they lie in one block, of which each rank reads all.
+// The size up to which pieces come first in a file. Every rank needs the small pieces of replicated
+// items (the number of steps of each parameter). Together they lie in one block, which every rank
+// reads.
 constexpr int64_t kFewElements = 1024;
 
-// Only for types that CheckState accepts.
+// The DType of a type that CheckState accepts.
 DType DTypeOf(at::ScalarType type) { return type == at::kLong ? DType::kI64 : DType::kF32; }
 
 // The piece of each item that this rank holds, or null.
@@ -41,7 +42,7 @@ at::Tensor ElementsOf(const HeldPiece& piece, const Range& range) {
                                                  range.end - range.begin);
 }
 
-// `part` is of known items, each at most once, and held by this rank.
+// INVALID_ARGUMENT unless `part` consists of known items, each at most once, and held by this rank.
 absl::Status CheckHeld(const State& state, int64_t rank, const std::vector<Range>& part) {
   const std::vector<const HeldPiece*> held = HeldByItem(state);
   Problems problems;
@@ -59,7 +60,7 @@ absl::Status CheckHeld(const State& state, int64_t rank, const std::vector<Range
                            absl::StrCat("state of rank ", rank));
 }
 
-// The file of these entries.
+// The plan of the file with these entries.
 absl::StatusOr<safetensors::FilePlan> PlanShard(const State& state,
                                                 const std::vector<Range>& part) {
   std::vector<safetensors::Entry> entries;
@@ -95,7 +96,7 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
   }
   const absl::Status complete = layout::CheckComplete(written, names);
   if (!complete.ok()) {
-    // Not DATA_LOSS, which would mean that a checkpoint is damaged.
+    // The error is not DATA_LOSS, which would mean that a checkpoint is damaged.
     return absl::InvalidArgumentError(
         absl::StrCat("state: some elements do not have exactly one writer: ", complete.message()));
   }

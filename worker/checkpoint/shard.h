@@ -1,4 +1,4 @@
-// Which rank writes which parts of a state, and the file of one rank in a checkpoint.
+// The division of a state among the ranks for writing, and the file of one rank in a checkpoint.
 #ifndef MUSTER_WORKER_CHECKPOINT_SHARD_H_
 #define MUSTER_WORKER_CHECKPOINT_SHARD_H_
 
@@ -19,39 +19,40 @@ namespace muster::checkpoint {
 // "rank-3.safetensors"
 std::string ShardName(int64_t rank);
 
-// "F32": the type of an item that CheckState lets through, as the manifest names it.
+// Returns the manifest's name for a type that CheckState accepts: "F32".
 std::string DTypeName(at::ScalarType type);
 
-// CheckState, and in addition INVALID_ARGUMENT, with the rank and the item, unless the `world_size`
-// ranks together write each element of the state once, each rank writes at most one range of an
-// item, and `rank` holds what it writes.
+// Checks `state` as CheckState does. INVALID_ARGUMENT, with the rank and the item, unless also:
+// - the `world_size` ranks together write each element of the state once;
+// - each rank writes at most one range of an item;
+// - `rank` holds everything that it writes.
 absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size);
 
-// The entries of each rank's file: the ranges of State::written, and the items without elements, as
-// empty ranges. First come those with few elements, then the others, each group in the order of the
-// items. An item without elements is in the file in which the next item with elements begins; if
-// there is none, in the last file. Requires a state for which CheckWritable is OK.
+// Returns the entries of each rank's file: the ranges of State::written, and the items without
+// elements, as empty ranges. Items with few elements come first, then the others, each group in the
+// order of the items. An item without elements is in the file in which the next item with elements
+// begins, or else in the last file. Requires a state for which CheckWritable is OK.
 std::vector<std::vector<layout::Range>> Parts(const State& state);
 
 // The manifest's entries for these parts.
 absl::StatusOr<std::vector<manifest::Piece>> Pieces(
     const State& state, const std::vector<std::vector<layout::Range>>& parts);
 
-// Streams `part`, which is Parts(state)[rank], into `directory`/rank-R.safetensors, hashing, and
-// syncs it. After an error there is no file. INVALID_ARGUMENT, before a file is made: an error of
-// CheckState, or `part` contains more than `held`.
+// Streams `part`, which is Parts(state)[rank], into `directory`/rank-R.safetensors, hashes and
+// syncs the file. After an error there is no file. INVALID_ARGUMENT, before a file is made: an
+// error of CheckState, or `part` contains more than `held`.
 absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, int64_t rank,
                                                 const std::vector<layout::Range>& part,
                                                 const State& state,
                                                 files::Disk& disk = files::Disk::Real());
 
-// A copy of what `rank` writes of a state, so that training can change the state while the copy is
-// written: the same items and writers; the rank holds copies of exactly what it writes, in memory
-// of the host (pinned, if the state is on a GPU). The copies are complete when this returns. What
-// the rank writes and does not hold is left out; CheckWritable finds that.
+// Returns a copy of the elements that `rank` writes, so that training can change the state while
+// the copy is written. The copy has the same items and writers. It is complete on return, in memory
+// of the host (pinned, if the state is on a GPU). Elements that the rank writes but does not hold
+// are left out; CheckWritable finds them.
 State Snapshot(const State& state, int rank);
 
-// How many bytes of tensors `rank` writes.
+// Returns the number of bytes of tensors that `rank` writes.
 int64_t BytesWritten(const State& state, int rank);
 
 }  // namespace muster::checkpoint

@@ -11,8 +11,8 @@
 namespace muster::checkpoint {
 namespace {
 
-// A parameter of which all ranks have everything, and a moment of which rank 0 has the first 30
-// elements and rank 1 the others.
+// A state with a parameter and a moment. All ranks hold the whole parameter. Rank 0 holds the first
+// 30 elements of the moment, and rank 1 the others.
 State Of(int rank) {
   StateBuilder builder(2);
   builder.AddReplicated("param", "w", at::arange(100, at::kFloat));
@@ -49,7 +49,7 @@ TEST(SnapshotTest, ARankHasCopiesOfWhatItWrites) {
   }
 }
 
-// A rank that reads the small pieces of all ranks then reads one block of each file for them.
+// A rank then finds the small pieces of all ranks in one block of each file.
 TEST(ShardTest, SmallPiecesComeFirstInAFile) {
   StateBuilder builder(1);
   for (const char* const name : {"a", "b"}) {

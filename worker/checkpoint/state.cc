@@ -128,7 +128,7 @@ void StateBuilder::AddReplicated(std::string slot, std::string parameter,
                                  const at::Tensor& tensor) {
   replicated_.push_back(items_.size());
   StateItem item{std::move(slot), std::move(parameter), {}, at::ScalarType::Undefined};
-  if (tensor.defined()) {  // CheckState refuses one that is not
+  if (tensor.defined()) {  // CheckState refuses undefined tensors
     item.shape = tensor.sizes().vec();
     item.type = tensor.scalar_type();
   }

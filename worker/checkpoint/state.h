@@ -1,5 +1,5 @@
-// The training state for checkpoints: a list of named items, the parts of them that this rank
-// holds, and which rank writes which parts. A rank may hold only parts (sharded strategies) or
+// The training state for checkpoints: a list of named items, the parts of items that this rank
+// holds, and the rank that writes each part. A rank may hold only parts (sharded strategies) or
 // everything (ddp).
 #ifndef MUSTER_WORKER_CHECKPOINT_STATE_H_
 #define MUSTER_WORKER_CHECKPOINT_STATE_H_
@@ -22,8 +22,8 @@ namespace muster::checkpoint {
 // The slot of the averages of parameters (docs/ema.md).
 inline constexpr char kAverageSlot[] = "ema";
 
-// One whole tensor of the state. `slot` is "param", "buffer", "scaler", kAverageSlot, or one of the
-// optimizer's: "exp_avg", "step" (a scalar, shape []).
+// One whole tensor of the state. `slot` is "param", "buffer", "scaler", kAverageSlot, or a slot of
+// the optimizer: "exp_avg", "step" (a scalar, shape []).
 struct StateItem {
   std::string slot;
   std::string parameter;  // the parameter's full name, or the buffer's
@@ -31,14 +31,14 @@ struct StateItem {
   at::ScalarType type = at::kFloat;  // float32 or int64
 };
 
-// "exp_avg/transformer.wte.weight": its name in files and errors.
+// Returns the item's name in files and errors: "exp_avg/transformer.wte.weight".
 std::string Name(const StateItem& item);
 
 // 1 for a scalar.
 int64_t Elements(const StateItem& item);
 
-// Elements [begin, begin + tensor.numel()) of a flattened item. The tensor is live: what is loaded
-// is written into it. Contiguous, of the item's type, of any shape, on any device.
+// Elements [begin, begin + tensor.numel()) of a flattened item. The tensor is live: loading writes
+// into it. Contiguous, of the item's type, of any shape, on any device.
 struct HeldPiece {
   size_t item = 0;  // index in State::items
   int64_t begin = 0;
@@ -49,9 +49,9 @@ struct HeldPiece {
 struct State {
   // The same list in the same order on all ranks; no name appears twice.
   std::vector<StateItem> items;
-  // Which rank writes which elements; the same on all ranks. Each element of each item has exactly
-  // one writer, each rank writes at most one range of an item, and a rank writes only what it
-  // holds. Offsets are not used. Items without elements have no writer here (see Parts).
+  // The rank that writes each element; the same on all ranks. Each element of each item has exactly
+  // one writer. Each rank writes at most one range of an item, and only elements that it holds.
+  // Offsets are not used. Items without elements have no writer here (see Parts).
   layout::Placement written;
   // The pieces that this rank holds; at most one of each item.
   std::vector<HeldPiece> held;
@@ -64,19 +64,20 @@ absl::Status CheckState(const State& state);
 // scaler.
 bool IsOptimizers(const StateItem& item);
 
-// True for what is exported as weights: parameters and buffers.
+// True for items that are exported as weights: parameters and buffers.
 bool IsWeight(const StateItem& item);
 
-// Only the chosen items.
+// Returns a state with the chosen items only.
 State Only(const State& state, const std::function<bool(const StateItem&)>& chosen);
 
-// The weights of `state`, with the averages in place of the parameters if it has averages.
+// Returns the weights of `state`, with the averages in place of the parameters if there are
+// averages.
 State AveragedWeights(const State& state);
 
-// What a manifest says about the model's parameters and the optimizer.
+// The manifest's records of the model's parameters and the optimizer.
 struct ModelRecords {
   manifest::OptimizerRecord optimizer;
-  // As in Manifest.
+  // The same fields as in Manifest.
   std::vector<manifest::ParameterRecord> parameters;
   std::string config;
   std::string first_weights;
@@ -91,18 +92,18 @@ struct StateTensor {
   at::Tensor tensor;
 };
 
-// The state of which every rank holds everything (ddp): the concatenation of all tensors, cut
-// evenly at multiples of layout::kAlignment elements, is what the ranks write.
+// Returns the state of which every rank holds everything (ddp). For writing, the concatenation of
+// all tensors is divided evenly among the ranks at multiples of layout::kAlignment elements.
 State Replicated(const std::vector<StateTensor>& tensors, int world_size);
 
-// Puts a State together in which some items are whole on all ranks and others in parts. All ranks
-// add the same items in the same order.
+// Builds a State in which some items are whole on all ranks and others in parts. All ranks add the
+// same items in the same order.
 class StateBuilder {
  public:
   explicit StateBuilder(int world_size) : world_size_(world_size) {}
 
-  // Every rank holds all of the tensor. Tensors that are added in this way are divided among the
-  // ranks for writing as in Replicated.
+  // Adds a tensor that every rank holds whole. For writing, all such tensors are divided among the
+  // ranks as in Replicated.
   void AddReplicated(std::string slot, std::string parameter, const at::Tensor& tensor);
 
   // `rank`, in [0, world size), holds and writes elements [begin, end).
@@ -111,10 +112,10 @@ class StateBuilder {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // Each element is in exactly one of `parts`; empty parts are ignored. Other ranks may hold the
-  // same elements (Hold) in order to load them.
+  // Adds an item of which each element is in exactly one of `parts`; empty parts are ignored. Other
+  // ranks may hold the same elements (Hold) in order to load them.
   void AddSharded(StateItem item, const std::vector<Part>& parts);
-  // Elements that this rank holds of the item that was added last.
+  // Sets elements of the last added item that this rank holds.
   void Hold(int64_t begin, const at::Tensor& tensor);
 
   State Build() const;

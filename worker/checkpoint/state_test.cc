@@ -45,8 +45,8 @@ std::vector<Entry> EntriesOf(const State& state, int rank) {
   return entries;
 }
 
-// The files that ddp has always written. Readers of the format do not depend on the order, but
-// checkpoints should not change without need.
+// The expected files are those that ddp has always written. Readers of the format do not depend on
+// the order, but checkpoints should not change without need.
 TEST(ReplicatedTest, RanksWriteEvenPartsAndItemsWithoutElementsLieBeforeWhatFollows) {
   const State state = Replicated(Floats({35, 0, 35, 1, 3, 0, 40, 0}), 3);
   EXPECT_THAT(EntriesOf(state, 0), ElementsAre(Entry{0, 0, 32}));
@@ -65,8 +65,8 @@ TEST(ReplicatedTest, NothingAtAllIsTheLastRanks) {
   EXPECT_TRUE(CheckWritable(Replicated({}, 2), 1, 2).ok());
 }
 
-// Element by element from the format's words: part r ends after floor(grains * (r + 1) / ranks)
-// grains of 16.
+// The expected writers are computed element by element from the format's description: part r ends
+// after floor(grains * (r + 1) / ranks) grains of 16.
 TEST(ReplicatedTest, EveryElementIsWrittenByTheRankOfItsGrainForRandomShapes) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 500; ++trial) {
@@ -75,7 +75,7 @@ TEST(ReplicatedTest, EveryElementIsWrittenByTheRankOfItsGrainForRandomShapes) {
     const int ranks = 1 + random() % 6;
     const int64_t total = std::accumulate(elements.begin(), elements.end(), int64_t{0});
     const int64_t grains = (total + 15) / 16;
-    const auto writer = [&](int64_t element) {  // for total: of what comes after everything
+    const auto writer = [&](int64_t element) {  // for `total`: the last writer
       int rank = 0;
       while (rank + 1 < ranks && element >= std::min(total, grains * (rank + 1) / ranks * 16))
         ++rank;
@@ -99,8 +99,8 @@ TEST(ReplicatedTest, EveryElementIsWrittenByTheRankOfItsGrainForRandomShapes) {
   }
 }
 
-// Rank 1 of 2 in a sharded strategy: parameters everywhere, moments in slices, `step` with those
-// who have a slice.
+// The state of rank 1 of 2 in a sharded strategy: parameters everywhere, moments in slices. `step`
+// is on ranks that have a slice.
 State Sharded() {
   StateBuilder builder(2);
   builder.AddReplicated("param", "w", at::arange(40, at::kFloat).view({4, 10}));

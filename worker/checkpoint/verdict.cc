@@ -15,7 +15,7 @@ bool IsGood(const PartResult& result) { return result.ok(); }
 
 bool IsDamage(const PartResult& result) { return absl::IsDataLoss(result.status()); }
 
-// Another read may succeed. A file that does not exist, or is of a newer program, gives the same
+// True if another read may succeed. A missing file, or a file of a newer program, gives the same
 // result again.
 bool MayPass(const PartResult& result) {
   return !result.ok() && !IsDamage(result) && !absl::IsNotFound(result.status()) &&
@@ -35,7 +35,7 @@ size_t NodesWithDamage(const std::vector<PartResult>& results,
   return found.size();
 }
 
-// Ranks that found the same damage in the last read and in the one before. Defective memory gives
+// The number of ranks that found the same damage in the last two reads. Defective memory gives
 // another hash in each read.
 size_t RanksWithTheSameDamage(const std::vector<std::vector<PartResult>>& reads) {
   if (reads.size() < 2) return 0;
@@ -61,7 +61,7 @@ Verdict Judge(const std::vector<std::vector<PartResult>>& reads,
   const Verdict unclear = may_read_again ? Verdict::kReadAgain : Verdict::kUnread;
   if (!comparison.complete) return unclear;
   if (std::any_of(last.begin(), last.end(), IsGood)) return Verdict::kOthersReadIt;
-  // Each of several ranks failed at something that another one read.
+  // Each of several ranks failed at a block that another rank read.
   if (!comparison.common) return unclear;
   const size_t nodes_with_damage = NodesWithDamage(last, nodes);
   if (nodes_with_damage == 0) return Verdict::kUnread;

@@ -1,9 +1,8 @@
 // The decision that follows from the results of all ranks that read one checkpoint. Pure: every
-// rank makes the same decision from the same exchanged results, so all ranks issue the same
-// collectives.
+// rank decides the same from the same exchanged results, so all ranks issue the same collectives.
 //
-// A checkpoint does not count as damaged because one rank, or all ranks of one of several nodes,
-// found damage: the page cache or the memory of that node may be damaged instead.
+// Damage that one rank, or all ranks of one of several nodes, found does not make a checkpoint
+// damaged. The page cache or the memory of this node may be damaged instead.
 #ifndef MUSTER_WORKER_CHECKPOINT_VERDICT_H_
 #define MUSTER_WORKER_CHECKPOINT_VERDICT_H_
 
@@ -15,37 +14,39 @@
 namespace muster::checkpoint {
 
 enum class Verdict {
-  // All ranks read it.
+  // All ranks read the checkpoint.
   kWhole,
-  // The ranks that did not read it read it again, from the disk; the others read what those could
-  // not.
+  // Ranks whose read failed read their part again, from the disk. The other ranks read the blocks
+  // that failed.
   kReadAgain,
-  // The same after a pause, because an error such as EIO or ESTALE may be temporary.
+  // The same reads as for kReadAgain, after a pause, because an error such as EIO or ESTALE may be
+  // temporary.
   kReadAgainLater,
-  // Some ranks read it: it is not damaged, and the nodes of the other ranks are at fault.
+  // Some ranks read everything: the checkpoint is not damaged, and the nodes of the other ranks are
+  // at fault.
   kOthersReadIt,
-  // No rank can read it, so it is not known whether it is damaged.
+  // No rank can read the checkpoint, which may be damaged or not.
   kUnread,
-  // No rank reads it, and ranks on two nodes found damage. Where all ranks are on one node: two
-  // ranks (at world size 1: the rank) found the same damage in two reads, the second one from the
-  // disk.
+  // No rank reads the checkpoint, and ranks on two nodes found damage. Where all ranks are on one
+  // node: two ranks (at world size 1: the rank) found the same damage in two reads, the second one
+  // from the disk.
   kDamaged,
 };
 
-// What the ranks could not read in the last read. Each reads its own part, and what others could
-// not read.
+// A comparison of the blocks that the ranks could not read in the last read. Each rank reads its
+// own part, and the blocks that others could not read.
 struct Comparison {
-  // Every rank has tried everything that some rank could not read.
+  // True if every rank has tried all blocks that some rank could not read.
   bool complete = true;
-  // There is something that no rank could read.
+  // True if there is a block that no rank could read.
   bool common = true;
 };
 
-// No checkpoint is read more often.
+// The largest number of reads of a checkpoint.
 inline constexpr int kMostReads = 3;
 
-// `reads`: one read after the other, at least one, each with the results of all ranks; a rank that
-// has read its part does not read it again. `nodes`: by rank, equal for ranks on one node.
+// `reads`: the results of all ranks for each read, at least one, in order. A rank that has read its
+// part does not read the part again. `nodes`: by rank, equal for ranks on one node.
 Verdict Judge(const std::vector<std::vector<PartResult>>& reads,
               const std::vector<std::string>& nodes, const Comparison& last);
 

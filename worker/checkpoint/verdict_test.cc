@@ -20,7 +20,8 @@ PartResult Damage(const std::string& found = "x") {
 PartResult Missing() { return absl::NotFoundError("no such file"); }
 PartResult InputError() { return absl::InternalError("Input/output error"); }
 
-// The ranks read different parts at first, and those that another could not read the next time.
+// Judges ranks that read different parts at first, and next the blocks that other ranks could not
+// read.
 Verdict Judge(const std::vector<Results>& reads, const Nodes& nodes) {
   const bool none = std::none_of(reads.back().begin(), reads.back().end(),
                                  [](const PartResult& one) { return one.ok(); });
@@ -90,7 +91,7 @@ TEST(VerdictTest, MemoryThatGivesAnotherHashAtEachReadDoesNotCondemn) {
   EXPECT_EQ(Judge({{Damage("x")}, {Damage("y")}, {Damage("y")}}, {"a"}), Verdict::kDamaged);
 }
 
-// The only one that could read it may be the one at fault.
+// The only rank that could read the block may be the one at fault.
 TEST(VerdictTest, DamageThatOnlyOneOfSeveralRanksOfTheOnlyNodeFindsDoesNotCondemn) {
   const Results found = {Damage(), Missing()};
   EXPECT_EQ(Judge({found, found}, {"a", "a"}), Verdict::kReadAgain);

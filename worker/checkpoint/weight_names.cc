@@ -12,7 +12,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// What the star of `from` stands for in `name`; nothing if it does not match. Without a star: "".
+// The part of `name` for the star of `from`; nothing if `name` does not match. Without a star: "".
 std::optional<absl::string_view> StarOf(absl::string_view from, absl::string_view name) {
   const size_t star = from.find('*');
   if (star == absl::string_view::npos) {
@@ -53,7 +53,7 @@ std::vector<std::optional<std::string>> TakenNames(const std::vector<std::string
   }
   std::vector<std::optional<std::string>> taken(names.size());
   std::vector<std::string> all_taken;
-  std::map<std::string, size_t> used;  // by rename, how many tensors it has renamed
+  std::map<std::string, size_t> used;  // by rename: the number of renamed tensors
   std::map<std::string, std::string> sources;
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];

@@ -37,7 +37,7 @@ TEST(WeightNames, AStarIsCarriedOver) {
             (Taken{"0-th", "1-th", "body.ln.b", "out"}));
   EXPECT_EQ(TakenNames({"a", "b.c"}, {}, {{"*", "model.*"}}, &problems),
             (Taken{"model.a", "model.b.c"}));
-  // The beginning and the end may not overlap; the star may stand for nothing.
+  // The beginning and the end must not overlap; the star may stand for no characters.
   EXPECT_EQ(TakenNames({"aba", "abba"}, {}, {{"ab*ba", "x*y"}}, &problems), (Taken{"aba", "xy"}));
   EXPECT_EQ(problems.Text(), "");
 }

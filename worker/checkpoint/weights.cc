@@ -23,7 +23,7 @@ using models::Parameter;
 using safetensors::DType;
 using safetensors::Entry;
 
-// A tensor of the file, and where its values come from.
+// A tensor of the file, and the source of its values.
 struct Stored {
   Entry entry;
   at::Tensor tensor;
@@ -32,10 +32,10 @@ struct Stored {
 // Appends the values of a tensor.
 using Append = std::function<absl::Status(const Stored& stored, files::HashingWriter* writer)>;
 
-// The elements that are read of a checkpoint at a time.
+// The number of elements that are read from a checkpoint at a time.
 constexpr int64_t kElementsAtOnce = 1 << 20;
 
-// The config.json with which transformers would open the weights.
+// The path of the config.json with which transformers would open the weights.
 std::string ConfigOf(const std::string& path) {
   return files::JoinPath(files::ParentDirectory(path), "config.json");
 }
@@ -52,7 +52,7 @@ absl::Status WriteTensors(const std::string& path, const std::vector<Parameter>&
     const DType dtype = tensor.scalar_type() == at::kLong ? DType::kI64 : DType::kF32;
     tensors.push_back({{name, dtype, tensor.sizes().vec()}, tensor});
   }
-  // Wide numbers first: readers may want each at a multiple of its size.
+  // Wide numbers come first, because readers may want each number at a multiple of its size.
   std::stable_sort(tensors.begin(), tensors.end(), [](const Stored& a, const Stored& b) {
     return safetensors::ElementSize(a.entry.dtype) > safetensors::ElementSize(b.entry.dtype);
   });
@@ -100,7 +100,7 @@ absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>&
           RETURN_IF_ERROR(before_read(*stored.parameter));
         }
         const at::ScalarType type = stored.entry.dtype == DType::kI64 ? at::kLong : at::kFloat;
-        // Only now, because its memory may have changed when it was gathered.
+        // The values are read here, because the gathering may have changed the tensor's memory.
         const at::Tensor values = stored.tensor.detach().to(at::kCPU, type).contiguous();
         return writer->Append(values.const_data_ptr(), values.nbytes());
       });

@@ -14,29 +14,30 @@
 
 namespace muster::checkpoint {
 
-// Called with the index of each parameter before it is read, in order, so that the caller can
-// provide values that are not always in memory. If it returns an error, the writing ends.
+// A function that is called with the index of each parameter before the parameter is read, in
+// order. The caller can then provide values that are not always in memory. An error ends the
+// writing.
 using BeforeRead = std::function<absl::Status(size_t parameter)>;
 
-// Writes parameters as float32, and buffers in their own type, to a new file `path`, and syncs it;
-// an old file of that name is removed first. After an error there is no such file.
+// Writes parameters as float32, and buffers in their own type, to a new file `path`, and syncs the
+// file. An old file of this name is removed first. After an error there is no such file.
 absl::Status WriteWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
                           const std::vector<models::Buffer>& buffers,
                           const safetensors::Metadata& metadata,
                           const BeforeRead& before_read = {});
 
-// The same file with the values of a checkpoint in place of the model's, which need not be in
-// memory: the numbers of each parameter are those of `slot`, those of each buffer of the slot
-// "buffer". Needs memory for a few blocks. FAILED_PRECONDITION: the checkpoint does not have such a
-// tensor of this shape and type. Other errors: the reader's, or those of files.
+// Writes the same file with the values of a checkpoint, so that the model's values need not be in
+// memory. Parameters take the numbers of `slot`, and buffers those of the slot "buffer". Needs
+// memory for a few blocks. FAILED_PRECONDITION: the checkpoint has no such tensor of this shape and
+// type. Other errors: the reader's, or those of files.
 absl::Status WriteStoredWeights(const std::string& path,
                                 const std::vector<models::Parameter>& parameters,
                                 const std::vector<models::Buffer>& buffers,
                                 const safetensors::Metadata& metadata, const std::string& slot,
                                 manifest::TensorReader* reader);
 
-// Writes the Hugging Face config.json beside the weights `path`, for a model that has one;
-// `AutoModelForCausalLM.from_pretrained(folder)` opens the two when `path` ends in
+// Writes the Hugging Face config.json beside the weights `path`, for a model that has a config.
+// `AutoModelForCausalLM.from_pretrained(folder)` opens both files if `path` ends in
 // model.safetensors. Atomically.
 absl::Status WriteConfig(const std::string& path, const models::Model& model);
 

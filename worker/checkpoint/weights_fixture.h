@@ -42,8 +42,8 @@ inline bool Same(const models::Model& a, const models::Model& b) {
   return true;
 }
 
-// One weight, and the three buffers of a BatchNorm: an odd number of channels, which aligns nothing
-// by itself.
+// A model with one weight and the three buffers of a BatchNorm. The odd number of channels makes
+// later tensors unaligned.
 class Normed : public models::Model {
  public:
   explicit Normed(double value) : Model("normed", std::make_unique<Root>(value)) {}
@@ -65,7 +65,7 @@ class Normed : public models::Model {
 
 class WeightsTest : public ::testing::Test {
  protected:
-  // Writes tensors of any type under these names.
+  // Writes tensors of any type under these names, and returns the path.
   std::string File(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                    const std::string& name_of_file = "w.safetensors") {
     std::vector<safetensors::Entry> entries;
@@ -86,7 +86,7 @@ class WeightsTest : public ::testing::Test {
     return dir_.Path(name_of_file);
   }
 
-  // Two files with these tensors in turn, and their index.
+  // Writes two files with these tensors in turn, and their index.
   std::string ShardedFile(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
     std::vector<std::pair<std::string, at::Tensor>> shards[2];
     nlohmann::json weight_map;
@@ -102,7 +102,7 @@ class WeightsTest : public ::testing::Test {
     return path;
   }
 
-  // All parameters of `model` under changed names.
+  // Returns all parameters of `model` under changed names.
   static std::vector<std::pair<std::string, at::Tensor>> Tensors(
       const models::Model& model, const std::string& prefix_to_drop = "") {
     std::vector<std::pair<std::string, at::Tensor>> tensors;
@@ -116,7 +116,7 @@ class WeightsTest : public ::testing::Test {
     return LoadWeights({.path = path}, model).status();
   }
 
-  // Of names, shapes and types, which leave the model as it was.
+  // Returns an error about names, shapes and types, which must leave the model unchanged.
   static std::string ErrorOf(const WeightsOptions& options, const models::Model& model) {
     const absl::Status status = LoadWeights(options, model).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

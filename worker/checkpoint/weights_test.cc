@@ -43,7 +43,7 @@ TEST_F(WeightsTest, ExportAddsTheConfigWhereThereIsOne) {
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("b/config.json")));
 }
 
-// The same weights with 2 heads are another model, which only config.json tells.
+// The same weights with 2 heads are another model. Only config.json shows the difference.
 TEST_F(WeightsTest, AConfigBesideTheWeightsMustBeTheModels) {
   const auto other = *models::CreateFromJson(
       "gpt2", {{"vocab_size", 5}, {"context", 3}, {"layers", 1}, {"heads", 2}, {"width", 2}}, 1);
@@ -129,7 +129,7 @@ class StoredWeightsTest : public WeightsTest {
     auto reader = manifest::TensorReader::Open(dir_.path());
     EXPECT_TRUE(reader.ok()) << reader.status();
     if (!reader.ok()) return reader.status();
-    const Normed model(1);  // only its names and shapes count
+    const Normed model(1);  // only the names and shapes count
     return WriteStoredWeights(path, model.Parameters(), model.Buffers(), {{"format", "pt"}},
                               "param", &*reader);
   }
@@ -162,7 +162,7 @@ TEST_F(StoredWeightsTest, ACheckpointOfAnotherModelIsRefusedAndLeavesNoFile) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("buffer/bn.running_mean"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("found none"));
   EXPECT_FALSE(std::filesystem::exists(path));
-  // Damaged since it was written.
+  // The manifest was damaged after it was written.
   manifest_.pieces[2].parameter = "bn.running_mean";
   ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), std::string(40, 'x')).ok());
   status = Export(path);
@@ -170,7 +170,7 @@ TEST_F(StoredWeightsTest, ACheckpointOfAnotherModelIsRefusedAndLeavesNoFile) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-// For example a mask. Training can start from exported weights.
+// An example is a mask. Training can start from exported weights.
 TEST_F(WeightsTest, ABufferThatIsNotFiniteInTheModelItselfMayBeSoInTheFile) {
   const Normed saved(7), loaded(7), finite(7);
   for (const Normed* model : {&saved, &loaded}) {

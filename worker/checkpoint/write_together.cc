@@ -26,7 +26,7 @@ namespace {
 using layout::Range;
 using safetensors::DType;
 
-// Elements [begin, end) of an item, which one rank writes.
+// Elements [begin, end) of an item, written by one rank.
 struct Part {
   size_t item;
   int64_t begin;
@@ -44,7 +44,7 @@ std::vector<Part> Portions(const std::vector<Part>& parts, int64_t elements) {
   return portions;
 }
 
-// One call on one rank.
+// The state of one call on one rank.
 class Writer {
  public:
   Writer(const absl::StatusOr<std::unique_ptr<JointOutput>>& output, const State& state,
@@ -55,7 +55,7 @@ class Writer {
         communicator_(communicator),
         options_(options),
         disk_(disk) {}
-  // No other process uses the names.
+  // Other processes do not use these names, so they can be removed.
   ~Writer() {
     if (leader() && output_ != nullptr && !placed_) output_->Discard();
   }
@@ -118,7 +118,7 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // Opens the files in which this rank has elements. NOT_FOUND: it does not see them.
+  // Opens the files in which this rank has elements. NOT_FOUND: this rank does not see the files.
   absl::Status OpenFiles() {
     if (leader()) return absl::OkStatus();
     for (const Part& part : own()) {
@@ -131,7 +131,7 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // All ranks' elements. `outcome`: as the call's. Errors: the communicator's.
+  // Writes all ranks' elements. `outcome`: the outcome of the call. Errors: the communicator's.
   absl::Status WriteElements(absl::Status* outcome) {
     ASSIGN_OR_RETURN(const auto opened, Share(OpenFiles(), "files opened"));
     std::vector<int> senders;
@@ -156,7 +156,7 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // This rank's parts, into the files.
+  // Writes this rank's parts into the files.
   absl::Status WriteParts() {
     for (size_t i = 0; i < own().size(); ++i) {
       const auto size = static_cast<int64_t>(c10::elementSize(state_.items[own()[i].item].type));
@@ -177,7 +177,7 @@ class Writer {
         .WriteAt(place.offset + portion.begin * safetensors::ElementSize(place.dtype), data, bytes);
   }
 
-  // The bytes of elements that this rank holds, as they are written. Valid until the next call.
+  // The bytes of elements that this rank holds, in the form of the file. Valid until the next call.
   struct Contents {
     const void* data;
     size_t bytes;
@@ -204,9 +204,9 @@ class Writer {
                                               static_cast<uInt>(contents.bytes)));
   }
 
-  // The parts of `senders` go to rank 0, which writes them. Each round, each of them sends one
-  // portion. All ranks end in the same round; `mine`: this rank's error, before or in here. Errors:
-  // the communicator's.
+  // Sends the parts of `senders` to rank 0, which writes them. Each sender sends one portion in
+  // each round. All ranks end in the same round. `mine`: this rank's error, from before or from
+  // this call. Errors: the communicator's.
   absl::Status SendAll(const std::vector<int>& senders, bool sends, absl::Status* mine) {
     const int64_t most = std::max<int64_t>(
         kMostBytes / static_cast<int64_t>(sizeof(int64_t) * senders.size()), int64_t{1} << 13);
@@ -227,7 +227,7 @@ class Writer {
         const Part& portion = portions[communicator_->rank()][round];
         if (round > 0 && portion.item != portions[communicator_->rank()][round - 1].item) ++part;
         const auto own_contents = ContentsOf(portion);
-        // Nothing of it is used: the next round ends here.
+        // The contents are not used, because the next round ends here.
         *mine = own_contents.status();
         if (mine->ok()) {
           contents = *own_contents;
@@ -247,7 +247,7 @@ class Writer {
   absl::Status SendOne(const std::vector<int>& senders,
                        const std::map<int, std::vector<Part>>& portions, size_t round,
                        const Contents& contents, absl::Status* mine) {
-    // Bytes are sent as the words that every communicator takes.
+    // Bytes are sent as words, which every communicator takes.
     const auto words_of = [](size_t bytes) { return static_cast<int64_t>((bytes + 7) / 8); };
     const int ranks = communicator_->world_size();
     std::vector<int64_t> in_sizes(ranks, 0), out_sizes(ranks, 0);
@@ -277,7 +277,7 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // The CRC-32 of each item, from those of its parts.
+  // Returns the CRC-32 of each item, from the CRC-32 of its parts.
   std::vector<uint32_t> CrcsOfItems() const {
     struct OfPart {
       int64_t begin;
@@ -317,7 +317,7 @@ class Writer {
     }
     for (auto& [number, file] : files_) RETURN_IF_ERROR(file.Sync());
     RETURN_IF_ERROR(CheckNeeded());
-    // Both again, because writing may have taken long.
+    // Both checks are repeated, because writing may have taken long.
     RETURN_IF_ERROR(output_->CheckTarget());
     if (options_.still_mine) RETURN_IF_ERROR(options_.still_mine());
     return output_->GiveName(disk_);
@@ -338,7 +338,7 @@ class Writer {
   std::vector<std::string> all_crcs_;   // by rank
   at::Tensor block_;
   std::vector<char> converted_;
-  bool placed_ = false;  // it has its final name
+  bool placed_ = false;  // the output has its final name
 };
 
 }  // namespace

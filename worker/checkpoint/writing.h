@@ -1,4 +1,4 @@
-// How far a rank has come with what it writes: a checkpoint or the file of an optimizer's state.
+// The progress of a rank's writing: of a checkpoint, or of the file of an optimizer's state.
 #ifndef MUSTER_WORKER_CHECKPOINT_WRITING_H_
 #define MUSTER_WORKER_CHECKPOINT_WRITING_H_
 
@@ -13,12 +13,12 @@
 
 namespace muster::checkpoint {
 
-// Threading: thread-safe. One thing at a time is written.
+// Threading: thread-safe. A rank writes one thing at a time.
 class Writing {
  public:
   struct Now {
-    int64_t command = 0;  // the command that asked for it; 0: none
-    uint64_t total = 0;   // bytes that this rank writes; 0: it writes nothing now
+    int64_t command = 0;  // the command that requested the writing; 0: none
+    uint64_t total = 0;   // bytes that this rank writes; 0: nothing is written now
     uint64_t written = 0;
     friend bool operator==(const Now&, const Now&) = default;
   };
@@ -32,7 +32,7 @@ class Writing {
   Now now_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The real disk. What is written to it is added to `writing`, which outlives it, block by block.
+// The real disk, which adds each written block to `writing`. `writing` outlives this object.
 class CountingDisk : public files::Disk {
  public:
   explicit CountingDisk(Writing* writing) : writing_(writing) {}

@@ -1,6 +1,6 @@
-// The construction and destruction of the stream, the calls of its owner, and its writer: sends
-// heartbeats and reports, and writes reports to the agent's disk while the coordinator cannot be
-// reached.
+// The construction and destruction of the stream, the calls of its owner, and its writer. The
+// writer sends heartbeats and reports, and writes reports to the agent's disk while the coordinator
+// cannot be reached.
 #include "worker/control/control_stream.h"
 
 #include <spdlog/spdlog.h>
@@ -26,9 +26,9 @@
 namespace muster::control {
 namespace {
 
-// Before the first welcome, which says how long a lease is.
+// The longest pause between two knocks before the first welcome, which says how long a lease is.
 constexpr absl::Duration kFirstKnocks = absl::Seconds(1);
-// A coordinator that works acknowledges a report within this time.
+// The time within which a working coordinator acknowledges a report.
 constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);
 
 }  // namespace
@@ -117,7 +117,7 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
     if (settled()) return true;
     if (line_.attached && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled))
       return true;
-    // No message arrives on a stream that may be dead.
+    // The stream is dead or slow, so the reports go to the spool.
     outbox_.Settle();
     if (!spool_.enabled()) return false;
   }
@@ -201,7 +201,7 @@ void ControlStreamImpl::WriteLoop() {
       absl::MutexLock lock(&mutex_);
       if (line_.closing) return;
       const absl::Time now = SteadyNow();
-      // Heartbeats come first, so that they are sent even if the reports never end.
+      // Heartbeats come first, so that an endless flow of reports does not delay them.
       const bool heartbeat_due = now >= next_heartbeat;
       if (heartbeat_due) next_heartbeat = now + interval;
       more = line_.stream != nullptr && (heartbeat_due || outbox_.HasNext());
@@ -227,7 +227,7 @@ void ControlStreamImpl::WriteLoop() {
     const bool written = stream->Write(message);
     absl::MutexLock lock(&mutex_);
     line_.writing = false;
-    // A broken stream: the reader sees it too and opens another.
+    // The stream is broken: the reader notices this, too, and opens another stream.
     if (!written && line_.stream == stream) line_.stream = nullptr;
   }
 }

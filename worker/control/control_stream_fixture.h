@@ -80,7 +80,7 @@ inline void Ack(ServerStream* stream, uint64_t sequence) {
   stream->Write(directive);
 }
 
-// Reads to the end of the stream, so that the client is the one that closes it.
+// Reads to the end of the stream, so that the client closes the stream, not the server.
 inline absl::Status Drain(ServerStream* stream) {
   v1::WorkerMessage message;
   while (stream->Read(&message)) {

@@ -1,6 +1,6 @@
-// The stream's state. Its functions are in two files: control_stream.cc (construction, destruction,
-// the calls of its owner, and sent messages), control_stream_reader.cc (connections and received
-// messages).
+// The stream's state. Its functions are in two files:
+// - control_stream.cc: construction, destruction, the owner's calls, and sent messages;
+// - control_stream_reader.cc: connections and received messages.
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_IMPL_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_IMPL_H_
 
@@ -28,11 +28,14 @@
 
 namespace muster::control {
 
-// There are four threads. One reads, and opens a new stream when the stream breaks. One writes, and
-// sends the heartbeats (gRPC allows one reader and one writer at a time on a stream). One watches
-// the lease. One asks, while the stream is broken, whether a process listens at the coordinator's
-// address. Nothing that may block is done under mutex_, not even logging (if the agent is stopped,
-// the log is a full pipe), because the thread of the lease locks it.
+// A stream with four threads, since gRPC allows one reader and one writer at a time:
+// - The reader reads, and opens a new stream when the stream breaks.
+// - The writer writes, and sends the heartbeats.
+// - The lease keeper watches the lease.
+// - The knocker asks, while the stream is broken, whether a process listens at the coordinator's
+//   address.
+// Nothing that may block is done under mutex_, because the lease keeper locks it. Even logging may
+// block: if the agent is stopped, the log is a full pipe.
 class ControlStreamImpl : public ControlStream {
  public:
   explicit ControlStreamImpl(ControlStreamOptions options);
@@ -63,51 +66,51 @@ class ControlStreamImpl : public ControlStream {
   // The connection as the reader's thread sees it.
   struct Connection {
     std::shared_ptr<grpc::Channel> channel;
-    // When the newest stream was opened.
+    // The time at which the newest stream was opened.
     absl::Time opened;
-    // As the newest welcome said.
+    // The lease of the newest welcome.
     absl::Duration lease;
   };
   // The stream as all threads see it.
   struct Line {
-    // The call that is under way; null while there is none.
+    // The call that is under way; null: there is no call.
     grpc::ClientContext* context = nullptr;
-    // The welcomed stream; null while there is none. The reader ends it only when not `writing`.
+    // The welcomed stream; null: there is none. The reader ends it only when not `writing`.
     Stream* stream = nullptr;
     bool writing = false;
-    // The stream was welcomed, and is not known to be broken.
+    // The stream was welcomed, and no break is known.
     bool attached = false;
     // The next stream uses a new connection.
     bool new_channel = false;
     // The time of the newest refused connection.
     absl::Time refused = absl::InfinitePast();
-    // This object ends: no other stream is opened.
+    // True when this object ends: no further stream is opened.
     bool closing = false;
   };
 
-  // How many times within a lease the coordinator's host is asked whether a process listens, while
-  // the stream is broken.
+  // The number of times within a lease that the knocker asks whether a process listens at the
+  // coordinator's address, while the stream is broken.
   static constexpr int kKnocksPerLease = 10;
 
   void Wake();
 
-  // The reader's thread.
+  // The reader thread's loop.
   void ReadLoop();
-  // Opens a stream and reads it to its end; returns why it ended.
+  // Opens a stream and reads to its end; returns the reason of the end.
   absl::Status ReadOneConnection();
   v1::WorkerMessage Hello() const;
   void Handle(const v1::WorkerDirective& directive, Stream* stream);
 
   // Called by the knocker: a connection was refused.
   void Refused(absl::Time begun);
-  // Called if the stream is open but no message arrives: cancels it, and the next stream uses a new
-  // connection.
+  // Called if the stream is open but no message arrives: cancels the stream. The next stream uses a
+  // new connection.
   void Reconnect();
 
-  // The writer's thread.
+  // The writer thread's loop.
   void WriteLoop();
-  // Does what is to be done now with the reports on the agent's disk. Returns when to call it
-  // again.
+  // Does the work that is due with the reports on the agent's disk. Returns the time of the next
+  // call.
   absl::Time Spool(absl::Duration timeout);
   // Waits until a report was queued or a message was received, at most `timeout`.
   void AwaitWork(absl::Duration timeout);
@@ -120,15 +123,15 @@ class ControlStreamImpl : public ControlStream {
   SteadyCondition changed_;
   // The writer has something to do.
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
-  // How Start ended: OK, or the refusal that Start returns. Absent: it has not ended. After OK a
-  // refusal goes to on_fatal.
+  // The end of Start: OK, or the refusal that Start returns. Absent: Start has not ended. After OK
+  // a refusal goes to on_fatal.
   std::optional<absl::Status> started_ ABSL_GUARDED_BY(mutex_);
   Line line_ ABSL_GUARDED_BY(mutex_);
   Received received_ ABSL_GUARDED_BY(mutex_);
   SpooledOutbox outbox_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
 
-  // The writer's thread alone changes it.
+  // Changed by the writer's thread only.
   ReportSpool spool_;
   LeaseKeeper keeper_;
   Knocker knocker_;

@@ -1,5 +1,4 @@
-// The stream's reader: opens the stream, opens it again when it breaks, and handles received
-// messages.
+// The stream's reader: opens the stream, reopens a broken stream, and handles received messages.
 #include <grpcpp/client_context.h>
 #include <spdlog/spdlog.h>
 
@@ -26,7 +25,7 @@ namespace {
 constexpr std::chrono::milliseconds kRetry(100);
 // The pause while the coordinator cannot write its store.
 constexpr std::chrono::milliseconds kRetryInTrouble(500);
-// The longest wait for a connection. The end of this process may have to wait as long.
+// The longest wait for a connection. The end of this process may have to wait for it.
 constexpr absl::Duration kConnecting = absl::Milliseconds(200);
 
 LeaseTerms TermsOf(const v1::WorkerWelcome& welcome) {
@@ -68,7 +67,7 @@ void ControlStreamImpl::ReadLoop() {
       knocker_.Begin(connection_.lease / kKnocksPerLease);
       spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
     }
-    // Not absl::SleepFor (common/steady/condition.h).
+    // The sleep avoids absl::SleepFor (common/steady/condition.h).
     std::this_thread::sleep_for(in_trouble ? kRetryInTrouble : kRetry);
   }
 }
@@ -96,8 +95,8 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
                                         options_.credentials);
     }
   }
-  // A call on a channel that is not connected fails at once, and gRPC works on a connection only
-  // while some call waits for it. Without this wait, gRPC would continue to connect only every 5 s.
+  // The wait is needed for two reasons. A call on a channel that is not connected fails at once.
+  // And gRPC connects only while some call waits; otherwise it tries only every 5 s.
   if (!connection_.channel->WaitForConnected(DeadlineAfter(kConnecting))) {
     return absl::UnavailableError("no connection");
   }

@@ -29,7 +29,7 @@ std::vector<uint64_t> SequencesIn(const std::string& path) {
   return sequences;
 }
 
-// Without being asked, reports would be spooled after an hour.
+// Welcomes the worker, with spooling after an hour unless a caller asks for it.
 void WelcomeForHours(ServerStream* stream) {
   v1::WorkerDirective welcome;
   welcome.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(3600);
@@ -37,7 +37,8 @@ void WelcomeForHours(ServerStream* stream) {
   stream->Write(welcome);
 }
 
-// Welcomes the first connection and ends it after `reports`; takes the second, and never welcomes.
+// Returns scripts: the first welcomes its connection and ends it after `reports`, the second
+// accepts its connection and never welcomes.
 std::vector<ScriptedCoordinator::Script> GoneAfter(int reports, absl::Notification* gone) {
   return {[reports](ServerStream* stream) {
             Read(stream);

@@ -306,7 +306,7 @@ TEST(ControlStream, ACoordinatorThatIsDownIsWaitedForLongerThanOneThatIsSilent) 
 }
 
 TEST(ControlStream, WhoIsNotWelcomedBeforeTheLeaseOfItsAgentIsOverEnds) {
-  // It accepts the stream, and sends nothing.
+  // The coordinator accepts the stream, and sends nothing.
   ScriptedCoordinator coordinator({[](ServerStream* stream) {
     v1::WorkerMessage message;
     while (stream->Read(&message)) {
@@ -314,7 +314,7 @@ TEST(ControlStream, WhoIsNotWelcomedBeforeTheLeaseOfItsAgentIsOverEnds) {
     return absl::OkStatus();
   }});
   ControlStreamOptions options{.coordinator = coordinator.address()};
-  // It becomes longer once, which the stream takes into account.
+  // The lease becomes longer once, and the stream must take this into account.
   int looks = 0;
   const absl::Time begun = SteadyNow();
   options.agents_lease_end = [&] { return begun + absl::Milliseconds(++looks == 1 ? 20 : 40); };

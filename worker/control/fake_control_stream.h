@@ -1,5 +1,5 @@
-// A control stream without a coordinator, for tests: it keeps the reports, and returns what a test
-// has set. Several streams may share a meeting, as the ranks of one generation do.
+// A control stream without a coordinator, for tests. It keeps the reports, and returns values that
+// a test has set. Several streams may share a meeting, as the ranks of one generation do.
 #ifndef MUSTER_WORKER_CONTROL_FAKE_CONTROL_STREAM_H_
 #define MUSTER_WORKER_CONTROL_FAKE_CONTROL_STREAM_H_
 
@@ -15,7 +15,7 @@
 
 namespace muster::control {
 
-// The address at which rank 0's store listens, once rank 0 has reported it. Thread-safe.
+// The address at which rank 0's store listens, after rank 0 has reported it. Thread-safe.
 class FakeMeeting {
  public:
   void Tell(const v1::Rendezvous& where) {
@@ -36,7 +36,7 @@ class FakeMeeting {
   std::optional<v1::Rendezvous> where_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One thread at a time.
+// Threading: one thread at a time.
 class FakeControlStream : public ControlStream {
  public:
   FakeControlStream(v1::WorkerWelcome welcome, FakeMeeting* meeting)
@@ -45,7 +45,7 @@ class FakeControlStream : public ControlStream {
   // The result of Flush, and the timeout of its last call.
   absl::Status flushed;
   std::optional<absl::Duration> flush_timeout;
-  // How many calls of Flush follow before the coordinator answers, and before it sends the notice.
+  // The number of calls of Flush before the coordinator answers, and before it sends the notice.
   int answers_after = 0;
   int notice_after = 1 << 30;
 

@@ -70,7 +70,7 @@ std::optional<models::LossOptions> Loss(const v1::LossSpec& spec) {
   return std::nullopt;
 }
 
-// The optimizer that a message with the oneof of all optimizers chooses.
+// Returns the optimizer that a message with the oneof of all optimizers chooses.
 template <typename Spec>
 absl::StatusOr<optim::GroupOptimizer> Chosen(const char* path, const Spec& spec) {
   switch (spec.kind_case()) {
@@ -167,7 +167,7 @@ optim::Schedule Schedule(const v1::ScheduleSpec& spec) {
   return optim::Constant{.warmup_steps = spec.constant().warmup_steps()};
 }
 
-// For every size above 0: at least one byte, and at most 2^50.
+// Returns the bytes for any size above 0: at least 1, and at most 2^50.
 int64_t BucketBytes(double bucket_mb) {
   return static_cast<int64_t>(std::clamp(bucket_mb * (1 << 20), 1.0, 0x1p50));
 }

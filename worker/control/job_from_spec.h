@@ -8,10 +8,10 @@
 
 namespace muster::control {
 
-// Fills in the defaults that `given` leaves out, and checks it, although the coordinator has done
-// so before: a coordinator of another version may not know all fields and rules, and the code that
-// uses the job relies on them. INVALID_ARGUMENT: every problem on a line of its own, "path: found
-// ...; allowed: ..." (an alternative that this program does not know counts as missing).
+// Fills in the defaults of fields that `given` leaves out, and checks the result. The coordinator
+// has done so before, but a coordinator of another version may not know all fields and rules.
+// INVALID_ARGUMENT: every problem on a line of its own, "path: found ...; allowed: ...". An
+// alternative that this program does not know counts as missing.
 absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given);
 
 }  // namespace muster::control

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A job that is valid, with `settings` on top, and nothing filled in.
+// A valid job with `settings` on top, without defaults filled in.
 v1::JobSpec Spec(const std::string& settings = "") {
   v1::JobSpec spec;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
@@ -123,7 +123,7 @@ TEST(JobFromSpec, TheExportIsOfTheLastStepOrOfTheBestCheckpoint) {
   EXPECT_EQ(from("from: BEST"), train::ExportConfig::From::kBest);
 }
 
-// A coordinator of another version may have accepted it.
+// A coordinator of another version may have accepted the job.
 TEST(JobFromSpec, AJobThatIsNotValidIsRefusedWithEveryProblem) {
   v1::JobSpec spec = Spec();
   spec.mutable_optimizer()->mutable_sgd()->set_momentum(1.5);
@@ -148,7 +148,7 @@ TEST(JobFromSpec, WhatThisProgramDoesNotKnowIsRefusedByName) {
   precision.set_precision(static_cast<v1::JobSpec::Precision>(77));
   EXPECT_THAT(std::string(JobFromSpec(precision).status().message()),
               HasSubstr("precision: found the unknown number 77"));
-  // As the alternative of a later version arrives: no one that is known is set.
+  // An alternative of a later version arrives as if no alternative was set.
   v1::JobSpec data = Spec();
   data.mutable_data()->mutable_train()->clear_kind();
   EXPECT_THAT(std::string(JobFromSpec(data).status().message()), HasSubstr("data.train: "));

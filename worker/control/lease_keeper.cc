@@ -8,7 +8,8 @@
 namespace muster::control {
 namespace {
 
-// The thread's waits use a clock that stops while the machine sleeps, but the lease continues.
+// The longest wait at a time. Waits use a clock that stops while the machine sleeps, but the lease
+// continues.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Watches the worker's own lease on a separate thread, because a stopped agent cannot end its
+// Watches the worker's own lease on a separate thread. The reasons: a stopped agent cannot end its
 // workers, and a rank that hangs in a collective does not look at a clock.
 #ifndef MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
 #define MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
@@ -22,11 +22,11 @@ namespace muster::control {
 class LeaseKeeper {
  public:
   struct Events {
-    // The lease is over. Called once, on the keeper's thread. It must not do anything that may
-    // block (such as writing a log to a full pipe) before the process has ended.
+    // Called when the lease is over, once, on the keeper's thread. It must not block before the
+    // process has ended; even a log line may block, if the log is a full pipe.
     std::function<void(const absl::Status& why)> on_over;
-    // Heartbeats are not answered although the stream is open: another connection should be tried.
-    // At most once per stream.
+    // Called when heartbeats are not answered although the stream is open, so that another
+    // connection is tried. At most once per stream.
     std::function<void()> on_silent;
     // Set by tests.
     std::function<absl::Time()> clock = SteadyNow;
@@ -34,15 +34,14 @@ class LeaseKeeper {
   explicit LeaseKeeper(Events events);
   ~LeaseKeeper();
 
-  // As in Lease. never_ends: silence does not end the lease (`when_cut_off: continue`).
+  // Arguments as in Lease. never_ends: silence does not end the lease (`when_cut_off: continue`).
   void Welcomed(const LeaseTerms& terms, absl::Time sent, bool never_ends);
   uint64_t Beat();
   void Acked(uint64_t sequence);
   void Broken();
   void Refused(absl::Time begun);
 
-  // UNAVAILABLE: the lease is over, even if the thread has not noticed it yet. Costs one clock
-  // read.
+  // UNAVAILABLE: the lease is over, even if the thread has not noticed it yet. Costs a clock read.
   absl::Status StillMine() const;
 
  private:
@@ -50,7 +49,7 @@ class LeaseKeeper {
 
   void Watch();
   News AwaitNews();
-  // Called after each change.
+  // Applies a change of lease_; called after each change.
   void Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Events events_;

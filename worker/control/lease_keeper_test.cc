@@ -15,8 +15,8 @@ const LeaseTerms kTerms = {
 
 absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
 
-// A keeper under a clock that the test moves; it sees that within its longest wait, or with the
-// next change.
+// A keeper with a clock that the test moves. The keeper sees the new time within its longest wait,
+// or with the next change.
 class LeaseKeeperTest : public ::testing::Test {
  protected:
   LeaseKeeperTest()

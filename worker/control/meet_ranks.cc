@@ -15,7 +15,8 @@
 namespace muster::control {
 namespace {
 
-// Each rank tries so many others: where each of them answers, the network is in order.
+// The number of other ranks that each rank tries. If all of them answer, the network counts as
+// working.
 constexpr int64_t kMostTried = 256;
 
 std::string DoorOf(int64_t rank) { return absl::StrCat("door/", rank); }
@@ -36,7 +37,8 @@ std::string NotReachedItself(const std::string& host) {
                       "nodes reach it");
 }
 
-// A store connects to itself first, and would wait long for an interface that is down.
+// Checks that this rank reaches its own address. The store connects to itself first, and would wait
+// long for an interface that is down.
 absl::Status ReachOneself(ControlStream& stream, const std::string& host) {
   ASSIGN_OR_RETURN(const auto door, Door::Open(host));
   const auto tell = [&stream, &host](const std::string& trouble) {
@@ -50,7 +52,7 @@ absl::Status ReachOneself(ControlStream& stream, const std::string& host) {
                           train::Cause::kNodeFault);
 }
 
-// Communicators of the job that are meshes of connections between all ranks.
+// Returns the number of the job's communicators that are meshes of connections between all ranks.
 int MeshesOf(const v1::JobSpec& spec) {
   const int of_model = spec.device() == v1::JobSpec::CUDA  ? 0
                        : spec.strategy().has_fsdp() ? 2

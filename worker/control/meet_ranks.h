@@ -1,6 +1,6 @@
-// How the ranks of a generation find each other: rank 0 hosts a store and reports its address to
-// the coordinator, which sends it to the other ranks. Through the store they connect their
-// communicators.
+// The meeting of the ranks of a generation. Rank 0 hosts a store and reports its address to the
+// coordinator, which sends the address to the other ranks. The ranks connect their communicators
+// through the store.
 #ifndef MUSTER_WORKER_CONTROL_MEET_RANKS_H_
 #define MUSTER_WORKER_CONTROL_MEET_RANKS_H_
 
@@ -29,17 +29,17 @@ struct Communicators {
   std::unique_ptr<comm::Communicator> files;
 };
 
-// Rank 0: hosts the store at the host that the welcome names, and reports its address. Other ranks:
-// wait for this address, and connect to it. If nothing answers there, the heartbeats say so.
-// Errors: those of comm/gloo/rendezvous.h and of AwaitReachable; DEADLINE_EXCEEDED: the address did
-// not come within `timeout`.
+// Opens the store. Rank 0 hosts the store at the host that the welcome names, and reports its
+// address. The other ranks wait for this address, and connect. The heartbeats report an address at
+// which nothing answers. Errors: those of comm/gloo/rendezvous.h and of AwaitReachable;
+// DEADLINE_EXCEEDED: the address did not come within `timeout`.
 absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& stream,
                                                                  int64_t rank,
                                                                  absl::Duration timeout);
 
-// Before ConnectRanks: makes sure that this rank can connect with the others. Blocks until all have
-// come as far as this. The result is kept until ConnectRanks returns, because others may still try
-// it. Errors: those of reach.h, and of the store.
+// Checks, before ConnectRanks, that this rank can connect with the others. Blocks until all ranks
+// have made this call. Keep the result until ConnectRanks returns, because other ranks may still
+// connect to it. Errors: those of reach.h, and of the store.
 absl::StatusOr<std::unique_ptr<Door>> ReachRanks(ControlStream& stream, int64_t rank,
                                                  absl::Duration timeout,
                                                  comm::RendezvousStore& store);
@@ -50,9 +50,9 @@ absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int
                                            absl::Duration timeout, std::function<bool()> watched,
                                            std::unique_ptr<comm::RendezvousStore> store);
 
-// Which side is at fault if a rank could not be connected with the others. Hosting the store (rank
-// 0's OpenStore) depends on no other rank; all other steps depend on the other ranks, except what
-// is known before anything is connected (FAILED_PRECONDITION).
+// Returns which side is at fault if a rank could not connect with the others. Hosting the store
+// (rank 0's OpenStore) depends on no other rank. All other steps depend on the other ranks, except
+// errors that are found before any connection (FAILED_PRECONDITION).
 train::FailureKind KindOfMeetingFailure(const absl::Status& error, bool hosting);
 
 }  // namespace muster::control

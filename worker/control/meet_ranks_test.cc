@@ -79,7 +79,7 @@ TEST(MeetRanks, HostingAtAnInvalidAddressNamesTheAddress) {
 
 TEST(MeetRanks, ARankAtAnAddressThatNobodyElseReachesIsNamedWithIt) {
   FakeMeeting meeting;
-  // Both listen on addresses of this machine; Gloo would not connect them.
+  // Both ranks listen on addresses of this machine, but Gloo cannot connect them.
   FakeControlStream v4(Welcome(2), &meeting);
   FakeControlStream v6(Welcome(2, "::1"), &meeting);
   absl::Status ends[2];

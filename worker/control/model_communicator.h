@@ -14,17 +14,16 @@
 
 namespace muster::control {
 
-// What this worker is built for: "cpu" or "cpu cuda".
+// The devices for which this worker is built: "cpu" or "cpu cuda".
 const char* Devices();
 
 // INVALID_ARGUMENT: this worker is not built for the device.
 absl::Status CheckDevice(v1::JobSpec::Device device);
 
-// A communicator for the job's device, which CheckDevice has accepted: over Gloo for the CPU, over
-// NCCL for GPUs, of which a rank uses the first that it sees; it adds in the job's order. Blocks
-// until all ranks are connected.
-// options: those of Gloo; NCCL gets the same. Errors: those of comm/gloo/gloo_communicator.h and
-// comm/nccl/nccl_communicator.h.
+// Returns a communicator for the job's device, which CheckDevice has accepted: Gloo for the CPU, or
+// NCCL for GPUs, with the first GPU that the rank sees. It adds in the job's order. Blocks until
+// all ranks are connected. options: those of Gloo; NCCL gets the same. Errors: those of
+// comm/gloo/gloo_communicator.h and comm/nccl/nccl_communicator.h.
 absl::StatusOr<std::unique_ptr<comm::Communicator>> ConnectForModel(
     const v1::JobSpec& job, const comm::GlooOptions& options, comm::RendezvousStore& store);
 

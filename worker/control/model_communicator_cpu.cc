@@ -1,4 +1,4 @@
-// Without --config=cuda.
+// The build without --config=cuda.
 #include "worker/control/model_communicator.h"
 
 namespace muster::control {

@@ -1,4 +1,4 @@
-// With --config=cuda.
+// The build with --config=cuda.
 #include "worker/comm/nccl/nccl_communicator.h"
 #include "worker/control/model_communicator.h"
 

@@ -36,7 +36,7 @@ TEST(Outbox, AfterAReconnectOnlyWhatIsNotDurableIsSentAgain) {
   outbox.Acknowledge(1);
   outbox.Rewind(2);  // the acknowledgement of 2 was lost on the way
   EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{3, 4}));
-  outbox.Rewind(0);  // an older number brings nothing back that was acknowledged
+  outbox.Rewind(0);  // an older number does not bring back acknowledged reports
   EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{3, 4}));
 }
 

@@ -1,7 +1,7 @@
-// Which checkpoints rank 0 removes by itself while the coordinator cannot be reached and so cannot
-// name them: only checkpoints of this generation, and the newest ones stay, as many as the job
-// keeps, and the best one. Checkpoints of earlier generations stay until the coordinator can be
-// reached again. Pure; not thread-safe.
+// The checkpoints that rank 0 removes by itself while the coordinator cannot be reached. They are
+// checkpoints of this generation only. The newest checkpoints, as many as the job keeps, and the
+// best one stay. Checkpoints of earlier generations stay until the coordinator can be reached
+// again. Pure; not thread-safe.
 #ifndef MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 #define MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 
@@ -17,9 +17,9 @@ class OwnCheckpoints {
  public:
   explicit OwnCheckpoints(size_t keep) : keep_(keep) {}
 
-  // This generation has written a checkpoint of this name; kBest: it is the best one from now on.
-  // Returns the checkpoints to remove: if the coordinator cannot be reached, those beyond the
-  // number that is kept; otherwise none, because the coordinator names them.
+  // Adds a checkpoint that this generation has written; kBest: it becomes the best one. Returns the
+  // checkpoints to remove: the surplus ones if the coordinator is `away`, otherwise none, because
+  // the coordinator names them.
   enum class Kind { kPlain, kBest };
   std::vector<std::string> Written(const std::string& name, Kind kind, bool away) {
     std::vector<std::string> surplus;
@@ -28,7 +28,7 @@ class OwnCheckpoints {
       if (!best_.empty() && !among_newest) surplus.push_back(best_);
       best_ = name;
     }
-    // Another save of the same step returns the outcome of the first one.
+    // A repeated save of a step has the same name.
     std::erase(names_, name);
     names_.push_back(name);
     while (names_.size() > keep_) {

@@ -59,7 +59,7 @@ std::string Shown(const std::string& host, uint16_t port) {
                                       : absl::StrCat(host, ":", port);
 }
 
-// The errno of one attempt; 0: it answered.
+// Returns the errno of one attempt; 0: the peer answered.
 int TryConnect(SocketAddress& address) {
   const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return errno;
@@ -94,7 +94,7 @@ std::string Trouble(const Peer& peer, int error) {
                       "firewall keep the nodes apart?");
 }
 
-// This node cannot take any rank of the job as it is; another node may.
+// Returns an error which says that this node cannot take any rank of the job, but another node may.
 absl::Status FaultOfThisNode(const std::string& what) {
   return train::WithCause(absl::FailedPreconditionError(what), train::Cause::kNodeFault);
 }
@@ -119,7 +119,7 @@ absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& host) {
   };
   const int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return failed("socket");
-  // Connections that nobody accepts wait in the kernel, as many as it allows.
+  // Connections that nobody accepts wait in the kernel, up to its limit.
   if (bind(fd, address->get(), address->length) != 0 || listen(fd, SOMAXCONN) != 0 ||
       getsockname(fd, address->get(), &address->length) != 0) {
     const absl::Status status = failed("bind");
@@ -166,9 +166,9 @@ absl::Status CheckFamilies(int64_t rank, const std::string& host, const Peer& pe
 }
 
 absl::Status CheckOpenFiles(int64_t rank, int64_t world_size, int meshes) {
-  // Between two ranks in each mesh, one for each direction (comm/gloo/mesh.cc).
+  // The connections between two ranks in each mesh, one for each direction (comm/gloo/mesh.cc).
   constexpr int64_t kConnections = 2;
-  // What the mesh needs besides, and data, checkpoints and logs.
+  // Room for other files of the mesh, and for data, checkpoints and logs.
   constexpr int64_t kOthers = 100;
   constexpr size_t kUnlimited = size_t{1} << 32;
   const auto limit = static_cast<int64_t>(std::min(process::RaiseOpenFiles(), kUnlimited));

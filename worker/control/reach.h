@@ -1,6 +1,6 @@
-// Whether the ranks of a generation reach each other at the addresses of their nodes' agents
-// (`muster-agent --host`). The libraries that connect the ranks try for minutes and say nothing
-// meanwhile; this says after seconds which address does not answer, and what to do.
+// Checks whether the ranks of a generation reach each other at the addresses of their nodes' agents
+// (`muster-agent --host`). The libraries that connect the ranks try silently for minutes. These
+// checks report within seconds which address does not answer, and what to do.
 #ifndef MUSTER_WORKER_CONTROL_REACH_H_
 #define MUSTER_WORKER_CONTROL_REACH_H_
 
@@ -15,11 +15,12 @@
 
 namespace muster::control {
 
-// A port that accepts connections and does nothing with them, as long as the object lives.
+// A port that accepts connections and does nothing else, as long as the object lives.
 class Door {
  public:
   // `host`: a numeric address of this machine. INVALID_ARGUMENT: it is not numeric.
-  // FAILED_PRECONDITION with train::Cause::kNodeFault: this machine does not have it. UNAVAILABLE.
+  // FAILED_PRECONDITION with train::Cause::kNodeFault: this machine does not have this address.
+  // UNAVAILABLE: other errors.
   static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& host);
   ~Door();
   Door(const Door&) = delete;
@@ -36,38 +37,37 @@ class Door {
 
 struct Peer {
   int64_t rank = 0;
-  // Numeric.
+  // A numeric address.
   std::string host;
   uint16_t port = 0;
 };
 
 struct Patience {
-  // When others are told that a peer does not answer.
+  // The time after which others are told that a peer does not answer.
   absl::Duration tell = absl::Seconds(3);
-  // When to give up.
+  // The time after which to give up.
   absl::Duration end = absl::Seconds(60);
 };
 
-// Takes what keeps this rank from starting; empty: nothing any more.
+// A function that gets the trouble that keeps this rank from starting; empty: no trouble any more.
 using TellTrouble = std::function<void(const std::string& trouble)>;
 
-// Connects to the peer, again and again. FAILED_PRECONDITION: its address is one that leads every
-// machine to itself, and nothing listens there: another start would end in the same way.
-// UNAVAILABLE: it did not answer in time.
+// Connects to the peer, with retries. FAILED_PRECONDITION: nothing listens at the peer's address,
+// and every machine reaches only itself there, so another start would fail in the same way.
+// UNAVAILABLE: the peer did not answer in time.
 absl::Status AwaitReachable(const Peer& peer, const TellTrouble& tell,
                             const Patience& patience = {});
 
-// FAILED_PRECONDITION: one of the addresses is of IPv4 and the other of IPv6, which Gloo cannot
-// connect.
+// FAILED_PRECONDITION: one address is of IPv4 and the other of IPv6, which Gloo cannot connect.
 absl::Status CheckFamilies(int64_t rank, const std::string& host, const Peer& peer);
 
-// FAILED_PRECONDITION with train::Cause::kNodeFault: this process may not open as many files as it
-// needs to connect with world_size - 1 others, `meshes` times. Allows it as many as it may have at
-// all.
+// Raises the limit of open files of this process as far as possible. FAILED_PRECONDITION with
+// train::Cause::kNodeFault: the limit is too low to connect with world_size - 1 others, `meshes`
+// times.
 absl::Status CheckOpenFiles(int64_t rank, int64_t world_size, int meshes);
 
-// The error, and what to do about it if it says that no more files may be opened; then it is
-// FAILED_PRECONDITION with train::Cause::kNodeFault.
+// Returns the error. An error because of too many open files becomes FAILED_PRECONDITION with
+// train::Cause::kNodeFault, and says what to do.
 absl::Status ExplainOpenFiles(const absl::Status& error);
 
 }  // namespace muster::control

@@ -1,4 +1,4 @@
-// What the coordinator has sent to this worker over all its streams. Pure.
+// The coordinator's messages to this worker over all its streams. Pure.
 #ifndef MUSTER_WORKER_CONTROL_RECEIVED_H_
 #define MUSTER_WORKER_CONTROL_RECEIVED_H_
 
@@ -10,33 +10,33 @@
 
 namespace muster::control {
 
-// The stream guards it.
+// The received messages. The stream guards this object.
 struct Received {
-  // It says what to run, and never changes.
+  // The first welcome says what to run, and never changes.
   std::optional<v1::WorkerWelcome> first_welcome;
   std::optional<v1::Rendezvous> rendezvous;
-  // The path of the export that was granted; empty: none yet.
+  // The path of the granted export; empty: none yet.
   std::string granted_export;
   // The command log from its beginning: numbers 1 to size().
   std::vector<v1::Command> commands;
   bool preempted = false;
 
-  // Acknowledgements have no effect here, and neither has a command that is not the next one.
+  // Takes in a directive. Acknowledgements, and commands that are not the next one, have no effect.
   void Take(const v1::WorkerDirective& directive);
-  // The first welcome is here, and so are all commands that the log had at that time.
+  // True if the first welcome and all commands that the log had at that time have arrived.
   bool complete() const {
     return first_welcome.has_value() && commands.size() >= first_welcome->newest_command();
   }
 };
 
-// Where this job's files for clients lie (common/downloads).
+// The place of this job's files for clients (common/downloads).
 struct Downloads {
   std::string folder;  // empty: there is none
   std::string job_id;
 };
 
-// The command as this node carries it out: as it was sent, except that a file for a client gets its
-// path on this node, an empty one if there is no folder for it.
+// Returns the command as this node carries it out. A file for a client gets its path on this node,
+// or an empty path if there is no folder for such files.
 v1::Command CommandFromWire(v1::Command command, const Downloads& downloads = {});
 
 }  // namespace muster::control

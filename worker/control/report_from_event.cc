@@ -10,7 +10,7 @@
 namespace muster::control {
 namespace {
 
-// How many names of a change are sent: a change may concern many thousands of parameters.
+// The number of names of a change that are sent. A change may concern many thousands of parameters.
 constexpr size_t kShownNames = 20;
 
 void Set(v1::TrainabilityChange* out, const train::TrainabilityChange& change) {
@@ -47,7 +47,8 @@ void Set(v1::Validated* out, const v1::StepMetrics& pass) {
   if (validation.has_perplexity()) out->set_perplexity(validation.perplexity());
 }
 
-// Without counts by class: an operation is part of every GetJob. The row of metrics has them.
+// The counts by class are left out, because every GetJob contains the operation. The row of metrics
+// has them.
 void Set(v1::StageResult* out, const train::StageEvaluated& stage) {
   out->set_step(stage.step);
   out->set_stage(stage.stage);

@@ -10,7 +10,7 @@
 
 namespace muster::control {
 
-// `node`: this one's name.
+// `node`: this node's name.
 v1::WorkerReport ReportFromEvent(const train::Event& event, int64_t generation,
                                  const std::string& node);
 

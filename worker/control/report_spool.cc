@@ -11,7 +11,7 @@
 namespace muster::control {
 namespace {
 
-// What one report takes besides its contents.
+// The approximate memory of a report besides its contents.
 constexpr size_t kOverhead = 64;
 
 size_t Size(const v1::WorkerReport& report) { return report.ByteSizeLong() + kOverhead; }
@@ -86,7 +86,7 @@ SpoolWork SpooledOutbox::NextWork(absl::Time now, bool attached, absl::Duration 
   const absl::Time due = std::max(away_since_ + timeout, spooled_at_ + kSpoolPause);
   if (!flushing_ && !settling && now < due) return {.again = std::max(due, retry_at_)};
   if (now < retry_at_) {
-    // A caller that waits for this need not wait any longer.
+    // A caller of Settle need not wait any longer.
     unspooled_ = last();
     return {.again = retry_at_};
   }

@@ -17,33 +17,34 @@
 
 namespace muster::control {
 
-// The worker's reports that the coordinator has not made durable yet: numbered from 1, sent in
-// order, kept until acknowledged, sent again after a reconnect. Pure; the stream guards it.
+// The worker's reports that the coordinator has not made durable yet. They are numbered from 1,
+// sent in order, kept until acknowledged, and sent again after a reconnect. Pure; the stream guards
+// this object.
 class Outbox {
  public:
   // Numbers the report and keeps it.
   void Add(v1::WorkerReport report);
 
-  // The next report to send on this connection; none if all were sent.
+  // Returns the next report to send on this connection; none if all were sent.
   std::optional<v1::WorkerReport> Next();
 
-  // The coordinator holds everything up to `sequence`.
+  // Takes in that the coordinator holds everything up to `sequence`.
   void Acknowledge(uint64_t sequence);
 
-  // There is a new connection, on which the coordinator said that it holds everything up to
-  // `acknowledged`: the later reports are sent again.
+  // Begins a new connection, on which the coordinator said that it holds everything up to
+  // `acknowledged`. The later reports are sent again.
   void Rewind(uint64_t acknowledged);
 
-  // The kept reports after `sequence`, serialized, in order.
+  // Returns the kept reports after `sequence`, serialized, in order.
   std::vector<std::string> After(uint64_t sequence) const;
-  // Empties every second of the kept reports of a step's metrics; the empty reports stay because of
-  // their numbers. False: there is nothing to drop.
+  // Empties every second kept report of a step's metrics. The empty reports stay because of their
+  // numbers. False: there is nothing to drop.
   bool Thin();
-  // Roughly the size of the kept reports, in bytes.
+  // The approximate size of the kept reports, in bytes.
   size_t bytes() const { return bytes_; }
   // The newest number given to a report.
   uint64_t last() const { return last_; }
-  // The coordinator holds all reports up to this number.
+  // The number up to which the coordinator holds all reports.
   uint64_t acknowledged() const { return last_ - kept_.size(); }
 
   bool HasNext() const { return next_ <= last_; }
@@ -56,62 +57,63 @@ class Outbox {
   uint64_t next_ = 1;  // next to be sent
 };
 
-// What the writer does with the spool now.
+// The writer's next work with the spool.
 struct SpoolWork {
   enum class Kind { kNothing, kRemove, kWrite };
   Kind kind = Kind::kNothing;
-  // kNothing: when to ask again.
+  // kNothing: the time to ask again.
   absl::Time again = absl::InfiniteFuture();
 
-  // kWrite: the reports to add, serialized, the newest of which is `last`; may be empty.
+  // kWrite: the reports to add, serialized; may be empty. `last`: the number of the newest one.
   std::vector<std::string> reports;
   uint64_t last = 0;
-  // They take the place of the spool's contents.
+  // True: the reports replace the spool's contents.
   bool replace = false;
-  // Sync the spool, too.
+  // True: the spool must be synced, too.
   bool sync = false;
-  // The write before this one succeeded, or there was none.
+  // True: the write before this one succeeded, or there was none.
   bool was_well = true;
 };
 
-// The outbox together with the knowledge of which reports are on the agent's disk; decides when
-// reports are written there. Pure; the stream guards it, and its writer does the work.
+// The outbox, with the knowledge of which reports are on the agent's disk. It decides when reports
+// are written there. Pure; the stream guards this object, and the stream's writer does the work.
 class SpooledOutbox : public Outbox {
  public:
-  // A caller waits until all reports so far are settled.
+  // Takes in that a caller waits until all reports so far are settled.
   void Settle();
-  // This process is about to end: reports are synced to the disk from now on.
+  // Takes in that this process is about to end: reports are synced to the disk from now on.
   void Flush() { flushing_ = true; }
-  // The stream broke at `now`.
+  // Takes in that the stream broke at `now`.
   void BeAway(absl::Time now) { away_since_ = now; }
 
-  // All reports up to `sequence` are acknowledged or in the spool.
+  // True if all reports up to `sequence` are acknowledged or in the spool.
   bool IsSettled(uint64_t sequence) const {
     return acknowledged() >= sequence || spooled_ >= sequence;
   }
-  // The last attempt could not write the reports up to `sequence`.
+  // True if the last attempt could not write the reports up to `sequence`.
   bool CannotSettle(uint64_t sequence) const { return unspooled_ >= sequence; }
-  // All reports are acknowledged or synced to the disk.
+  // True if all reports are acknowledged or synced to the disk.
   bool IsDurable() const { return empty() || flushed_ >= last(); }
 
-  // Reports are written if the coordinator has been away for `timeout`, a caller waits for them, or
-  // this process is about to end; they are removed once they are acknowledged. `through` and
-  // `limit`: those of the ReportSpool.
+  // Returns the next work. Reports are written if the coordinator has been away for `timeout`, if a
+  // caller waits for them, or if this process is about to end. They are removed when they are
+  // acknowledged. `through` and `limit`: those of the ReportSpool.
   SpoolWork NextWork(absl::Time now, bool attached, absl::Duration timeout, uint64_t through,
                      size_t limit);
-  // A write has ended at `now`.
+  // Takes in that a write has ended at `now`.
   void Written(const SpoolWork& work, bool ok, absl::Time now);
 
  private:
   bool flushing_ = false;
   absl::Time away_since_ = absl::InfinitePast();
-  // When the last write began.
+  // The time at which the last write began.
   absl::Time spooled_at_ = absl::InfinitePast();
-  // The last write failed: the next attempt is not before this time. Infinite past: it succeeded.
+  // The time of the next attempt after a failed write. Infinite past: the last write succeeded.
   absl::Time retry_at_ = absl::InfinitePast();
-  // A caller waits for all reports up to this one.
+  // The number up to which a caller waits for all reports.
   uint64_t settle_ = 0;
-  // All reports up to these are in the spool; are synced; could not be written at the last attempt.
+  // The numbers up to which all reports are in the spool, are synced, and could not be written at
+  // the last attempt.
   uint64_t spooled_ = 0;
   uint64_t flushed_ = 0;
   uint64_t unspooled_ = 0;
@@ -120,7 +122,7 @@ class SpooledOutbox : public Outbox {
 struct ReportSpoolOptions {
   // The path of the file; empty: there is no file, and no report is kept.
   std::string path;
-  // How many bytes all reports together may take up.
+  // The limit in bytes for all reports together.
   size_t limit = 64 << 20;
 };
 
@@ -131,17 +133,18 @@ class ReportSpool {
 
   bool enabled() const { return !options_.path.empty(); }
   size_t limit() const { return options_.limit; }
-  // All reports up to this one that were not acknowledged when they were added are in the file.
+  // The number up to which the file has all reports that were not acknowledged when they were
+  // added.
   uint64_t through() const { return through_; }
 
-  // Serialized reports that follow through(), in order, the last of which is `through`. After an
-  // error the existing contents stay; the next call writes the file again.
+  // Adds serialized reports that follow through(), in order. `through`: the number of the last one.
+  // After an error the existing contents stay; the next call writes the file again.
   absl::Status Add(const std::vector<std::string>& reports, uint64_t through);
   // Syncs the file, so that it also survives a crash of the machine.
   absl::Status Sync();
-  // The next call of Add replaces the whole contents.
+  // Makes the next call of Add replace the whole contents.
   void Reset();
-  // The coordinator has acknowledged all of it.
+  // Removes the file, because the coordinator has acknowledged all reports.
   void Remove();
 
  private:

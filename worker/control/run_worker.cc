@@ -40,16 +40,16 @@
 namespace muster::control {
 namespace {
 
-// The coordinator as a session sees it, over the stream.
+// A session's view of the coordinator, over the stream.
 class StreamCoordinator : public train::CommandSource,
                           public train::EventSink,
                           public train::LeaseHolder,
                           public train::ExportGate {
  public:
   struct Listeners {
-    // The session has started: it knows the checkpoint from which it continues.
+    // The session has started, and knows the checkpoint from which it continues.
     std::function<void()> on_started;
-    // This rank has reported a checkpoint.
+    // The rank has reported a checkpoint.
     std::function<void(const train::CheckpointWritten& written)> on_checkpoint;
   };
   StreamCoordinator(ControlStream* stream, int64_t generation, Downloads downloads,
@@ -84,7 +84,7 @@ class StreamCoordinator : public train::CommandSource,
     stream_->SetProgress(std::move(heartbeat));
   }
   void Settle(absl::Duration timeout) override { stream_->Settle(timeout); }
-  // The newest step that Progress named; session thread only.
+  // The newest step passed to Progress; session thread only.
   int64_t step() const { return step_; }
 
   bool WaitForGrant(const std::string& path, absl::Duration timeout) override {
@@ -92,7 +92,7 @@ class StreamCoordinator : public train::CommandSource,
   }
   absl::Duration grant_timeout() const override {
     // A coordinator that can be reached may still need long, because its disk is full. If it cannot
-    // be reached, the lease is over long before this.
+    // be reached, the lease ends long before this time.
     constexpr absl::Duration kLeast = absl::Hours(12);
     return std::max(kLeast, FromProto(stream_->welcome().autonomy()));
   }
@@ -112,8 +112,8 @@ WorkerEnd FailedToMeet(const absl::Status& error, bool hosting) {
 }
 
 // Ends the communicators after an error. If the error is the cause of the failure, its report is
-// durable before the other ranks can learn of it: as soon as one of them reports the consequence,
-// the coordinator ends all processes, this one too, and the cause would be lost.
+// made durable first. The reason: other ranks then fail as a consequence. After the first such
+// report, the coordinator ends all processes, including this one, and the cause would be lost.
 void LeaveOthers(ControlStream& stream, const Communicators& communicators, WorkerEnd& end) {
   if (end.kind != train::FailureKind::kConsequence) ReportEnd(stream, end);
   communicators.control->Abort(end.error);
@@ -122,7 +122,7 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Work
   if (communicators.parameters != nullptr) communicators.parameters->Abort(end.error);
 }
 
-// How long a job that is done waits for TensorBoard's event files, and one that failed.
+// The longest wait for TensorBoard's event files of a finished job, and of a failed job.
 constexpr absl::Duration kLongestEventFiles = absl::Seconds(10);
 constexpr absl::Duration kEventFilesAfterFailure = absl::Milliseconds(500);
 
@@ -132,7 +132,7 @@ absl::Status PrepareTensorboard(const std::string& directory, const train::Ident
   if (absl::IsFailedPrecondition(prepared)) {
     return Annotate(prepared, absl::StrCat("metrics.tensorboard: rank 0 on node ", node));
   }
-  return absl::OkStatus();  // what may pass by itself
+  return absl::OkStatus();  // other errors may pass by themselves
 }
 
 WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
@@ -149,7 +149,7 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
            },
        .on_checkpoint =
            [&](const train::CheckpointWritten& written) {
-             // One of an earlier generation is left to the coordinator.
+             // The coordinator decides about checkpoints of earlier generations.
              if (written.generation != identity.generation) return;
              using Kind = OwnCheckpoints::Kind;
              const auto surplus =
@@ -160,7 +160,8 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   std::optional<tensorboard::Sink> tensorboard;
   if (const std::string& directory = job.spec.metrics().tensorboard();
       identity.rank == 0 && !directory.empty()) {
-    // Later ones do not end because of it: it may be a file system that has vanished for a moment.
+    // Later generations do not end because of an error here, because the file system may be away
+    // only for a moment.
     if (identity.generation == 1) {
       WorkerEnd end{.error = PrepareTensorboard(directory, identity, stream.welcome().node()),
                     .kind = train::FailureKind::kPermanent};
@@ -199,10 +200,11 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
     parts.checkpoints.recorded.push_back(checkpoint.path());
   }
   for (const v1::Checkpoint& known : stream.welcome().known_checkpoints()) {
-    // A damaged checkpoint was renamed. If a whole one has its name now, that one may count.
+    // A damaged checkpoint was renamed. If a whole checkpoint has its name now, the new one may
+    // count.
     if (known.bad_reason().empty()) {
       parts.checkpoints.retired.push_back(known.path());
-      // Only its path is told.
+      // The coordinator names only the path of such a checkpoint.
       if (known.generation() == 0) parts.checkpoints.dropped.push_back(known.path());
     } else {
       parts.checkpoints.had_others = true;
@@ -223,8 +225,8 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   WorkerEnd failed{.end = {.step = coordinator.step()},
                    .error = end.status(),
                    .kind = train::Classify(end.status(), phase)};
-  // The session must still exist here: its destructor would wait for operations in which the other
-  // ranks may not take part.
+  // The session must still exist here. Its destructor would wait for operations that need the other
+  // ranks, which may not take part.
   LeaveOthers(stream, communicators, failed);
   if (tensorboard.has_value()) tensorboard->Finish(kEventFilesAfterFailure);
   return failed;
@@ -242,8 +244,8 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   const auto door = ReachRanks(stream, identity.rank, timeout, **store);
   if (!door.ok()) return FailedToMeet(door.status(), /*hosting=*/false);
   heartbeat.WatchedFor(FromProto(stream.welcome().lease()));
-  // While the coordinator is down, it cannot look for hanging ranks, and no rank has to report to
-  // it in time.
+  // A coordinator that is down cannot look for hanging ranks, and ranks need not report to it in
+  // time.
   const auto watched = [&] {
     return heartbeat.Watched() || (stream.Away() && stream.StillMine().ok());
   };
@@ -253,18 +255,18 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   return Train(stream, identity, *job, *communicators, remover, heartbeat, downloads);
 }
 
-// Before a finished job counts as ended, the checkpoints that were named for removal are removed.
-// Each of the two waits for this is no longer than kLongestRemoval.
+// The longest time of each of two waits before a finished job counts as ended. The waits are for
+// the names of checkpoints to remove, and for their removal.
 constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
 constexpr absl::Duration kRemovalBeat = absl::Seconds(1);
 
 void FinishRemovals(ControlStream& stream, checkpoint::Remover& remover) {
   // The acknowledgement of the last checkpoint names the checkpoints that it replaces. The next
-  // generation removes what a preempted one could not.
+  // generation removes the checkpoints that a preempted generation could not remove.
   const absl::Status flushed = FlushUnlessPreempted(stream, kLongestRemoval);
   if (flushed.ok()) {
-    // The work of the remover's thread counts as this rank's work, so the rank does not count as
-    // hanging meanwhile.
+    // The work of the remover's thread counts as this rank's activity, so that the rank does not
+    // count as hanging.
     for (absl::Duration waited; waited < kLongestRemoval; waited += kRemovalBeat) {
       if (remover.Drain(kRemovalBeat)) return;
       activity::Moved();
@@ -301,7 +303,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
                                               memory::ResidentBytes(), gpu.reserved_bytes);
     heartbeat.AddTo(message);
   };
-  // The coordinator names checkpoints for removal to rank 0; other ranks remove nothing.
+  // Rank 0 alone removes checkpoints, which the coordinator names.
   std::atomic<ControlStream*> connected = nullptr;
   checkpoint::Remover remover({.on_removed =
                                    [&connected](const std::vector<std::string>& names) {
@@ -330,7 +332,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,
                identity.rank, (*stream)->welcome().spec().world_size());
   train::Identity instance = identity;
-  // A coordinator with a restored database may start the same rank again: that is another process.
+  // A coordinator with a restored database may start the same rank again, as another process.
   instance.incarnation = absl::StrCat(identity.incarnation, "-", std::random_device()());
   instance.job_instance =
       google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());

@@ -1,4 +1,4 @@
-// The whole life of a worker: attach, connect to the other ranks, run one session, report.
+// The whole life of a worker: attach, connect to the other ranks, run a session, report its end.
 #ifndef MUSTER_WORKER_CONTROL_RUN_WORKER_H_
 #define MUSTER_WORKER_CONTROL_RUN_WORKER_H_
 
@@ -14,30 +14,30 @@
 namespace muster::control {
 
 struct WorkerOptions {
-  std::string coordinator;  // its address
-  // For connections to it over TCP.
+  std::string coordinator;  // the coordinator's address
+  // The TLS files for connections to the coordinator over TCP.
   certs::TlsFiles tls;
   train::Identity identity;
-  // By which this process shows that its agent started it; may be empty.
+  // The secret by which this process shows that its agent started it; may be empty.
   std::string secret;
-  // Where reports are kept while the coordinator cannot be reached.
+  // The place of reports while the coordinator cannot be reached.
   ReportSpoolOptions spool;
   // The agent's folder for files that clients fetch; empty: there is none.
   std::string downloads;
   // See ControlStreamOptions.
   std::function<absl::Time()> agents_lease_end;
-  // The process must end now: it is stale, or was not welcomed. Called from any thread, also while
-  // RunWorker may hang in a collective, so a real process calls _exit here.
+  // Called when the process must end now, because it is stale or was not welcomed. Called from any
+  // thread. RunWorker may hang in a collective at that time, so a real process calls _exit here.
   std::function<void(const absl::Status&)> on_fatal;
-  // The same because its lease is over. Another process may get the rank in a moment, so nothing
-  // that may block may be done before the process ends, not even writing a log line. Empty:
-  // on_fatal is called.
+  // Called when the process must end now, because its lease is over. Another process may soon get
+  // the rank, so the function must not do anything that may block, not even write a log line.
+  // Empty: on_fatal is called.
   std::function<void(const absl::Status&)> on_lease_over;
 };
 
 // Blocks until the rank's session is over and its end is reported. OK: finished, or stopped as
-// asked. Otherwise the error that ended it, which has been reported (and acknowledged, or 2 s have
-// passed). If the worker was never welcomed: the error that on_fatal got.
+// asked. Otherwise: the session's error, which was reported (and acknowledged, unless this took
+// more than 2 s). If the worker was never welcomed: the error that on_fatal got.
 absl::Status RunWorker(const WorkerOptions& options);
 
 }  // namespace muster::control

@@ -34,11 +34,12 @@ class NotingCoordinator : public v1::WorkerService::Service {
 
   // The welcome of a rank. Set it before the workers start.
   v1::WorkerWelcome& welcome(uint32_t rank) { return welcomes_[rank]; }
-  // In the order of their arrival; read it after the workers have ended.
+  // The failures in the order of their arrival; read them after the workers have ended.
   const std::vector<std::pair<uint32_t, v1::WorkerFailure>>& failures() const { return failures_; }
-  // Which it was asked to grant, and has granted; after the workers' end.
+  // The exports that the coordinator was asked to grant, and granted; read them after the workers'
+  // end.
   const std::vector<v1::ExportReady>& exports_ready() const { return exports_ready_; }
-  // The newest heartbeat when a rank had finished; after the workers' end.
+  // The newest heartbeat when a rank had finished; read it after the workers' end.
   const v1::WorkerHeartbeat& last_heartbeat(uint32_t rank) { return heartbeats_[rank]; }
   std::string address() const { return server_->address(); }
 
@@ -161,8 +162,8 @@ TEST_F(RunWorkerTest, HeartbeatsSayWhatTheMemoryIsUsedFor) {
   spec.mutable_optimizer()->mutable_adamw()->add_betas(0.95);
   EXPECT_TRUE(Run(0).ok());
   const v1::RankMemory& memory = coordinator_.last_heartbeat(0).memory();
-  // Embeddings of 256 tokens and 8 places, two layer norms, attention and MLP of one layer, the
-  // last layer norm; width 8.
+  // The parameters, of width 8: embeddings of 256 tokens and 8 places, two layer norms, attention
+  // and MLP of one layer, the last layer norm.
   const uint64_t bytes = 4 * (256 * 8 + 8 * 8 + 2 * 16 + (8 * 24 + 24) + (8 * 8 + 8) +
                               (8 * 32 + 32) + (32 * 8 + 8) + 16);
   EXPECT_EQ(memory.parameters().peak_bytes(), bytes);
@@ -181,19 +182,19 @@ TEST_F(RunWorkerTest, HeartbeatsTellOfTheCollectivesAndThatTheSessionMoves) {
   coordinator_.welcome(0) = Welcome(1);
   EXPECT_TRUE(Run(0).ok());
   const v1::WorkerHeartbeat& heartbeat = coordinator_.last_heartbeat(0);
-  // A roll call and a bucket of gradients in each of the two steps at least.
+  // Each of the two steps has at least a roll call and a bucket of gradients.
   EXPECT_GT(heartbeat.collectives_begun(), 4u);
   EXPECT_EQ(heartbeat.collectives_ended(), heartbeat.collectives_begun());
   ASSERT_FALSE(heartbeat.collectives().empty());
   EXPECT_EQ(heartbeat.collectives().rbegin()->sequence(), heartbeat.collectives_begun());
   EXPECT_THAT(heartbeat.collectives(0).name(), HasSubstr("' step "));
   EXPECT_TRUE(heartbeat.collectives(0).ended());
-  // A forward and a backward in each step.
+  // Each step has a forward and a backward.
   EXPECT_GE(heartbeat.activity(), 4u);
 }
 
-// As soon as the coordinator hears of a consequence it ends all workers, also the one that knows
-// the cause.
+// After the report of a consequence, the coordinator ends all workers, including the worker that
+// knows the cause.
 TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
   v1::WorkerWelcome welcome = Welcome(2);
   v1::DataSet& train = *welcome.mutable_spec()->mutable_data()->mutable_train();

@@ -13,7 +13,7 @@ void Set(const memory::Use& use, v1::MemoryUse* out) {
   out->set_peak_bytes(use.peak_bytes);
 }
 
-// In the order of memory::Purpose.
+// The fields in the order of memory::Purpose.
 constexpr v1::MemoryUse* (v1::RankMemory::*kFields[])() = {
     &v1::RankMemory::mutable_other,       &v1::RankMemory::mutable_parameters,
     &v1::RankMemory::mutable_gradients,   &v1::RankMemory::mutable_moments,

@@ -1,6 +1,6 @@
-// The part of a worker's heartbeats that describes the session, which runs in another thread: its
-// progress, which collectives have begun and ended, and what is written. It also knows whether a
-// heartbeat was sent to the coordinator lately.
+// The session's part of a worker's heartbeats: progress, collectives that have begun and ended, and
+// written data. The session runs in another thread. This object also knows whether a heartbeat was
+// sent to the coordinator lately.
 #ifndef MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 #define MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 
@@ -28,15 +28,15 @@ class SessionHeartbeat {
   // The counter of the session's progress, and the recorder of its communicators.
   activity::Activity* activity() { return &activity_; }
   comm::FlightRecorder* flight() { return &flight_; }
-  // How far it has come with the file that it writes.
+  // The progress of the file that the session writes.
   checkpoint::Writing* writing() { return &writing_; }
 
-  // Adds the session's part to a heartbeat that is sent after this.
+  // Adds the session's part to a heartbeat that is about to be sent.
   void AddTo(v1::WorkerHeartbeat* heartbeat);
 
-  // Sets how long after a heartbeat the coordinator counts as watching. Zero until this is called.
+  // Sets how long after a heartbeat the coordinator counts as watching. Zero before the first call.
   void WatchedFor(absl::Duration lease);
-  // True if a heartbeat was sent lately: then the coordinator decides itself which rank hangs.
+  // True if a heartbeat was sent lately. Then the coordinator itself decides which rank hangs.
   bool Watched() const;
 
  private:
@@ -48,7 +48,7 @@ class SessionHeartbeat {
   std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
 };
 
-// The memory of this process, as a heartbeat reports it (docs/memory.md).
+// Returns the memory of this process for a heartbeat (docs/memory.md).
 //
 // usage: of the job's device. reserved_bytes: of a GPU; 0 on the CPU.
 v1::RankMemory MemoryReport(const memory::Usage& usage, uint64_t resident_bytes,

@@ -1,8 +1,8 @@
 // muster-session: runs job files with a worker's own code in one process, without coordinator,
-// agents and network: the ranks are threads over comm/local. For tests of what a session reads,
-// also under a sanitizer.
+// agents and network. The ranks are threads over comm/local. For tests of a session's input, also
+// under a sanitizer.
 //
-// How each job ended is written to stderr: "FILE: done", "FILE: refused: ERROR" (an error of the
+// The end of each job is written to stderr: "FILE: done", "FILE: refused: ERROR" (an error of the
 // job file) or "FILE: failed: ERROR" (an error of the job). The exit code is that of the last file
 // that was not done, with the numbers of `muster run`: 0 done, 2 refused, 100 failed.
 #include <google/protobuf/util/json_util.h>
@@ -34,8 +34,8 @@ namespace {
 constexpr int kRefused = 2;
 constexpr int kFailed = 100;
 
-// Takes the place of the coordinator: all commands are there from the start, and events are
-// dropped, except that the error of a command is written to stderr.
+// A replacement for the coordinator: all commands exist from the start, and events are dropped.
+// Only the error of a command is written to stderr.
 class NoCoordinator : public train::CommandSource, public train::EventSink {
  public:
   explicit NoCoordinator(const std::vector<train::Command>* commands) : commands_(commands) {}
@@ -52,11 +52,11 @@ class NoCoordinator : public train::CommandSource, public train::EventSink {
   const std::vector<train::Command>* const commands_;
 };
 
-// What each of the jobs starts with.
+// The inputs with which each job starts.
 struct Inputs {
   std::string job_id = "job";
   std::vector<train::Command> commands;
-  std::vector<std::string> checkpoints;  // those that count, newest first
+  std::vector<std::string> checkpoints;  // checkpoints that count, newest first
 };
 
 // Reads one v1::Command in JSON from each line, and numbers the commands from 1.
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
   return commands;
 }
 
-// Those for control, gradients, parameters and files.
+// The communicators for control, gradients, parameters and files.
 using Groups = std::array<std::unique_ptr<comm::Communicator>, 4>;
 
 absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank, const Groups& groups) {
@@ -91,7 +91,7 @@ absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank, cons
   return session->Run().status();
 }
 
-// Returns the first of the ranks' errors that is not the consequence of another one.
+// Returns the first of the ranks' errors that is not the consequence of another error.
 absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) {
   std::vector<Groups> of_ranks(world_size);
   for (size_t i = 0; i < std::tuple_size_v<Groups>; ++i) {
@@ -102,7 +102,8 @@ absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) 
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.emplace_back([&, rank] {
-      // These are destroyed at the rank's end, so that the other ranks do not wait for it.
+      // The communicators are destroyed at the rank's end, so that the other ranks do not wait for
+      // this rank.
       const Groups own = std::move(of_ranks[rank]);
       ends[rank] = RunRank(job, inputs, rank, own);
     });

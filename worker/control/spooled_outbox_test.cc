@@ -17,7 +17,7 @@ v1::WorkerReport Step(uint64_t step) {
   return report;
 }
 
-// Two reports that the coordinator, away since kStart, has not acknowledged.
+// An outbox with two reports that the coordinator, away since kStart, has not acknowledged.
 SpooledOutbox Away() {
   SpooledOutbox outbox;
   for (uint64_t step : {1, 2}) outbox.Add(Step(step));

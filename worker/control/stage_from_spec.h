@@ -1,4 +1,4 @@
-// A stage of a job file as the training core takes it.
+// Converts a stage of a job file to a stage of the training core.
 #ifndef MUSTER_WORKER_CONTROL_STAGE_FROM_SPEC_H_
 #define MUSTER_WORKER_CONTROL_STAGE_FROM_SPEC_H_
 

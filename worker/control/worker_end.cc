@@ -13,7 +13,7 @@
 namespace muster::control {
 namespace {
 
-// How long a process that ends early waits for the coordinator's answer.
+// The longest wait of a process that ends early for the coordinator's answer.
 constexpr absl::Duration kAnswersWithin = absl::Seconds(2);
 
 }  // namespace
@@ -55,7 +55,7 @@ void ReportEnd(ControlStream& stream, WorkerEnd& end) {
                                       : FlushUnlessPreempted(stream, absl::InfiniteDuration());
   if (flushed.ok()) return;
   spdlog::warn("{}", Message(flushed));
-  // The agent sends what is in its spool.
+  // The agent sends the reports in its spool.
   if (!failed) stream.Settle(kAnswersWithin);
 }
 

@@ -1,4 +1,4 @@
-// How a worker ended, and how this is reported to the coordinator.
+// The end of a worker, and its report to the coordinator.
 #ifndef MUSTER_WORKER_CONTROL_WORKER_END_H_
 #define MUSTER_WORKER_CONTROL_WORKER_END_H_
 
@@ -9,8 +9,8 @@
 
 namespace muster::control {
 
-// If `error` is OK, the end that `end` describes; otherwise a failure at `end.step`, the last step
-// that the session had done.
+// The end of a worker. `error` OK: the end that `end` describes. Otherwise: a failure at
+// `end.step`, the last step that the session had done.
 struct WorkerEnd {
   train::SessionEnd end;
   absl::Status error;
@@ -20,13 +20,13 @@ struct WorkerEnd {
 
 v1::WorkerReport EndReport(const WorkerEnd& end);
 
-// Reports it, logs it, and waits until the report is durable: for 2 s at most after a failure, and
-// as FlushUnlessPreempted after a good end. Does nothing the second time.
+// Reports and logs the end, and waits until the report is durable. After a failure the wait is 2 s
+// at most, and after a good end as in FlushUnlessPreempted. A second call does nothing.
 void ReportEnd(ControlStream& stream, WorkerEnd& end);
 
-// Waits until every report is durable, at most `timeout`. A preempted worker must end soon, and its
-// checkpoint is written: it waits for 2 s at most, for a coordinator that hangs or cannot write its
-// store.
+// Waits until every report is durable, at most `timeout`. A preempted worker, whose checkpoint is
+// written, must end soon. It waits for 2 s at most, even if the coordinator hangs or cannot write
+// its store.
 absl::Status FlushUnlessPreempted(ControlStream& stream, absl::Duration timeout);
 
 }  // namespace muster::control

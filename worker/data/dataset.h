@@ -24,36 +24,36 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  // Samples, at least 1 unless it was opened with Emptiness::kAllowed.
+  // The number of samples, at least 1 unless the data set was opened with Emptiness::kAllowed.
   virtual int64_t size() const = 0;
 
   // Reads this part of all tokens, or labels, of the files once, and checks that they are valid for
-  // the model; the parts together are everything. So each of several ranks may check its part of
-  // the same files. Calls activity::Moved() for each block. Errors: those of Read for the first
-  // token or label that is not valid.
+  // the model. The parts together are everything, so each of several ranks may check a part of the
+  // same files. Calls activity::Moved() for each block. Errors: those of Read for the first token
+  // or label that is not valid.
   virtual absl::Status Check(const Part& part) const = 0;
 
-  // The samples of these indices as one batch, in this order; at least one index. A fresh copy.
-  // OUT_OF_RANGE for an index outside [0, size); INVALID_ARGUMENT for a sample that is not valid
-  // for the model, and FAILED_PRECONDITION for a file that was shortened, both with the file and
-  // the position in it.
+  // Returns the samples of these indices, at least one, as one batch in this order. A fresh copy.
+  // OUT_OF_RANGE: an index outside [0, size). INVALID_ARGUMENT: a sample is not valid for the
+  // model. FAILED_PRECONDITION: a file was shortened. The last two name the file and the position
+  // in it.
   virtual absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const = 0;
 
   // Zeros with the shapes and types of a batch of this many samples, which is above 0.
   virtual Batch Blank(int64_t samples) const = 0;
 
-  // What made the tokens, if that is known.
+  // The source of the tokens, if it is known.
   virtual tokenizer::Source tokenizer() const { return {}; }
 
-  // What people should know of the files, found when they were opened.
+  // Notes for people on the files, found when the files were opened.
   virtual std::vector<Note> notes() const { return {}; }
 };
 
-// Whether a data set may have no sample.
+// Says whether a data set may have no sample.
 enum class Emptiness { kRefused, kAllowed };
 
-// Whether rows have labels. kIgnored: the files need none, those that are there are not read, and
-// targets are zeros. Without effect on tokens, whose targets are tokens.
+// Says whether rows have labels. kIgnored: the files need no labels, existing labels are not read,
+// and targets are zeros. Without effect on tokens, whose targets are tokens.
 enum class Labels { kNeeded, kIgnored };
 
 }  // namespace muster::data

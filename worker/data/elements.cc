@@ -11,7 +11,7 @@
 namespace muster::data {
 namespace {
 
-// In the order of the enumeration.
+// The entries are in the order of the enumeration.
 constexpr struct {
   const char* name;
   int64_t size;

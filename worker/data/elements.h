@@ -24,7 +24,7 @@ enum class ElementType {
 };
 
 int64_t ElementSize(ElementType type);
-// As in NumPy: "float32".
+// The type's name as in NumPy: "float32".
 const char* Name(ElementType type);
 bool IsFloat(ElementType type);
 
@@ -38,20 +38,20 @@ struct Elements {
   std::vector<int64_t> shape;  // one dimension at least
   const uint8_t* data = nullptr;
 
-  // Elements of shape[1...].
+  // The number of elements in shape[1...].
   int64_t row_elements() const;
 };
 
-// Where element `within` of a row, in C order, lies: bytes from the array's beginning.
+// The offset of element `within` of a row, in C order: bytes from the array's beginning.
 int64_t OffsetOf(const Elements& array, int64_t row, int64_t within);
 
-// Copies a row of an array of floats in C order, each number rounded to the nearest float32. Those
-// that float32 cannot hold become infinities.
+// Copies a row of an array of floats in C order, each number rounded to the nearest float32.
+// Numbers beyond the range of float32 become infinities.
 void CopyRow(const Elements& array, int64_t row, float* out);
 
 // The number at this place, of any type: exact.
 double NumberAt(const Elements& array, int64_t offset);
-// The same of an array of whole numbers.
+// The number at this place of an array of whole numbers.
 int64_t IntegerAt(const Elements& array, int64_t offset);
 
 }  // namespace muster::data

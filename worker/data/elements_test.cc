@@ -29,7 +29,7 @@ std::vector<float> Row(const Elements& array, int64_t row) {
 }
 
 TEST(Elements, ARowOfFortranOrderIsThatOfCOrder) {
-  // shape [2, 3, 4], values 100 n + 10 i + j.
+  // The arrays have shape [2, 3, 4] and values 100 n + 10 i + j.
   std::vector<float> c, fortran;
   for (int n = 0; n < 2; ++n) {
     for (int i = 0; i < 3; ++i) {

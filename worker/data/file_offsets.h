@@ -1,5 +1,5 @@
-// Where the elements of several files are (samples, or tokens) that follow one another and are
-// numbered from 0.
+// The places of the elements (samples, or tokens) of several files that follow one another. The
+// elements are numbered from 0.
 #ifndef MUSTER_WORKER_DATA_FILE_OFFSETS_H_
 #define MUSTER_WORKER_DATA_FILE_OFFSETS_H_
 
@@ -43,8 +43,8 @@ class FileOffsets {
     return Place{file, sample - BeginOf(file)};
   }
 
-  // What this part of all elements has of each file, in their order; files of which it has nothing
-  // are left out.
+  // Returns the ranges of this part of all elements, one for each file, in order. Files without
+  // such elements are left out.
   std::vector<Range> Of(const Part& part) const {
     const int64_t begin = part.Begin(size());
     const int64_t end = part.End(size());

@@ -1,5 +1,5 @@
 // The header of an IDX file (the layout of MNIST): two zero bytes, the element type, the number of
-// dimensions, the dimensions as 32-bit numbers, big endian; then the data.
+// dimensions, the dimensions as big-endian 32-bit numbers. The data follow.
 #ifndef MUSTER_WORKER_DATA_IDX_H_
 #define MUSTER_WORKER_DATA_IDX_H_
 
@@ -12,7 +12,7 @@
 
 namespace muster::data {
 
-// The number of bytes at the start that every header has. They give the length of the rest.
+// The number of bytes at the start that every header has. They determine the length of the rest.
 inline constexpr size_t kIdxMagic = 4;
 
 struct IdxHeader {
@@ -21,8 +21,8 @@ struct IdxHeader {
   int64_t data_bytes = 0;  // number of bytes that the shape takes up
 };
 
-// Length of the header that begins with these kIdxMagic bytes. INVALID_ARGUMENT: not an IDX file,
-// elements that are not unsigned bytes, or not 1 to 4 dimensions. `path` is for errors only.
+// Returns the length of the header that begins with these kIdxMagic bytes. INVALID_ARGUMENT: not an
+// IDX file, elements that are not unsigned bytes, or not 1 to 4 dimensions. `path`: for errors.
 absl::StatusOr<size_t> IdxHeaderSize(const uint8_t* magic, const std::string& path);
 
 // Parses the whole header. INVALID_ARGUMENT: a shape that overflows.

@@ -32,11 +32,11 @@ absl::Status TooShort(const std::string& path, size_t found) {
       absl::StrCat(path, ": IDX: truncated: expected a header, found ", found, " bytes"));
 }
 
-// Unpacks a gzip file in memory (RFC 1952). If it has several members, their contents follow one
-// another, as with gzip itself. Threading: one thread.
+// Unpacks a gzip file in memory (RFC 1952). The contents of several members follow one another, as
+// with gzip itself. Threading: one thread.
 class Gunzip {
  public:
-  // The packed bytes must outlive the object; `path` is for errors only.
+  // The packed bytes must outlive the object. `path`: for errors.
   Gunzip(const uint8_t* data, size_t size, const std::string& path)
       : path_(path), rest_(data), rest_size_(size) {
     ready_ = inflateInit2(&stream_, kGzipOnly) == Z_OK;
@@ -44,12 +44,12 @@ class Gunzip {
   ~Gunzip() {
     if (ready_) inflateEnd(&stream_);
   }
-  // zlib's state points at the stream.
+  // Not copyable, because zlib's state points at the stream.
   Gunzip(const Gunzip&) = delete;
   Gunzip& operator=(const Gunzip&) = delete;
 
-  // Unpacks up to `count` bytes; fewer only at the end. DATA_LOSS: not gzip, damaged (its checksum
-  // too), or cut off.
+  // Unpacks up to `count` bytes; fewer only at the end. DATA_LOSS: not gzip, cut off, or damaged
+  // (including the checksum).
   absl::StatusOr<size_t> Read(uint8_t* out, size_t count) {
     if (!ready_) return absl::ResourceExhaustedError("zlib: out of memory");
     size_t unpacked = 0;
@@ -84,9 +84,9 @@ class Gunzip {
   static uint64_t MostUnpacked(size_t packed) { return uint64_t{1032} * packed; }
 
  private:
-  // zlib counts in unsigned int.
+  // The largest amount for one call: zlib counts in unsigned int.
   static constexpr size_t kMostAtOnce = size_t{1} << 30;
-  // inflateInit2: the largest window, gzip only.
+  // The window argument of inflateInit2: the largest window, gzip only.
   static constexpr int kGzipOnly = 15 + 16;
 
   absl::Status Broken(const std::string& what) const {
@@ -129,7 +129,7 @@ absl::StatusOr<Array> OpenPacked(const files::MappedFile& file, const std::strin
   if (count < header_size - kIdxMagic) return TooShort(path, kIdxMagic + count);
   ASSIGN_OR_RETURN(const IdxHeader header, ParseIdxHeader(start.data(), header_size, path));
 
-  // Checked before memory is allocated, because a header may contain any size.
+  // The size is checked before memory is allocated, because a header may contain any size.
   const uint64_t most = Gunzip::MostUnpacked(file.size());
   if (static_cast<uint64_t>(header.data_bytes) > most) {
     return WrongSize(
@@ -165,7 +165,7 @@ absl::StatusOr<Array> Open(const std::string& path, const std::string& name,
     RETURN_IF_ERROR(
         filekind::CheckKind(path, file->data(), file->size(), filekind::Wanted::kIdx));
   }
-  // Some programs unpack what they download, and keep its name.
+  // Some programs unpack downloaded files, and keep the names.
   const bool plain = BeginsWith(*file, absl::string_view("\0\0", 2));
   const bool packed = gzip || (absl::EndsWith(path, ".gz") && !plain);
   ASSIGN_OR_RETURN(Array array, packed ? OpenPacked(*file, name) : OpenPlain(file, name));

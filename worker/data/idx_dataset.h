@@ -14,18 +14,20 @@ namespace muster::data {
 
 struct IdxOptions {
   std::vector<std::string> images;  // [N, H, W], read as [N, 1, H, W], or [N, C, H, W]
-  // [N], as many files as images; with Labels::kIgnored they are not opened
+  // [N], as many files as images; with Labels::kIgnored they are not opened.
   std::vector<std::string> labels;
   // A byte b becomes (b / 255 - mean) / std.
   double mean = 0;
   double std = 1;
 };
 
-// A gzip file, whatever its name, is unpacked into memory, at most to the size that its own header
-// says; other files are mapped. Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of
-// different lengths, for a file that is not an IDX file of unsigned bytes, for targets that are
-// numbers, and for a scale that does not fit into float32; NOT_FOUND etc. for files that cannot be
-// opened; DATA_LOSS for a file that is shorter or longer than its header says, or damaged.
+// Unpacks gzip files, whatever their names, into memory, at most to the size that their own header
+// says. Other files are mapped. Errors:
+// - those of MakeRowDataset;
+// - INVALID_ARGUMENT: lists of different lengths, a file of another kind than IDX with unsigned
+//   bytes, targets that are numbers, or a scale beyond float32;
+// - NOT_FOUND etc.: a file cannot be opened;
+// - DATA_LOSS: a file is damaged, or shorter or longer than its header says.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec,
                                                  Labels has_labels = Labels::kNeeded);
 

@@ -63,7 +63,7 @@ class IdxDatasetTest : public ::testing::Test {
                                                 const InputSpec& spec = kSpec) {
     return OpenIdx({.images = {images}, .labels = {labels}}, spec);
   }
-  // Of opening or, if that is OK, of Check.
+  // The status of opening or, after success, of Check.
   absl::Status StatusOf(const std::string& images, const std::string& labels,
                         const InputSpec& spec = kSpec) {
     const auto dataset = Open(images, labels, spec);
@@ -117,7 +117,7 @@ TEST_F(IdxDatasetTest, ImagesWithChannelsKeepThem) {
 
 TEST_F(IdxDatasetTest, AGzipFileIsTheSame) {
   const std::string images = Idx({2, 2, 3}, Counting(12));
-  // In two members too, as `cat a.gz b.gz` makes them.
+  // The second file has two members, as `cat a.gz b.gz` makes them.
   for (const std::string& packed :
        {Gzip(images), Gzip(images.substr(0, 20)) + Gzip(images.substr(20))}) {
     const auto dataset = Open(Write("i.gz", packed), Write("l.gz", Gzip(Idx({2}, {3, 0}))));

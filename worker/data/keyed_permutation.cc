@@ -21,7 +21,7 @@ uint64_t Below(uint64_t bound, uint64_t key, uint64_t index) {
   return random::Splitmix(key + random::kGamma * index).Below(bound);
 }
 
-// (a + b) % bound, where a and b are below it.
+// (a + b) % bound, where a and b are below `bound`.
 uint64_t Shifted(uint64_t a, uint64_t b, uint64_t bound) {
   const uint64_t sum = a + b;
   return sum < bound ? sum : sum - bound;

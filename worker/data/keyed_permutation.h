@@ -1,13 +1,13 @@
 // The order of an epoch for `order: shuffled_v2`: a permutation that is computed place by place, so
-// that no memory grows with the number of samples. docs/sampler.md specifies it so exactly that any
-// language reproduces it.
+// that memory does not grow with the number of samples. The exact specification is in
+// docs/sampler.md.
 //
-// The numbers [0, n) are the cells of a grid, row by row, in which every round shifts each row, or
-// each column, by a random number of its own, cyclically; a number that leaves [0, n) takes all
-// rounds again until it is back. This is the generalized Feistel cipher with cycle walking of Black
-// and Rogaway ("Ciphers with Arbitrary Finite Domains", CT-RSA 2002); Mitchell, Stokes, Frank and
+// The numbers [0, n) are the cells of a grid, row by row. Every round shifts each row, or each
+// column, cyclically by its own random number. A number that leaves [0, n) takes all rounds again
+// until it is back. The method is the generalized Feistel cipher with cycle walking of Black and
+// Rogaway ("Ciphers with Arbitrary Finite Domains", CT-RSA 2002). Mitchell, Stokes, Frank and
 // Holmes ("Bandwidth-Optimal Random Shuffling for GPUs", 2021) shuffle training data in this way,
-// with 24 rounds of another cipher. It is not meant to keep a secret.
+// with 24 rounds of another cipher. The permutation is not meant to keep a secret.
 //
 // Threading: const.
 #ifndef MUSTER_WORKER_DATA_KEYED_PERMUTATION_H_
@@ -21,18 +21,19 @@ namespace muster::data {
 
 class KeyedPermutation {
  public:
-  // Of [0, n); n is at least 0. `rank`: given if it orders a rank's own file.
+  // Makes a permutation of [0, n); n is at least 0. `rank`: given for the order of a rank's own
+  // file.
   KeyedPermutation(uint64_t seed, int64_t epoch, int64_t n,
                    std::optional<int64_t> rank = std::nullopt);
 
-  // The number at this place in [0, n). Takes the rounds once or, for some places, more often, in
-  // the mean less than 1 + (sqrt(n) + 2) / n times.
+  // The number at this place in [0, n). Some places take the rounds more than once; the mean is
+  // less than 1 + (sqrt(n) + 2) / n times.
   int64_t At(int64_t place) const;
 
  private:
-  // With 32 rounds and ideal random numbers the distance (total variation) of all n! permutations
-  // from the uniform distribution is 3e-10 for n = 4, 7e-5 for n = 5 and 5e-4 for n = 8, computed
-  // exactly; with 24 rounds it would be about ten times as much.
+  // The distance (total variation) of all n! permutations from the uniform distribution with 32
+  // rounds and ideal random numbers is 3e-10 for n = 4, 7e-5 for n = 5 and 5e-4 for n = 8, computed
+  // exactly. With 24 rounds the distance would be about ten times as much.
   static constexpr int kRounds = 32;
 
   uint64_t n_;

@@ -52,7 +52,8 @@ TEST(KeyedPermutationTest, HoldsEveryNumberOnceForEverySize) {
   }
 }
 
-// Too large to look at every place: no number comes twice, and none is outside.
+// The size is too large for a look at every place. The test checks that no number comes twice, and
+// that none is outside.
 TEST(KeyedPermutationTest, HoldsNoNumberTwiceForHugeSizes) {
   constexpr int64_t kPlaces = 200000;
   for (const int64_t n :
@@ -69,8 +70,8 @@ TEST(KeyedPermutationTest, HoldsNoNumberTwiceForHugeSizes) {
   }
 }
 
-// Pearson's statistic of these counts against equal ones, as a normal deviate (Wilson and
-// Hilferty). All inputs are fixed, so a result never changes; random orders pass 4 once in 30000
+// Pearson's statistic of these counts against equal counts, as a normal deviate (Wilson and
+// Hilferty). All inputs are fixed, so a result never changes. Random orders exceed 4 once in 30000
 // tests.
 double Deviation(const std::vector<int64_t>& counts) {
   double total = 0;
@@ -102,7 +103,7 @@ TEST(KeyedPermutationTest, EveryPermutationOfFewNumbersIsEquallyLikely) {
   }
 }
 
-// In a grid with an odd number of rows and of columns, every shift is an even permutation.
+// Every shift is an even permutation if the numbers of rows and of columns are odd.
 TEST(KeyedPermutationTest, OddPermutationsAreAsLikelyAsEvenOnes) {
   for (const int64_t n : {7, 8, 9, 15, 16, 25}) {
     std::vector<int64_t> counts(2);
@@ -120,7 +121,7 @@ TEST(KeyedPermutationTest, OddPermutationsAreAsLikelyAsEvenOnes) {
 
 constexpr int64_t kParts = 20;
 
-// Counts of pairs of numbers below n, each by the part of [0, n) in which it is.
+// Counts of pairs of numbers below n, by the part of [0, n) of each number.
 class Pairs {
  public:
   explicit Pairs(int64_t n) : n_(n), counts_(kParts * kParts) {}

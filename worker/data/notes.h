@@ -1,4 +1,4 @@
-// What people should know about the files of a data set, although they are read.
+// Notes for people on the files of a data set that can be read in spite of them.
 #ifndef MUSTER_WORKER_DATA_NOTES_H_
 #define MUSTER_WORKER_DATA_NOTES_H_
 
@@ -19,7 +19,8 @@ struct Note {
   friend bool operator==(const Note&, const Note&) = default;
 };
 
-// Collects the notes of several files: what is true of many is said once. Threading: one thread.
+// Collects the notes of several files. A note that is true of many files appears once. Threading:
+// one thread.
 class Notes {
  public:
   void Add(Note::Kind kind, const std::string& text, const std::string& path) {
@@ -29,7 +30,7 @@ class Notes {
     notes_.push_back({{kind, text}, {path}});
   }
 
-  // "a.npy and 2 more: inputs: float64 is read as float32"
+  // Returns the notes: "a.npy and 2 more: inputs: float64 is read as float32".
   std::vector<Note> All() const {
     std::vector<Note> all;
     for (const auto& [note, paths] : notes_) {

@@ -14,7 +14,7 @@ namespace muster::data {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-// Beyond what NumPy itself writes or reads.
+// The largest accepted header, beyond what NumPy itself writes or reads.
 constexpr size_t kMostHeader = 1 << 16;
 constexpr size_t kMostDimensions = 64;
 
@@ -22,8 +22,8 @@ absl::Status Broken(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": not a whole .npy file: ", what));
 }
 
-// The header is a Python literal, {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), },
-// padded with spaces and ended by a line feed. This code reads only this part of Python.
+// Parses the header, a Python literal: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), },
+// padded with spaces and ended by a line feed. Reads only this part of Python.
 class Literal {
  public:
   Literal(std::string_view text, const std::string& path) : text_(text), path_(path) {}
@@ -67,7 +67,7 @@ class Literal {
                                found));
   }
 
-  // The next character that is no space; 0 at the end.
+  // The next character that is not a space; 0 at the end.
   char Peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -145,7 +145,7 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size,
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": not a .npy file: it does not begin with \\x93NUMPY"));
   }
-  // Version, then the length of the header: 2 bytes in version 1, 4 later.
+  // The version is followed by the length of the header: 2 bytes in version 1, 4 in later versions.
   if (size < 10) return Broken(path, absl::StrCat("expected a header, found ", size, " bytes"));
   const int major = data[6];
   if (major < 1 || major > 3 || data[7] != 0) {
@@ -174,10 +174,10 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size,
 std::string MakeNpyHeader(const std::string& descr, const std::vector<int64_t>& shape) {
   constexpr size_t kStart = 10;  // the magic, the version, and the length
   constexpr size_t kAlignment = 64;
-  // Python's tuples: "(3, 4)", "(3,)", "()".
+  // The shape is written like Python's tuples: "(3, 4)", "(3,)", "()".
   std::string text = absl::StrCat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (",
                                   absl::StrJoin(shape, ", "), shape.size() == 1 ? "," : "", "), }");
-  // numpy.save leaves room for a first size of 20 digits, so that a file can be made longer.
+  // numpy.save leaves room for a first size of 20 digits, so that a file can be made longer later.
   if (!shape.empty()) text.append(21 - absl::StrCat(shape[0]).size(), ' ');
   text.append(kAlignment - 1 - (kStart + text.size()) % kAlignment, ' ');
   text += '\n';

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "arrays are mapped as they are");
 
-// The types that are read, by their names in the header.
+// Returns the type for its name in the header, if this type can be read.
 std::optional<ElementType> TypeOf(const std::string& descr) {
   static constexpr std::pair<const char*, ElementType> kTypes[] = {
       {"<f2", ElementType::kFloat16}, {"<f4", ElementType::kFloat32},

@@ -11,12 +11,13 @@
 
 namespace muster::data {
 
-// `inputs` and `labels`: equally many files of each. With Labels::kIgnored, files of
-// labels are not opened, and there may be none.
-// Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different lengths, for a file that
-// is not a .npy file, and for a dtype that is no little-endian float or, for labels, integer;
-// NOT_FOUND etc. for files that cannot be opened; DATA_LOSS for a file that is shorter or longer
-// than its header says, or damaged.
+// `inputs` and `labels`: equally many files of each. With Labels::kIgnored, files of labels are not
+// opened, and there may be none. Errors:
+// - those of MakeRowDataset;
+// - INVALID_ARGUMENT: lists of different lengths, a file that is not a .npy file, or a dtype that
+//   is no little-endian float or, for labels, integer;
+// - NOT_FOUND etc.: a file cannot be opened;
+// - DATA_LOSS: a file is damaged, or shorter or longer than its header says.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenNpy(const std::vector<std::string>& inputs,
                                                  const std::vector<std::string>& labels,
                                                  const InputSpec& spec,

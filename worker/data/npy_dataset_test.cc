@@ -24,7 +24,7 @@ constexpr InputSpec kClasses{.kind = InputSpec::Kind::kRows, .row_elements = 4, 
 constexpr InputSpec kNumbers{
     .kind = InputSpec::Kind::kRows, .row_elements = 4, .target_numbers = 2};
 
-// As NumPy writes it: the header padded so that the data begin at a multiple of 64.
+// A file as NumPy writes it: the header is padded so that the data begin at a multiple of 64.
 std::string Npy(const std::string& header, const std::string& data, int version = 1) {
   const size_t start = version == 1 ? 10 : 12;
   std::string text = header;
@@ -53,7 +53,7 @@ class NpyDatasetTest : public ::testing::Test {
     EXPECT_TRUE(files::WriteAtomically(dir_.Path(name), bytes).ok());
     return dir_.Path(name);
   }
-  // Two rows [2, 2], counting.
+  // A file with two rows [2, 2] of consecutive numbers.
   std::string Inputs(int version = 1) {
     return Write("inputs.npy", Npy(Header("'<f4'", "(2, 2, 2)"),
                                    Bytes<float>({0, 1, 2, 3, 4, 5, 6, 7}), version));
@@ -96,7 +96,7 @@ TEST_F(NpyDatasetTest, TargetsMayBeNumbers) {
   const auto batch = (*dataset)->Read(samples);
   EXPECT_EQ(batch->targets.sizes(), (at::IntArrayRef{1, 2}));
   EXPECT_EQ(batch->targets[0][1].item<float>(), -4);
-  // One number for each row may be a list of numbers.
+  // One number for each row may be given as a list of numbers.
   InputSpec one = kNumbers;
   one.target_numbers = 1;
   const std::string narrow = Write("z.npy", Npy(Header("'<f4'", "(2,)"), Bytes<float>({5, 6})));
@@ -134,7 +134,7 @@ TEST_F(NpyDatasetTest, OtherFloatsAndWholeNumbersAreConvertedAndNoted) {
 }
 
 TEST_F(NpyDatasetTest, FortranOrderIsReadAndNoted) {
-  // Rows [2, 2]: 0 1 2 3 and 4 5 6 7.
+  // The rows [2, 2] are 0 1 2 3 and 4 5 6 7.
   const std::string inputs = Write("x.npy", Npy(Header("'<f4'", "(2, 2, 2)", /*fortran=*/true),
                                                 Bytes<float>({0, 4, 2, 6, 1, 5, 3, 7})));
   const auto dataset = OpenNpy({inputs}, {Labels()}, kClasses);

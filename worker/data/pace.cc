@@ -26,7 +26,7 @@ Position Pace::Ahead(Position position, int64_t steps) const {
     return {begin.epoch, std::min(begin.cursor + steps * global_batch, epoch_size)};
   }
   const int64_t per_epoch = steps_per_epoch();
-  const int64_t later = steps - here - 1;  // before the last one
+  const int64_t later = steps - here - 1;  // steps in later epochs before the last step
   return {begin.epoch + 1 + later / per_epoch,
           std::min((later % per_epoch + 1) * global_batch, epoch_size)};
 }
@@ -47,7 +47,7 @@ Position Pace::PlaceOf(Position position, int64_t sample) const {
 int64_t Pace::StepsTo(Position from, Position to) const {
   const Position begin = Begin(from);
   if (begin >= to) return 0;
-  // Of an epoch of which `steps` are left from `cursor` on: those that begin before `to`.
+  // Counts the steps that begin before `to` in an epoch, of the `steps` steps from `cursor` on.
   const auto until = [&](int64_t cursor, int64_t steps) {
     return std::min((to.cursor - cursor + global_batch - 1) / global_batch, steps);
   };

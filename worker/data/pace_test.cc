@@ -14,7 +14,7 @@ std::vector<Pace> Paces() {
       for (const int64_t batch : {1, 4, 5}) paces.push_back({size, batch, last});
     }
   }
-  // A batch that is larger than the data.
+  // The last pace has a batch that is larger than the data.
   paces.push_back({3, 8, Last::kPad});
   paces.push_back({3, 8, Last::kUneven});
   return paces;
@@ -36,7 +36,7 @@ TEST(Pace, ManyStepsAtOnceAreTheStepsOneByOne) {
 TEST(Pace, TheSamplesOfTheNextStepsAreAtTheirPlacesInOrder) {
   for (const Pace& pace : Paces()) {
     for (int64_t cursor = 0; cursor <= pace.epoch_size; ++cursor) {
-      // One place after the other, as the steps take them.
+      // The places one after the other, as the steps take them.
       std::vector<Position> places;
       Position position{1, cursor};
       for (int steps = 0; steps < 40; ++steps) {

@@ -1,4 +1,4 @@
-// The part of a whole that one of several ranks does.
+// The part of a common task that one of several ranks does.
 #ifndef MUSTER_WORKER_DATA_PART_H_
 #define MUSTER_WORKER_DATA_PART_H_
 
@@ -7,12 +7,13 @@
 
 namespace muster::data {
 
-// Part `index` of `count` parts that follow one another; their sizes differ by at most one element.
+// Part `index` of `count` consecutive parts; their sizes differ by at most one element.
 struct Part {
   int64_t index = 0;  // in [0, count)
   int64_t count = 1;
 
-  // Where it begins in a whole of `total` elements; it ends where the next part begins.
+  // The beginning of the part in a whole of `total` elements. The part ends where the next part
+  // begins.
   int64_t Begin(int64_t total) const { return BeginOf(index, total); }
   int64_t End(int64_t total) const { return BeginOf(index + 1, total); }
 

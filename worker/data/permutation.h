@@ -1,5 +1,4 @@
-// The order of an epoch for `order: shuffled`. docs/sampler.md specifies it so exactly that any
-// language reproduces it.
+// The order of an epoch for `order: shuffled`. The exact specification is in docs/sampler.md.
 #ifndef MUSTER_WORKER_DATA_PERMUTATION_H_
 #define MUSTER_WORKER_DATA_PERMUTATION_H_
 
@@ -22,12 +21,12 @@ constexpr uint64_t EpochState(uint64_t seed, int64_t epoch, std::optional<int64_
   return rank.has_value() ? random::Mix(state + static_cast<uint64_t>(*rank) + 1) : state;
 }
 
-// A permutation of [0, n): Fisher-Yates from the end, with random numbers of splitmix64 of (seed,
-// epoch), and also of the rank if it orders a rank's own file. Calls activity::Moved(), because it
-// takes minutes for 10^9 numbers.
+// Returns a permutation of [0, n): Fisher-Yates from the end, with random numbers of splitmix64 of
+// (seed, epoch), and also of the rank for the order of a rank's own file. Calls activity::Moved(),
+// because 10^9 numbers take minutes.
 inline std::vector<int64_t> Permutation(uint64_t seed, int64_t epoch, int64_t n,
                                         std::optional<int64_t> rank = std::nullopt) {
-  // Swaps between two calls of activity::Moved().
+  // The number of swaps between two calls of activity::Moved().
   constexpr int64_t kBlock = int64_t{1} << 20;
   std::vector<int64_t> order(n);
   std::iota(order.begin(), order.end(), 0);

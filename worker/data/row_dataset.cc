@@ -30,14 +30,15 @@ absl::Status Wrong(const Array& array, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(array.path, ": ", array.name, ": ", what));
 }
 
-// Element `within` of a row.
+// Returns an error about element `within` of a row.
 absl::Status WrongElement(const Array& array, int64_t row, int64_t within,
                           const std::string& what) {
   const int64_t at = array.offset + OffsetOf(array, row, within);
   return Wrong(array, absl::StrCat("row ", row, ", byte offset ", at, ": ", what));
 }
 
-// Notes what is done to the array's numbers. Bytes are common in files of images.
+// Notes the conversion of the array's numbers. Bytes are not noted, because they are common in
+// files of images.
 void NoteCast(const Array& array, Notes* notes) {
   const ElementType read = IsFloat(array.type) ? ElementType::kFloat32 : ElementType::kInt64;
   if (array.type != read && array.type != ElementType::kUint8) {
@@ -54,7 +55,7 @@ void NoteCast(const Array& array, Notes* notes) {
   }
 }
 
-// Labels that Check reads between two calls of activity::Moved().
+// The number of labels that Check reads between two calls of activity::Moved().
 constexpr int64_t kBlock = int64_t{1} << 18;
 
 class RowDataset : public Dataset {
@@ -77,7 +78,7 @@ class RowDataset : public Dataset {
   std::vector<Note> notes() const override { return notes_.All(); }
 
   absl::Status Check(const Part& part) const override {
-    // Read checks that numbers are finite.
+    // Read checks whether numbers are finite.
     if (numbers() || !has_labels()) return absl::OkStatus();
     for (const FileOffsets::Range& range : offsets_.Of(part)) {
       const Array& labels = files_[range.file].labels;

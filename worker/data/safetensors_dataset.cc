@@ -16,7 +16,7 @@ namespace {
 
 using safetensors::DType;
 
-// The types that are read.
+// Returns the type of elements, if it can be read.
 std::optional<ElementType> TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kBool:

@@ -12,9 +12,9 @@
 
 namespace muster::data {
 
-// With Labels::kIgnored, `labels` may be missing.
-// Errors: those of MakeRowDataset; INVALID_ARGUMENT for a file without `inputs` or `labels`;
-// NOT_FOUND etc. for files that cannot be opened; DATA_LOSS for a broken file.
+// The tensor `labels` may be missing with Labels::kIgnored. Errors: those of MakeRowDataset;
+// INVALID_ARGUMENT for a file without `inputs` or `labels`; NOT_FOUND etc. for files that cannot be
+// opened; DATA_LOSS for a broken file.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::string>& paths,
                                                          const InputSpec& spec,
                                                          Emptiness emptiness = Emptiness::kRefused,

@@ -24,7 +24,7 @@ constexpr InputSpec kSpec{.kind = InputSpec::Kind::kRows, .row_elements = 4, .cl
 
 class SafetensorsDatasetTest : public ::testing::Test {
  protected:
-  // Rows [first, first + n) of four numbers each, shaped `row`; labels row % 3.
+  // Writes rows [first, first + n) of four numbers each, shaped `row`; labels row % 3.
   std::string Rows(const std::string& name, int64_t first, int64_t n,
                    std::vector<int64_t> row = {2, 2}, int64_t label_offset = 0) {
     std::vector<float> inputs;
@@ -44,7 +44,7 @@ class SafetensorsDatasetTest : public ::testing::Test {
     return dir_.Path(name);
   }
 
-  // Of opening or, if that is OK, of Check.
+  // The error of opening or, after success, of Check.
   static std::string ErrorOf(const std::vector<std::string>& paths, const InputSpec& spec = kSpec) {
     const auto dataset = OpenSafetensors(paths, spec);
     const absl::Status status = dataset.ok() ? (*dataset)->Check({}) : dataset.status();
@@ -86,7 +86,8 @@ TEST_F(SafetensorsDatasetTest, DataThatDoNotFitAreRefusedWithExpectedAndFound) {
 }
 
 TEST_F(SafetensorsDatasetTest, EachPartIsCheckedByItself) {
-  // Labels 0, 1, 2 in the first file; 1, 2, 3 in the second one, whose last one is wrong.
+  // The labels are 0, 1, 2 in the first file and 1, 2, 3 in the second file, where the last label
+  // is wrong.
   const auto dataset = OpenSafetensors({Rows("a", 0, 3), Rows("b", 0, 3, {2, 2}, 1)}, kSpec);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   for (const int64_t index : {0, 1}) EXPECT_TRUE((*dataset)->Check({index, 3}).ok()) << index;
@@ -180,7 +181,7 @@ TEST_F(SafetensorsDatasetTest, WithoutLabelsInputsAloneAreEnough) {
       plan->prefix + std::string(reinterpret_cast<const char*>(inputs.data()), 16);
   ASSERT_TRUE(files::WriteAtomically(dir_.Path("plain"), file).ok());
   EXPECT_THAT(ErrorOf({dir_.Path("plain")}), HasSubstr("found no 'labels'"));
-  // Labels that are there need not even be classes of the model.
+  // Existing labels need not even be classes of the model.
   const auto dataset =
       OpenSafetensors({dir_.Path("plain"), Rows("labelled", 0, 2, {4}, /*label_offset=*/9)}, kSpec,
                       Emptiness::kRefused, Labels::kIgnored);

@@ -114,8 +114,8 @@ Sampler::Share Sampler::ShareOf(Position position, int64_t rank) const {
     return {.micro_batches = (samples + options_.per_rank - 1) / options_.per_rank,
             .samples = samples};
   }
-  // With a common data set, only the last step may lack input; with an own file, the file has had
-  // input for this many steps.
+  // The rank has no input. With a common data set, only the last step may lack input. With an own
+  // file, the file has input for this many steps.
   if (!options_.own.has_value()) return {};
   const int64_t steps_with_input = (options_.size + whole - 1) / whole;
   return {.idle_steps = first / whole - steps_with_input};

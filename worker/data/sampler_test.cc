@@ -71,7 +71,7 @@ TEST(SamplerTest, RanksTakeContiguousPartsOfTheEpochsOrder) {
   EXPECT_EQ(sampler.steps_per_epoch(), 2);
   const Position second = sampler.After({0, 0});
   EXPECT_EQ(second, (Position{0, 12}));
-  // Rank 1, micro-batch 1 of the second step: positions 12 + 6 + 3 on.
+  // Rank 1 takes micro-batch 1 of the second step from position 12 + 6 + 3 on.
   EXPECT_EQ(sampler.Samples(second, 1, 1),
             (std::vector<int64_t>(order.begin() + 21, order.begin() + 24)));
 }
@@ -151,7 +151,7 @@ TEST(SamplerTest, SequentialOrderIsTheDatas) {
   EXPECT_THAT(GlobalBatch(sampler, options, {5, 4}), ElementsAre(4, 5, 6, 7));
 }
 
-// Ranks whose own files have these sizes, in rank order.
+// Samplers of ranks whose own files have these sizes, in rank order.
 std::vector<Sampler> OwnSamplers(const std::vector<int64_t>& sizes, Last last) {
   std::vector<Sampler> samplers;
   const auto [shortest, longest] = std::minmax_element(sizes.begin(), sizes.end());
@@ -205,7 +205,7 @@ TEST(SamplerTest, WithOwnFilesOnlyTheShortOnesStartOverWhenPadding) {
 TEST(SamplerTest, OwnFilesOfOneSizeAreStillOrderedDifferently) {
   EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20, 1));
   EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20));
-  // The one of docs/sampler.md, made by its Python.
+  // The expected order comes from the Python program in docs/sampler.md.
   EXPECT_THAT(Permutation(1, 0, 10, 0), ElementsAre(9, 3, 1, 4, 5, 0, 6, 7, 2, 8));
   EXPECT_THAT(Permutation(1, 0, 10, 1), ElementsAre(3, 9, 2, 6, 1, 4, 5, 0, 8, 7));
 }
@@ -234,7 +234,7 @@ TEST(SamplerTest, UnevenGivesTheRestToTheFirstRanks) {
   EXPECT_EQ(sampler.steps_per_epoch(), 2);
   const Position second = sampler.After({0, 0});
   EXPECT_EQ(second, (Position{0, 12}));
-  // 7 samples for 3 ranks that take 4.
+  // The step has 7 samples for 3 ranks that take 4 each.
   EXPECT_THAT(sampler.Samples(second, 0, 1), ElementsAre(order[14], order[15]));
   EXPECT_THAT(sampler.Samples(second, 1, 0), ElementsAre(order[16], order[17]));
   EXPECT_THAT(sampler.Samples(second, 1, 1), ElementsAre(order[18]));
@@ -285,7 +285,7 @@ TEST(SamplerTest, WithOwnFilesUnevenLetsEachRankGoToTheEndOfItsOwn) {
   EXPECT_THAT(samplers[0].Samples({0, 36}, 0, 1), ElementsAre());
 }
 
-// The steps of three epochs, with all ranks' own files or a common one.
+// Calls a function for the steps of three epochs, with all ranks' own files or a common data set.
 void ForEachMicroBatch(
     const SamplerOptions& options,
     const std::function<void(const Position&, int64_t rank, int64_t micro_batch)>& visit) {
@@ -346,7 +346,7 @@ TEST(SamplerTest, TheOrdersDifferInNothingButWhichSampleIsAtAPlace) {
       }
       EXPECT_EQ(shuffled.Samples(position, rank, micro), expected);
       EXPECT_EQ(keyed.Samples(position, rank, micro), expected_keyed);
-      // As after a restart in the middle of an epoch.
+      // A new sampler gives the same samples, as after a restart in the middle of an epoch.
       EXPECT_EQ(Make(with).Samples(position, rank, micro), expected_keyed);
     });
   }

@@ -8,14 +8,14 @@
 namespace muster::data {
 namespace {
 
-// All bits of the exponent are set in NaN and infinities alone.
+// The bits of the exponent: only NaN and infinities have all of them set.
 constexpr uint32_t kExponent = 0x7F800000;
 
 uint32_t IsSpecial(float number) {
   return (std::bit_cast<uint32_t>(number) & kExponent) == kExponent;
 }
 
-// GCC 12 at -O2 vectorises only what costs nothing; this loop must not be left scalar.
+// GCC 12 at -O2 vectorises only loops without extra cost; this loop must not be left scalar.
 __attribute__((optimize("O3"))) bool AnySpecial(const float* numbers, size_t count) {
   uint32_t any = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -24,7 +24,7 @@ __attribute__((optimize("O3"))) bool AnySpecial(const float* numbers, size_t cou
   return any != 0;
 }
 
-// GCC 12 at -O2 vectorises only what costs nothing; this loop must not be left scalar.
+// GCC 12 at -O2 vectorises only loops without extra cost; this loop must not be left scalar.
 template <typename Token>
 __attribute__((optimize("O3"))) Token Max(const Token* tokens, size_t count) {
   Token max = 0;

@@ -1,5 +1,4 @@
-// Finds NaN, infinities, and tokens beyond a vocabulary; written so that the compiler vectorises
-// the scans.
+// Scans for NaN, infinities, and tokens beyond a vocabulary. The compiler vectorises the scans.
 #ifndef MUSTER_WORKER_DATA_SCANS_H_
 #define MUSTER_WORKER_DATA_SCANS_H_
 

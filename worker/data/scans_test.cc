@@ -1,5 +1,5 @@
-// The vectorised scans of whole files find the first wrong element wherever it is: at the ends of
-// vectors and of blocks, and in what is left over.
+// The vectorised scans of whole files find the first wrong element at any place: at the ends of
+// vectors and of blocks, and in the remainder.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// Where the steps of a job lie in its data: those that were done, with whatever batch and data
-// sessions before this one had, and those that follow with the batch and the data of this one.
-// Pure.
+// The places of a job's steps in its data. Steps of earlier sessions have the batch and the data of
+// those sessions. Later steps have the batch and the data of this session. Pure.
 #ifndef MUSTER_WORKER_DATA_TIMELINE_H_
 #define MUSTER_WORKER_DATA_TIMELINE_H_
 
@@ -15,31 +14,31 @@ namespace muster::data {
 
 class Timeline {
  public:
-  // Steps that have one pace.
+  // The steps that have one pace.
   struct Span {
-    int64_t step = 0;         // done before it
+    int64_t step = 0;         // steps done before this span
     Position position;        // after these steps
     Pace pace;
-    // The samples between the end of the span before and `position` were left out.
+    // True if the samples between the end of the previous span and `position` were left out.
     bool skipped = false;
   };
 
-  // Of a job without training data: nothing may be asked of it.
+  // The timeline of a job without training data. No function may be called.
   Timeline() = default;
-  // In order of their steps; the first one begins with step 0. The last one has no end. One that
-  // skips samples may begin with the same step as the one before.
+  // `spans`: in order of their steps. The first span begins with step 0, and the last one has no
+  // end. A span that skips samples may begin with the same step as the span before.
   explicit Timeline(std::vector<Span> spans) : spans_(std::move(spans)) {}
 
   const Span& newest() const { return spans_.back(); }
   const std::vector<Span>& spans() const { return spans_; }
 
-  // What has been consumed after `step` steps, and where the step that follows them begins.
+  // The samples that are consumed after `step` steps, and the beginning of the next step.
   Position After(int64_t step) const;
   Position BeginAfter(int64_t step) const;
-  // Where that step would begin if no command had left out samples between it and the step before.
+  // The result of BeginAfter without the samples that a command left out just before that step.
   Position BeginBeforeSkips(int64_t step) const;
-  // The smallest number of steps, `from` or more, after which everything before `to` is consumed or
-  // dropped.
+  // The smallest number of steps, at least `from`, after which everything before `to` is consumed
+  // or dropped.
   int64_t Reaches(int64_t from, Position to) const;
 
  private:

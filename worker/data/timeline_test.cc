@@ -9,14 +9,15 @@
 namespace muster::data {
 namespace {
 
-// Three batches; the second one begins in the middle of an epoch, the third one at its end.
+// A timeline with three batches: the second one begins in the middle of an epoch, the third one at
+// its end.
 Timeline Three(Last last) {
   return Timeline({{.step = 0, .position = {0, 0}, .pace = {50, 4, last}},
                    {.step = 9, .position = {0, 36}, .pace = {50, 7, last}},
                    {.step = 19, .position = {2, 0}, .pace = {50, 11, last}}});
 }
 
-// One step after the other.
+// Returns the positions one step after the other.
 std::vector<Position> Walk(const Timeline& timeline, int64_t steps) {
   std::vector<Position> positions;
   for (const Timeline::Span& span : timeline.spans()) {
@@ -60,7 +61,8 @@ TEST(Timeline, APlaceIsReachedAfterTheFirstStepThatLeavesNothingBeforeIt) {
       for (const Position to : {Position{0, 3}, Position{1, 0},
                                       Position{1, 30}, Position{2, 0},
                                       Position{5, 17}}) {
-        // Where a span ends counts as its own batch sees it, and then as the next one does.
+        // The end of a span counts with the batch of this span, and then with the batch of the next
+        // span.
         int64_t expected = from;
         const auto reached = [&](int64_t step) {
           const auto positions = Walk(timeline, step);

@@ -41,7 +41,7 @@ class TokenDataset : public Dataset {
     }
     const size_t tokens = file.size() / sizeof(Token);
     ASSIGN_OR_RETURN(const bool described, CheckOrigin(path, static_cast<int64_t>(tokens)));
-    // Whoever described the file knew its dtype.
+    // A file with a description has the described dtype for certain.
     const auto doubt = described
                            ? std::nullopt
                            : filekind::DoubtAboutTokens(file.data(), file.size(), sizeof(Token));
@@ -84,8 +84,8 @@ class TokenDataset : public Dataset {
       const files::MappedFile& file = files_[place.file];
       if (!checked[place.file]) RETURN_IF_ERROR(file.CheckNotShrunk());
       checked[place.file] = true;
-      // Again: the file may have been overwritten since Check, or be another one than on the node
-      // of the rank that has checked this part of it.
+      // The tokens are checked again. The file may have been overwritten since Check, or may differ
+      // from the file on the node of the rank that has checked this part.
       RETURN_IF_ERROR(CheckTokens(file, place.within * context_, context_ + 1));
       const Token* tokens = Tokens(file) + place.within * context_;
       std::copy_n(tokens, context_, inputs);
@@ -117,7 +117,7 @@ class TokenDataset : public Dataset {
         other.has_value() ? "; " : "", other.value_or("")));
   }
 
-  // Whether the file has a description of its tokenizer.
+  // True if the file has a description of its tokenizer.
   absl::StatusOr<bool> CheckOrigin(const std::string& path, int64_t tokens) {
     ASSIGN_OR_RETURN(const auto sidecar, tokenizer::ReadSidecar(path));
     if (!sidecar.has_value()) return false;

@@ -43,7 +43,7 @@ class TokenDatasetTest : public ::testing::Test {
     return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
   }
 
-  // Of opening or, if that is OK, of Check.
+  // The error of opening or, after success, of Check.
   static std::string ErrorOf(const std::vector<std::string>& paths,
                              TokenType type = TokenType::kUint16, const InputSpec& spec = kSpec) {
     const auto dataset = OpenTokens(paths, type, spec);
@@ -103,7 +103,7 @@ TEST_F(TokenDatasetTest, TokenBeyondTheVocabularyIsLocatedWhereverItIs) {
 }
 
 TEST_F(TokenDatasetTest, EachPartIsCheckedByItself) {
-  // 200000 tokens in three files; the last token of the second file is wrong.
+  // The data are 200000 tokens in three files; the last token of the second file is wrong.
   std::vector<uint16_t> tokens(70000, 5);
   const std::string a = File("a", tokens);
   tokens.resize(60001);
@@ -124,7 +124,8 @@ TEST_F(TokenDatasetTest, EachPartIsCheckedByItself) {
       EXPECT_TRUE(status.ok()) << index << ": " << status;
     }
   }
-  // Blocks of 65536 tokens: one in the first part, two in the second (of two files), and so on.
+  // The blocks have 65536 tokens: one block in the first part, two in the second (of two files),
+  // and so on.
   EXPECT_EQ(activity.count(), 1u + 2u + 1u + 1u);
 }
 
@@ -166,7 +167,7 @@ TEST_F(TokenDatasetTest, AnotherWidthIsNotedWhereTheVocabularyHidesItAndNamedWhe
 }
 
 TEST_F(TokenDatasetTest, ATokenThatIsInNoSampleIsCheckedToo) {
-  // One sample of four tokens, and one token that is left over.
+  // The file has one sample of four tokens, and an unused token.
   EXPECT_THAT(ErrorOf({File<uint16_t>("a", {1, 2, 3, 4, 1000})}), HasSubstr("(index 4)"));
 }
 
@@ -217,7 +218,7 @@ TEST_F(TokenDatasetTest, TheIgnoredTargetIsAnOrdinaryTokenWithinTheVocabulary) {
   const auto dataset = OpenTokens({Counting("a", 8, 0)}, TokenType::kUint16, ignoring);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_TRUE((*dataset)->Check({}).ok());
-  ignoring.ignored = 1003;  // beyond it, it could not be an input
+  ignoring.ignored = 1003;  // a token beyond the vocabulary cannot be an input
   EXPECT_THAT(ErrorOf({Counting("b", 8, 1000)}, TokenType::kUint16, ignoring),
               HasSubstr("token 1000"));
 }

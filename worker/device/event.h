@@ -1,5 +1,5 @@
-// A place in the work that a device was given: on CUDA an event on the device's current stream. On
-// the CPU work is done when its call returns, so there is nothing to wait for.
+// A place in the work of a device: on CUDA an event on the device's current stream. Work on the CPU
+// is done when its call returns, so there is nothing to wait for.
 #ifndef MUSTER_WORKER_DEVICE_EVENT_H_
 #define MUSTER_WORKER_DEVICE_EVENT_H_
 
@@ -16,20 +16,20 @@ namespace muster::device {
 // Copies are the same place. Threading: any thread.
 class Event {
  public:
-  // Behind no work.
+  // An event that is behind no work.
   Event() = default;
 
-  // Behind all that the current stream of this device was given so far.
+  // An event behind all work that the current stream of this device has so far.
   static Event Now(at::Device device);
 
-  // Whether the device has come to this place. The host does not wait.
+  // True if the device has come to this place. The host does not wait.
   bool Reached() const;
 
-  // The host waits until the device has come to this place.
+  // Makes the host wait until the device has come to this place.
   void Await() const;
 
-  // What the device's current stream is given from now on begins behind this place. The host does
-  // not wait.
+  // Makes all later work of the device's current stream begin behind this place. The host does not
+  // wait.
   void Precede(at::Device device) const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace muster::device {
 
-// A new generator for operations on this device. The same seed gives other numbers on a GPU than on
-// the CPU.
+// Returns a new generator for operations on this device. The same seed gives other numbers on a GPU
+// than on the CPU.
 at::Generator NewGenerator(c10::Device device);
 
 }  // namespace muster::device

@@ -14,8 +14,9 @@
 namespace muster::device {
 
 // The elements of a contiguous tensor on the CPU whose type is T: float, double, int64_t, uint8_t.
-// Valid as long as the tensor's memory is. Throws c10::Error for a tensor of another type or on
-// another device. The first form is for elements that are written, and changes no version counter.
+// They are valid as long as the tensor's memory. Throws c10::Error for a tensor of another type or
+// on another device. The first form is for elements that are written; it changes no version
+// counter.
 template <typename T>
 absl::Span<T> MutableHostValues(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_cpu(), "expected a tensor on the CPU; it is on ", tensor.device());
@@ -31,7 +32,7 @@ absl::Span<const T> HostValues(const at::Tensor& tensor) {
 at::Tensor HostTensor(absl::Span<const int64_t> values);
 at::Tensor HostTensor(absl::Span<const double> values);
 
-// The bytes of a tensor of bytes on the CPU. Valid as long as the tensor's memory is.
+// The bytes of a tensor of bytes on the CPU. They are valid as long as the tensor's memory.
 std::string_view TextOf(const at::Tensor& bytes);
 
 }  // namespace muster::device

@@ -31,11 +31,11 @@ const char* ConstAddress(const at::Tensor& tensor, int64_t begin) {
   return static_cast<const char*>(tensor.const_data_ptr()) + begin;
 }
 
-// How many numbers of a tensor are summed at once.
+// The number of elements of a tensor that are summed at once.
 constexpr int64_t kSummed = 1 << 20;
 
-// The finalizer of splitmix64 (https://prng.di.unimi.it/splitmix64.c) in short: odd numbers whose
-// bits look random.
+// A short form of the finalizer of splitmix64 (https://prng.di.unimi.it/splitmix64.c): odd numbers
+// whose bits look random.
 uint64_t Factor(uint64_t index) {
   uint64_t z = (index + 1) * 0x9E3779B97F4A7C15;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
@@ -68,7 +68,7 @@ void AddHash(const at::Tensor& tensor, const at::Tensor& factors, const at::Tens
 void CopyBytes(const at::Tensor& to, int64_t to_begin, const at::Tensor& from, int64_t from_begin,
                int64_t bytes) {
   if (bytes == 0) return;
-  // Without the cost of a dispatch, because models have hundreds of small parameters.
+  // The copy avoids the cost of a dispatch, because models have hundreds of small parameters.
   if (to.is_cpu() && from.is_cpu()) {
     char* const target = Address(to, to_begin);
     const char* const source = ConstAddress(from, from_begin);
@@ -149,8 +149,9 @@ void ResizeStorage(const at::Tensor& tensor, int64_t bytes) {
 
 namespace {
 
-// LibTorch before 2.13 has no call that ends release_data_and_set_meta_custom_data_ptr_error_msg_.
-// What names a private member in an explicit instantiation may do so.
+// Ends the effect of release_data_and_set_meta_custom_data_ptr_error_msg_, for which LibTorch
+// before 2.13 has no call. The flag is private, but an explicit instantiation may name private
+// members.
 void EndErrors(c10::StorageImpl& storage);
 template <bool c10::StorageImpl::* kThrows>
 struct EndsErrors {
@@ -158,7 +159,8 @@ struct EndsErrors {
 };
 template struct EndsErrors<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
 
-// The storage must get its memory next: that updates what LibTorch derives.
+// Allows access to the memory. The storage must get its memory next, which updates the state that
+// LibTorch derives.
 template <typename Storage>
 void AllowAccess(Storage& storage) {
   if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {

@@ -43,7 +43,8 @@ constexpr Gpu kGpus[] = {
     {"RTX 3090", 71, 35.6},
 };
 
-// Whether the text has these words: "A100-SXM4" has "A100", "A4000" has no "A40".
+// True if the text contains these words: "A100-SXM4" contains "A100", but "A4000" does not contain
+// "A40".
 bool Has(std::string_view text, std::string_view words) {
   const size_t at = text.find(words);
   if (at == std::string_view::npos) return false;

@@ -1,5 +1,5 @@
-// The floating-point operations per second of which a GPU is capable, for the share that a job
-// reaches of it (model FLOP/s utilization).
+// The floating-point operations per second that a GPU can do at most. They are the base of a job's
+// model FLOP/s utilization.
 #ifndef MUSTER_WORKER_DEVICE_PEAK_FLOPS_H_
 #define MUSTER_WORKER_DEVICE_PEAK_FLOPS_H_
 
@@ -9,12 +9,13 @@
 
 namespace muster::device {
 
-// By the name that the GPU's driver gives it: "NVIDIA H100 80GB HBM3". Of dense matrix products, a
-// multiply-add as 2, from NVIDIA's data sheets: in bfloat16 or float16 with sums in float32 if
-// `half`, otherwise in float32 without TF32. 0: not known.
+// Returns the peak of the GPU with this name (as its driver gives it: "NVIDIA H100 80GB HBM3"),
+// from NVIDIA's data sheets. It counts dense matrix products, with a multiply-add as 2. With
+// `half`: in bfloat16 or float16 with sums in float32. Otherwise: in float32 without TF32. 0: not
+// known.
 double PeakFlopsOf(std::string_view gpu, bool half);
 
-// Of a device of this process. 0: the CPU, and what is not known.
+// Returns the peak of a device of this process. 0: the CPU, or an unknown GPU.
 double PeakFlopsOf(c10::Device device, bool half);
 
 }  // namespace muster::device

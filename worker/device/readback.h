@@ -13,15 +13,17 @@ namespace muster::device {
 // Threading: one thread at a time.
 class Readback {
  public:
-  // Of no numbers.
+  // A readback of no numbers.
   Readback() = default;
 
-  // Starts to copy all elements of the tensors, one after the other, as float64 to the host. The
-  // tensors are of numbers or bools, on one device, and may have any shape. The host does not wait;
-  // the tensors may be changed or freed after the call. On the CPU the copy is complete.
+  // Starts to copy all elements of the tensors, in order, as float64 to the host. The tensors
+  // contain numbers or bools, are on one device, and may have any shape. The host does not wait,
+  // and the tensors may be changed or freed after the call. On the CPU the copy is complete on
+  // return.
   explicit Readback(const std::vector<at::Tensor>& tensors);
 
-  // Waits until the device has computed and copied the numbers. Valid as long as this object is.
+  // Waits until the device has computed and copied the numbers. They are valid as long as this
+  // object.
   absl::Span<const double> Await() const;
 
  private:

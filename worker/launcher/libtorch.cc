@@ -21,8 +21,8 @@ bool Has(const std::string& folder, const std::string& file) {
   return std::filesystem::exists(files::JoinPath(folder, file), error);
 }
 
-// "2.13.0+cpu"; empty if the folder does not say. PyTorch's package has version.py, the archive for
-// C++ has build-version.
+// Returns the version, "2.13.0+cpu"; empty if the folder does not contain it. PyTorch's package has
+// version.py, the archive for C++ has build-version.
 std::string VersionIn(const std::string& folder) {
   if (const auto text = files::ReadFile(files::JoinPath(folder, "version.py")); text.ok()) {
     for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
@@ -62,7 +62,7 @@ constexpr char kBefore[] = "MUSTER_LD_LIBRARY_PATH_BEFORE";
 absl::StatusOr<LibTorch> FindLibTorch(const Search& search) {
   const std::string installed = std::filesystem::path(search.programs).parent_path().string();
   std::vector<std::string> asked, other;
-  // Whether the search is over, because `folder` has what is needed.
+  // True if the search is over, because `folder` has a fitting LibTorch.
   const auto fits = [&](const std::string& folder, const std::string& name) {
     if (folder.empty() || !Has(folder, "lib/libtorch_cpu.so")) {
       asked.push_back(name);

@@ -1,6 +1,6 @@
-// muster-worker as packages install it: finds LibTorch, and becomes the worker that is built for
-// it, muster-worker-cuda or muster-worker-cpu in lib/muster. It does not link LibTorch itself, so
-// it can say what is missing where the dynamic loader would only name a file.
+// muster-worker as packages install it. It finds LibTorch, and becomes the worker for this
+// LibTorch: muster-worker-cuda or muster-worker-cpu in lib/muster. This program does not link
+// LibTorch. So its error says what is missing, where the dynamic loader would only name a file.
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,7 +50,7 @@ int main(int, char** argv) {
                   " is built for the CPU only (docs/gpu.md)");
   }
   const std::string worker = has_cuda && torch->cuda ? cuda : cpu;
-  // An absolute path: libraries that LibTorch loads later are looked for there, too.
+  // The path is absolute, because it also serves libraries that LibTorch loads later.
   muster::launcher::PutFirst(std::filesystem::absolute(torch->folder, error) / "lib");
   execv(worker.c_str(), argv);
   return Refuse(worker + " cannot be started: " + strerror(errno));

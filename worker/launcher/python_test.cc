@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// With a python3 of the test's own on PATH, which writes its environment to a file.
+// A fixture with a python3 of its own on PATH, which writes its environment to a file.
 class PythonTest : public ::testing::Test {
  protected:
   void MakePython(const std::string& answer) {

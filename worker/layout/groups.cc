@@ -33,7 +33,7 @@ void VisitRanges(const Group& group, const std::vector<ParameterSpec>& specs, in
   }
 }
 
-// XXH3 of a stream of numbers and names, each number as 8 bytes, the lowest first.
+// The XXH3 hash of a stream of numbers and names. Each number has 8 bytes, the lowest first.
 class LittleEndianHash {
  public:
   LittleEndianHash() : state_(XXH3_createState(), XXH3_freeState) {
@@ -47,7 +47,7 @@ class LittleEndianHash {
     XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
   }
 
-  // With its length before it, so that no two lists of names give one stream.
+  // Adds a name after its length, so that different lists of names give different streams.
   void Add(const std::string& name) {
     Add(static_cast<int64_t>(name.size()));
     XXH3_64bits_update(state_.get(), name.data(), name.size());
@@ -59,7 +59,8 @@ class LittleEndianHash {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
 };
 
-// The number of a type in fingerprints: independent of the enumerators, whose order may change.
+// The number of a type in fingerprints. It does not depend on the order of the enumerators, which
+// may change.
 int64_t TypeNumber(ElementType type) {
   switch (type) {
     case ElementType::kFloat32:
@@ -122,8 +123,8 @@ std::vector<Group> AssignBuckets(const std::vector<ParameterSpec>& specs, int wo
   for (OpenBucket& bucket : open) {
     if (!bucket.parameters.empty()) close(bucket);
   }
-  // A bucket is complete with the gradient of its last parameter. The last, incomplete bucket of
-  // one type may be complete long before the last bucket of another type.
+  // A bucket is complete with the gradient of its last parameter. The last, incomplete bucket of a
+  // type may be complete long before the last bucket of another type.
   std::sort(closed.begin(), closed.end(),
             [](const auto& a, const auto& b) { return a.back() > b.back(); });
   std::vector<Group> groups;
@@ -162,7 +163,8 @@ Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterS
   placement.elements.reserve(specs.size());
   for (const ParameterSpec& spec : specs) placement.elements.push_back(spec.elements);
 
-  // Counted before they are filled: growing thousands of vectors costs more than a second pass.
+  // The ranges are counted first, because growing thousands of vectors costs more than a second
+  // pass.
   std::vector<int64_t> counts(world_size, 0);
   for (const Group& group : groups) {
     VisitRanges(group, specs, world_size, [&](int64_t rank, const Range&) { ++counts[rank]; });
@@ -170,7 +172,7 @@ Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterS
   placement.holders.resize(world_size);
   for (int rank = 0; rank < world_size; ++rank) placement.holders[rank].reserve(counts[rank]);
 
-  int64_t base = 0;  // where the slice of the group begins in each rank's storage
+  int64_t base = 0;  // beginning of the group's slice in each rank's storage
   for (const Group& group : groups) {
     VisitRanges(group, specs, world_size, [&](int64_t rank, Range range) {
       range.offset += base;

@@ -26,8 +26,8 @@ std::vector<ParameterSpec> Specs(const std::vector<int64_t>& elements) {
   return specs;
 }
 
-// "2@0 1@16 |48": members of a group as parameter@offset, then its padded size; the type where it
-// is not float32.
+// Shows groups: "2@0 1@16 |48", members as parameter@offset, then the padded size, and the type
+// unless it is float32.
 std::string Show(const std::vector<Group>& groups) {
   std::string text;
   for (const Group& group : groups) {
@@ -40,7 +40,7 @@ std::string Show(const std::vector<Group>& groups) {
   return text;
 }
 
-// "0[0,16)@0 1[0,3)@16 "
+// Shows ranges: "0[0,16)@0 1[0,3)@16 ".
 std::string Show(const std::vector<Range>& ranges) {
   std::string text;
   for (const Range& range : ranges) {
@@ -68,12 +68,12 @@ TEST(MakeGroup, Table) {
       {{5}, {0}, 1, "0@0 |16 "},
       {{5}, {0}, 3, "0@0 |48 "},
       {{16, 17, 1}, {0, 1, 2}, 1, "0@0 1@16 2@48 |64 "},
-      // In the order that is asked for, and only what is asked for.
+      // Only the requested parameters, in the requested order.
       {{16, 17, 1}, {2, 0}, 1, "2@0 0@16 |32 "},
-      // Without elements: a member that takes up no space.
+      // Parameters without elements: members that take up no space.
       {{0, 4, 0}, {0, 1, 2}, 2, "0@0 1@0 2@16 |32 "},
       {{0}, {0}, 8, "0@0 |0 "},
-      // Larger than 32 bits.
+      // Offsets larger than 32 bits.
       {{int64_t{1} << 40, 1}, {0, 1}, 1, "0@0 1@1099511627776 |1099511627792 "},
   };
   for (const Case& c : cases) {
@@ -99,7 +99,7 @@ TEST(AssignBuckets, OneType) {
       {{}, 2, {64, 256}, ""},
       {{5}, 1, {64, 256}, "0@0 |16 "},
       {{5}, 3, {64, 256}, "0@0 |48 "},
-      // Reverse order; the first is closed at 64 bytes, later ones at 256.
+      // Reverse order; the first bucket is closed at 64 bytes, later ones at 256.
       {{64, 16, 16, 16, 16}, 1, {64, 256}, "4@0 |16 3@0 2@16 1@32 0@48 |112 "},
       // A member begins at a multiple of 16.
       {{3, 17, 1}, 2, {1024, 1024}, "2@0 1@16 0@48 |64 "},
@@ -108,7 +108,7 @@ TEST(AssignBuckets, OneType) {
       // Empty parameters have a position, too.
       {{0, 4, 0}, 1, {1024, 1024}, "2@0 1@0 0@16 |16 "},
       {{0}, 2, {1024, 1024}, "0@0 |0 "},
-      // All in one.
+      // All parameters in one bucket.
       {{10, 20, 30}, 4, {1 << 20, 1 << 20}, "2@0 1@32 0@64 |128 "},
   };
   for (const Case& c : cases) {
@@ -132,7 +132,7 @@ TEST(AssignBuckets, MixedTypesAndFrozenParameters) {
       // Frozen parameters are in no bucket.
       {with(Specs({1, 2, 3}), {}, {1}), {1024, 1024}, "2@0 0@16 |32 "},
       {with(Specs({1, 2}), {}, {0, 1}), {1024, 1024}, ""},
-      // A bucket has one type. The one that is complete first, float32 with parameter 1, comes
+      // A bucket has one type. The bucket that is complete first, float32 with parameter 1, comes
       // first.
       {with(Specs({1, 1, 1, 1}), {kDouble, kFloat, kDouble, kFloat}),
        {1024, 1024},
@@ -141,13 +141,13 @@ TEST(AssignBuckets, MixedTypesAndFrozenParameters) {
       {with(Specs({8, 8, 8, 8}), {kDouble, kDouble, kFloat, kFloat}),
        {64, 64},
        "3@0 2@16 |32 1@0 |16d 0@0 |16d "},
-      // The first of each type has the smaller limit.
+      // The first bucket of each type has the smaller limit.
       {with(Specs({16, 16, 16, 16, 16, 16}), {kFloat, kFloat, kFloat, kInt, kInt, kInt}),
        {1, 256},
        "5@0 |16i 4@0 3@16 |32i 2@0 |16 1@0 0@16 |32 "},
-      // What is left open of one type may be complete before what was closed of another.
+      // The open bucket of a type may be complete before a closed bucket of another type.
       {with(Specs({16, 16, 1}), {kFloat, kFloat, kDouble}), {64, 64}, "2@0 |16d 1@0 |16 0@0 |16 "},
-      // It is complete with its last parameter, whenever its first one came.
+      // A bucket is complete with its last parameter, whenever its first one came.
       {with(Specs({1, 16, 16, 1}), {kDouble, kFloat, kFloat, kDouble}),
        {64, 64},
        "2@0 |16 1@0 |16 3@0 0@16 |32d "},
@@ -193,7 +193,7 @@ TEST(RangesOf, Table) {
     std::vector<std::string> expected;  // by rank
   };
   const std::vector<Case> cases = {
-      // Slices of 32: the first parameter fills one and a half.
+      // Slices of 32 elements: the first parameter fills one and a half slices.
       {{48, 5}, 2, {"0[0,32)@0 ", "0[32,48)@0 1[0,5)@16 "}},
       // The end of a parameter does not reach its padding.
       {{5, 3}, 1, {"0[0,5)@0 1[0,3)@16 "}},
@@ -263,10 +263,11 @@ Plan ExamplePlan() {
   return {specs, groups, 3};
 }
 
-// Known to all builds of all machines: a change here breaks the comparison between ranks of
-// different builds.
+// The hash is the same in all builds on all machines. A change here breaks the comparison between
+// ranks of different builds.
 TEST(Fingerprint, IsTheSameInEveryBuild) {
-  // From libxxhash through Python, over what struct.pack("<q", ...) makes of the numbers.
+  // The expected value comes from libxxhash through Python, over the result of struct.pack("<q",
+  // ...) for the numbers.
   EXPECT_EQ(ExamplePlan().Hash(), 0x4840989a47b6834du);
   EXPECT_EQ(Fingerprint({}, {}, 1), 0x076e92c0d7820b16u);
 }
@@ -275,7 +276,7 @@ TEST(Fingerprint, DiffersWhenAnythingDiffers) {
   const std::vector<std::function<void(Plan&)>> changes = {
       [](Plan&) {},
       [](Plan& p) { p.specs[0].name = "wte.weighs"; },
-      // The letters of all names in a row stay the same.
+      // The concatenation of all names stays the same.
       [](Plan& p) { p.specs[0].name = "wte.weightl", p.specs[1].name = "n.weight"; },
       [](Plan& p) { ++p.specs[0].elements; },
       [](Plan& p) { p.specs[0].elements += int64_t{1} << 40; },
@@ -290,7 +291,7 @@ TEST(Fingerprint, DiffersWhenAnythingDiffers) {
       [](Plan& p) { p.groups[1].elements += 48; },
       [](Plan& p) { p.groups[1].type = kDouble; },
       [](Plan& p) { p.groups[1].members.clear(); },
-      // The same members, in one group.
+      // The same members are in one group.
       [](Plan& p) {
         p.groups[1].members.insert(p.groups[1].members.begin(), p.groups[0].members[0]);
         p.groups.erase(p.groups.begin());

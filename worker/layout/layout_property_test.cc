@@ -1,4 +1,4 @@
-// Properties of all layouts, checked on random ones. A failure prints its seed, which reproduces
+// Properties of all layouts, checked on random layouts. A failure prints its seed, which reproduces
 // the case.
 #include <algorithm>
 #include <random>
@@ -17,7 +17,7 @@ namespace {
 class Dice {
  public:
   explicit Dice(uint32_t seed) : random_(seed) {}
-  // From 0 to n - 1.
+  // A random number from 0 to n - 1.
   int64_t Below(int64_t n) { return static_cast<int64_t>(random_() % n); }
   bool OneIn(int64_t n) { return Below(n) == 0; }
 
@@ -25,7 +25,8 @@ class Dice {
   std::mt19937_64 random_;
 };
 
-// None to 30 parameters, many of them empty, some with `huge` elements; one type or all, any mask.
+// Returns 0 to 30 parameters, many of them empty, some with `huge` elements; one type or all, any
+// mask.
 std::vector<ParameterSpec> RandomSpecs(Dice& dice, int64_t huge) {
   std::vector<ParameterSpec> specs(dice.OneIn(10) ? dice.Below(3) : dice.Below(31));
   const bool mixed = dice.OneIn(2);
@@ -45,7 +46,7 @@ BucketLimits RandomLimits(Dice& dice) {
   return {.first_bytes = int64_t{1} << dice.Below(12), .bytes = int64_t{1} << dice.Below(18)};
 }
 
-// The trainable parameters in buckets and the frozen ones in a group of each type.
+// Returns the trainable parameters in buckets and the frozen ones in a group of each type.
 std::vector<Group> GroupsOfAll(const std::vector<ParameterSpec>& specs, int world_size,
                                Dice& dice) {
   std::vector<Group> groups = AssignBuckets(specs, world_size, RandomLimits(dice));
@@ -65,8 +66,8 @@ std::vector<int64_t> ElementsOf(const std::vector<ParameterSpec>& specs) {
   return elements;
 }
 
-// All parameters cut anywhere and dealt out, some of them twice, stored in any order with gaps
-// between them.
+// Returns a placement in which all parameters are cut anywhere and dealt out, some of them twice.
+// They are stored in any order with gaps.
 Placement Scattered(const std::vector<int64_t>& elements, int64_t holders, Dice& dice) {
   Placement placement{elements, std::vector<std::vector<Range>>(holders)};
   std::vector<Range> pieces;
@@ -94,7 +95,7 @@ Placement Scattered(const std::vector<int64_t>& elements, int64_t holders, Dice&
   return placement;
 }
 
-// A placement of these parameters in which each element has a holder at least.
+// Returns a placement of these parameters in which each element has at least one holder.
 Placement RandomPlacement(std::vector<ParameterSpec> specs, Dice& dice) {
   const auto elements = ElementsOf(specs);
   const int64_t holders = 1 + dice.Below(64);
@@ -239,7 +240,8 @@ TEST(LayoutProperty, MovingThereAndBackIsTheIdentity) {
   }
 }
 
-// As after freezing: no rank holds a parameter that is in no group, and no rank needs it.
+// The case is that after freezing: no rank holds a parameter that is in no group, and no rank needs
+// it.
 TEST(LayoutProperty, TrainableParametersAloneMoveBetweenWorldSizes) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -326,7 +328,8 @@ TEST(LayoutProperty, CheckCompleteNoticesARangeRemovedDoubledOrShifted) {
   EXPECT_GT(tried, 300);
 }
 
-// Where a parameter begins: in which group, and where in it and in the storage of each rank.
+// The beginning of a parameter: the beginning of its group in each rank's storage, and its offset
+// in the group.
 struct Place {
   int64_t group_begin = 0;  // in the storage
   int64_t offset = 0;       // in the group
@@ -359,7 +362,7 @@ TEST(LayoutProperty, OneMillionParametersOn4096Ranks) {
   const auto moves = Redistribute(from, to);
   ASSERT_TRUE(moves.ok()) << moves.status();
 
-  // Each move by division, without any table of ranges.
+  // The expected place of each move comes from a division, without any table of ranges.
   const auto from_places = PlacesOf(before, specs.size(), 4096);
   const auto to_places = PlacesOf(after, specs.size(), 4095);
   int64_t moved = 0, wrong = 0;

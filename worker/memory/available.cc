@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
 
-// The number behind `name` in a file of lines "name number ...".
+// Returns the number behind `name` in a file of lines "name number ...".
 uint64_t NumberIn(const std::string& path, const std::string& name) {
   std::ifstream lines(path);
   std::string line;
@@ -21,18 +21,18 @@ uint64_t NumberIn(const std::string& path, const std::string& name) {
   return kUnknown;
 }
 
-// The number that is all of a file; unknown also for "max".
+// Returns the number that is the whole content of a file; unknown also for "max".
 uint64_t NumberOf(const std::string& path) {
   uint64_t number = 0;
   return std::ifstream(path) >> number ? number : kUnknown;
 }
 
-// What the limit of one group leaves.
+// Returns the bytes that the limit of one group leaves.
 uint64_t LeftIn(const std::string& group) {
   const uint64_t limit = NumberOf(group + "/memory.max");
   const uint64_t used = NumberOf(group + "/memory.current");
   if (limit == kUnknown || used == kUnknown) return kUnknown;
-  // Pages of files that the kernel drops when memory is short.
+  // Pages of files, which the kernel drops when memory is short.
   const uint64_t files = NumberIn(group + "/memory.stat", "inactive_file");
   const uint64_t needed = used - std::min(used, files == kUnknown ? 0 : files);
   return limit - std::min(limit, needed);

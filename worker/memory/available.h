@@ -1,4 +1,4 @@
-// How much memory this process can still take.
+// The memory that this process can still take.
 #ifndef MUSTER_WORKER_MEMORY_AVAILABLE_H_
 #define MUSTER_WORKER_MEMORY_AVAILABLE_H_
 
@@ -7,9 +7,9 @@
 
 namespace muster::memory {
 
-// In bytes: what the machine has available (MemAvailable of /proc/meminfo), or less if a limit of
-// the process's control group (version 2) or of a group above it leaves less. UINT64_MAX if the
-// kernel says nothing. `proc` and `cgroups`: other folders in tests.
+// The bytes that the machine has available (MemAvailable of /proc/meminfo), or that the limits of
+// the process's control group (version 2) and the groups above leave, if fewer. UINT64_MAX if the
+// kernel gives no number. `proc` and `cgroups`: other folders in tests.
 uint64_t AvailableBytes(const std::string& proc = "/proc",
                         const std::string& cgroups = "/sys/fs/cgroup");
 

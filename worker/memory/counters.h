@@ -14,31 +14,31 @@ namespace muster::memory {
 
 struct Use {
   uint64_t bytes = 0;
-  // The most there were at one time.
+  // The largest number of bytes at one time.
   uint64_t peak_bytes = 0;
 
   bool operator==(const Use&) const = default;
 };
 
 struct Usage {
-  // Its peak is of all together: not more than the sum of the purposes' peaks, which may lie at
-  // different times.
+  // The use by all purposes together. Its peak is not more than the sum of the purposes' peaks,
+  // which may lie at different times.
   Use total;
   std::array<Use, kPurposes> by_purpose;
 
   const Use& of(Purpose purpose) const { return by_purpose[static_cast<size_t>(purpose)]; }
 };
 
-// Thread-safe and without locks. Each number is exact by itself: sums and peaks miss nothing. Read
-// returns numbers from slightly different moments; they belong to the same moment only if no thread
-// adds or removes in the meantime.
+// Thread-safe and without locks. Each number by itself is exact: sums and peaks miss nothing. Read
+// returns numbers from slightly different moments, unless no thread adds or removes in the
+// meantime.
 class Counters {
  public:
   void Add(Purpose purpose, size_t bytes) {
     total_.Add(bytes);
     of(purpose).Add(bytes);
   }
-  // What was added under the same purpose.
+  // Removes bytes that were added under the same purpose.
   void Remove(Purpose purpose, size_t bytes) {
     total_.Remove(bytes);
     of(purpose).Remove(bytes);
@@ -50,7 +50,7 @@ class Counters {
     return usage;
   }
 
-  // Every peak is what is in use now. A peak that another thread makes during the call may be
+  // Sets every peak to the present use. A peak that another thread makes during the call may be
   // missed.
   void ResetPeaks() {
     total_.ResetPeak();
@@ -58,8 +58,8 @@ class Counters {
   }
 
  private:
-  // Each purpose has a separate cache line, so that threads that count for different purposes do
-  // not wait for each other.
+  // The counter of a purpose. Each has a separate cache line, so that threads that count for
+  // different purposes do not wait for each other.
   struct alignas(64) Counter {
     void Add(size_t bytes) { Raise(in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes); }
     void Remove(size_t bytes) { in_use.fetch_sub(bytes, std::memory_order_relaxed); }
@@ -71,12 +71,12 @@ class Counters {
     }
     void ResetPeak() {
       peak.store(in_use.load(std::memory_order_relaxed), std::memory_order_relaxed);
-      // What came between the two.
+      // The bytes that were added between the two stores.
       Raise(in_use.load(std::memory_order_relaxed));
     }
     Use Read() const {
       const uint64_t bytes = in_use.load(std::memory_order_relaxed);
-      // A thread that adds has not raised the peak yet.
+      // The peak, which a thread that adds may not have raised yet.
       return {bytes, std::max(bytes, peak.load(std::memory_order_relaxed))};
     }
 

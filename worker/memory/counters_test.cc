@@ -102,7 +102,8 @@ TEST(Counters, ThreadsLoseNothing) {
   for (std::thread& thread : threads) thread.join();
   const Use use = counters.Read().of(Purpose::kBuckets);
   EXPECT_EQ(use.bytes, kThreads * kRounds);
-  // The last to add saw all that stays, except what the others were still to remove.
+  // The last addition saw all lasting bytes, and at most the bytes that other threads had not yet
+  // removed.
   EXPECT_GE(use.peak_bytes, kThreads * kRounds);
   EXPECT_LE(use.peak_bytes, kThreads * kRounds + 2 * kThreads);
   EXPECT_EQ(counters.Read().total.bytes, use.bytes);

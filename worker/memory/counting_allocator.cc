@@ -12,7 +12,8 @@
 namespace muster::memory {
 namespace {
 
-// In front of the data, and as long as LibTorch's alignment: the data stays aligned.
+// The size of the header in front of the data. It equals LibTorch's alignment, so the data stays
+// aligned.
 constexpr size_t kHeaderBytes = 64;
 struct Header {
   size_t bytes;
@@ -22,7 +23,8 @@ static_assert(sizeof(Header) <= kHeaderBytes);
 
 constinit Counters counters;
 
-// Its context is the data itself, as raw_allocate and LibTorch's copy-on-write want it.
+// An allocator whose contexts are the data pointers, as raw_allocate and LibTorch's copy-on-write
+// need.
 class CountingAllocator final : public c10::Allocator {
  public:
   explicit CountingAllocator(c10::Allocator* under) { under_ = under; }
@@ -30,8 +32,8 @@ class CountingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &Free, cpu};
-    // A size that leaves no room for the header is refused by the allocator underneath, as it would
-    // be without this one.
+    // A size that leaves no room for the header goes to the allocator underneath without the
+    // header, so that it refuses the size.
     const size_t room = std::numeric_limits<size_t>::max() - bytes;
     char* const memory =
         static_cast<char*>(under_->raw_allocate(bytes + std::min(kHeaderBytes, room)));
@@ -56,7 +58,8 @@ class CountingAllocator final : public c10::Allocator {
     under_->raw_deallocate(memory);
   }
 
-  // A deleter is a plain function: there is no place for it in a DataPtr.
+  // A deleter is a plain function, and a DataPtr has no place for the allocator. So the pointer is
+  // static.
   static inline c10::Allocator* under_ = nullptr;
 };
 

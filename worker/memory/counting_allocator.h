@@ -1,12 +1,12 @@
 // Counts the memory that LibTorch's CPU allocator allocates, by the purpose that the allocating
-// thread has set (memory_scope.h). Freed memory is subtracted from the purpose under which it was
-// allocated, whichever thread frees it.
+// thread has set (memory_scope.h). Freed memory is subtracted from the purpose of its allocation,
+// whichever thread frees it.
 //
-// The counters are the process's: ranks that are threads of one process share them. Counted are the
-// bytes asked for. Not counted is memory that does not come from this allocator (docs/memory.md).
+// The counters belong to the process: ranks that are threads of one process share them. They count
+// the requested bytes. They do not count memory from other allocators (docs/memory.md).
 //
-// Cost: 64 bytes in front of each allocation, and four uncontended atomic operations per allocation
-// with its release.
+// Cost: 64 bytes in front of each allocation, and four uncontended atomic operations for an
+// allocation and its release.
 #ifndef MUSTER_WORKER_MEMORY_COUNTING_ALLOCATOR_H_
 #define MUSTER_WORKER_MEMORY_COUNTING_ALLOCATOR_H_
 
@@ -14,15 +14,16 @@
 
 namespace muster::memory {
 
-// Replaces LibTorch's CPU allocator by one that counts and calls the former one; it stays until the
-// process ends. Call it while no other thread uses LibTorch: at the start of main. Memory that was
-// allocated before is never counted, and is freed as before. Calls after the first do nothing.
+// Replaces LibTorch's CPU allocator by an allocator that counts and calls the original. The new
+// allocator stays until the process ends. Call this function while no other thread uses LibTorch:
+// at the start of main. Earlier allocations are never counted, and are freed as before. Later calls
+// do nothing.
 void InstallCountingAllocator();
 
-// Since InstallCountingAllocator; zeros without it.
+// The memory in use since InstallCountingAllocator; zeros without that call.
 Usage MemoryInUse();
 
-// Counters::ResetPeaks.
+// Calls Counters::ResetPeaks.
 void ResetPeaks();
 
 }  // namespace muster::memory

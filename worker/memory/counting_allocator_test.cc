@@ -21,10 +21,10 @@
 namespace muster::memory {
 namespace {
 
-// From before the allocator stands.
+// A tensor from before the installation of the allocator.
 at::Tensor early = at::ones({1000});
 
-// What changed since it was made.
+// The changes since this object was made.
 class Since {
  public:
   int64_t bytes(Purpose purpose) const {

@@ -1,5 +1,5 @@
 // Counts the memory that LibTorch's caching allocator hands out on GPUs, by purpose
-// (memory_scope.h), as counting_allocator.h does it for the CPU. A worker that is built without
+// (memory_scope.h), as counting_allocator.h does for the CPU. A worker that is built without
 // --config=cuda has no GPU, and the functions do nothing.
 #ifndef MUSTER_WORKER_MEMORY_DEVICE_MEMORY_H_
 #define MUSTER_WORKER_MEMORY_DEVICE_MEMORY_H_
@@ -11,22 +11,23 @@
 namespace muster::memory {
 
 struct DeviceMemory {
-  // Bytes that were asked for and not freed.
+  // The requested bytes that are not freed.
   Usage in_use;
-  // What the caching allocator has taken from the GPU: also memory that it keeps for later.
+  // The bytes that the caching allocator has taken from the GPU, including memory that it keeps for
+  // later.
   uint64_t reserved_bytes = 0;
 };
 
-// Counts from now on. Called once, before the first allocation on a GPU, in the thread of the
-// session. What other threads allocate outside of all scopes counts as activations: that is
-// autograd, which runs the backward of a GPU in a thread of its own.
+// Starts to count. Must be called once, before the first allocation on a GPU, in the thread of the
+// session. Allocations of other threads outside of all scopes count as activations, because
+// autograd runs the backward of a GPU in a thread of its own.
 void CountDeviceMemory();
 
-// Since then; zeros without it. Any thread.
+// The memory in use since CountDeviceMemory; zeros without that call. Any thread.
 DeviceMemory DeviceMemoryInUse();
 
-// What this process can still allocate on the current GPU, in bytes: what is free there, and what
-// the caching allocator keeps for later. UINT64_MAX: not known.
+// The bytes that this process can still allocate on the current GPU: the free memory there, and the
+// memory that the caching allocator keeps for later. UINT64_MAX: not known.
 uint64_t AvailableDeviceBytes();
 
 }  // namespace muster::memory

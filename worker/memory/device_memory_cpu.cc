@@ -1,4 +1,4 @@
-// Without --config=cuda.
+// The build without --config=cuda.
 #include <limits>
 
 #include "worker/memory/device_memory.h"

@@ -1,4 +1,4 @@
-// With --config=cuda.
+// The build with --config=cuda.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -25,7 +25,8 @@ struct Block {
 
 class Tracker {
  public:
-  // Called within the allocator, in the thread that allocates or frees.
+  // Takes in an allocation or a release. Called within the allocator, in the thread that allocates
+  // or frees.
   void Track(const allocator::TraceEntry& entry) {
     const auto address = static_cast<uint64_t>(entry.addr_);
     using Entry = allocator::TraceEntry;
@@ -62,11 +63,11 @@ std::atomic<Tracker*> tracker = nullptr;
 
 void CountDeviceMemory() {
   try {
-    at::globalContext().lazyInitDevice(c10::kCUDA);  // makes the allocators
+    at::globalContext().lazyInitDevice(c10::kCUDA);  // creates the allocators
   } catch (const std::exception&) {
-    return;  // Without a GPU that can be used there is nothing to count; the session says why.
+    return;  // Without a usable GPU there is nothing to count; the session says why.
   }
-  // Never destroyed: tensors with static lifetime outlive main.
+  // The tracker is never destroyed, because tensors with static lifetime outlive main.
   tracker = new Tracker();
   allocator::attachAllocatorTraceTracker(
       [](const allocator::TraceEntry& entry) { tracker.load()->Track(entry); });
@@ -76,7 +77,7 @@ DeviceMemory DeviceMemoryInUse() {
   if (tracker == nullptr) return {};
   DeviceMemory memory{.in_use = tracker.load()->Read()};
   const auto stats = allocator::getDeviceStats(0);
-  // The first statistic is of all pools together.
+  // The first statistic covers all pools together.
   memory.reserved_bytes = static_cast<uint64_t>(stats.reserved_bytes[0].current);
   return memory;
 }
@@ -86,7 +87,7 @@ uint64_t AvailableDeviceBytes() {
   size_t free = 0;
   size_t total = 0;
   if (cudaGetDevice(&device) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) {
-    cudaGetLastError();  // so that nobody else takes it for their own
+    cudaGetLastError();  // clears the error for later calls
     return std::numeric_limits<uint64_t>::max();
   }
   const auto stats = allocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));

@@ -1,15 +1,14 @@
-// What memory is used for. While a scope lives, all that LibTorch allocates in the thread of the
-// scope counts for the purpose of the scope (counting_allocator.h). docs/memory.md says where the
-// scopes are.
+// The purpose of memory. While a scope lives, all memory that LibTorch allocates in its thread
+// counts for its purpose (counting_allocator.h). docs/memory.md says where the scopes are.
 //
 //   {
 //     const MemoryScope scope(Purpose::kMoments);
 //     exp_avg = at::zeros(sizes);  // counts as moments until it is freed, wherever that happens
 //   }
 //
-// Scopes nest: the innermost counts. A scope belongs to one thread: threads that this thread
-// starts, or that work for it (at::parallel_for), are outside of it. The backward of CPU tensors
-// runs in the thread that calls it, so inside its scope. Cost: two writes to a thread-local
+// Scopes nest: the innermost counts. A scope belongs to one thread. Threads that this thread
+// starts, or that work for it (at::parallel_for), are outside of the scope. The backward of CPU
+// tensors runs in the calling thread, and so in its scope. Cost: two writes to a thread-local
 // variable.
 #ifndef MUSTER_WORKER_MEMORY_MEMORY_SCOPE_H_
 #define MUSTER_WORKER_MEMORY_MEMORY_SCOPE_H_
@@ -23,7 +22,7 @@ namespace internal {
 inline constinit thread_local Purpose current_purpose = Purpose::kOther;
 }  // namespace internal
 
-// Of this thread: of its innermost scope; kOther outside of all.
+// The purpose of this thread's innermost scope; kOther outside of all scopes.
 inline Purpose CurrentPurpose() { return internal::current_purpose; }
 
 class MemoryScope {

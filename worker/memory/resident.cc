@@ -8,7 +8,7 @@
 namespace muster::memory {
 
 uint64_t ResidentBytes() {
-  // In pages: the address space, then what is resident of it.
+  // The file has numbers of pages: the address space, then its resident part.
   std::ifstream statm("/proc/self/statm");
   uint64_t space = 0;
   uint64_t resident = 0;

@@ -4,8 +4,8 @@
 //   d  = sqrt(a + eps) / sqrt(s + eps) * g
 //   a  = rho * a + (1 - rho) * d^2                 the running mean of the squared change
 //   p -= lr * d
-// s (square_avg) and a (acc_delta) start at zero. The steps are counted, as torch does, but nothing
-// depends on their number.
+// s (square_avg) and a (acc_delta) start at zero. The steps are counted, as torch does, but their
+// number has no effect.
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -20,7 +20,8 @@
 namespace muster::optim {
 namespace {
 
-// In the type of the parameter; each element by itself, so that pieces have the bits of the whole.
+// The numbers of a step in the type of the parameter. Each element is computed by itself, so that
+// pieces have the bits of the whole.
 template <typename T>
 struct Numbers {
   T rho, rest;  // rest: 1 - rho
@@ -29,7 +30,7 @@ struct Numbers {
   T rate;
 };
 
-// What one step uses and changes of a parameter.
+// The tensors of a parameter that a step uses and changes.
 struct Tensors {
   at::Tensor gradient, parameter, square_avg, acc_delta, step;
 };

@@ -2,10 +2,10 @@
 //   p *= 1 - lr * weight_decay
 //   m  = beta1 * m + (1 - beta1) * g;   v = beta2 * v + (1 - beta2) * g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-// in one fused pass. t is kept per parameter.
+// The step is one fused pass. t is kept per parameter.
 //
 // Adam (Kingma & Ba, "Adam: A Method for Stochastic Optimization", 2015), as torch.optim.Adam: the
-// same, but the decay is a part of the gradient: g += weight_decay * p in the place of the first
+// same steps, but the decay is a part of the gradient: g += weight_decay * p replaces the first
 // line.
 #include <tuple>
 #include <utility>
@@ -23,15 +23,15 @@
 namespace muster::optim {
 namespace {
 
-// Adds 1 to each number of steps, and 0 if `skip` is 1.
+// Adds 1 to each number of steps, or 0 if `skip` is 1.
 void Count(const std::vector<at::Tensor>& steps, const at::Tensor& skip) {
   if (skip.defined()) return at::_foreach_add_(steps, skip.neg().add(1));
   if (!steps.front().is_cpu()) return at::_foreach_add_(steps, 1);
-  // Without the cost of a dispatch, because models have hundreds of small parameters.
+  // The loop avoids the cost of a dispatch, because models have hundreds of small parameters.
   for (const at::Tensor& step : steps) device::MutableHostValues<float>(step)[0] += 1.0f;
 }
 
-// Both kinds.
+// The optimizer of both kinds.
 class Adam : public ListOptimizer {
  public:
   // `decoupled`: the decay is no part of the gradient (AdamW).

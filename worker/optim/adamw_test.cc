@@ -54,7 +54,7 @@ TEST(Adam, DecaysThroughTheGradient) {
     }
     ASSERT_TRUE((*optimizer)->Step(0.01).ok());
     for (int64_t i = 0; i < kElements; ++i) {
-      // float32, steps of 0.01.
+      // The tolerance is for float32 and steps of 0.01.
       EXPECT_NEAR(parameter.data_ptr<float>()[i], expected[i].p, 1e-6) << step << " " << i;
     }
   }
@@ -116,7 +116,8 @@ TEST(AdamW, FollowsTheFormulaInFloat64) {
   }
   const auto state = (*optimizer)->State();
   EXPECT_EQ(state[0].tensor.scalar_type(), at::kDouble);
-  // Far below what float32 could hold; the factors of bias correction are float64 in both.
+  // The tolerance is far below the precision of float32; the factors of bias correction are float64
+  // in both.
   for (int64_t i = 0; i < 37; ++i) {
     EXPECT_NEAR(wide.detach()[i].item<double>(), expected[i].p, 1e-14);
     EXPECT_NEAR(state[0].tensor[i].item<double>(), expected[i].m, 1e-14);
@@ -176,7 +177,7 @@ TEST(AdamW, StepIsKeptPerParameter) {
   young.mutable_grad() = at::full({1}, 1.0f);
   old.mutable_grad() = at::full({1}, 1.0f);
   ASSERT_TRUE((*optimizer)->Step(0.1).ok());
-  // Bias correction: in its first step the young one moves by lr, the old one by
+  // The parameters differ by bias correction. In its first step `young` moves by lr. `old` moves by
   // lr * (1 - beta1) / sqrt(1 - beta2) (its corrections are 1 by now, but for 0.999^1001).
   EXPECT_NEAR(young.detach()[0].item<float>(), -0.1, 1e-6);
   const double corrected = std::sqrt(0.001 / (1 - std::pow(0.999, 1001)));
@@ -214,8 +215,8 @@ TEST(AdamW, RefusesParametersThatDoNotFit) {
             "lr_scale of parameter 'p' is nan, allowed is >= 0");
 }
 
-// Parameters of three classes, interleaved, against one optimizer per parameter that has its
-// settings for its own.
+// Parameters of three classes, interleaved, are compared with one optimizer per parameter that has
+// its settings.
 TEST(AdamW, ParametersWithSettingsOfTheirOwnAreSteppedWithThem) {
   const AdamWOptions options{.weight_decay = 0.1};
   const struct {

@@ -20,7 +20,7 @@
 namespace muster::optim {
 namespace {
 
-// sum += value, what the addition rounds off goes to `low` (Knuth's TwoSum).
+// Adds `value` to the sum. The rounding error of the addition goes to `low` (Knuth's TwoSum).
 inline void Add(double value, double& high, double& low) {
   const double sum = high + value;
   const double added = sum - high;
@@ -28,9 +28,9 @@ inline void Add(double value, double& high, double& low) {
   high = sum;
 }
 
-// Elements whose squares are added in plain float64: a quarter of the time of two doubles for each.
-// Blocks count from a tensor's begin, so tensors that are cut at multiples of their size have the
-// same ones.
+// The number of elements whose squares are added in plain float64. This takes a quarter of the time
+// of two doubles for each element. Blocks count from a tensor's beginning, so tensors that are cut
+// at multiples of this size have the same blocks.
 constexpr int kBlock = 16;
 
 template <typename T>
@@ -84,7 +84,7 @@ float NormOf(const std::vector<SquareSum>& sums) {
     Add(sum[0], total[0], total[1]);
     total[1] += sum[1];
   }
-  // After an infinite addend the low half is NaN.
+  // The low half is NaN after an infinite addend.
   const double sum = std::isfinite(total[0]) ? total[0] + total[1] : total[0];
   return static_cast<float>(std::sqrt(sum));
 }

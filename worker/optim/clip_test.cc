@@ -47,7 +47,7 @@ TEST(ScaleGradients, MultipliesEveryElement) {
 
 TEST(GradientNorm, IsNotFiniteWhenAnyElementIsNot) {
   const float infinity = std::numeric_limits<float>::infinity();
-  // At every place of the unrolled sum, and behind it.
+  // The element is at every place of the unrolled sum, and behind it.
   for (int64_t place = 0; place < 19; ++place) {
     at::Tensor values = at::full({19}, 1.0f);
     values.data_ptr<float>()[place] = infinity;
@@ -62,8 +62,8 @@ TEST(GradientNorm, IsNotFiniteWhenAnyElementIsNot) {
 TEST(GradientNorm, OfNothingIsZero) { EXPECT_EQ(GradientNorm({}), 0.0f); }
 
 TEST(GradientNorm, IsSummedInFloat64) {
-  // In float32 the sum of squares would overflow, and small values would be lost beside a large
-  // one.
+  // The sum of squares would overflow in float32, and small values would be lost beside a large
+  // value.
   EXPECT_FLOAT_EQ(GradientNorm({Tensor({3e30f, 4e30f})}), 5e30f);
   EXPECT_EQ(GradientNorm({Tensor({4096.0f}), at::full({1 << 20}, 1.0f)}),
             static_cast<float>(std::sqrt(4096.0 * 4096.0 + (1 << 20))));
@@ -79,7 +79,7 @@ TEST(GradientNorm, DoesNotDependOnHowTensorsAreCut) {
   }
 }
 
-// Numbers over 40 binary orders of magnitude whose plain float64 sum depends on the order of
+// The numbers span 40 binary orders of magnitude. Their plain float64 sum depends on the order of
 // additions.
 TEST(GradientNorm, IsTheSameHoweverTheElementsAreSharedOut) {
   std::vector<float> values;
@@ -103,7 +103,8 @@ TEST(GradientNorm, IsTheSameHoweverTheElementsAreSharedOut) {
   EXPECT_TRUE(plain_sums_differ) << "the low halves are not needed for these numbers";
 }
 
-// Against sums in 64 bits of mantissa, which are exact for so few numbers of nearly one size.
+// The norm is compared with sums in 64 bits of mantissa, which are exact for so few numbers of
+// nearly one size.
 TEST(GradientNorm, IsExactToItsLastBit) {
   for (const int64_t elements : {1, 15, 16, 17, 33, 1000}) {
     std::vector<float> values;

@@ -75,9 +75,9 @@ TEST(OptimizersOnADevice, HaveTheBitsAndTheStateOfTheCpu) {
   }
 }
 
-// On the CPU the optimizer's own loop takes the square roots, on a device LibTorch's operators do.
-// Their last bits may differ, and then those of a change do: by 2^-22 of it at most, for there are
-// two roots in it, and twice that of its square.
+// The optimizer's own loop takes the square roots on the CPU, and LibTorch's operators take them on
+// a device. Their last bits may differ. A change has two roots, so it differs by 2^-22 of itself at
+// most, and its square by twice as much.
 TEST(AdadeltaOnADevice, HasTheNumbersOfTheCpu) {
   const OptimizerOptions options = AdadeltaOptions{.weight_decay = 0.1};
   const Trained here = Train(options, at::kCPU), there = Train(options, device::StandInDevice());
@@ -92,7 +92,7 @@ TEST(AdadeltaOnADevice, HasTheNumbersOfTheCpu) {
   }
 }
 
-// Squares are added in float64, in another order than on the CPU: 40 additions of relative error
+// Squares are added in float64, in another order than on the CPU. 40 additions of relative error
 // 2^-53 each change the float32 of the norm by its last bit at most.
 TEST(ClippingOnADevice, HasTheNormOfTheCpu) {
   std::vector<at::Tensor> here, there;

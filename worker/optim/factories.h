@@ -1,4 +1,4 @@
-// The optimizers of each kind. Each one's file begins with its formula and its source.
+// The optimizers of each kind. Each optimizer's file begins with its formula and its source.
 #ifndef MUSTER_WORKER_OPTIM_FACTORIES_H_
 #define MUSTER_WORKER_OPTIM_FACTORIES_H_
 

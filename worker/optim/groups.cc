@@ -32,8 +32,8 @@ std::string LongestPiece(const std::string& pattern) {
   return longest;
 }
 
-// Names that a mistyped pattern may have meant: the nearest one, and those that contain the longest
-// piece of the pattern without the dots at the ends of the piece.
+// Returns names that a mistyped pattern may have meant: the nearest name, and the names that
+// contain the pattern's longest piece (without dots at its ends).
 std::vector<std::string> Near(const std::string& pattern, const std::vector<std::string>& names) {
   std::vector<std::string> near;
   const std::string nearest = jobfile::NearName(pattern, names);
@@ -58,7 +58,8 @@ absl::Status MatchesNothing(size_t index, const std::string& pattern,
   return absl::InvalidArgumentError(message);
 }
 
-// Changes what a group sets. Returns the name of a setting that this kind does not have, or "".
+// Applies the settings of a group. Returns the name of a setting that this kind does not have, or
+// "".
 template <typename Options>
 std::string Apply(const ParameterGroup& group, Options* options) {
   if (group.weight_decay.has_value()) options->weight_decay = *group.weight_decay;
@@ -100,7 +101,8 @@ absl::Status Apply(size_t index, const ParameterGroup& group, const std::string&
                    "; expected a pattern that matches only parameters of optimizers that have it"));
 }
 
-// What the job file cannot show, because groups may set it separately.
+// Checks combinations that the job file's own check cannot see, because groups may set the values
+// separately.
 absl::Status Check(const std::string& name, const ParameterSettings& settings) {
   const auto* const sgd = std::get_if<SgdOptions>(&settings.options);
   if (sgd == nullptr || !sgd->nesterov || sgd->momentum > 0) return absl::OkStatus();
@@ -130,7 +132,8 @@ absl::StatusOr<std::vector<ParameterSettings>> SettingsFor(
 
 double RateOf(const ParameterSettings& settings, double job_lr, double learning_rate) {
   if (!settings.lr.has_value()) return learning_rate * settings.lr_scale;
-  // Exactly its own rate as long as the job's is that of the job file.
+  // The result is exactly the parameter's own rate as long as the job's rate is that of the job
+  // file.
   if (learning_rate == job_lr) return *settings.lr * settings.lr_scale;
   return *settings.lr * (learning_rate / job_lr) * settings.lr_scale;
 }

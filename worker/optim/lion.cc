@@ -1,8 +1,8 @@
 // Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023):
 //   p = p * (1 - lr * weight_decay) - lr * sign(beta1 * m + (1 - beta1) * g)
 //   m = beta2 * m + (1 - beta2) * g   (m starts at zero)
-// The sign of 0 is 0. A gradient or an m that is not a number makes the parameter NaN, so that it
-// is noticed.
+// The sign of 0 is 0. A gradient or an m that is not a number makes the parameter NaN, so that
+// people notice.
 #include <cstdint>
 #include <utility>
 
@@ -17,7 +17,8 @@
 namespace muster::optim {
 namespace {
 
-// In the type of the parameter; each element by itself, so that pieces have the bits of the whole.
+// The numbers of a step in the type of the parameter. Each element is computed by itself, so that
+// pieces have the bits of the whole.
 template <typename T>
 struct Numbers {
   T kept;  // 1 - lr * weight_decay
@@ -33,7 +34,7 @@ void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* pa
     const T g = gradients[i];
     const T m = averages[i];
     const T direction = by.beta1 * m + by.rest1 * g;
-    // Zero for zero, NaN for NaN.
+    // The step is zero for zero, and NaN for NaN.
     const T step = direction > 0 ? by.rate : direction < 0 ? -by.rate : direction;
     parameters[i] = parameters[i] * by.kept - step;
     averages[i] = by.beta2 * m + by.rest2 * g;

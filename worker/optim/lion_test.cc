@@ -28,7 +28,7 @@ struct ScalarLion {
   double p, m = 0;
   void Step(double g, double lr, double weight_decay, const LionOptions& o) {
     const double direction = o.beta1 * m + (1 - o.beta1) * g;
-    // Where it is this near to zero the sign would depend on rounding.
+    // The sign of a number nearer to zero would depend on rounding.
     if (direction != 0) {
       EXPECT_GT(std::abs(direction), 1e-6);
     }
@@ -101,7 +101,7 @@ TEST(Lion, ZeroGradientStillDecaysAndMovesByTheMeanOnly) {
 }
 
 TEST(Lion, AGradientThatIsNotANumberIsSeenInTheParameter) {
-  // Beside others, as a vector instruction takes them, and in the rest.
+  // One place is beside others, as a vector instruction takes them, and one is in the remainder.
   for (const int64_t place : {3, 33}) {
     at::Tensor p = at::full({34}, 1.0f).requires_grad_(true);
     auto optimizer = CreateLion({{"p", p}}, {});

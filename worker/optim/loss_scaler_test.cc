@@ -13,7 +13,7 @@ TEST(LossScaler, BacksOffAtAnOverflowAndGrowsAfterEnoughGoodStepsInARow) {
       {.initial = 64, .growth_factor = 4, .backoff_factor = 0.25, .growth_interval = 3});
   const struct {
     bool finite;
-    float scale;  // after it
+    float scale;  // after the step
   } steps[] = {{true, 64}, {true, 64}, {false, 16}, {true, 16},  {true, 16}, {true, 64},
                {true, 64}, {true, 64}, {true, 256}, {false, 64}, {false, 16}};
   EXPECT_EQ(scaler.scale(), 64);

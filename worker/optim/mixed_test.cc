@@ -56,7 +56,7 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-// Each parameter alone with its own optimizer.
+// Each parameter is compared with the same parameter alone in its own optimizer.
 TEST(Mixed, UpdatesEachParameterToTheBitsOfItsOwnOptimizer) {
   for (const bool by_bucket : {false, true}) {
     Parameters together, alone;

@@ -14,7 +14,8 @@
 namespace muster::optim {
 namespace {
 
-// The factory of each optimizer. If an alternative has none, CreateOptimizer does not compile.
+// Returns the factory of each optimizer. CreateOptimizer does not compile if an alternative has no
+// factory.
 auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }
 auto FactoryOf(const SgdOptions&) { return &CreateSgd; }
 auto FactoryOf(const LionOptions&) { return &CreateLion; }
@@ -25,9 +26,9 @@ class Mixed : public Optimizer {
  public:
   struct Part {
     std::unique_ptr<Optimizer> optimizer;
-    std::vector<size_t> indices;  // of its parameters, in their order, among all
+    std::vector<size_t> indices;  // indices of the part's parameters among all, in order
   };
-  // `names`: of all parameters, in their order.
+  // `names`: the names of all parameters, in order.
   Mixed(std::vector<std::string> names, std::vector<Part> parts)
       : names_(std::move(names)), parts_(std::move(parts)) {}
 
@@ -53,7 +54,7 @@ class Mixed : public Optimizer {
  private:
   absl::Status Update(double learning_rate, std::optional<size_t> bucket,
                       const LeftOut& left_out) override {
-    // All of them before the first one changes anything.
+    // All gradients are checked before anything changes.
     RETURN_IF_ERROR(CheckGradients(bucket));
     for (const auto& [optimizer, indices] : parts_) {
       std::vector<at::Tensor> unused;
@@ -73,7 +74,7 @@ class Mixed : public Optimizer {
 struct Alike {
   OptimizerOptions options;  // with a weight decay of 0
   std::vector<OptimizedParameter> parameters;
-  std::vector<size_t> indices;  // theirs
+  std::vector<size_t> indices;  // indices of these parameters
 };
 
 }  // namespace

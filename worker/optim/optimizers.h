@@ -1,4 +1,4 @@
-// An optimizer of any kind, and one whose parameters have different options, or are of different
+// Creates an optimizer of any kind, or a mixed optimizer whose parameters have different options or
 // kinds.
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
 #define MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
@@ -17,13 +17,13 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
     std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
 
 struct ParameterWithOptions {
-  OptimizedParameter parameter;  // no other one has its name; its own weight decay is not used
+  OptimizedParameter parameter;  // its name is unique; its own weight decay is not used
   OptimizerOptions options;
 };
 
-// Each parameter is updated to the same bits as by CreateOptimizer with its options. Parameters
-// whose options differ in nothing but the weight decay are in one optimizer. INVALID_ARGUMENT: a
-// parameter does not fit; the message names it.
+// Creates an optimizer that updates each parameter to the same bits as CreateOptimizer with its
+// options. Parameters whose options differ only in the weight decay share an optimizer.
+// INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateMixed(
     std::vector<ParameterWithOptions> parameters);
 

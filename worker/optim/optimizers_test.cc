@@ -39,7 +39,7 @@ TEST(CreateOptimizer, HandsOverParametersAndOptions) {
     ASSERT_TRUE(optimizer.ok()) << optimizer.status();
     parameter.mutable_grad() = at::zeros({3});
     ASSERT_TRUE((*optimizer)->Step(0.1).ok());
-    // Only the weight decay, in all three. Adam's is a part of the gradient (adamw_test).
+    // The weight decay alone acts, in all three. Adam's is a part of the gradient (adamw_test).
     EXPECT_FLOAT_EQ(parameter[0].item<float>(), 2.0f * (1 - 0.1f * 0.5f)) << options.index();
   }
 }

@@ -8,8 +8,8 @@
 
 namespace muster::optim {
 
-// Each is the same as the message in job_spec.proto, with the same rules. `weight_decay` is that of
-// parameters without one of their own.
+// The options of each optimizer, which equal the messages in job_spec.proto, with the same rules.
+// `weight_decay` is for parameters without a weight decay of their own.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -59,7 +59,7 @@ void SetWeightDecay(double weight_decay, OptimizerOptions* options);
 // A kind of state that an optimizer keeps for each of its parameters.
 struct StateSlot {
   std::string name;     // "exp_avg" (docs/checkpoint-format.md)
-  bool scalar = false;  // one number for each parameter; otherwise one for each element
+  bool scalar = false;  // a number for each parameter; otherwise for each element
   friend bool operator==(const StateSlot&, const StateSlot&) = default;
 };
 

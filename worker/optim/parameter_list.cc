@@ -19,7 +19,7 @@ namespace muster::optim {
 
 namespace {
 
-// Adds a parameter to the class that has these settings, or to a new one.
+// Adds a parameter to the class with these settings, or to a new class.
 void AddToClass(ParameterClass settings, size_t index, std::vector<ParameterClass>* classes) {
   for (ParameterClass& existing : *classes) {
     if (existing.bucket == settings.bucket && existing.type == settings.type &&
@@ -102,8 +102,8 @@ absl::StatusOr<at::Tensor> GradientOf(const std::string& name, const at::Tensor&
   return gradient;
 }
 
-// Takes the members that are not updated with the others out of `of_class`, which has the gradients
-// of all members, and adds those of which only the device knows to `alone`.
+// Takes the members that are not updated, or that only the device decides about, out of `of_class`,
+// which has the gradients of all members. Adds the latter to `alone`.
 void TakeOut(const ParameterClass& alike, absl::Span<const at::Tensor> unused,
              ClassGradients* of_class, std::vector<ClassGradients>* alone) {
   const auto flagged = [&](size_t member) { return unused[member].defined(); };

@@ -1,5 +1,5 @@
-// Optimizers over pieces of parameters, as ranks of a sharded strategy use them, give the same bits
-// as over whole parameters.
+// Optimizers over pieces of parameters, as in a sharded strategy, give the same bits as over whole
+// parameters.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -61,7 +61,7 @@ class Pieces : public testing::TestWithParam<int> {
     return numbers.to(type);
   }
 
-  // Where the pieces of a parameter begin: multiples of 16, `count` at most, and the end.
+  // The beginnings of the pieces of a parameter: multiples of 16, `count` at most, and the end.
   std::vector<int64_t> Cuts(int64_t elements, int64_t count) {
     std::vector<int64_t> cuts = {0, elements};
     for (int64_t i = 1; i < count && elements > kAlignment; ++i) {

@@ -10,7 +10,7 @@ namespace {
 
 double WarmupFactor(int64_t warmup, int64_t step) { return static_cast<double>(step + 1) / warmup; }
 
-// From `start` to `end` as `progress` goes from 0 to 1.
+// The value between `start` and `end` on a half cosine, as `progress` goes from 0 to 1.
 double CosineBetween(double start, double end, double progress) {
   return end + (start - end) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
 }
@@ -63,7 +63,7 @@ double Factor(const OneCycle& schedule, int64_t step) {
   double begin = 0;
   while (i + 1 < phases.size() && at > phases[i].end_step) begin = phases[i++].end_step;
   const double length = phases[i].end_step - begin;
-  // The start of a phase of length 0.
+  // A phase of length 0 gives its start.
   return between(phases[i].start, phases[i].end, length == 0 ? 0.0 : (at - begin) / length);
 }
 

@@ -1,7 +1,7 @@
 // Learning-rate schedules: pure functions of the step. docs/optimizers.md has the formulas.
 //
-// In every schedule with a warm-up, of W steps, step s (from 0) of the warm-up has (s + 1) / W of
-// the rate. The descriptions below count from the first step after the warm-up.
+// Step s (from 0) of a warm-up of W steps has (s + 1) / W of the rate, in every schedule with a
+// warm-up. The descriptions below count from the first step after the warm-up.
 #ifndef MUSTER_WORKER_OPTIM_SCHEDULE_H_
 #define MUSTER_WORKER_OPTIM_SCHEDULE_H_
 
@@ -30,17 +30,17 @@ struct Linear {
   double min_ratio = 0.0;
 };
 
-// Multiplied by gamma after every step_size steps (StepLR).
+// A factor that is multiplied by gamma after every step_size steps (StepLR).
 struct StepDecay {
   int64_t warmup_steps = 0;
   int64_t step_size = 1;
   double gamma = 0.1;
 };
 
-// Rises from 1 / div_factor to 1 over the first pct_start of the steps, and falls to 1 / div_factor
-// / final_div_factor at the last step; this value holds for all later steps. With three phases it
-// first falls to 1 / div_factor in as many steps as it rose, and then to the last value
-// (OneCycleLR).
+// A rise from 1 / div_factor to 1 over the first pct_start of the steps, and a fall to 1 /
+// div_factor / final_div_factor at the last step. The last value holds for all later steps. With
+// three phases, the factor first falls to 1 / div_factor in as many steps as it rose, and then to
+// the last value (OneCycleLR).
 struct OneCycle {
   enum class Anneal { kCosine, kLinear };
   int64_t total_steps = 1;
@@ -53,7 +53,7 @@ struct OneCycle {
 
 using Schedule = std::variant<Constant, WarmupCosine, Linear, StepDecay, OneCycle>;
 
-// Gives a schedule that ends at some step, and whose total_steps is 0, this end.
+// Sets the end of a schedule that ends at some step, and whose total_steps is 0.
 void EndAt(int64_t total_steps, Schedule* schedule);
 
 // The factor on the base learning rate in step `step` (from 0).

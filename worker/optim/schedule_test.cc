@@ -82,7 +82,7 @@ TEST(LearningRateFactor, OneCycleOfThreePhasesIsSymmetricAroundItsPeak) {
   for (int64_t i = 0; i <= 5; ++i) {
     EXPECT_NEAR(LearningRateFactor(schedule, 5 - i), LearningRateFactor(schedule, 5 + i), 1e-15);
   }
-  // A fifth of half a cosine.
+  // The step is a fifth of half a cosine.
   EXPECT_NEAR(LearningRateFactor(schedule, 1), 0.1 + 0.9 * 0.09549150281252627, 1e-15);
   EXPECT_DOUBLE_EQ(LearningRateFactor(schedule, 5), 1.0);
   EXPECT_DOUBLE_EQ(LearningRateFactor(schedule, 10), 0.1);

@@ -26,7 +26,8 @@ class Sgd : public ListOptimizer {
       const ParameterClass& alike = list().classes[of.number];
       auto tensors = TensorsOf(of);
       tensors.resize(2);  // without momentum there are no buffers
-      // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
+      // The call does not say "first step": the buffers are zeros at first, and momentum * 0 + d is
+      // d.
       at::_fused_sgd_(tensors[0], of.gradients, tensors[1], alike.weight_decay, options_.momentum,
                       learning_rate * alike.lr_scale, /*dampening=*/0.0, options_.nesterov,
                       /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{},

@@ -21,7 +21,7 @@ at::Tensor Filled(int64_t elements, int seed) {
   return tensor;
 }
 
-// torch.optim.SGD's definition in float64, one number at a time: the buffer *is* the first d.
+// The definition of torch.optim.SGD in float64, one number at a time: the buffer *is* the first d.
 struct ScalarSgd {
   double p, b = 0;
   int t = 0;

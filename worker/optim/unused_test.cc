@@ -1,4 +1,4 @@
-// Parameters that no rank used in a step: they are left as they are, and the others are stepped.
+// Parameters that no rank used in a step stay unchanged, and the others are stepped.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ at::Tensor Numbers(double begin, c10::Device device) {
   return at::arange(40, at::kFloat).mul_(0.7).add_(begin).sin_().to(device);
 }
 
-// Parameter i is not used in step s.
+// True if parameter i is not used in step s.
 bool Unused(int i, int s) { return i > 0 && (i == 4 || s % 2 == i % 2); }
 
 OptimizedParameter Parameter(int i, c10::Device device) {
@@ -40,7 +40,7 @@ struct Result {
   std::vector<NamedTensor> state;
 };
 
-// The parameters in one optimizer, which is told what is not used.
+// Steps the parameters in one optimizer, which is told the unused parameters.
 Result Together(const std::vector<OptimizerOptions>& options, c10::Device device, bool by_bucket,
                 bool all_known) {
   Result result;
@@ -70,7 +70,7 @@ Result Together(const std::vector<OptimizerOptions>& options, c10::Device device
   return result;
 }
 
-// Each parameter with an optimizer of its own, which makes no step in which it is not used.
+// Steps each parameter in its own optimizer, which skips the steps that do not use the parameter.
 Result Apart(const std::vector<OptimizerOptions>& options, c10::Device device) {
   Result result;
   for (int i = 0; i < kParameters; ++i) {

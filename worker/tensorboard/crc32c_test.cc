@@ -7,7 +7,7 @@
 namespace muster::tensorboard {
 namespace {
 
-// RFC 3720, B.4.
+// The examples of RFC 3720, B.4.
 TEST(Crc32c, GivesTheExamplesOfTheStandard) {
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43u);

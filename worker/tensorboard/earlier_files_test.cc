@@ -17,7 +17,7 @@ using testing::UnorderedElementsAre;
 
 class EarlierFilesTest : public testing::Test {
  protected:
-  // A file with numbers of these steps.
+  // Writes a file with numbers of these steps.
   void Write(int64_t number, const std::vector<int64_t>& steps, const std::string& more = "") {
     std::ofstream file(dir_.Path(FileName(number, "writer")), std::ios::binary);
     file << RecordOf(VersionEvent(0)) << RecordOf(StartEvent(steps.empty() ? 0 : steps.front(), 0));
@@ -96,7 +96,7 @@ TEST_F(EarlierFilesTest, HaveStepsWithNumbersOnly) {
 }
 
 TEST_F(EarlierFilesTest, HaveTagsOfLaterStepsThatNoLaterFileTakesBack) {
-  // A number at step 4 counts until the START of step 3; a START of a later step leaves it alone.
+  // A number at step 4 counts until a START of step 3. A START of a later step does not affect it.
   Write(1, {1, 2, 3}, NumberAt(4, "validation"));
   EXPECT_THAT(Around(2).tags_after, UnorderedElementsAre("loss", "validation"));
   EXPECT_THAT(Around(3).tags_after, UnorderedElementsAre("validation"));

@@ -24,7 +24,7 @@ constexpr std::array<uint32_t, 256> Table() {
 
 constexpr std::array<uint32_t, 256> kTable = Table();
 
-// Longer ones are never written.
+// The largest record; longer records are never written.
 constexpr uint64_t kLongest = uint64_t{64} << 20;
 
 template <typename Number>

@@ -16,40 +16,41 @@ namespace muster::tensorboard {
 // CRC-32C (Castagnoli), as RFC 3720 defines it in B.4.
 uint32_t Crc32c(std::string_view bytes);
 
-// Its CRC-32C, rotated and shifted, so that a checksum of bytes that contain checksums is no
-// special number.
+// Returns the CRC-32C of the bytes, rotated and shifted, so that the checksum of bytes that contain
+// checksums is no special number.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
-// The record of an event file (TFRecord) with this data: length, checksum of the length, data,
-// checksum of the data; little endian.
+// Returns the record of an event file (TFRecord) with this data: length, checksum of the length,
+// data, checksum of the data; little endian.
 std::string Record(std::string_view data);
 
-// The data of the record at which `file` stands, and `file` behind it. Nothing: the file ends, or
-// what follows is no complete and correct record; a reader cannot go on behind it.
+// Reads the record at which `file` stands, and moves `file` behind it. Nothing: the file ends, or
+// no complete and correct record follows; a reader cannot go on.
 std::optional<std::string> ReadRecord(std::istream& file);
 
-// The first event of a file. `wall_time`, also below: seconds since 1970.
+// Returns the first event of a file. `wall_time`, also below: seconds since 1970.
 Event VersionEvent(double wall_time);
-// A reader forgets all numbers and texts of this step and of later ones that it has read so far.
+// Returns an event at which a reader forgets all numbers and texts of this step and of later steps
+// that it has read so far.
 Event StartEvent(int64_t step, double wall_time);
 
-// An event without values. `step`: optimizer steps done.
+// Returns an event without values. `step`: optimizer steps done.
 Event EventAt(int64_t step, double wall_time);
 // Adds a value with a tag: a number, which TensorBoard draws as a curve, or a text.
 void AddNumber(const std::string& tag, double number, Event* event);
-// Adds a value that is no number to a number's tag: TensorBoard's data server
-// forgets the tag's numbers of this step and of later ones, and shows nothing in their place.
+// Adds a value that is no number to a number's tag. TensorBoard's data server then forgets the
+// tag's numbers of this step and of later steps, and shows nothing in their place.
 void AddNoNumber(const std::string& tag, Event* event);
 void AddText(const std::string& tag, const std::string& text, Event* event);
 
-// The event as a record of a file.
+// Returns the event as a record of a file.
 std::string RecordOf(const Event& event);
 
-// The numbers of a step, or of a pass of validation or of a test, with their tags
+// Returns the numbers of a step, or of a pass of validation or of a test, with their tags
 // (docs/tensorboard.md).
 //
-// `metrics`: as a session reports them. Samples and tokens per second are computed as the
-// coordinator computes them.
+// `metrics`: as a session reports them. Samples and tokens per second are computed in the same way
+// as in the coordinator.
 Event ScalarsOf(const v1::StepMetrics& metrics, double wall_time);
 
 }  // namespace muster::tensorboard

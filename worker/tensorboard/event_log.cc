@@ -18,12 +18,12 @@
 namespace muster::tensorboard {
 namespace {
 
-// How long the end waits for a call of the file system.
+// The time that the end waits for a call of the file system.
 constexpr absl::Duration kLastCall = absl::Seconds(1);
 
 }  // namespace
 
-// What the log's thread and its owner share.
+// The state that the log's thread and its owner share.
 class EventLog::Writer {
  public:
   explicit Writer(Options options)
@@ -31,15 +31,15 @@ class EventLog::Writer {
         folder_(options_.directory, options_.job),
         queue_(options_.limit) {}
 
-  // The log's thread.
+  // The loop of the log's thread.
   void Loop();
 
-  // The owner's calls.
+  // The calls of the owner.
   void Begin(int64_t step, bool continued);
   void Add(const Event& event);
   bool Sync(absl::Duration timeout);
   std::optional<Steps> Finish(absl::Duration timeout);
-  // True: the thread has ended, or is about to.
+  // Ends the thread. True: the thread has ended, or is about to.
   bool Close();
 
  private:
@@ -47,16 +47,16 @@ class EventLog::Writer {
     int64_t step = 0;
     bool continued = false;
   };
-  // The files of earlier sessions, and what they have around `start_`.
+  // The files of earlier sessions, and their numbers around `start_`.
   struct Earlier {
     std::vector<std::string> files;
     Numbers numbers;
   };
   struct Trouble {
-    // Nothing can be written at present; whether records are dropped because of that.
+    // True while nothing can be written. `dropping`: records are dropped because of the trouble.
     bool troubled = false;
     bool dropping = false;
-    // The newest record when something last went wrong: all is well once this one is written.
+    // The newest record at the last failure. The trouble is over when this record is written.
     uint64_t well_with = 0;
     absl::Time retry_at = absl::InfinitePast();
   };
@@ -65,18 +65,18 @@ class EventLog::Writer {
   // Waits for something to do, and returns true; false: the thread ends.
   bool AwaitWork();
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes the oldest records, and syncs if that is due.
+  // Writes the oldest records, and syncs if a sync is due.
   absl::Status Work();
   absl::Status Write(const Queue::Batch& batch);
-  // The begin of the session's first file, behind these files: what they have of later steps does
-  // not count any more.
+  // Returns the beginning of the session's first file. It makes the data server forget the values
+  // of later steps in the `earlier` files.
   std::string TakeBack(const std::vector<std::string>& earlier, double wall_time);
   // Begins a new file with these records.
   absl::Status Open(const Queue::Batch& batch);
   absl::Status SyncFile();
   void Failed(const absl::Status& status);
   void Succeeded();
-  // Calls back, unless the owner has gone.
+  // Calls back, unless the owner is gone.
   void Call(const std::function<void()>& callback);
 
   const Options options_;
@@ -85,7 +85,8 @@ class EventLog::Writer {
   Folder folder_;
   std::unique_ptr<EventFile> file_;
   std::string newest_path_;  // of the newest file of this session; empty: there is none yet
-  // The step of the next file's START: this session has written nothing of it, nor of later ones.
+  // The step of the next file's START. This session has written nothing of this step or of later
+  // steps.
   int64_t start_ = 0;
   Earlier earlier_;
 
@@ -94,10 +95,10 @@ class EventLog::Writer {
   SteadyCondition changed_;
   Queue queue_ ABSL_GUARDED_BY(mutex_);
   std::optional<Begun> begun_ ABSL_GUARDED_BY(mutex_);
-  // All records up to this one are to be durable.
+  // The number up to which all records must become durable.
   uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;
   Trouble trouble_ ABSL_GUARDED_BY(mutex_);
-  // Since when the thread has been in Work.
+  // The time since which the thread has been in Work.
   absl::Time busy_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool calling_ ABSL_GUARDED_BY(mutex_) = false;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kRunning;
@@ -196,7 +197,7 @@ bool EventLog::Writer::AwaitWork() {
     return phase_ == Phase::kClosing || (HasWork() && SteadyNow() >= trouble_.retry_at);
   };
   while (!ready()) {
-    // Until then nothing but the owner's end matters; after it, any change does.
+    // Only the owner's end matters before retry_at; afterwards, any change does.
     const absl::Duration wait = trouble_.retry_at - SteadyNow();
     changed_.Await(mutex_, wait > absl::ZeroDuration() ? wait : absl::InfiniteDuration(), ready);
   }
@@ -223,7 +224,7 @@ absl::Status EventLog::Writer::Work() {
 absl::Status EventLog::Writer::Write(const Queue::Batch& batch) {
   const absl::Status status = file_ == nullptr ? Open(batch) : file_->Append(batch.bytes);
   if (!status.ok()) {
-    // What the file has may still become durable.
+    // The data in the file may still become durable.
     if (file_ != nullptr) SyncFile().IgnoreError();
     return status;
   }
@@ -243,7 +244,8 @@ absl::Status EventLog::Writer::Open(const Queue::Batch& batch) {
   }
   const bool first = newest_path_.empty();
   if (first) start_ = begun.continued ? begun.step + 1 : 0;
-  // The clock of this node may be behind that of another one.
+  // The clock of this node may be behind the clock of another node, so the number is made larger
+  // than all others.
   const absl::Time now = absl::Now();
   const int64_t number = std::max(absl::ToUnixSeconds(now), LargestNumber(earlier) + 1);
   const std::string path = files::JoinPath(folder_.path(), FileName(number, options_.writer));
@@ -261,7 +263,8 @@ absl::Status EventLog::Writer::Open(const Queue::Batch& batch) {
 }
 
 std::string EventLog::Writer::TakeBack(const std::vector<std::string>& earlier, double wall_time) {
-  // On a full disk, each attempt to begin a file comes here.
+  // The files are read only if they have changed: on a full disk, each attempt to begin a file
+  // comes here.
   if (std::exchange(earlier_.files, earlier) != earlier) {
     earlier_.numbers = NumbersAround(folder_.path(), earlier, start_ - 1);
   }

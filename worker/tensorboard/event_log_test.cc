@@ -42,7 +42,7 @@ class FaultyDisk : public files::Disk {
     if (blocked_) released_.WaitForNotification();
     const bool fits = !full_ || allowed_-- > 0;
     if (on_write_) on_write_(fits);
-    // As on a full disk, a part may be written.
+    // A part may be written, as on a full disk.
     if (!fits) {
       Disk::Write(fd, data, size / 2, path).IgnoreError();
       return files::ErrnoStatus(ENOSPC, "write", path);
@@ -56,7 +56,7 @@ class FaultyDisk : public files::Disk {
 
   std::atomic<bool> full_ = false;
   std::atomic<int> allowed_ = 0;  // writes that succeed although the disk is full
-  // Before each write, set before there is a log.
+  // A function that is called before each write; set before there is a log.
   std::function<void(bool fits)> on_write_;
   std::atomic<bool> unsynced_ = false;
   std::atomic<bool> blocked_ = false;
@@ -64,7 +64,7 @@ class FaultyDisk : public files::Disk {
   absl::Notification released_;
 };
 
-// What the log has called back.
+// The callbacks of the log so far.
 class Told {
  public:
   void Add(const std::string& text) {
@@ -133,8 +133,8 @@ class EventLogTest : public testing::Test {
     return files;
   }
 
-  // The numbers of a tag, as the data server has them: a START is ignored, and any value discards
-  // the tag's values of its step and of later ones.
+  // The numbers of a tag, as the data server reads them. A START is ignored, and any value discards
+  // the tag's values of its step and of later steps.
   std::vector<std::pair<int64_t, double>> OfDataServer(const std::string& tag) {
     std::vector<std::pair<int64_t, double>> found;
     for (const std::string& path : Files()) {
@@ -152,8 +152,8 @@ class EventLogTest : public testing::Test {
     return found;
   }
 
-  // (step, value) of all losses, as TensorBoard's readers in Python have them: file after file,
-  // each as far as it is whole, and a START discards its step and later ones.
+  // The pairs (step, value) of all losses, as TensorBoard's readers in Python read them. Each file
+  // is read up to its damage, and a START discards its step and later steps.
   std::vector<std::pair<int64_t, double>> Losses() {
     std::vector<std::pair<int64_t, double>> losses;
     for (const std::string& path : Files()) {
@@ -457,7 +457,7 @@ TEST_F(EventLogTest, WritesANewFileIfTheWholeDirectoryIsGone) {
 }
 
 TEST_F(EventLogTest, WaitsForAFileSystemThatIsNotMounted) {
-  // What is mounted and goes away is "mount".
+  // The mounted file system that goes away is "mount".
   EventLog::Options options = Options();
   options.directory = dir_.Path("mount/logs");
   fs::create_directory_symlink("mount/logs", dir_.Path("logs"));
@@ -519,7 +519,7 @@ TEST_F(EventLogTest, KeepsUpWithStepsThatAreFasterThanACall) {
 TEST_F(EventLogTest, SaysOnceThatADiskIsTooSlow) {
   EventLog* used = nullptr;
   int64_t step = 1;
-  std::vector<std::string> before;  // the first step that finds room
+  std::vector<std::string> before;  // what was told before the last record
   disk_.on_write_ = [&](bool) {
     if (step == 401) return;
     for (int i = 0; i < 4; ++i) used->Add(Loss(++step, 1));
@@ -573,7 +573,7 @@ TEST_F(EventLogTest, TakesBackThePartOfAWriteThatFailed) {
   log.Add(Loss(1, 1));
   EXPECT_TRUE(log.Sync(kTestBound));
   held = true;
-  // The next file has a START of step 2, so that it takes nothing of step 1 back.
+  // The next file has a START of step 2, so that it does not take back values of step 1.
   log.Add(Loss(1, 7));
   log.Add(Loss(2, 2));
   log.Add(Loss(3, 3));
@@ -597,7 +597,7 @@ TEST_F(EventLogTest, SaysAtTheEndWhatIsNotWritten) {
 }
 
 TEST_F(EventLogTest, DoesNotWaitForAFileSystemThatDoesNotAnswer) {
-  // The thread that is left behind uses it until the process ends.
+  // The abandoned thread uses the disk until the process ends.
   static FaultyDisk* const disk = new FaultyDisk;
   disk->blocked_ = true;
   {

@@ -51,7 +51,8 @@ TEST(Event, HasAValueThatIsNoNumber) {
   EXPECT_EQ(read.summary().value(0).tensor().string_val_size(), 0);
 }
 
-// Made with torch.utils.tensorboard.summary.scalar("loss", 0.5) at step 3, time 1.
+// The expected bytes were made with torch.utils.tensorboard.summary.scalar("loss", 0.5) at step 3,
+// time 1.
 TEST(Event, OfANumberHasTheBytesOfPyTorchsWriter) {
   Event event = EventAt(3, 1);
   AddNumber("loss", 0.5, &event);

@@ -47,10 +47,11 @@ std::optional<Place::Id> IdOf(const std::string& directory) {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-// A longer number is none of FileName, and one more than it might not be a number.
+// The most digits of a number. FileName makes no longer numbers, and a larger number plus one might
+// overflow.
 constexpr size_t kDigits = 10;
 
-// The number in a name that FileName has made.
+// Returns the number in a name that FileName has made.
 std::optional<int64_t> NumberOf(const std::string& name) {
   if (name.compare(0, kPrefix.size(), kPrefix) != 0) return std::nullopt;
   const size_t end = name.find('.', kPrefix.size());
@@ -62,7 +63,8 @@ std::optional<int64_t> NumberOf(const std::string& name) {
   return number;
 }
 
-// TensorBoard reads every file whose name contains "tfevents". A leftover is replaced.
+// The temporary name. TensorBoard reads every file whose name contains "tfevents", so this name
+// does not. A leftover file is replaced.
 constexpr char kTemporary[] = ".muster-events.tmp";
 
 }  // namespace
@@ -136,7 +138,8 @@ absl::StatusOr<std::vector<std::string>> EventFiles(const std::string& folder) {
 
 int64_t LargestNumber(const std::vector<std::string>& names) {
   int64_t largest = 0;
-  // The last name need not have it: other programs write numbers without zeros before them.
+  // The last name need not have the largest number, because other programs write numbers without
+  // zeros before them.
   for (const std::string& name : names) largest = std::max(largest, NumberOf(name).value_or(0));
   return largest;
 }
@@ -144,7 +147,7 @@ int64_t LargestNumber(const std::vector<std::string>& names) {
 Numbers NumbersAround(const std::string& folder, const std::vector<std::string>& names,
                       int64_t step) {
   Numbers found;
-  bool taken_back = false;  // what earlier files have of later steps
+  bool taken_back = false;  // true: a START takes back the later steps of earlier files
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     if (taken_back && (found.newest.has_value() || step < 0)) break;
     const bool counts = !taken_back;
@@ -206,8 +209,9 @@ absl::Status EventFile::Append(const std::string& bytes) {
   if (status.ok()) {
     size_ += bytes.size();
   } else {
-    // Otherwise a reader would have twice what the next file repeats without an earlier START. The
-    // error of the write is told, whether or not there is one here.
+    // A reader might read records twice without the truncation, because the next file repeats them
+    // without an earlier START. The caller gets the error of the write, even if the truncation
+    // fails, too.
     const int ignored = ftruncate(fd_, static_cast<off_t>(size_));
     static_cast<void>(ignored);
   }

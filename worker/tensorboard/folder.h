@@ -1,5 +1,5 @@
-// The folder of a job's event files, on a file system that may vanish and come back, and the files
-// in it, to which a session adds one more.
+// The folder of a job's event files, and the files in it, to which a session adds a file. The file
+// system may vanish and come back.
 #ifndef MUSTER_WORKER_TENSORBOARD_FOLDER_H_
 #define MUSTER_WORKER_TENSORBOARD_FOLDER_H_
 
@@ -20,20 +20,20 @@
 
 namespace muster::tensorboard {
 
-// DIRECTORY/JOB.
+// Returns DIRECTORY/JOB.
 std::string FolderOf(const std::string& directory, const std::string& job);
 
-// Makes the folder of a job, before its first session. FAILED_PRECONDITION: no session will be able
-// to write there, because a file is in its place, or because it is not allowed; the message says
-// what to do. Other codes: the file system has trouble, which may end.
+// Makes the folder of a job, before its first session. FAILED_PRECONDITION: no session can write
+// there, because a file is in the folder's place, or permission is missing; the message says what
+// to do. Other codes: the file system has trouble, which may end.
 absl::Status Prepare(const std::string& directory, const std::string& job);
 
-// Which directory a path led to.
+// The identity of a directory to which a path led.
 struct Place {
   using Id = std::pair<dev_t, ino_t>;
   Id directory;
-  bool mounted = false;     // it is the root of a file system that is mounted there
-  std::string parent_path;  // of the directory in which it lies, without symbolic links
+  bool mounted = false;     // the directory is the root of a mounted file system
+  std::string parent_path;  // of the parent directory, without symbolic links
   Id parent;
 };
 // Errors: those of the file system; NOT_FOUND: there is no such directory.
@@ -47,11 +47,11 @@ class Folder {
 
   const std::string& path() const { return path_; }
 
-  // Makes the folder if it is missing, also after somebody has removed the directory, or replaced
-  // it. `newest`: the path of the newest file that this session has written; empty: none.
-  // UNAVAILABLE: file and directory are not there any more, and the directory was the root of a
-  // mounted file system, or the one in which it lay is another one now. So a file system may not be
-  // mounted any more, and a folder that would be made now would be hidden once it is mounted again.
+  // Makes the folder if it is missing, also after somebody has removed or replaced the directory.
+  // `newest`: the path of the newest file of this session; empty: none. UNAVAILABLE: file and
+  // directory are gone, and the file system may not be mounted any more. A new folder would then be
+  // hidden after the next mount. The sign: the directory was the root of a mounted file system, or
+  // its parent directory is another one than before.
   absl::Status Ensure(const std::string& newest);
 
  private:
@@ -64,34 +64,34 @@ class Folder {
 // so a later file needs a larger `number`; `writer` tells writers apart.
 std::string FileName(int64_t number, const std::string& writer);
 
-// The names of a folder's event files, in their order, without names whose number has more than 10
-// digits. Errors: those of the file system; a folder that is missing has no files.
+// Returns the names of a folder's event files, in their order, without names whose number has more
+// than 10 digits. A missing folder has no files. Errors: those of the file system.
 absl::StatusOr<std::vector<std::string>> EventFiles(const std::string& folder);
 
-// The largest number in such names; 0: there are none.
+// Returns the largest number in such names; 0: there are no names.
 int64_t LargestNumber(const std::vector<std::string>& names);
 
-// What files have of the steps before and after one.
+// The numbers in files before and after a step.
 struct Numbers {
-  // The newest step up to it with a number, in the newest file that has such a step.
+  // The newest step, up to this step, with a number, in the newest file that has such a step.
   std::optional<int64_t> newest;
-  // The tags of numbers of later steps, unless a START in a later file has taken them back.
+  // The tags of numbers of later steps, except numbers that a START in a later file has taken back.
   std::set<std::string> tags_after;
 };
 
-// The numbers up to `step`, and behind it. A damaged file is read up to the damage, as TensorBoard
-// does. Only as many files are read, from the newest one on, as are needed.
+// Returns the numbers up to `step`, and after `step`. A damaged file is read up to the damage, as
+// TensorBoard does. Files are read from the newest one on, and only as many as needed.
 Numbers NumbersAround(const std::string& folder, const std::vector<std::string>& names,
                       int64_t step);
 
-// One event file: begun as a whole, then appended to.
+// An event file: created as a whole, then appended to.
 //
-// Threading: one thread at a time. After an error the object must not be used any more: what was
-// not synced may be lost, and a new file is needed.
+// Threading: one thread at a time. After an error the object must not be used any more: unsynced
+// data may be lost, and a new file is needed.
 class EventFile {
  public:
-  // Creates a file with these contents: afterwards it is durable and there as a whole, or not there
-  // at all. One writer per folder at a time. The disk outlives it.
+  // Creates a file with these contents. Afterwards the file is complete and durable, or does not
+  // exist. One writer per folder at a time. The disk outlives the file.
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& path,
                                                            const std::string& contents,
                                                            files::Disk& disk);
@@ -99,9 +99,9 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  // After an error of Append, the file ends as before the call, if the file system allows this.
-  // Errors: those of the disk; NOT_FOUND if the path no longer leads to this file, because it was
-  // removed, or its file system is not mounted any more.
+  // Appends the bytes. After an error, the file ends as before the call, if the file system allows
+  // this. Errors: those of the disk; NOT_FOUND if the path no longer leads to this file (removed,
+  // or its file system is not mounted).
   absl::Status Append(const std::string& bytes);
   absl::Status Sync();
 

@@ -47,7 +47,7 @@ Queue::Batch Queue::Oldest(size_t size) const {
 void Queue::Written(const Batch& batch) {
   written_ = batch.newest;
   Include(batch.steps, &unsynced_);
-  // Some may have been dropped while they were being written.
+  // Some records may have been dropped while they were being written.
   while (!waiting_.empty() && waiting_.front().number <= batch.newest) RemoveOldest();
 }
 

@@ -12,7 +12,7 @@
 
 namespace muster::tensorboard {
 
-// The first and the last of some steps; not every step between them need be meant.
+// The first and the last of some steps. Steps between them need not belong to the set.
 struct Steps {
   int64_t first = 0;
   int64_t last = 0;
@@ -25,37 +25,37 @@ class Queue {
  public:
   // Records that follow one another.
   struct Batch {
-    uint64_t newest = 0;  // the number of the last one, counted from 1
+    uint64_t newest = 0;  // the number of the last record, counted from 1
     Steps steps;
     std::string bytes;
   };
 
-  // `limit`: bytes of all records together. If there are more, the oldest ones are lost.
+  // `limit`: the bytes of all records together. Beyond the limit, the oldest records are lost.
   explicit Queue(size_t limit) : limit_(limit) {}
 
-  // Returns the steps of the records that are lost because there is no room for them any more.
+  // Adds a record. Returns the steps of the records that are lost for lack of room.
   std::optional<Steps> Add(int64_t step, std::string bytes);
-  // No record waits.
+  // True if no record waits.
   bool empty() const { return waiting_.empty(); }
-  // The oldest records, which wait until they are written: as many as have `size` bytes, and at
-  // least one. There must be one.
+  // Returns the oldest waiting records: as many as have `size` bytes, and at least one. Requires a
+  // waiting record. The records stay until Written.
   Batch Oldest(size_t size) const;
-  // These records, which were the oldest ones, are written, and not durable yet.
+  // Takes in that these records, which were the oldest ones, are written, but not yet durable.
   void Written(const Batch& batch);
-  // All that is written is durable.
+  // Takes in that all written records are durable.
   void Synced();
-  // What is written and not durable may be lost. Returns its steps.
+  // Takes in that written records that are not durable may be lost. Returns their steps.
   std::optional<Steps> FileFailed();
 
-  // The number of the newest record; the number up to which all are written; and the one up to
-  // which all are durable or lost.
+  // The number of the newest record; the number up to which all records are written; and the number
+  // up to which all are durable or lost.
   uint64_t newest() const { return newest_; }
   uint64_t written() const { return written_; }
   uint64_t settled() const { return settled_; }
 
-  // The steps of records that are lost since the last call.
+  // Returns the steps of records that were lost since the last call.
   std::optional<Steps> TakeLost() { return std::exchange(lost_, std::nullopt); }
-  // The same, and those of records that are not durable.
+  // Returns the steps of TakeLost, and those of records that are not durable.
   std::optional<Steps> Missing() const;
 
  private:
@@ -68,7 +68,7 @@ class Queue {
 
   const size_t limit_;
   std::deque<Record> waiting_;
-  size_t bytes_ = 0;  // of the waiting ones
+  size_t bytes_ = 0;  // of the waiting records
   uint64_t newest_ = 0;
   uint64_t written_ = 0;
   uint64_t settled_ = 0;

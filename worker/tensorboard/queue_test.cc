@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kAmple = 1000;
 
-// No more than one record.
+// A size for which Oldest returns one record only.
 constexpr size_t kOne = 1;
 
 void WriteOldest(Queue& queue) { queue.Written(queue.Oldest(kOne)); }

@@ -17,7 +17,7 @@ std::string Hex(const std::string& bytes) {
   return hex;
 }
 
-// Made with tensorboard.summary.writer.record_writer.
+// The expected bytes were made with tensorboard.summary.writer.record_writer.
 TEST(Record, HasTheBytesOfTensorBoardsWriter) {
   EXPECT_EQ(Hex(Record("abc")), "0300000000000000b099490e6162636e57f121");
   EXPECT_EQ(Hex(Record("")), "000000000000000029039807d8ea82a2");

@@ -23,8 +23,7 @@ namespace muster::tensorboard {
 namespace {
 
 constexpr char kTrainedTag[] = "train/trainable_parameters";
-// The tags of marks: texts about what happens to a job besides its steps, at the step at which it
-// happens.
+// The tags of marks: texts about events of a job besides its steps, at the step of the event.
 constexpr char kOperationsTag[] = "marks/operations";
 constexpr char kGenerationsTag[] = "marks/generations";
 constexpr char kStagesTag[] = "marks/stages";
@@ -32,13 +31,14 @@ constexpr char kCheckpointsTag[] = "marks/checkpoints";
 
 double WallTime() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
-// The same path without '/' at its end.
+// Returns the path without '/' at its end.
 std::string Trimmed(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
 }
 
-// Part of a file's name: a node may have any name.
+// Returns the writer's part of a file's name. A node may have any name, so other characters are
+// replaced.
 std::string WriterName(const std::string& node, int64_t generation) {
   std::string name = absl::StrCat(node, ".", getpid(), ".g", generation);
   for (char& letter : name) {
@@ -70,7 +70,7 @@ std::string Rules(const v1::SetTrainabilityCommand& set) {
   return Names(texts);
 }
 
-// The command of `muster`, with what people know it by.
+// Returns the name of the command in `muster`, with the arguments that people know it by.
 std::string What(const v1::Command& command) {
   if (commands::IsOver(command)) return "an operation that is over";
   const v1::CommandRule& rule = commands::RuleOf(command);
@@ -99,21 +99,21 @@ std::string Operation(const std::string& job, int64_t number) {
   return absl::StrCat("operation ", job, "/", number);
 }
 
-// An operation that takes effect: "set-lr 0.003 (operation JOB/4)". The same text when it takes
-// effect again after a failure.
+// Returns the mark of an operation that takes effect: "set-lr 0.003 (operation JOB/4)". The text is
+// the same when it takes effect again after a failure.
 std::string TextOf(const v1::Command& command, const std::string& job) {
   return ValidUtf8(absl::StrCat(What(command), " (",
                                 Operation(job, static_cast<int64_t>(command.number())), ")"));
 }
 
-// An operation that failed: "operation JOB/4 failed: ...".
+// Returns the mark of an operation that failed: "operation JOB/4 failed: ...".
 std::string TextOf(const train::CommandFinished& finished, const std::string& job) {
   return ValidUtf8(absl::StrCat(
       Operation(job, finished.number),
       absl::IsCancelled(finished.status) ? " cancelled: " : " failed: ", Message(finished.status)));
 }
 
-// What a change of the trained parameters did.
+// Returns the mark of a change of the trained parameters.
 std::string TextOf(const train::TrainabilityChange& change, const std::string& job) {
   std::vector<std::string> parts;
   if (!change.frozen.empty()) parts.push_back(absl::StrCat("frozen: ", Names(change.frozen)));
@@ -125,13 +125,13 @@ std::string TextOf(const train::TrainabilityChange& change, const std::string& j
       change.command == 0 ? "asked for by the model's code" : Operation(job, change.command), ")"));
 }
 
-// A checkpoint: "step-50-g1, 1234567 bytes".
+// Returns the mark of a checkpoint: "step-50-g1, 1234567 bytes".
 std::string TextOf(const train::CheckpointWritten& written) {
   return ValidUtf8(absl::StrCat(written.path.substr(written.path.rfind('/') + 1), ", ",
                                 written.bytes, " bytes", written.best ? ", the best one" : ""));
 }
 
-// The begin of a generation, which is a restart if it is not the first one.
+// Returns the mark of the beginning of a generation, which is a restart unless it is the first one.
 std::string TextOf(const train::SessionStarted& started, int64_t generation, int64_t ranks,
                    const std::string& node) {
   return ValidUtf8(absl::StrCat(
@@ -213,7 +213,7 @@ void Sink::Write(const train::Event& event) {
                  [this](const train::CommandFinished& finished) { Finished(finished); },
                  [this](const train::TrainabilityReport& report) { TrainsNow(report); },
                  [this](const train::CheckpointWritten& written) {
-                   // Without bytes it is one of an earlier session.
+                   // A checkpoint without bytes belongs to an earlier session.
                    if (written.bytes > 0) Mark(kCheckpointsTag, written.step, TextOf(written));
                  },
                  [](const auto&) {}},
@@ -274,7 +274,7 @@ bool Sink::IsMarked(int64_t step, bool replay) const {
 
 void Sink::Applied(const train::CommandApplied& applied) {
   const train::Command command = options_.commands->Get(applied.number);
-  // It is over: an earlier session has marked it.
+  // The command is over, so an earlier session has marked it.
   if (commands::IsOver(command)) return;
   {
     absl::MutexLock lock(&mutex_);

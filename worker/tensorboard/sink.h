@@ -1,5 +1,5 @@
-// Passes the events of a session on, and writes what they measure to TensorBoard's event files
-// (docs/tensorboard.md). One rank of a job has it: the one that reports the job's events.
+// Passes on the events of a session, and writes their measurements to TensorBoard's event files
+// (docs/tensorboard.md). One rank of a job has a sink: the rank that reports the job's events.
 #ifndef MUSTER_WORKER_TENSORBOARD_SINK_H_
 #define MUSTER_WORKER_TENSORBOARD_SINK_H_
 
@@ -28,25 +28,25 @@ class Sink : public train::EventSink {
     int64_t generation = 0;
     int64_t ranks = 0;
     std::string node;  // of this rank
-    // The checkpoint of another job with which this one begins; empty: none.
+    // The checkpoint of another job with which this job begins; empty: none.
     std::string start;
     const train::CommandSource* commands = nullptr;
     const train::LeaseHolder* lease = nullptr;  // null: there is no lease
     files::Disk* disk = &files::Disk::Real();
   };
-  // Everything outlives the sink.
+  // All objects behind the pointers outlive the sink.
   Sink(Options options, train::EventSink* next);
 
   void Report(const train::Event& event) override;
   void Progress(int64_t step, const char* stage, const char* doing) override {
     next_->Progress(step, stage, doing);
   }
-  // Also syncs the files, because a later session that starts from the checkpoint that is about to
-  // count does not do the steps before it again.
+  // Also syncs the files. A later session may start from the checkpoint that is about to count, and
+  // would not repeat the steps before it.
   void Settle(absl::Duration timeout) override;
 
-  // The session is over. Waits, at most `timeout`, until the files have everything, and reports
-  // what may be missing.
+  // Ends the session. Waits, at most `timeout`, until the files are complete, and reports the steps
+  // that may be missing.
   void Finish(absl::Duration timeout);
 
  private:
@@ -55,8 +55,8 @@ class Sink : public train::EventSink {
   void Started(const train::SessionStarted& started);
   void Measured(const v1::StepMetrics& metrics);
   void TrainsNow(const train::TrainabilityReport& report);
-  // The files have the mark of what takes effect at this step, from an earlier session. `replay`:
-  // it took effect at this step there, too.
+  // True if the files of an earlier session have the mark of a command that takes effect at this
+  // step. `replay`: the command took effect at this step in the earlier session, too.
   bool IsMarked(int64_t step, bool replay) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Applied(const train::CommandApplied& applied);
   void Finished(const train::CommandFinished& finished);
@@ -70,11 +70,11 @@ class Sink : public train::EventSink {
   bool continued_ ABSL_GUARDED_BY(mutex_) = false;  // with a checkpoint of the job
   // The step of the newest entry.
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of commands that have taken effect and not ended: the step.
+  // The steps of commands that have taken effect and not ended.
   std::map<int64_t, int64_t> running_ ABSL_GUARDED_BY(mutex_);
   // The number of trained elements after each change, by the step after which the change took
-  // effect. A number is written with the first step that trains so many, not at the change: a
-  // session that continues from the step of the change does the change again.
+  // effect. The number is written with the first step that trains so many elements, not at the
+  // change. The reason: a session that continues from the step of the change does the change again.
   std::map<int64_t, int64_t> trained_ ABSL_GUARDED_BY(mutex_);
   EventLog log_;  // last: its thread uses the other members
 };

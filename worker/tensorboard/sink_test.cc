@@ -94,7 +94,7 @@ class SinkTest : public testing::Test {
     sink.Finish(kTestBound);
   }
 
-  // The files' numbers and texts by tag, with their steps, as TensorBoard's reader has them.
+  // The files' numbers and texts by tag, with their steps, as TensorBoard's reader reads them.
   using Numbers = std::vector<std::pair<int64_t, float>>;
   using Texts = std::vector<std::pair<int64_t, std::string>>;
   void Read() {
@@ -146,7 +146,7 @@ TEST_F(SinkTest, PassesEventsOnAndWritesWhatTheyMeasure) {
 }
 
 TEST_F(SinkTest, WritesHowManyElementsAreTrainedWithTheFirstStepThatTrainsThem) {
-  // A step is reported after what takes effect behind it.
+  // A step is reported after the changes that take effect after it.
   RunSession(0, {Trained(10), Measured(1), Measured(2), Changed(7, 3, 0), Measured(3), Measured(4),
                  Changed(6, 4, 0), Changed(5, 4, 0), Measured(5)});
   Read();
@@ -175,7 +175,7 @@ TEST_F(SinkTest, MarksACommandOnceThatTakesEffectAgain) {
   Read();
   EXPECT_EQ(texts_["marks/operations"].size(), 2u) << "the change, and the command";
   EXPECT_EQ(texts_["marks/generations"].size(), 2u);
-  // The START of a session that continues before the command takes the marks away.
+  // The START of a session that continues from before the command removes the marks.
   RunSession(1, effect);
   Read();
   EXPECT_EQ(texts_["marks/operations"].size(), 2u);

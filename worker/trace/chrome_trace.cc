@@ -28,7 +28,8 @@ class Part {
 
   void Add(Json event) {
     event["pid"] = rank_;
-    // Names may hold anything that a model calls its units.
+    // Invalid UTF-8 in names is replaced, because names may contain anything that a model calls its
+    // units.
     texts_.push_back(event.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 

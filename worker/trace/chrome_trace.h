@@ -11,11 +11,11 @@
 
 namespace muster::trace {
 
-// One rank's part of a file: a process "rank R" with a line for each lane. Collectives, which
-// overlap, are asynchronous events.
+// Returns one rank's part of a file: a process "rank R" with a line for each lane. Collectives,
+// which overlap, are asynchronous events.
 std::string ChromeEvents(int64_t rank, const std::vector<Event>& events);
 
-// The file, of the ranks' parts.
+// Returns the file with the ranks' parts.
 std::string ChromeTrace(const std::vector<std::string>& parts);
 
 }  // namespace muster::trace

@@ -1,7 +1,7 @@
-// What a rank does and when, for people who want to see where time is spent: phases of steps,
+// A recorder of a rank's actions and their times, which show where time is spent: phases of steps,
 // units, collectives.
 //
-// Threading: one thread. Cost while it is off: a test of a flag.
+// Threading: one thread. Cost while the recorder is off: a test of a flag.
 #ifndef MUSTER_WORKER_TRACE_RECORDER_H_
 #define MUSTER_WORKER_TRACE_RECORDER_H_
 
@@ -17,15 +17,15 @@ enum class Lane { kSteps, kUnits, kCollectives };
 
 struct Event {
   enum class Kind {
-    kSpan,   // from begin to end. Within a lane they nest, except collectives, which overlap
+    kSpan,   // from begin to end; spans of a lane nest, but collectives overlap
     kMark,   // at begin
     kLevel,  // from begin on there are `bytes` bytes
   };
   Kind kind = Kind::kMark;
   Lane lane = Lane::kSteps;
   std::string name;
-  // Nanoseconds since the epoch, by the machine's clock, so that events of ranks on one machine can
-  // be compared.
+  // The time in nanoseconds since the epoch, by the machine's clock, so that events of ranks on one
+  // machine can be compared.
   int64_t begin = 0;
   int64_t end = 0;
   int64_t bytes = -1;  // -1: there is no number of bytes
@@ -37,10 +37,10 @@ class Recorder {
 
   bool on() const { return on_; }
   void Start() { on_ = true; }
-  // What was recorded since Start, by the order of their ends.
+  // Returns the events since Start, ordered by their ends.
   std::vector<Event> Stop();
 
-  // They do nothing while it is off. A span ends now.
+  // Records an event; does nothing while the recorder is off. A span ends now.
   void Span(Lane lane, std::string name, int64_t begin, int64_t bytes = -1);
   void Mark(Lane lane, std::string name);
   void Level(std::string name, int64_t bytes);
@@ -50,7 +50,7 @@ class Recorder {
   std::vector<Event> events_;
 };
 
-// A phase of a step, for as long as this lives. recorder: may be null.
+// A phase of a step, as long as this object lives. recorder: may be null.
 class Phase {
  public:
   Phase(Recorder* recorder, const char* name)

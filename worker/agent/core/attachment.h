@@ -1,5 +1,5 @@
-// An attachment is what this agent has of its coordinator: the stream, its heartbeats, and the
-// lease (common/lease). Pure: time is an argument.
+// The agent's attachment to its coordinator: the stream, its heartbeats, and the lease
+// (common/lease). Pure: time is an argument.
 #ifndef MUSTER_WORKER_AGENT_CORE_ATTACHMENT_H_
 #define MUSTER_WORKER_AGENT_CORE_ATTACHMENT_H_
 
@@ -43,7 +43,7 @@ class Attachment {
       effects.push_back(DropStream{});
     }
   }
-  // No heartbeat follows: the agent ends.
+  // Stops the heartbeats, because the agent ends.
   void EndHeartbeats() { next_heartbeat_ = absl::InfiniteFuture(); }
 
   // A stream is open.
@@ -55,7 +55,7 @@ class Attachment {
     return heartbeat_interval_.value_or(absl::ZeroDuration());
   }
   const Lease& lease() const { return lease_; }
-  // When the next Ticked is due; infinite if none is.
+  // The time at which the next Ticked is due; infinite if none is due.
   absl::Time NextDeadline() const {
     return dropped_ ? next_heartbeat_ : std::min(next_heartbeat_, lease_.SilentFrom());
   }
@@ -65,7 +65,7 @@ class Attachment {
   bool connected_ = false;
   std::optional<absl::Duration> heartbeat_interval_;  // set while attached
   absl::Time next_heartbeat_ = absl::InfiniteFuture();
-  // When the newest stream was opened, and whether DropStream followed.
+  // The time at which the newest stream was opened, and whether DropStream followed.
   absl::Time opened_ = absl::InfinitePast();
   bool dropped_ = false;
 };

@@ -21,8 +21,8 @@ Core::Core(const CoreOptions& options, absl::Time now)
 Effects Core::Handle(const Event& event, absl::Time now) {
   Effects effects;
   if (quit_) return effects;
-  // This comes before the event: an event that waited while this process was stopped does not
-  // extend a lease that is over.
+  // The end of the lease comes before the event. So an event that waited while this process was
+  // stopped does not extend a lease that is over.
   if (now >= LeaseEnd()) EndLease(now, effects);
   std::visit(
       Overloaded{
@@ -49,7 +49,7 @@ Effects Core::Handle(const Event& event, absl::Time now) {
           },
           [&](const Ended& e) { On(e, effects); },
           [&](const SpoolFound& e) {
-            // The worker did its work, which its reports say, or was killed with its agent.
+            // The worker did its work, as its reports say, or was killed with its agent.
             RecordEnd(
                 {.worker = e.worker, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault},
                 effects, true);
@@ -74,7 +74,7 @@ Effects Core::Handle(const Event& event, absl::Time now) {
 absl::Time Core::NextDeadline() const {
   absl::Time next =
       std::min({LeaseEnd(), attachment_.NextDeadline(), processes_.NextDeadline()});
-  // While workers are left, their end is waited for, and not this time.
+  // The agent waits for the end of workers that are left, not for this time.
   if (!processes_.Waits()) next = std::min(next, report_until_);
   if (draining() && !drain_->over) next = std::min(next, drain_->End());
   return next;
@@ -93,8 +93,9 @@ void Core::On(const Welcomed& welcome, absl::Time now, Effects& effects) {
   ended_.On(welcome, effects);
   attachment_.On(welcome, now);
   if (!shutdown_ || drain_->over) return;
-  // Before this welcome the coordinator could not tell the workers to save and to end. A shutdown
-  // that was asked for after the hello is not announced yet; a repeat changes nothing.
+  // The workers get the full time from this welcome, because the coordinator could not tell them
+  // earlier to save and to end. A hello sent before the shutdown does not announce the shutdown; a
+  // repeated announcement changes nothing.
   drain_->until = std::max(drain_->until, now + options_.drain_timeout);
   effects.push_back(SendDraining{drain_->reason, options_.drain_timeout});
 }
@@ -102,8 +103,8 @@ void Core::On(const Welcomed& welcome, absl::Time now, Effects& effects) {
 void Core::On(const HeartbeatAcked& acked, absl::Time now) {
   attachment_.On(acked);
   if (!drain_.has_value()) return;
-  // The activity is reported through a heartbeat of the worker and one of this agent, either of
-  // which may be late.
+  // The activity is reported through a heartbeat of the worker and a heartbeat of this agent.
+  // Either may be late.
   const absl::Duration reported_within = 3 * attachment_.heartbeat_interval();
   drain_->SawActivity(acked.workers_activity, now + std::max(options_.standstill, reported_within));
 }
@@ -116,7 +117,7 @@ void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
 
 void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
   // The request waited in the stream while this process was stopped, and another process may have
-  // the worker's rank by now. If not, the coordinator repeats the request after the next hello.
+  // the worker's rank by now. Otherwise the coordinator repeats the request after the next hello.
   if (now >= lease_end()) return;
   if (const Process* running = processes_.Find(request.worker); running != nullptr) {
     if (running->pid != 0) effects.push_back(SendStarted{{request.worker, running->pid}});
@@ -157,7 +158,7 @@ void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
   const absl::Time kill_at = now + request.grace;
   if (processes_.Stop(request.worker, Cause::kStoppedAsTold, kill_at, effects)) return;
   if (ended_.TellAgain(request.worker, effects)) return;
-  // This end is kept like any other, so that a StartWorker for it that comes late starts nothing.
+  // The end is kept like any other, so that a late StartWorker for this worker starts nothing.
   RecordEnd({.worker = request.worker,
              .ending = StartError{"this agent does not know the worker"},
              .cause = Cause::kStoppedAsTold},
@@ -168,14 +169,14 @@ void Core::On(const Ended& ended, Effects& effects) {
   const std::optional<Process> process = processes_.On(ended, attachment_, effects);
   if (!process.has_value()) return;
   Cause cause = process->cause;
-  // A worker whose lease is over ends by itself. That is not a failure, even if StopWorker came
-  // before its end was seen.
+  // A worker whose lease is over ends by itself. Its end is no failure, even if StopWorker came
+  // before the agent saw the end.
   const bool may_be_its_own = cause == Cause::kUnknown || cause == Cause::kStoppedAsTold;
   if (may_be_its_own && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
     cause = Cause::kLeaseOver;
   }
-  // Whatever stops this agent may also send the signal to its workers, as systemd does. If the
-  // coordinator cannot write its store, a worker that has saved ends without its answer.
+  // The program that stops this agent may also send the signal to its workers, as systemd does. If
+  // the coordinator cannot write its store, a worker that has saved ends without an answer.
   const bool ended_for_drain = ended.ending == Ending(ExitSignal{SIGTERM}) ||
                                (ended.ending == Ending(ExitCode{0}) && !ended.spooled);
   if (cause == Cause::kUnknown && drain_.has_value() && ended_for_drain) cause = drain_->cause;
@@ -200,7 +201,7 @@ void Core::On(const DrainRequested& request, absl::Time now) {
                    .deadline = deadline,
                    .until = now + deadline};
   } else if (drain_->deadline != deadline) {
-    // A new request. A request that is only repeated on a new stream has the same deadline.
+    // The request is new: a request that is repeated on a new stream has the same deadline.
     drain_->deadline = deadline;
     drain_->until = now + deadline;
   }
@@ -213,8 +214,8 @@ void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
     return;
   }
   shutdown_ = true;
-  // Only the coordinator can tell the jobs to move. If it is away, this agent waits for it, but no
-  // longer than a lease.
+  // Only the coordinator can tell the jobs to move. If the coordinator is away, this agent waits
+  // for its return, but no longer than a lease.
   absl::Duration timeout = std::min(options_.drain_timeout, lease());
   if (attachment_.attached()) timeout = options_.drain_timeout;
   if (!drain_.has_value()) drain_.emplace();
@@ -255,8 +256,8 @@ void Core::EndLease(absl::Time now, Effects& effects) {
 void Core::QuitWhenDone(absl::Time now, Effects& effects) {
   if (!quitting_.has_value() || processes_.Waits()) return;
   if (report_until_ == absl::InfiniteFuture()) report_until_ = now + options_.report_grace;
-  // Without a coordinator there is nobody to report to. The coordinator learns that the workers
-  // have ended from the end of this agent.
+  // The exits cannot be reported without a connection. The end of this agent then tells the
+  // coordinator that the workers have ended.
   if (attachment_.connected() && !ended_.AllAcked() && now < report_until_) return;
   quit_ = true;
   report_until_ = absl::InfiniteFuture();

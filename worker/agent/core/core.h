@@ -1,9 +1,9 @@
 // The agent's decisions, without threads, processes, clock or network: (state, event, now) ->
 // effects (events.h).
 //
-// Its parts know the coordinator's stream and the lease (attachment.h), the workers that run
-// and those that have ended (processes.h). The core itself decides what is started, when the node
-// is drained, and when the agent ends.
+// The core's parts know the coordinator's stream and the lease (attachment.h), and the workers that
+// run and that have ended (processes.h). The core itself decides what is started, when the node is
+// drained, and when the agent ends.
 #ifndef MUSTER_WORKER_AGENT_CORE_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_CORE_H_
 
@@ -37,16 +37,16 @@ struct Drain {
   // The newest known values; 0: none yet.
   uint64_t bytes = 0;
   uint64_t activity = 0;
-  // Because the workers make progress, they are not ended before this time.
+  // The workers are not ended before this time, because they make progress.
   absl::Time moves_until = absl::InfinitePast();
   // The time is over, and the workers were told to end.
   bool over = false;
 
-  // When the workers are told to end.
+  // The time at which the workers are told to end.
   absl::Time End() const { return std::max(until, moves_until); }
 
-  // All workers together have written `total` bytes so far. If that is progress, they are not ended
-  // before `delayed_until`.
+  // Takes in the number of bytes that all workers together have written so far. A larger number is
+  // progress: then the workers are not ended before `delayed_until`.
   void SawWrites(uint64_t total, absl::Time delayed_until) {
     // The first total only says where the count begins. The bytes of a worker that has ended are no
     // longer in the total.
@@ -54,8 +54,8 @@ struct Drain {
     bytes = total;
   }
 
-  // The coordinator reported HeartbeatAcked::workers_activity. If that is progress, the workers are
-  // not ended before `delayed_until`.
+  // Takes in HeartbeatAcked::workers_activity. A change is progress: then the workers are not ended
+  // before `delayed_until`.
   void SawActivity(uint64_t reported, absl::Time delayed_until) {
     if (reported == 0) return;
     if (activity != 0 && activity != reported) moves_until = std::max(moves_until, delayed_until);
@@ -64,11 +64,11 @@ struct Drain {
 };
 
 enum class AfterLease {
-  // Kill the workers and keep trying to attach.
+  // The agent kills the workers and keeps trying to attach.
   kKeepTrying,
-  // Kill the workers and end, because the coordinator that started this agent is gone. An agent
-  // that has no worker and no reports to send does not wait for a coordinator that is down: it ends
-  // one lease after the last answer.
+  // The agent kills the workers and ends, because the coordinator that started it is gone. Without
+  // workers and without reports to send, the agent ends one lease after the last answer, even if
+  // the coordinator is only down.
   kQuit,
 };
 
@@ -76,20 +76,20 @@ struct CoreOptions {
   uint32_t slots = 1;               // for jobs on the CPU
   std::vector<uint32_t> gpus = {};  // indices; each of them is one more slot (common/slots)
   AfterLease after_lease = AfterLease::kKeepTrying;
-  // Used until the first Welcome, which has the real value.
+  // The lease until the first Welcome, which has the real value.
   absl::Duration lease = absl::Seconds(10);
-  // Between SIGTERM and SIGKILL when the agent itself stops its workers.
+  // The time between SIGTERM and SIGKILL when the agent itself stops its workers.
   absl::Duration stop_grace = absl::Seconds(2);
-  // How long the jobs may take to save and to end when this agent is stopped or drained. While they
-  // write or make progress, the end is delayed until `standstill` after they last did (at least
-  // three heartbeats, if the coordinator reported the progress).
+  // The time that the jobs get to save and to end when this agent is stopped or drained. Writes and
+  // progress delay the end: it comes `standstill` after the last of them (at least three
+  // heartbeats, if the coordinator reported the progress).
   absl::Duration drain_timeout = absl::Minutes(5);
   absl::Duration standstill = absl::Seconds(10);
-  // A process that still lives this long after SIGKILL hangs in the kernel.
+  // The time after SIGKILL after which a process that still lives hangs in the kernel.
   absl::Duration kill_timeout = absl::Seconds(10);
-  // How long a shutdown waits for the last exits to be acknowledged.
+  // The time that a shutdown waits for the last exits to be acknowledged.
   absl::Duration report_grace = absl::Seconds(2);
-  // How many acknowledged exits are remembered.
+  // The number of acknowledged exits that are remembered.
   size_t remembered_exits = 256;
 };
 
@@ -99,15 +99,15 @@ class Core {
   Core(const CoreOptions& options, absl::Time now);
 
   Effects Handle(const Event& event, absl::Time now);
-  // When the next Ticked is due; infinite if none is.
+  // The time at which the next Ticked is due; infinite if none is due.
   absl::Time NextDeadline() const;
-  // Infinite before the first welcome.
+  // The end of the lease; infinite before the first welcome.
   absl::Time lease_end() const { return attachment_.lease().End(); }
   absl::Duration lease() const {
     const std::optional<LeaseTerms>& terms = attachment_.lease().terms();
     return terms.has_value() ? terms->lease : options_.lease;
   }
-  // True while a drain waits for workers: then WritesSeen should come about every second.
+  // True while a drain waits for workers. WritesSeen should come about every second then.
   bool draining() const { return drain_.has_value() && processes_.Waits(); }
 
  private:
@@ -121,10 +121,10 @@ class Core {
   void On(const Ended& ended, Effects& effects);
   void On(const ShutdownRequested&, absl::Time now, Effects& effects);
 
-  // When the lease is over; infinite if EndLease has already been called for this end.
+  // The time at which the lease is over; infinite if EndLease has already been called for this end.
   absl::Time LeaseEnd() const;
   void EndLease(absl::Time now, Effects& effects);
-  // Why this agent cannot start the worker now; its exit, which says so.
+  // Returns an exit that says why this agent cannot start the worker now; nullopt if it can.
   std::optional<EndedWorker> Refusal(const StartRequested& request) const;
   bool Offers(uint32_t slot) const;
   void RecordEnd(EndedWorker worker, Effects& effects, bool spooled = false) {
@@ -137,19 +137,19 @@ class Core {
   Processes processes_;
   EndedWorkers ended_;
 
-  // Until the first welcome there is no lease. The agent must find its coordinator before this
-  // time.
+  // The time before which the agent must find its coordinator. There is no lease until the first
+  // welcome.
   const absl::Time first_welcome_until_;
   // The end of the lease for which EndLease was called last.
   absl::Time ended_lease_ = absl::InfinitePast();
 
   // Set while the node is drained: the workers should save and end, and nothing new starts.
   std::optional<Drain> drain_;
-  // ShutdownRequested came.
+  // True after ShutdownRequested.
   bool shutdown_ = false;
-  // Set once this agent must end: the status of Quit.
+  // The status of Quit, set when this agent must end.
   std::optional<absl::Status> quitting_;
-  // Quit does not wait longer than this for the last exits to be acknowledged.
+  // The time until which Quit waits for the last exits to be acknowledged.
   absl::Time report_until_ = absl::InfiniteFuture();
   bool quit_ = false;
 };

@@ -1,4 +1,4 @@
-// How an agent ends its workers and itself: after a shutdown, a drain, or a refusal.
+// The end of an agent's workers and of the agent: after a shutdown, a drain, or a refusal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,8 +40,7 @@ class DrainCoreTest : public CoreTest {
     return all;
   }
 
-  // The activity of the workers that the coordinator reports, and whether it changes with each
-  // heartbeat.
+  // The reported activity of the workers, and whether it changes with each heartbeat.
   uint64_t activity_ = 0;
   bool moves_ = false;
 };
@@ -72,7 +71,7 @@ TEST_F(DrainCoreTest, AtTheDeadlineTheWorkersAreStoppedUnlessTheyStillWrite) {
   EXPECT_THAT(Pass(absl::Minutes(5) - absl::Seconds(1)), IsEmpty());
   Do(WritesSeen{101});
   EXPECT_THAT(Pass(absl::Seconds(9)), IsEmpty());
-  Do(WritesSeen{101});  // nothing more
+  Do(WritesSeen{101});  // no progress
   EXPECT_THAT(Pass(absl::Seconds(2)),
               ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
   EXPECT_THAT(Pass(absl::Seconds(2)),
@@ -82,7 +81,7 @@ TEST_F(DrainCoreTest, AtTheDeadlineTheWorkersAreStoppedUnlessTheyStillWrite) {
                   SendExit{{kA, 7, ExitSignal{9}, "", Cause::kAgentStopped}})));
 }
 
-// A validation pass, or a step of many micro-batches.
+// The workers are in a validation pass, or in a step of many micro-batches.
 TEST_F(DrainCoreTest, WorkersThatComputeAndWriteNothingAreNotStopped) {
   Run(kA, 7);
   Do(DrainRequested{true, "muster drain by me"});

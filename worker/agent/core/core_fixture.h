@@ -1,5 +1,5 @@
-// The agent's core with two workers, a coordinator that welcomes it, and a clock that is moved by
-// hand; for tests.
+// A fixture for tests: the agent's core with two workers, a coordinator that welcomes the agent,
+// and a clock that tests move.
 #ifndef MUSTER_WORKER_AGENT_CORE_CORE_FIXTURE_H_
 #define MUSTER_WORKER_AGENT_CORE_CORE_FIXTURE_H_
 
@@ -32,7 +32,7 @@ inline EndedWorker With(Cause cause, EndedWorker worker) {
   return worker;
 }
 
-// The core, and a clock that is moved by hand.
+// The core, and a clock that tests move.
 class CoreTest : public ::testing::Test {
  protected:
   explicit CoreTest(CoreOptions options = {.slots = 2}) : core_(options, now_) {}

@@ -1,4 +1,4 @@
-// The agent's lease: what it is counted from, and what ends with it.
+// The agent's lease: its beginning, and the effects of its end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// What the agent's core (core.h) is told, and what it decides. Events: what the coordinator says,
-// what happens to the stream and to the workers, and what this agent is asked to do.
+// The events that the agent's core (core.h) is told, and the effects that it decides. Events are
+// the coordinator's messages, changes of the stream and of the workers, and requests to this agent.
 #ifndef MUSTER_WORKER_AGENT_CORE_EVENTS_H_
 #define MUSTER_WORKER_AGENT_CORE_EVENTS_H_
 
@@ -16,7 +16,7 @@
 
 namespace muster::agent {
 
-// A stream to the coordinator begins. Everything that is sent on it arrives, or Broken follows.
+// A stream to the coordinator begins. Each message sent on the stream arrives, or Broken follows.
 struct Opened {};
 // The coordinator has accepted this agent.
 struct Welcomed {
@@ -25,13 +25,13 @@ struct Welcomed {
 };
 struct HeartbeatAcked {
   uint64_t sequence = 0;
-  // While this agent's node is drained: a number that changes as long as the workers make progress.
+  // A number that changes as long as the workers make progress, while this agent's node is drained.
   // 0: the coordinator does not report it.
   uint64_t workers_activity = 0;
 };
-// A connection that was tried at `begun` was refused: either by the coordinator's host, so nobody
-// listens there, or by the coordinator itself, which can neither accept a peer nor replace a
-// process while it cannot write its store.
+// A connection that was tried at `begun` was refused. Either nobody listens at the coordinator's
+// address, or the coordinator itself refuses because it cannot write its store. Without its store
+// it can neither accept a peer nor replace a process.
 struct NobodyListens {
   absl::Time begun;
 };
@@ -44,10 +44,10 @@ struct Refused {
 struct StartRequested {
   WorkerId worker;
   uint32_t slot = 0;
-  // The worker does not end with the lease.
+  // The worker continues when the lease ends.
   bool continue_when_cut_off = false;
   uint32_t threads = 1;
-  // By which the worker shows that this agent started it.
+  // The secret by which the worker shows that this agent started it.
   std::string secret;
   bool operator==(const StartRequested&) const = default;
 };
@@ -62,12 +62,12 @@ struct ExitAcked {
 struct DrainRequested {
   bool drain = false;
   std::string reason;
-  // How long the jobs may take, counted from the first request with this value; absent:
+  // The time that the jobs may take, counted from the first request with this value; absent:
   // CoreOptions::drain_timeout.
   std::optional<absl::Duration> deadline;
 };
-// How many bytes all workers together have written to disks so far. While this number grows, the
-// end of a drain is delayed.
+// The number of bytes that all workers together have written to disks so far. While this number
+// grows, the end of a drain is delayed.
 struct WritesSeen {
   uint64_t bytes = 0;
 };
@@ -106,8 +106,8 @@ struct HangingGone {
 struct SpoolTold {
   WorkerId worker;
 };
-// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to move to
-// other nodes. A second time: the workers are killed at once.
+// A request to end this agent (SIGTERM). The jobs here get time to save a checkpoint and to move to
+// other nodes. A second request kills the workers at once.
 struct ShutdownRequested {};
 // Core::NextDeadline() has passed. Harmless at any time.
 struct Ticked {};
@@ -117,32 +117,33 @@ using Event = std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Brok
                            Launched, LaunchFailed, Ended, SpoolFound, SpoolTold, HangingFound,
                            HangingGone, ShutdownRequested, Ticked>;
 
-// The effects: processes to start and to signal, messages to send, and when to end. They are
+// The effects: processes to start and to signal, messages to send, and the agent's end. They are
 // carried out in order.
 
 // The worker must be started as it was asked for.
 using Launch = StartRequested;
-// Goes to the worker's whole process group.
+// A signal for the worker's whole process group.
 struct SendSignal {
   WorkerId worker;
   int signal = 0;
   bool operator==(const SendSignal&) const = default;
 };
-// This agent is going to end; its jobs have the time `deadline` to save and to end.
+// The announcement that this agent is going to end. Its jobs have the time `deadline` to save and
+// to end.
 struct SendDraining {
   std::string reason;
   absl::Duration deadline;
   bool operator==(const SendDraining&) const = default;
 };
-// The process in the slot does not end although it was killed; or it has finally ended.
+// The process in the slot does not end after SIGKILL (`quarantined`), or it has finally ended.
 struct SendQuarantine {
   uint32_t slot = 0;
   RunningWorker worker;
   bool quarantined = false;
   bool operator==(const SendQuarantine&) const = default;
 };
-// The process in the slot does not end although it was killed: this agent's own end does not wait
-// for it, and it must be recorded for the next agent here.
+// The process in the slot does not end after SIGKILL. This agent's own end does not wait for the
+// process. The process must be recorded for the next agent on this node.
 struct Hangs {
   uint32_t slot = 0;
   RunningWorker worker;

@@ -1,6 +1,6 @@
-// The processes that this agent has on its node: the workers that run, those that have ended, and
-// processes that do not end although they were killed. The slots of the latter are quarantined.
-// Pure: time is an argument.
+// The processes that this agent has on its node: workers that run, workers that have ended, and
+// processes that do not end after SIGKILL. The slots of the last kind are quarantined. Pure: time
+// is an argument.
 #ifndef MUSTER_WORKER_AGENT_CORE_PROCESSES_H_
 #define MUSTER_WORKER_AGENT_CORE_PROCESSES_H_
 
@@ -19,56 +19,56 @@ namespace muster::agent {
 
 struct Process {
   int64_t pid = 0;  // 0 between Launch and Launched
-  // SIGTERM was sent (or will be, after Launched); SIGKILL follows at this time.
+  // The time of SIGKILL. SIGTERM was sent, or will be after Launched.
   std::optional<absl::Time> kill_at;
   bool killed = false;
-  // Why the worker was told to end.
+  // The reason why the worker was told to end.
   Cause cause = Cause::kUnknown;
   bool continue_when_cut_off = false;
   uint32_t slot = 0;
-  // Set when the worker is killed: if it still runs at this time, it hangs in the kernel.
+  // Set when the worker is killed: a worker that still runs at this time hangs in the kernel.
   absl::Time hangs_at = absl::InfiniteFuture();
   bool quarantined = false;
 };
 
-// Those that run, and those that do not end.
+// The workers that run, and the processes that do not end.
 class Processes {
  public:
-  // A process that still lives this long after SIGKILL hangs in the kernel.
+  // `kill_timeout`: a process that still lives this long after SIGKILL hangs in the kernel.
   explicit Processes(absl::Duration kill_timeout) : kill_timeout_(kill_timeout) {}
 
   void Start(const StartRequested& request, Effects& effects);
   void On(const Launched& launched, const Attachment& attachment, Effects& effects);
   void On(const LaunchFailed& failed) { running_.erase(failed.worker); }
-  // Forgets the process, which has ended, and returns what was known of it.
+  // Forgets the process, which has ended, and returns its record.
   std::optional<Process> On(const Ended& ended, const Attachment& attachment, Effects& effects);
-  // Of former agents. They do not count as workers any more: only their slots are reported.
+  // Adds a process of a former agent. It does not count as a worker: only its slot is reported.
   void On(const HangingFound& found) { left_hanging_[found.worker.worker] = found; }
   void On(const HangingGone& gone, const Attachment& attachment, Effects& effects);
 
-  // Sends SIGTERM, unless that was done before. SIGKILL follows at the earliest `kill_at` of all
+  // Sends SIGTERM, unless an earlier call sent it. SIGKILL follows at the earliest `kill_at` of all
   // calls. False: no such worker runs.
   bool Stop(const WorkerId& worker, Cause cause, absl::Time kill_at, Effects& effects);
   void StopAll(Cause cause, absl::Time kill_at, Effects& effects);
-  // The lease is over: KillOverdue kills now, except those that continue when they are cut off.
-  // True: some do.
+  // Ends the lease: KillOverdue then kills all workers now, except those with
+  // `continue_when_cut_off`. Returns true if there are such workers.
   bool EndLease(absl::Time now);
   void KillOverdue(absl::Time now, const Attachment& attachment, Effects& effects);
 
   const Process* Find(const WorkerId& worker) const;
   bool empty() const { return running_.empty(); }
-  // A worker runs whose end can be waited for.
+  // True if a worker runs whose end can be waited for.
   bool Waits() const;
-  // A worker runs that was not killed.
+  // True if a worker runs that was not killed.
   bool HoldLease() const;
   void AddTo(SendHello* hello) const;
-  // When KillOverdue has something to do; infinite if it has not.
+  // The time at which KillOverdue has something to do; infinite if it has nothing to do.
   absl::Time NextDeadline() const;
 
  private:
   static void Stop(const WorkerId& worker, Process& process, Cause cause, absl::Time kill_at,
                    Effects& effects);
-  // The process that hung in the slot has ended.
+  // Handles the end of the process that hung in the slot.
   static void EndQuarantine(uint32_t slot, const RunningWorker& worker,
                             const Attachment& attachment, Effects& effects);
 
@@ -77,23 +77,24 @@ class Processes {
   std::map<WorkerId, HangingFound> left_hanging_;
 };
 
-// The workers of this node that have ended. An ended worker is reported on every new stream until
-// the coordinator acknowledges it. Acknowledged ones are remembered for a while, so that a repeated
-// StartWorker starts nothing.
+// The workers of this node that have ended. Every new stream reports an ended worker until the
+// coordinator acknowledges the exit. Acknowledged workers are remembered for a while, so that a
+// repeated StartWorker starts nothing.
 class EndedWorkers {
  public:
   // `remembered`: how many acknowledged exits are remembered.
   explicit EndedWorkers(size_t remembered) : remembered_(remembered) {}
 
-  // `spooled`: the worker's reports wait on the disk, and its exit is told after them.
+  // `spooled`: the worker's reports wait on the disk, and its exit is sent after them.
   void Add(EndedWorker worker, bool spooled, const Attachment& attachment, Effects& effects);
   void On(const ExitAcked& ack);
   void On(const SpoolTold& told, const Attachment& attachment, Effects& effects);
   // The coordinator has accepted this agent on a new stream: the reports that wait are sent.
   void On(const Welcomed&, Effects& effects) const;
-  // Tells the exit of this worker again. False: it has not ended here, as far as is remembered.
+  // Sends the exit of this worker again. False: no exit of this worker is remembered.
   bool TellAgain(const WorkerId& worker, Effects& effects) const;
-  // Adds those that are not acknowledged. For the coordinator, one with reports on the disk runs.
+  // Adds the workers that are not acknowledged. A worker with reports on the disk is added as
+  // running.
   void AddTo(SendHello* hello) const;
   bool AllAcked() const;
 
@@ -106,7 +107,7 @@ class EndedWorkers {
 
   const size_t remembered_;
   std::map<WorkerId, Past> past_;
-  // The acknowledged ones of past_, oldest first: the first one is forgotten next.
+  // The acknowledged workers of past_, oldest first: the first one is forgotten next.
   std::deque<WorkerId> acked_;
 };
 

@@ -1,4 +1,4 @@
-// What an agent knows about a worker: which one it is, and how it ended.
+// An agent's record of a worker: its identity and its end.
 #ifndef MUSTER_WORKER_AGENT_CORE_WORKER_RECORD_H_
 #define MUSTER_WORKER_AGENT_CORE_WORKER_RECORD_H_
 
@@ -9,7 +9,7 @@
 
 namespace muster::agent {
 
-// One process: one rank of one generation of one job. `incarnation` alone is unique.
+// The identity of a process: a rank of a generation of a job. `incarnation` alone is unique.
 struct WorkerId {
   std::string job;
   uint64_t generation = 0;
@@ -42,7 +42,7 @@ struct RunningWorker {
   bool operator==(const RunningWorker&) const = default;
 };
 
-// Why a worker ended, if that is known. The values are those of v1::WorkerExit::Cause.
+// The reason why a worker ended, if it is known. The values are those of v1::WorkerExit::Cause.
 enum class Cause {
   kUnknown = 0,
   kStoppedAsTold = 1,
@@ -57,9 +57,9 @@ inline constexpr int kLeaseOverExitCode = 4;
 
 struct EndedWorker {
   WorkerId worker;
-  int64_t pid = 0;  // 0: it never ran
+  int64_t pid = 0;  // 0: the worker never ran
   Ending ending;
-  // Its last lines of output.
+  // The worker's last lines of output.
   std::string log_tail;
   Cause cause = Cause::kUnknown;
   bool operator==(const EndedWorker&) const = default;

@@ -41,7 +41,7 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::HPU);
 std::atomic<int64_t> allocations = 0;
 std::atomic<int> forbids_waiting = 0;
 
-// Host memory that the program asked for as pinned.
+// The host memory that the program requested as pinned.
 class PinnedMemory : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -99,7 +99,7 @@ HostMemory* MemoryOf(std::optional<c10::Device> device) {
   return (*memories)[device.has_value() && device->has_index() ? device->index() : current].get();
 }
 
-// Devices with one stream each, on which everything is done at once.
+// A guard for devices with one stream each, on which everything is done at once.
 struct Guard : c10::impl::DeviceGuardImplInterface {
   static c10::Stream Only(c10::Device device) {
     return c10::Stream(c10::Stream::DEFAULT, MemoryOf(device)->device);
@@ -161,7 +161,7 @@ at::Tensor EmptyStrided(c10::IntArrayRef size, c10::IntArrayRef stride,
                                                       c10::dtype_or_default(type)));
 }
 
-// The same memory as a tensor on the CPU.
+// Returns the same memory as a tensor on the CPU.
 at::Tensor OnCpu(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   // data_ptr() of an empty storage is null, which from_blob allows for tensors without elements.
@@ -169,7 +169,7 @@ at::Tensor OnCpu(const at::Tensor& tensor) {
                        tensor.options().device(c10::kCPU).requires_grad(false));
 }
 
-// Whether this thread computes an operation on copies that a GPU would compute itself.
+// True while this thread computes, on copies, an operation that a GPU would compute itself.
 thread_local bool on_copies = false;
 
 at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
@@ -195,7 +195,7 @@ const at::Tensor& Resize(const at::Tensor& tensor, c10::IntArrayRef size,
   return tensor;
 }
 
-// A copy on the device.
+// Returns a copy on the device.
 at::Tensor OnDevice(const at::Tensor& tensor, c10::Device device) {
   if (!tensor.defined()) return tensor;
   const at::Tensor there = at::empty(tensor.sizes(), tensor.options().device(device));
@@ -207,7 +207,7 @@ std::optional<at::Tensor> OnCpu(const std::optional<at::Tensor>& tensor) {
   return tensor.has_value() && tensor->defined() ? std::optional(OnCpu(*tensor)) : std::nullopt;
 }
 
-// LibTorch leaves convolutions of such a device to the device.
+// LibTorch leaves convolutions on such a device to the device's own kernels.
 at::Tensor Convolution(const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
                        c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
@@ -228,8 +228,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackward(
   return {OnDevice(of_input, device), OnDevice(of_weight, device), OnDevice(of_bias, device)};
 }
 
-// It changes the running values in place, although its schema does not say so: on copies they would
-// stay as they are.
+// Batch normalization changes the running values in place, although its schema does not say so. On
+// copies, the running values would not change.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> BatchNorm(
     const at::Tensor& input, const std::optional<at::Tensor>& weight,
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
@@ -241,7 +241,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BatchNorm(
   return {OnDevice(output, device), OnDevice(mean, device), OnDevice(inverse, device)};
 }
 
-// Their results are values on the host.
+// True for operations whose results are values on the host.
 bool Waits(const std::string& operation) {
   return operation == "aten::_local_scalar_dense" || operation == "aten::nonzero" ||
          operation == "aten::equal" || operation == "aten::masked_select" ||
@@ -293,7 +293,8 @@ REGISTER_HPU_HOOKS(HPUHooks)
 namespace muster::device {
 namespace {
 
-// Autograd counts the devices before the first backward pass of a process.
+// The registration happens at load time, because autograd counts the devices before the first
+// backward pass of a process.
 const bool registered = [] {
   c10::SetAllocator(kType, MemoryOf({}));
   static const Guard guard;

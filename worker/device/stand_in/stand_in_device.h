@@ -1,15 +1,17 @@
-// Devices that stand in for GPUs in tests on machines without them. Their tensors are on LibTorch's
-// devices "hpu:0" to "hpu:7", for which the LibTorch of these tests has no other code. (Of the free
-// devices, it is one to which Tensor::set_data can move a parameter.) So every operation that mixes
-// them with tensors on the CPU throws, and so does code that takes their memory for host memory
-// through worker/device. Their memory is host memory, and their operations are computed by
-// LibTorch's kernels for the CPU. So a computation has the same bits as on the CPU,
-// unless LibTorch composes an operation of others where a device has no kernel for it (layer_norm).
+// Devices that stand in for GPUs in tests on machines without GPUs. Their tensors are on LibTorch's
+// devices "hpu:0" to "hpu:7", for which the LibTorch of these tests has no other code.
+// (Tensor::set_data can move a parameter to this kind of device.)
 //
-// Each has one stream, whose work is done when its call returns. So it shows whether tensors are on
-// the right device, and nothing of the order of work on several streams. Ranks that are threads of
-// one process need a device each: autograd runs all backward passes of a device in one thread, in
-// which a rank would wait for another one.
+// An operation that mixes stand-in tensors with tensors on the CPU throws. Code that takes their
+// memory for host memory through worker/device throws, too. Their memory is host memory, and
+// LibTorch's kernels for the CPU compute their operations. So a computation has the same bits as on
+// the CPU. The exception is an operation that LibTorch composes of others on a device without a
+// kernel for it (layer_norm).
+//
+// Each device has one stream, whose work is done when its call returns. So tests find tensors on
+// the wrong device, but no wrong order of work on several streams. Ranks that are threads of one
+// process need a device each. Autograd runs all backward passes of a device in one thread, in which
+// a rank would wait for another rank.
 #ifndef MUSTER_WORKER_DEVICE_STAND_IN_STAND_IN_DEVICE_H_
 #define MUSTER_WORKER_DEVICE_STAND_IN_STAND_IN_DEVICE_H_
 
@@ -21,12 +23,13 @@ namespace muster::device {
 
 inline constexpr c10::DeviceIndex kStandInDevices = 8;
 
-// Tensors that were allocated on all of them so far, so that a test can show that it used them.
+// Returns the number of tensors that were allocated on all stand-in devices so far, so that a test
+// can show that it used them.
 int64_t StandInAllocations();
 
-// While one lives, operations for which the host would have to wait for a GPU throw, in all
-// threads: reading the value of a tensor (item), and copies between a device and host memory that
-// is not pinned. Readback and events may wait.
+// An object that forbids waiting, in all threads. While it lives, operations throw if the host
+// would have to wait for a GPU. These are reading the value of a tensor (item), and copies between
+// a device and unpinned host memory. Readback and events may wait.
 class NoWaiting {
  public:
   NoWaiting();
@@ -35,7 +38,8 @@ class NoWaiting {
   NoWaiting& operator=(const NoWaiting&) = delete;
 };
 
-// One of them. They are registered with LibTorch when the program is loaded. Threading: any thread.
+// Returns a stand-in device. They are registered with LibTorch when the program is loaded.
+// Threading: any thread.
 c10::Device StandInDevice(c10::DeviceIndex index = 0);
 
 }  // namespace muster::device

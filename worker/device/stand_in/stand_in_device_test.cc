@@ -29,7 +29,8 @@ bool Same(const at::Tensor& there, const at::Tensor& here) {
   return there.cpu().equal(here);
 }
 
-// A small network with what models use: views, a transposed weight, softmax, a loss over indices.
+// A small network with the operations of models: views, a transposed weight, softmax, a loss over
+// indices.
 std::vector<at::Tensor> Gradients(c10::Device device) {
   const at::Tensor weight = Numbers({6, 4}, 1).to(device).requires_grad_(true);
   const at::Tensor bias = Numbers({6}, 2).to(device).requires_grad_(true);
@@ -86,7 +87,8 @@ TEST(StandInDevice, AParameterMovesThereWithItsFlags) {
 }
 
 TEST(StandInDevice, HashesDependOnAllBytes) {
-  // Numbers of more than one part of a sum, three bytes, four that begin at a fifth, and none.
+  // Returns tensors of more numbers than one part of a sum, of three bytes, of four bytes from an
+  // unaligned begin, and of none.
   const auto make = [] {
     const at::Tensor bytes = There(at::arange(9, at::kByte));
     return std::vector<at::Tensor>{There(Numbers({(1 << 20) + 5}, 1)), bytes.narrow(0, 0, 3),
@@ -105,7 +107,7 @@ TEST(StandInDevice, HashesDependOnAllBytes) {
       EXPECT_FALSE(hashes(changed)[i].equal(before[i])) << i << ", byte " << byte;
     }
   }
-  const auto two = make();  // whose order matters
+  const auto two = make();  // to change the order of the numbers
   const at::Tensor first = two[0].narrow(0, 0, 1).clone();
   two[0].narrow(0, 0, 1).copy_(two[0].narrow(0, 1 << 20, 1));
   two[0].narrow(0, 1 << 20, 1).copy_(first);
