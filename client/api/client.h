@@ -39,7 +39,7 @@ struct RetrySettings {
 
 // The jobs to list.
 struct ListOptions {
-  // Only jobs in one of these states; empty: all jobs.
+  // The states of the jobs; empty: all states.
   std::vector<v1::Job::State> states;
   // The largest number of jobs; absent: no limit.
   std::optional<int> limit;

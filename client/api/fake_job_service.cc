@@ -238,7 +238,7 @@ grpc::Status FakeJobService::StreamLogs(grpc::ServerContext* context,
       return logs_[id].size() > sent || !request->follow() || Ended(jobs_.at(id)) || era_ != era ||
              context->IsCancelled();
     };
-    // See WatchJob: a cancelled call wakes no thread.
+    // A cancelled call wakes no waiting thread (see WatchJob).
     while (!mutex_.AwaitWithTimeout(absl::Condition(&more), absl::Milliseconds(20))) {
     }
     if (era_ != era) return end_of_era_;

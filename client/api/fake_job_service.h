@@ -34,7 +34,7 @@ class FakeJobService : public v1::JobService::Service {
   // Sets the answer of ValidateJob. Submitted jobs get its warnings, too.
   void ValidateAnswers(v1::ValidateJobResponse response);
   // Sets how many of the next calls that change something are carried out but answered with
-  // UNAVAILABLE, as by a coordinator that died before its answer.
+  // UNAVAILABLE, as if the coordinator died before its answer.
   void LoseAnswers(int count);
   // Sets how many of the next calls that change something are not carried out, and answered with
   // UNAVAILABLE.

@@ -1,5 +1,5 @@
-// The stdout, the stderr and the exit codes of `muster`: of the parser, of commands that follow and
-// end jobs, and of commands that need no job.
+// The stdout, the stderr and the exit codes of `muster`: errors of usage, commands that follow and
+// end jobs, and commands without a job.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>

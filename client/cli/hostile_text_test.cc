@@ -85,7 +85,7 @@ TEST_F(HostileTextTest, CannotControlTheTerminal) {
     EXPECT_EQ(Controls(out()), "") << command[0] << ": " << out();
     EXPECT_EQ(Controls(err()), "") << command[0] << ": " << err();
   }
-  // In lists, a text must also not look like another line.
+  // A text in a list must not look like another line.
   Muster({"logs", "a"});
   EXPECT_EQ(out(), "[0.0] a\\x1b[2J\\x0d\\n\\u007f\\u009b31m\\u202e\\u2066z\n");
 }

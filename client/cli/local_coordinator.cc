@@ -56,12 +56,12 @@ bool Exists(const std::string& path) {
 
 void RemoveLeftovers(const std::string& root) {
   std::error_code error;
-  // Not a range-based loop, because that throws if the directory cannot be read to its end.
+  // A range-based loop would throw if the directory cannot be read to its end.
   for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
        it.increment(error)) {
     const std::string path = it->path().string();
     if (it->path().filename().string().rfind(kPrefix, 0) != 0 || !IsOwn(path)) continue;
-    // Without the file `owner` the directory is just being created.
+    // A directory without the file `owner` is just being created.
     const process::Fd owner = Lock(files::JoinPath(path, kOwner), 0);
     if (owner.get() < 0) continue;
     const std::string daemon = files::JoinPath(path, kDaemonLock);

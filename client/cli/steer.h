@@ -1,5 +1,5 @@
-// Code that the commands share that change a running job: they print the operation, or follow it
-// until it is done.
+// Code for the commands that change a running job. They print the operation, or follow it until its
+// end.
 #ifndef MUSTER_CLIENT_CLI_STEER_H_
 #define MUSTER_CLIENT_CLI_STEER_H_
 

@@ -59,8 +59,9 @@ struct IssuedFiles {
 };
 
 // Issues a certificate. Errors, after which nothing is written:
-// - INVALID_ARGUMENT: a bad subject, host or number of days; a coordinator without hosts, or
-//   another role with hosts; the certificate would be valid longer than the CA's.
+// - INVALID_ARGUMENT: a bad subject, host or number of days.
+// - INVALID_ARGUMENT: a coordinator without hosts, or another role with hosts.
+// - INVALID_ARGUMENT: the certificate would be valid longer than the CA's.
 // - NOT_FOUND: there is no CA.
 // - ALREADY_EXISTS: one of the files exists; an equal ca.crt is no error.
 // - FAILED_PRECONDITION: the CA has expired, or other users may read its key.

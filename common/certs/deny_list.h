@@ -29,8 +29,8 @@ struct ParsedDenyList {
 ParsedDenyList ParseDenyList(const std::string& text);
 
 // The present list: the file is read again when it has changed. Thread-safe. A serial number that
-// was read stays revoked as long as the program runs, even if it is gone from the file. The reason:
-// a copy over the file empties it first, and nobody revokes a certificate only for a time.
+// was read stays revoked as long as the program runs, even after its removal from the file. The
+// reason: a copy over the file empties it first, and nobody revokes a certificate only for a time.
 class DenyList {
  public:
   struct Options {

@@ -35,9 +35,9 @@ struct Subject {
 
 // "ROLE/NAME".
 std::string ToString(const Subject& subject);
-// INVALID_ARGUMENT: not ROLE/NAME with an existing role; a NAME with other characters than letters,
-// digits, '.', '_' and '-', or with one of these three at its beginning; more than 64 characters,
-// which is X.509's limit. The message shows other characters as their codes.
+// NAME has letters, digits, '.', '_' and '-', and does not begin with one of the last three.
+// INVALID_ARGUMENT: not ROLE/NAME with an existing role, or more than 64 characters, which is
+// X.509's limit. The message shows other characters as their codes.
 absl::StatusOr<Subject> ParseSubject(const std::string& common_name);
 
 }  // namespace muster::certs

@@ -24,9 +24,9 @@ enum class Side { kServer, kClient };
 // Checks whether a connection with these files can work, and returns the own certificate. Each
 // message names the file and what to do.
 // - NOT_FOUND, PERMISSION_DENIED: a file is missing or cannot be read.
-// - INVALID_ARGUMENT: one of the three paths is not given; a file is not a regular file, too large,
-//   or not PEM; certificate and key do not belong together; the CAs did not issue the certificate,
-//   or not for this side of a connection; the subject's role is wrong for this side (a server is a
+// - INVALID_ARGUMENT: a path is missing. A file is not a regular file, too large, or not PEM.
+//   Certificate and key do not belong together. The CAs did not issue the certificate, or not for
+//   this side of a connection. The subject's role is wrong for this side (a server is a
 //   coordinator, a client is not).
 // - FAILED_PRECONDITION: the certificate, or the CA's, has expired or is not valid yet; every
 //   account of this machine may read the key.

@@ -34,10 +34,10 @@ using Inputs = std::vector<std::pair<std::string, std::string>>;
 
 // The checks below change nothing. They answer for the file that is at `path` at this moment.
 
-// Checks whether `path` may be written at all. It may if nothing is at `path`, or a regular file
-// that is not one of `inputs`, by this or another name. `path` must not lie in a checkpoint. A
-// symbolic link is not a regular file. FAILED_PRECONDITION: `path` may not be written. Other codes:
-// the answer is not known.
+// Checks whether `path` may be written at all. At `path` there must be nothing, or a regular file
+// other than `inputs` (under any name). `path` must not lie in a checkpoint. A symbolic link is not
+// a regular file. FAILED_PRECONDITION: `path` may not be written. Other codes: the answer is not
+// known.
 absl::Status CheckPlace(const std::string& path, const Inputs& inputs);
 
 // Checks whether a job of this name may write its weights to `path`, which CheckPlace allows. It

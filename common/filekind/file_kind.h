@@ -1,5 +1,5 @@
-// The kind of a file, from its first bytes. An error can so name the file that was found instead of
-// the expected one: a git-lfs pointer, a web page, a packed file.
+// The kind of a file, from its first bytes. Errors name the kind that was found instead of the
+// expected kind: a git-lfs pointer, a web page, a packed file.
 #ifndef MUSTER_COMMON_FILEKIND_FILE_KIND_H_
 #define MUSTER_COMMON_FILEKIND_FILE_KIND_H_
 
@@ -62,8 +62,8 @@ enum class Wanted {
 inline constexpr size_t kLook = 4096;
 
 // Returns the kind of a file from its beginning: kLook bytes, or all of a shorter file. Pure. Has
-// no false alarm for tokens, pixels or other numbers: except for kText and kPickle, at least 32
-// bits of the beginning must be those of the kind.
+// no false alarm for tokens, pixels or other numbers: at least 32 bits must be those of the kind,
+// except for kText and kPickle.
 Kind KindOf(absl::string_view beginning);
 
 // Returns why the file is certainly not of the wanted kind, and what to do: "expected a safetensors

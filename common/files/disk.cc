@@ -38,10 +38,10 @@ absl::StatusCode CodeOf(int error) {
   }
 }
 
-// Starts the transfer of a block that was just written, and waits for the transfer of one written a
-// little earlier. So the disk is never far behind the bytes that the process counts as written, and
-// a later fsync is short. (An agent sees progress by that count: write_bytes in /proc/PID/io.) If
-// the file system does not support this, fsync does all of it.
+// Starts the transfer of a block that was just written, and waits for the transfer of an earlier
+// block. So the disk is never far behind the bytes that the process counts as written, and a later
+// fsync is short. (An agent sees progress by this count, write_bytes in /proc/PID/io.) If the file
+// system does not support this, fsync does all of it.
 absl::Status WriteBehind(int fd, const std::string& path) {
   constexpr off_t kBlock = activity::kBlockBytes;
   constexpr off_t kAhead = 8 * kBlock;

@@ -36,7 +36,7 @@ inline constexpr uint64_t kHashedBlock = uint64_t{4} << 20;
 class BlockHasher {
  public:
   void Update(const void* data, size_t size);
-  // The hashes of all blocks, also of the last one, unless it is empty. Called once, last.
+  // The hashes of all blocks, also of the last block unless it is empty. Called once, last.
   std::vector<std::string> Finish();
 
  private:

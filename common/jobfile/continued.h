@@ -1,5 +1,5 @@
 // A job that continues from another job's checkpoint (`start: {what: everything}`): the settings
-// that it takes from the checkpoint, and whether any steps are left to train.
+// from the checkpoint, and whether any steps are left.
 #ifndef MUSTER_COMMON_JOBFILE_CONTINUED_H_
 #define MUSTER_COMMON_JOBFILE_CONTINUED_H_
 

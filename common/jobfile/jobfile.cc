@@ -42,7 +42,7 @@ bool Follows(const std::string& path, const std::set<std::string>& known) {
   return false;
 }
 
-// The value of `path`, or of the nearest enclosing field that has one; null if there is none.
+// The value of `path`, or of the nearest enclosing field with a value; null if there is none.
 template <typename T>
 const T* Nearest(const std::map<std::string, T>& values, const std::string& path) {
   // "a?3" is a key of `a` that is not a name.

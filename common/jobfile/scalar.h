@@ -12,8 +12,8 @@
 namespace muster::jobfile {
 
 // Sets the field, or appends to a list. Returns the problem, with found and allowed; nothing if
-// there is none. Numbers are not rounded: a number with a fraction or an exponent is not a whole
-// number, and a number that does not fit is refused. A quoted number is a text. Enum values are in
+// there is none. Numbers are not rounded, and a number that does not fit is refused. A number with
+// a fraction or an exponent is not a whole number. A quoted number is a text. Enum values are in
 // lower case.
 std::optional<std::string> SetScalar(const YAML::Node& node,
                                      const google::protobuf::FieldDescriptor& field,

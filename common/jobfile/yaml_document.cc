@@ -195,7 +195,7 @@ YamlProblem Explained(const YAML::Exception& error, const std::string& text,
 // - There is more than one document.
 // - An alias (*name) is a part of its own value.
 // - The texts and the parts of the document take more than `most` bytes. Values of aliases count
-//   once for each alias: yaml-cpp keeps one copy, but a reader of the tree makes one for each.
+//   once for each alias: yaml-cpp keeps one copy, but a reader of the tree makes a copy for each.
 YamlProblem FindYamlProblem(const std::string& text, size_t most) {
   // Skips a byte order mark, which yaml-cpp does not count in its positions.
   if (text.rfind("\xef\xbb\xbf", 0) == 0) return FindYamlProblem(text.substr(3), most);

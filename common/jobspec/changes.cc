@@ -138,8 +138,7 @@ bool SameKinds(const v1::JobSpec& before, const v1::JobSpec& after) {
                     });
 }
 
-// Returns why a change that is allowed in general is not allowed in this job; absent: it is
-// allowed.
+// Returns why this job may not make a change that is allowed in general; absent: the job may.
 std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::JobSpec& after,
                                           const std::string& path) {
   if (IsBelow(path, "checkpoint.directory") && before.has_checkpoint()) {

@@ -1,5 +1,5 @@
-// The differences between two settings of a job, and the changes that a job that has run may make:
-// those of values that its checkpoints do not depend on. Pure.
+// The differences between two settings of a job, and the changes that are allowed after the job has
+// run. Only values on which no checkpoint depends may change. Pure.
 #ifndef MUSTER_COMMON_JOBSPEC_CHANGES_H_
 #define MUSTER_COMMON_JOBSPEC_CHANGES_H_
 

@@ -50,8 +50,8 @@ void ResolveData(const v1::ModelSpec& model, v1::DataSpec* data) {
   if (data->has_predict()) ResolveTokens(model, data->mutable_predict());
 }
 
-// Ends the schedule at total_steps. A job without a fit stage has no schedule and no such default.
-// If the number of steps is not known yet, the ranks set the end of the schedule.
+// Ends the schedule at total_steps. A job without a fit stage has no such default. If the number of
+// steps is not known yet, the ranks set the end of the schedule.
 template <typename Schedule>
 void ResolveTotalSteps(uint64_t fit_steps, Schedule* schedule) {
   if (!schedule->has_total_steps() && fit_steps > 0) schedule->set_total_steps(Clamp(fit_steps));

@@ -11,7 +11,7 @@
 
 namespace muster::jobspec {
 
-// One value that is set: a singular field that is present, or one element of a list.
+// A value that is set: a present singular field, or an element of a list.
 struct FieldValue {
   const google::protobuf::Message* owner;
   const google::protobuf::FieldDescriptor* field;

@@ -28,8 +28,8 @@ inline uint64_t CountOfMore(const v1::SpecProblem& problem) {
   return std::sscanf(problem.message().c_str(), "and %llu more problems", &count) == 1 ? count : 0;
 }
 
-// Limits the concatenation of several lists. The problems beyond kMostProblems, and those that the
-// lists have only counted, become one last problem.
+// Limits the concatenation of several lists. The problems beyond kMostProblems, and the problems
+// that the lists have only counted, become one last problem.
 inline void LimitProblems(v1::SpecProblems* problems) {
   v1::SpecProblems kept;
   uint64_t more = 0;

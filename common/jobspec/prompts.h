@@ -29,10 +29,10 @@ absl::StatusOr<Prompts> ReadPrompts(const std::string& path);
 // The prompts in the job itself.
 Prompts PromptsOf(const v1::GenerateSpec& generate);
 
-// Checks prompts by the job alone: there is one, none is empty, each token is in the model's
-// vocabulary, and each prompt with its new tokens fits into the model's context. INVALID_ARGUMENT
-// with the first problems, each with the prompt's number. Models other than gpt2 and llama are not
-// checked. The worker checks all again (models::CheckGeneration).
+// Checks prompts by the job alone. There must be a prompt, and none may be empty. Each token must
+// be in the model's vocabulary. Each prompt with its new tokens must fit into the model's context.
+// INVALID_ARGUMENT with the first problems, each with the prompt's number. Models other than gpt2
+// and llama are not checked. The worker checks all again (models::CheckGeneration).
 absl::Status CheckPrompts(const Prompts& prompts, const v1::ModelSpec& model,
                           const v1::GenerateSpec& generate);
 

@@ -23,8 +23,8 @@ bool IsOutputFile(const std::string& field) {
   return field == kExport || absl::EndsWith(field, ".predict.output");
 }
 
-// Refuses an output that would overwrite another path of the job, or be overwritten. Of two equal
-// outputs, the one of a stage is reported, or the one of the later stage.
+// Refuses an output that would overwrite another path of the job, or be overwritten. Two equal
+// outputs give one problem: at the stage, or at the later of two stages.
 void Output(const v1::JobSpec& spec, const std::string& path, const std::string& output,
             ProblemList* problems) {
   if (output.empty()) return;  // another check reports it as missing
@@ -45,8 +45,8 @@ bool LiesIn(const std::string& path, const std::string& folder) {
   return !relative.empty() && relative != ".." && !absl::StartsWith(relative, "../");
 }
 
-// Refuses a folder that is a file of the job, or that lies among checkpoints. The folder may be
-// that of other outputs.
+// Refuses a folder in the place of a file of the job, or among checkpoints. The folder may be that
+// of other outputs.
 void Tensorboard(const v1::JobSpec& spec, ProblemList* problems) {
   const std::string& folder = spec.metrics().tensorboard();
   if (folder.empty()) return;

@@ -114,8 +114,8 @@ class PieceTable {
   std::unique_ptr<Piece[]> pieces_;
 };
 
-// Appends disjoint pieces, by rising begin, which cover the elements of [begin, end): each element
-// from its lowest holder. [begin, end): pieces of one parameter, by (begin, holder).
+// Appends disjoint pieces, by rising begin, which cover the elements of [begin, end), each from its
+// lowest holder. `begin`, `end`: pieces of one parameter, by (begin, holder).
 void AppendLowest(const Piece* begin, const Piece* end, std::vector<Piece>& cover) {
   const size_t first = cover.size();
   auto higher = [](const Piece* a, const Piece* b) { return a->holder > b->holder; };

@@ -59,11 +59,11 @@ struct Move {
 };
 
 // The moves for all elements that `to` holds, ordered by (to, from, to_offset). The two placements
-// may have different numbers and kinds of holders. Each element comes from one holder in `from`:
-// the holder with the same number if it has the element (nothing is sent without need), otherwise
-// the one with the lowest number. INVALID_ARGUMENT: the parameters differ in number or elements, or
-// ranges do not lie in their parameter. DATA_LOSS: no holder in `from` has some elements of `to`
-// (listed as above).
+// may have different numbers and kinds of holders. Each element comes from the holder in `from`
+// with the same number, if that holder has the element (so nothing is sent without need). Otherwise
+// the element comes from its holder with the lowest number. INVALID_ARGUMENT: the parameters differ
+// in number or elements, or ranges do not lie in their parameter. DATA_LOSS: no holder in `from`
+// has some elements of `to` (listed as above).
 absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Placement& to,
                                                const std::vector<std::string>& names = {});
 

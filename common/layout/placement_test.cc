@@ -249,7 +249,7 @@ TEST(Redistribute, SaysWhatNobodyHas) {
   EXPECT_TRUE(Redistribute(from, {{10, 2}, {{{0, 7, 9, 0}}}}).ok());
 }
 
-// An invalid placement, which a file may contain: every element comes from a holder that has it.
+// An invalid placement, which a file may contain: every element comes from one of its holders.
 TEST(Redistribute, RangesOfOneHolderThatOverlapDoNoHarm) {
   const Placement from{{10}, {{{0, 0, 4, 0}, {0, 1, 2, 20}, {0, 3, 10, 30}}}};
   EXPECT_THAT(Moves(from, {{10}, {{{0, 0, 10, 0}}}}),

@@ -1,11 +1,11 @@
 // The holder's side of a lease: how long a process may continue without its coordinator. Pure: time
 // is an argument.
 //
-// The holder counts from the time at which it *sent* the last message that the coordinator answered
-// (its hello, a heartbeat), and stops `margin` before the end. The coordinator counts from the time
-// at which that message *came*, and waits longer (coordinator/membership/timing.h). So the holder
-// has ended before another process replaces it, however long the message was under way. Neither
-// side compares the other's clock with its own.
+// The holder counts from the time at which it *sent* the last answered message (its hello, a
+// heartbeat), and stops `margin` before the end. The coordinator counts from the time at which that
+// message *came*, and waits longer (coordinator/membership/timing.h). So the holder has ended
+// before another process replaces it, however long the message was under way. Neither side compares
+// the other's clock with its own.
 //
 // A refused connection counts as an answer: no coordinator listened at that time, so nobody could
 // replace the holder. A coordinator that starts later first waits for a whole lease. An answer that

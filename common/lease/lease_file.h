@@ -15,8 +15,8 @@ namespace muster {
 // worker does not end with its agent's lease, or there is no file.
 inline constexpr char kLeaseFileVariable[] = "MUSTER_LEASE_FILE";
 
-// A file that one process writes in place, so that a reader always finds a complete value. It is
-// not durable: it has no meaning after a restart of the machine.
+// A file that one process writes in place, so that a reader always finds a complete value. The file
+// is not durable: it has no meaning after a restart of the machine.
 class LeaseFile {
  public:
   LeaseFile() = default;

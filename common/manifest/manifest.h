@@ -77,7 +77,7 @@ struct Steering {
 };
 
 // Settings of the optimizer for some of the parameters, by their names in the job file ("lr",
-// "betas"), each with its numbers; true and false are 1 and 0.
+// "betas"). Each has its numbers; true and false are 1 and 0.
 using OptimizerSettings = std::vector<std::pair<std::string, std::vector<double>>>;
 
 struct OptimizerRecord {
@@ -148,8 +148,8 @@ absl::Status Write(const Manifest& manifest, const std::string& directory,
                    files::Disk& disk = files::Disk::Real());
 
 // Reads `directory`/MANIFEST.json.
-// - DATA_LOSS, with path, expected and found: the manifest is damaged (by its own hash), or its
-//   step or generation differ from the directory's name (if that is the name of a checkpoint).
+// - DATA_LOSS, with path, expected and found: the manifest does not have its own hash. Or its step
+//   or generation differ from the directory's name, if that is the name of a checkpoint.
 // - UNIMPLEMENTED: the manifest is of another version, and undamaged as far as this program can
 //   tell.
 // - Other errors, such as NOT_FOUND: the manifest could not be read.
@@ -157,8 +157,8 @@ absl::StatusOr<Manifest> Read(const std::string& directory);
 // Parses the contents of `directory`/MANIFEST.json; errors as of Read.
 absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& directory);
 
-// DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
-// inside of listed files, which have a hash for each block.
+// DATA_LOSS unless the pieces cover each tensor exactly once, and agree on its shape and dtype. The
+// pieces must lie inside of listed files, which have a hash for each block.
 absl::Status CheckComplete(const Manifest& manifest);
 
 // Checks that the files of a complete manifest exist and have their sizes, without reading them.

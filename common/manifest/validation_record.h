@@ -1,6 +1,6 @@
-// The results of the validation passes of a job's fit stages, for checkpoints: the best checkpoint,
-// how long validation has not improved, and the stages that ended early.
-// worker/train/job/improvement.h decides them.
+// The results of the validation passes of a job's fit stages, for checkpoints. They are the best
+// checkpoint, the time without improvement, and the stages that ended early. Decided by
+// worker/train/job/improvement.h.
 #ifndef MUSTER_COMMON_MANIFEST_VALIDATION_RECORD_H_
 #define MUSTER_COMMON_MANIFEST_VALIDATION_RECORD_H_
 
@@ -34,8 +34,8 @@ struct ValidationRecord {
   };
   std::optional<Patience> patience;
 
-  // The fit stages that ended early, in the order of the job's list: the index in the list, and the
-  // steps of the whole job done at their end.
+  // The fit stages that ended early, in the order of the job's list. Each has its index in the
+  // list, and the steps of the whole job done at its end.
   std::vector<std::pair<int64_t, int64_t>> ended;
 
   friend bool operator==(const ValidationRecord&, const ValidationRecord&) = default;

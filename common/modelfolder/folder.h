@@ -16,14 +16,14 @@ namespace muster::modelfolder {
 
 inline constexpr char kConfigName[] = "config.json";
 
-// Returns whether a file of this name belongs to a model's folder: weights, their index,
-// config.json, and the files for the tokenizer and for the generation of text.
+// Returns whether a file of this name belongs to a model's folder. These are weights, their index,
+// config.json, and the files for the tokenizer and the generation of text.
 bool IsModelFile(const std::string& name);
 
-// Checks whether a model may get the name `path` (absolute): nothing is there, or an empty folder,
-// or, with `overwrite`, a folder with only regular files of a model. ALREADY_EXISTS: something is
-// there, and `overwrite` is not set. FAILED_PRECONDITION: `path` is not a folder, or contains
-// something else, which the message names.
+// Checks whether a model may get the name `path` (absolute). There must be nothing, or an empty
+// folder. With `overwrite`, a folder with only regular files of a model is allowed, too.
+// ALREADY_EXISTS: something is there, and `overwrite` is not set. FAILED_PRECONDITION: `path` is
+// not a folder, or contains something else, which the message names.
 absl::Status CheckTarget(const std::string& path, bool overwrite);
 
 // Gives the folder `temporary` the name `path`, and removes an older folder. The files in
@@ -49,9 +49,9 @@ absl::StatusOr<CopiedTokenizer> CopyTokenizer(const std::string& from, const std
 absl::Status RemoveFolder(const std::string& path);
 
 // Returns the config.json of a folder: `config`, the model's own, with members of `source`.
-// `source` is the config.json beside the model's first weights, or anything else. Members that
-// `config` does not have (or has as null), such as the numbers of special tokens, come from
-// `source`, if both describe the same kind of model. `dtype` becomes that of the tensors. Empty if
+// `source` is the config.json beside the model's first weights, or anything else. If both describe
+// the same kind of model, `source` provides the members that `config` does not have (or has as
+// null), such as the numbers of special tokens. `dtype` becomes that of the tensors. Empty if
 // `config` is not a JSON object.
 std::string FolderConfig(const std::string& config, const std::string& source,
                          safetensors::DType dtype);

@@ -1,8 +1,9 @@
 // The signals that end a program, from schedulers, service managers, containers and terminals.
 //
 // SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and the first SIGINT ask for an end in order. Repeats of the
-// first four have the same meaning: a scheduler sends a signal to every process of a job, and some
-// of these processes pass the signal on. SIGQUIT, and a second SIGINT, ask for an end at once.
+// first four have the same meaning. A reason for repeats: a scheduler sends a signal to every
+// process of a job, and some processes pass the signal on. SIGQUIT, and a second SIGINT, ask for an
+// end at once.
 #ifndef MUSTER_COMMON_PROCESS_STOP_SIGNALS_H_
 #define MUSTER_COMMON_PROCESS_STOP_SIGNALS_H_
 

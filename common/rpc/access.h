@@ -21,8 +21,8 @@ std::vector<certs::Role> RolesOf(v1::Caller::Role role);
 // access.cc names the services; a new service must be added there.
 const std::map<std::string, std::vector<certs::Role>>& AccessTable();
 
-// Returns whether a service of Muster itself refuses calls of this method (by Authorize). gRPC does
-// not refuse them earlier, because it would drop the details of the error.
+// Returns whether a service of Muster itself refuses calls of this method (by Authorize). A refusal
+// by gRPC before the service would lose the details of the error.
 bool IsRefusedByItsService(const std::string& method);
 
 // Checks that the caller may make the call. Nobody may call a method without a role. Callers

@@ -49,11 +49,11 @@ std::string DefaultStateDirectory(const Environment& environment);
 // directory may be relative to the current one.
 bool SocketFits(const std::string& state_directory);
 
-// The path of the socket of a coordinator with this state directory (absolute): DIRECTORY/socket.
-// If that path is too long: a name made from it in $XDG_RUNTIME_DIR. Other users could guess this
-// name, and listen there first, so they must not be able to write $XDG_RUNTIME_DIR.
-// INVALID_ARGUMENT: $XDG_RUNTIME_DIR is not set, or is too long as well. FAILED_PRECONDITION: it is
-// not a directory of this user, or others may write it.
+// The path of the socket of a coordinator with this state directory (absolute): DIRECTORY/socket. A
+// path that is too long is replaced by a name in $XDG_RUNTIME_DIR, which is made from the path.
+// Other users could guess this name, and listen there first, so they must not be able to write
+// $XDG_RUNTIME_DIR. INVALID_ARGUMENT: $XDG_RUNTIME_DIR is not set, or is too long as well.
+// FAILED_PRECONDITION: $XDG_RUNTIME_DIR is not a directory of this user, or others may write to it.
 absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
                                        const Environment& environment);
 // Writes the file `address`, for FindCoordinator, unless the file has this address already. Errors:

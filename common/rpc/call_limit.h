@@ -1,6 +1,6 @@
 // CallLimits for a gRPC server. The server refuses an excess call when gRPC reads it, before the
 // call takes the memory and time of a running call. A later refusal would not help: gRPC may read
-// thousands of calls of a connection before it runs the first one.
+// thousands of calls of a connection before the first call runs.
 //
 // The processor of a listener's credentials (CallerProcessor, PlainCredentials) gives each
 // connection a number and asks for each call. Interceptors of the server notice when a call runs
@@ -43,8 +43,8 @@ namespace muster {
 //
 // Pure; one thread.
 struct CallLimits {
-  // The limit for one connection. Larger than the number of its streams (rpc.cc): a client may
-  // begin the next call when it has an answer, before the server is done with the call.
+  // The limit for one connection. Larger than the number of its streams (rpc.cc). The reason: a
+  // client with an answer may begin the next call before the server is done with the answered call.
   int per_connection = 1500;
   // The number of calls for which each connection always has room. No other connection can use this
   // room.

@@ -36,8 +36,8 @@ struct Caller {
 // Shows the codes of characters of a name that are not plain.
 std::string ToString(const Caller& caller);
 
-// The caller of a call, to be asked for in a handler of the call. kInsecure if the credentials of
-// the connection's listener have no CallerProcessor. Thread-safe.
+// The caller of a call. Called in a handler of the call. The kind is kInsecure if the credentials
+// of the connection's listener have no CallerProcessor. Thread-safe.
 Caller CallerOf(const grpc::ServerContextBase& context);
 
 // The address in a peer as gRPC writes it: "ipv6:%5B::1%5D:4242" is "::1", "unix:" is empty.

@@ -33,8 +33,8 @@ class CallerProcessor : public grpc::AuthMetadataProcessor {
   static std::shared_ptr<CallerProcessor> ForUser(uid_t uid, Authorizer authorize,
                                                   std::shared_ptr<CallLimit> limit = nullptr);
   // Makes a processor for TLS with certificates of clients, which the handshake has verified.
-  // UNAUTHENTICATED: the connection has no certificate, the certificate has expired (a resumed
-  // session has no new handshake), or it has no serial number by which it could be revoked.
+  // UNAUTHENTICATED: there is no certificate, it has expired (a resumed session has no new
+  // handshake), or a serial number for its revocation is missing.
   static std::shared_ptr<CallerProcessor> ForCertificates(
       Authorizer authorize, std::shared_ptr<CallLimit> limit = nullptr);
 

@@ -6,11 +6,11 @@
 // when there are too many, the peer with the most of them loses its oldest one. So a client that
 // speaks at once, as every gRPC client does, is always heard.
 //
-// A connection that has spoken is on trial for the time that gRPC allows for its handshake. gRPC
-// closes a connection whose handshake is not complete at the end of this time. With TLS, the peer
-// has shown its certificate by then. So a peer without a certificate can hold a connection only
-// while the connection is on trial. When more connections have spoken than the limits allow, one
-// that is on trial is closed:
+// A connection that has spoken is on trial for the time that gRPC allows for its handshake. At the
+// end of this time, gRPC closes a connection without a complete handshake. With TLS, the peer has
+// shown its certificate by then. So a peer without a certificate can hold a connection only while
+// the connection is on trial. When more connections have spoken than the limits allow, a connection
+// on trial is closed:
 // - over the limit of a peer: the oldest of this peer
 // - over the limit of all: the oldest of the peer with the most of them
 // A connection that has passed its trial is never closed. If all others have passed, the new
@@ -81,15 +81,15 @@ class Connections {
 
   explicit Connections(const ConnectionLimits& limits) : limits_(limits) {}
 
-  // Adds a new, silent connection. Returns a silent connection, another or this one, that must be
-  // closed and is forgotten.
+  // Adds a new, silent connection. If there are too many, returns a silent connection (this one or
+  // another), which must be closed and is forgotten.
   std::optional<Id> Arrived(Id id, Transport transport, const std::string& peer, absl::Time now);
-  // Notes the first byte of a silent connection. Returns a connection that has spoken, another or
-  // this one, that must be closed because of a limit and is forgotten.
+  // Notes the first byte of a silent connection. If a limit is exceeded, returns a connection that
+  // has spoken (this one or another), which must be closed and is forgotten.
   std::optional<Id> Spoke(Id id, absl::Time now);
   // Notes that a connection has ended.
   void Ended(Id id);
-  // Returns a silent connection that has waited too long: it must be closed and is forgotten.
+  // Returns a silent connection that has waited too long, which must be closed and is forgotten.
   std::optional<Id> Overdue(absl::Time now);
   // The time at which Overdue has a connection to return. InfiniteFuture: there is no silent
   // connection.

@@ -25,7 +25,7 @@ std::optional<Detail> Find(const absl::Status& status, const char* url) {
 constexpr size_t kMessageBudget = 4500;
 constexpr size_t kMetadataBudget = 400;
 
-// The bytes that a character takes in the trailers, as grpc-message and in the details.
+// The bytes that a character takes in the trailers, as grpc-message and in the details. A
 // grpc-message uses three bytes for most characters other than ASCII letters; the details are in
 // base64.
 size_t CostOf(char c) {

@@ -1,4 +1,4 @@
-// Calls that a server completes only when the test says so. For tests.
+// Calls that a server completes only when a test allows it. For tests.
 #ifndef MUSTER_COMMON_RPC_HOLDING_SERVICE_H_
 #define MUSTER_COMMON_RPC_HOLDING_SERVICE_H_
 

@@ -1,5 +1,5 @@
-// Finds out whether a process listens at an address: a program that is down differs from a network
-// that is cut.
+// Finds out whether a process listens at an address. The answer distinguishes a stopped program
+// from a broken network.
 #ifndef MUSTER_COMMON_RPC_KNOCK_H_
 #define MUSTER_COMMON_RPC_KNOCK_H_
 

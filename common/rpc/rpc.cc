@@ -33,8 +33,8 @@ constexpr size_t kMostMemory = 256 << 20;
 // The most calls of one connection at a time, without calls that the client has reset
 // (call_limit.h).
 constexpr int kMostStreams = 1000;
-// The time after which a connection without a call is closed. A client opens another one when it
-// calls.
+// The time after which a connection without a call is closed. A client opens another connection
+// with its next call.
 constexpr absl::Duration kLongestIdle = absl::Minutes(2);
 
 int Millis(absl::Duration duration) {

@@ -82,9 +82,10 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: no address, one of neither form, or one of TCP without `insecure` and `tls`;
-  // limits with a trial that is not longer than the handshake. UNAVAILABLE: the socket or the port
-  // is in use. Other errors: those of Listen, AcceptLoop and ServerTls.
+  // INVALID_ARGUMENT: no address, an address of neither form, or an address of TCP without
+  // `insecure` and `tls`. INVALID_ARGUMENT also for limits whose trial is not longer than the
+  // handshake. UNAVAILABLE: the socket or the port is in use. Other errors: those of Listen,
+  // AcceptLoop and ServerTls.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   // Shuts down with no grace.

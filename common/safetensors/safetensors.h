@@ -65,8 +65,9 @@ struct Header {
 };
 
 // Reads the header of a whole file in memory. `path` is for errors only. DATA_LOSS: a file shorter
-// than its header says, a header above 100 MB or not JSON, duplicate names, unknown dtypes. Also
-// for offsets that leave the file, overlap, leave holes or do not fit dtype and shape.
+// than its header says, a header above 100 MB or not JSON, duplicate names, unknown dtypes.
+// DATA_LOSS also for offsets that leave the file, overlap, leave holes or do not fit dtype and
+// shape.
 absl::StatusOr<Header> ParseHeader(const uint8_t* data, size_t size, const std::string& path);
 
 // A mapped file with its header. Threading: const.

@@ -39,10 +39,10 @@ class TensorSet {
  public:
   // Opens an index, whose files lie in its folder, if the path ends in .json; otherwise one file.
   //
-  // Errors of the index are those of ParseIndex, errors of each file those of safetensors.h.
-  // Problems of several files are reported together, at most 3. The code is that of the first file
-  // that cannot be opened. INVALID_ARGUMENT: a tensor is not in the file that the index names, is
-  // in another file or in two, or the index does not name it.
+  // Errors: of the index as in ParseIndex, of each file as in safetensors.h. Problems of several
+  // files are reported together, at most 3. The code is that of the first file that cannot be
+  // opened. INVALID_ARGUMENT: a tensor is not in its file by the index, is in another file or in
+  // two, or is missing in the index.
   static absl::StatusOr<TensorSet> Open(const std::string& path);
 
   // The tensors by file, in the order of the data.

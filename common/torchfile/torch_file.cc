@@ -47,8 +47,8 @@ TorchFile::TorchFile(std::string pickle, const std::vector<uint64_t>& storage_by
   const uint64_t pickle_bytes = pickle.size();
   // PyTorch takes the first member's folder as the archive's name.
   Add("data.pkl", std::move(pickle), pickle_bytes);
-  // The archive has no ".format_version": PyTorch would conclude from it that all positions are
-  // those of its own writer.
+  // The archive has no ".format_version", from which PyTorch would conclude that its own writer
+  // computed all positions.
   Add("byteorder", "little", 6);
   first_storage_ = members_.size();
   for (size_t i = 0; i < storages_; ++i) Add("data/" + std::to_string(i), "", storage_bytes[i]);

@@ -18,14 +18,14 @@ struct TrainableRule {
   friend bool operator==(const TrainableRule&, const TrainableRule&) = default;
 };
 
-// Whether each parameter is trained, by parameter.
+// The trained parameters: true or false by parameter.
 using Mask = std::vector<bool>;
 
 class Trainability {
  public:
   struct Parameter {
     std::string name;
-    // As the model made the parameter, which stays so if no rule matches it.
+    // The value from the model, which counts if no rule matches the parameter.
     bool trained = true;
     // True for float32 and float64. Rules do not apply to other types.
     bool can_be_trained = true;

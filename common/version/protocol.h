@@ -10,9 +10,9 @@
 
 namespace muster {
 
-// The protocols of version N; those of N-1 are smaller by one. The hello of an agent or a worker
-// gives its protocol, and so does the welcome of musterd. A change to a new version N also removes
-// each use with the meaning "knows what came with the former N".
+// The protocols of version N; the numbers of N-1 are smaller by one. The hello of an agent or a
+// worker gives its protocol, and so does the welcome of musterd. A change to a new version N also
+// removes each use with the meaning "knows what came with the former N".
 inline constexpr uint32_t kAgentProtocol = 5;
 inline constexpr uint32_t kWorkerProtocol = 8;
 

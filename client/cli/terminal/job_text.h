@@ -46,8 +46,8 @@ std::string BestCheckpoint(const v1::Job& job);
 std::string JobDetails(const v1::Job& job, absl::Time now);
 // The settings that a retry has changed for this attempt: a line for each, indented.
 std::string SettingChanges(const v1::Job& job, uint32_t attempt);
-// "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has ended: one
-// line.
+// The line "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has
+// ended.
 std::string JobSummary(const v1::Job& job);
 // Rank, node, step, reason, what followed, and the end of the log; empty without a failure. Several
 // lines.

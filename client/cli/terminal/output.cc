@@ -20,8 +20,7 @@ std::string Json(const google::protobuf::Message& message, JsonForm form) {
   options.add_whitespace = form == JsonForm::kPretty;
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  // Only a broken Any or Timestamp can fail. The result is then an empty object, and not a part of
-  // one.
+  // The conversion fails only for a broken Any or Timestamp. The result is then an empty object.
   if (!status.ok()) text = "{}";
   if (text.empty() || text.back() != '\n') text += '\n';
   return text;
@@ -44,8 +43,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns whether every reader takes the unquoted text as a text: the text begins like a word, and
-// is not a word with another meaning in YAML 1.1.
+// Returns whether every reader takes the unquoted text as a text. Such a text begins like a word,
+// and has no other meaning in YAML 1.1.
 bool IsPlain(const std::string& text) {
   static constexpr const char* kWords[] = {"y",    "n",     "yes",  "no",  "on", "off",
                                            "true", "false", "null", "nan", "inf"};

@@ -1,5 +1,6 @@
 // The forms in which results are printed. All forms but the table give the same document, as JSON
-// or as YAML: the protobuf JSON of the API message, with the names of the proto files (snake_case).
+// or as YAML. The document is the protobuf JSON of the API message, with the names of the proto
+// files (snake_case).
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_OUTPUT_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_OUTPUT_H_
 
