@@ -14,7 +14,7 @@ class ClientContext;
 namespace muster::client {
 
 // A cancelled object stays cancelled: running calls that use the object end with CANCELLED, and
-// later calls end so at once. The object must outlive its calls. Thread-safe.
+// later calls end in this way at once. The object must outlive its calls. Thread-safe.
 class Cancellation {
  public:
   void Cancel();

@@ -24,8 +24,7 @@ class FakeJobService : public v1::JobService::Service {
   void Remove(const std::string& job_id);
   void AddLog(const std::string& job_id, const v1::LogLine& line);
   void AddStep(const std::string& job_id, const v1::StepMetrics& step);
-  // Ends all running streams with UNAVAILABLE, as a coordinator does that dies, or with another
-  // status.
+  // Ends all running streams with UNAVAILABLE, as if the coordinator died, or with another status.
   void BreakStreams(const grpc::Status& how = {grpc::StatusCode::UNAVAILABLE, "Socket closed"});
   // Sets a function that is called after each submission, without a lock, with the stored job.
   void OnSubmit(std::function<void(const v1::Job&)> react);

@@ -19,7 +19,7 @@ struct PackOptions {
   std::string out;
   // The file for the tokens after the first part (`split`); empty: no such file.
   std::string out_rest;
-  // The size of the first part: above 0 and below 1. Set if and only if out_rest is.
+  // The share of the first part: above 0 and below 1. Set if and only if out_rest is.
   std::optional<double> split;
 };
 
@@ -32,9 +32,9 @@ struct PackedFile {
   double unigram_entropy = 0;
 };
 
-// Checks that no input, and not the tokenizer's file, is certainly something else, such as a
-// git-lfs pointer (common/filekind). `tokenizer` is empty if there is no such file. Ignores files
-// that cannot be read. INVALID_ARGUMENT: such a file.
+// INVALID_ARGUMENT: an input, or the tokenizer's file, is certainly something else, such as a
+// git-lfs pointer (common/filekind). `tokenizer` is empty without such a file. Files that cannot be
+// read are no error here.
 absl::Status CheckPackInputs(const std::vector<std::string>& inputs, const std::string& tokenizer);
 
 // Writes uint16, little endian. The files get their names when all files are durable; after an

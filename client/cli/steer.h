@@ -49,8 +49,8 @@ ExitCode Steer(Console* console, const SteeringOptions& options,
 // but kDone means that the result is not known; the reason is printed then.
 ExitCode AwaitEnd(Console* console, client::MusterClient& client, const SteeringOptions& options,
                   v1::Operation* operation);
-// Prints an operation, with --wait after it is done. Returns 1 if the operation failed, 101 if it
-// is not done in time. `last`: the operation that was printed; may be null.
+// Prints an operation; with --wait, waits until it is done first. Returns 1 if the operation
+// failed, 101 if it is not done in time. `last`: the operation that was printed; may be null.
 ExitCode ShowOperation(Console* console, client::MusterClient& client,
                        const SteeringOptions& options, v1::Operation operation,
                        v1::Operation* last = nullptr);

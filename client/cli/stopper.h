@@ -2,7 +2,7 @@
 //
 // Ctrl-C asks the job to stop; a second Ctrl-C, or SIGQUIT, ends everything at once. SIGTERM,
 // SIGHUP, SIGUSR1 and SIGUSR2 ask the run to leave: its job saves a checkpoint and ends, and
-// continues later. A run on another coordinator than its own takes SIGTERM for Ctrl-C. The other
+// continues later. A run on another coordinator than its own treats SIGTERM as Ctrl-C. The other
 // three signals then end only the run, and not the job.
 #ifndef MUSTER_CLIENT_CLI_STOPPER_H_
 #define MUSTER_CLIENT_CLI_STOPPER_H_

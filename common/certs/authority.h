@@ -79,7 +79,7 @@ struct Revocation {
   // The certificates that this call revoked, and those that were revoked before.
   std::vector<Certificate> revoked;
   std::vector<Certificate> already;
-  // A serial number that this CA issued no certificate with.
+  // A serial number of which this CA knows no certificate.
   std::string unknown_serial;
 };
 

@@ -15,7 +15,7 @@ enum class Role {
   kCoordinator,
   // A client that looks at jobs, and changes nothing.
   kReader,
-  // A client that may do everything.
+  // A client that may make all calls of clients.
   kOperator,
   // One muster-agent and its workers; NAME is the name of the node.
   kAgent,
@@ -36,8 +36,8 @@ struct Subject {
 // "ROLE/NAME".
 std::string ToString(const Subject& subject);
 // NAME has letters, digits, '.', '_' and '-', and does not begin with one of the last three.
-// INVALID_ARGUMENT: not ROLE/NAME with an existing role, or more than 64 characters, which is
-// X.509's limit. The message shows other characters as their codes.
+// INVALID_ARGUMENT: not ROLE/NAME with an existing role and such a NAME, or more than 64
+// characters, which is X.509's limit. The message shows other characters as their codes.
 absl::StatusOr<Subject> ParseSubject(const std::string& common_name);
 
 }  // namespace muster::certs

@@ -37,7 +37,7 @@ class Disk {
   virtual absl::Status DropPages(const std::string& path);
 };
 
-// "<action> <path>: <errno text>" with the code of the table above.
+// "<action> <path>: <errno text>" with a code as listed above.
 absl::Status ErrnoStatus(int error, const std::string& action, const std::string& path);
 
 }  // namespace muster::files

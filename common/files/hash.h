@@ -28,8 +28,8 @@ class Hasher {
 
 std::string HashBytes(const void* data, size_t size);
 
-// The size of the blocks in which a file is also hashed (the last block may be shorter). A reader
-// of a part can so check the bytes that it reads.
+// The size of the blocks in which a file is also hashed (the last block may be shorter). So a
+// reader of a part can check its bytes.
 inline constexpr uint64_t kHashedBlock = uint64_t{4} << 20;
 
 // Hashes each block of the bytes that it is given, in order. Threading: one thread.

@@ -19,7 +19,7 @@ bool GoesOn(const v1::JobSpec& file);
 // The settings in a checkpoint, for a job that continues from the checkpoint.
 struct CheckpointSettings {
   uint64_t step = 0;
-  // The settings as of jobspec::TrainingSettings, with the changes of commands. Absent: an older
+  // The settings of jobspec::TrainingSettings, with the changes of commands. Absent: an older
   // program wrote the checkpoint.
   std::optional<v1::JobSpec> settings;
   // The learning rate that a command had set. Also in `settings`, if `settings` is set.

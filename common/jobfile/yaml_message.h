@@ -1,5 +1,5 @@
-// Fills a protobuf message from a YAML mapping, by the message's descriptor. A new field in the
-// schema is so a new key in the file, without other code.
+// Fills a protobuf message from a YAML mapping, by the message's descriptor. So a new field in the
+// schema is a new key in the file, without other code.
 #ifndef MUSTER_COMMON_JOBFILE_YAML_MESSAGE_H_
 #define MUSTER_COMMON_JOBFILE_YAML_MESSAGE_H_
 

@@ -136,7 +136,7 @@ v1::JobSpec TrainingSettings(const v1::JobSpec& whole) {
   for (const char* path : kSettings) mask.add_paths(path);
   v1::JobSpec settings;
   google::protobuf::util::FieldMaskUtil::MergeMessageTo(spec, mask, {}, &settings);
-  // The optimizer's file is only for the first start of that job.
+  // Removes the file of the optimizer's state, with which only that job began.
   if (settings.has_optimizer()) settings.mutable_optimizer()->clear_state();
   return settings;
 }

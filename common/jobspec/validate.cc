@@ -205,7 +205,7 @@ class Validator {
     const v1::BatchSpec::Last last = spec_.batch().last();
     if (!spec_.has_uneven_inputs() || spec_.data().train().per_rank().empty()) return;
     if (last != v1::BatchSpec::DROP && last != v1::BatchSpec::PAD) return;
-    // Divided by samples, the gradients differ with even inputs, too.
+    // Division by samples has an effect on even inputs, too.
     if (spec_.uneven_inputs().join().divide_by() == v1::JoinSpec::SAMPLES) return;
     Add("batch.last",
         absl::StrCat("found ", last == v1::BatchSpec::DROP ? "drop" : "pad",

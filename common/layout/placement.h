@@ -62,8 +62,8 @@ struct Move {
 // may have different numbers and kinds of holders. Each element comes from the holder in `from`
 // with the same number, if that holder has the element (so nothing is sent without need). Otherwise
 // the element comes from its holder with the lowest number. INVALID_ARGUMENT: the parameters differ
-// in number or elements, or ranges do not lie in their parameter. DATA_LOSS: no holder in `from`
-// has some elements of `to` (listed as above).
+// in number or elements, or ranges do not lie in their parameter. DATA_LOSS: `to` has elements
+// without a holder in `from` (listed as above).
 absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Placement& to,
                                                const std::vector<std::string>& names = {});
 

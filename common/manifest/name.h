@@ -18,7 +18,7 @@ struct CheckpointName {
 std::string FinalName(int64_t step, int64_t generation);
 std::string TemporaryName(int64_t step, int64_t generation);
 
-// Parse such names; nothing for any other name.
+// The parts of such names; nothing for any other name.
 std::optional<CheckpointName> ParseFinalName(const std::string& name);
 std::optional<CheckpointName> ParseTemporaryName(const std::string& name);
 

@@ -25,8 +25,7 @@ struct Tensor {
 inline constexpr uint64_t kShardBytes = 5'000'000'000;
 
 struct PlanOptions {
-  // The type of tensors that are float32 in the checkpoint: kF32, kBF16 or kF16. Others keep their
-  // type.
+  // The type to which float32 tensors are converted: kF32, kBF16 or kF16. Others keep their type.
   safetensors::DType dtype = safetensors::DType::kF32;
   // The most bytes of tensors in a file, except in a file with only one tensor. At least 1.
   uint64_t max_shard_bytes = kShardBytes;

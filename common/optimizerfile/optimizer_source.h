@@ -34,8 +34,8 @@ class OptimizerSource {
   //
   // The names of the parameters in a torch file are in `param_names`, or are keys that are texts.
   // Without names, the `params` of the only group stand for all parameters of the job, in their
-  // order. Or, with as many groups as in the job, for the parameters of the job's group with the
-  // same number.
+  // order. With as many groups as in the job, a group's `params` stand for the parameters of the
+  // job's group with the same number.
   //
   // Errors begin with the path. INVALID_ARGUMENT: not such a torch file, or its parameters cannot
   // be assigned. DATA_LOSS: not a complete safetensors file. Other errors: those of files.

@@ -41,7 +41,7 @@ struct Exit {
 enum class Grouping {
   // The child's own process group, which signals to the parent's terminal do not reach.
   kOwnGroup,
-  // The child's own session, which the end of the parent's session or terminal does not affect.
+  // The child's own session, which no event of the parent's session or terminal reaches.
   kOwnSession,
 };
 

@@ -6,8 +6,9 @@
 // of them a copy. Without two free descriptors, new connections wait in the kernel's queue. The
 // listener rests for a moment then; the loop does not.
 //
-// The loop watches a handed over connection, by the copy of its descriptor, until the connection
-// ends. The loop may close it, by the copy, in favour of another connection (connections.h).
+// The loop watches a connection after handing it over, by the copy of its descriptor, until the
+// connection ends. The loop may close it, by the copy, in favour of another connection
+// (connections.h).
 #ifndef MUSTER_COMMON_RPC_ACCEPT_LOOP_H_
 #define MUSTER_COMMON_RPC_ACCEPT_LOOP_H_
 

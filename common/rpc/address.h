@@ -41,8 +41,8 @@ std::string ToString(const Address& address);
 // there, and the address of a later one is not known, because the path is too long.
 absl::StatusOr<std::string> FindCoordinator(const std::string& text);
 
-// The state directory of a coordinator and of a client without another name for one:
-// $XDG_STATE_HOME/muster, or ~/.local/state/muster. Empty: neither variable is set.
+// The default state directory of coordinators and clients: $XDG_STATE_HOME/muster, or
+// ~/.local/state/muster. Empty: neither variable is set.
 std::string DefaultStateDirectory(const Environment& environment);
 
 // Returns whether the path DIRECTORY/socket has no more bytes than the kernel allows (107). The

@@ -50,7 +50,7 @@ TEST(CallCounts, AnyNumberOfCallsOneAfterTheOtherIsAdmitted) {
 
 TEST(CallCounts, AFloodLeavesEachOtherConnectionItsOwnCalls) {
   CallCounts counts(kLimits);
-  EXPECT_EQ(Begin(&counts, Tcp(1), 100), 10);  // 2 of them shared
+  EXPECT_EQ(Begin(&counts, Tcp(1), 100), 10);  // 8 of them shared
   EXPECT_EQ(Begin(&counts, Tcp(2), 100), 6);   // the other 4 shared ones
   EXPECT_EQ(counts.Begins(Tcp(2), kStart), Verdict::kAllFull);
   for (int64_t other = 3; other < 50; ++other) {

@@ -52,7 +52,7 @@ struct CallLimits {
   // The limit for calls beyond `own`, of all connections over one transport together. So clients
   // over TCP leave room for clients over Unix sockets.
   int shared = 8000;
-  // A call that does not run is forgotten between one and two such times after it began.
+  // A call that does not run is forgotten one to two such periods after its begin.
   absl::Duration forgotten_after = absl::Seconds(10);
 };
 

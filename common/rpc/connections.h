@@ -44,8 +44,8 @@ class Crowd {
   void Remove(const std::string& peer, int64_t id);
 
   std::optional<int64_t> OldestOf(const std::string& peer) const;
-  // The oldest connection of the peer with the most. Of several such peers, the one with the
-  // oldest.
+  // The oldest connection of the peer with the most connections. If several peers have the most,
+  // the oldest connection of all these peers.
   std::optional<int64_t> OldestOfTheMost() const;
 
  private:

@@ -24,7 +24,7 @@ bool IsRefused(const std::string& address, absl::Duration timeout);
 // take long. Thread-safe.
 class Knocker {
  public:
-  // on_refused: called on the own thread with the SteadyNow() of the time before the attempt.
+  // on_refused: called on the Knocker's thread with the SteadyNow() of the time before the attempt.
   Knocker(std::string address, std::function<void(absl::Time begun)> on_refused);
   ~Knocker();
 
