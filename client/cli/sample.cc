@@ -55,7 +55,8 @@ v1::SampleRequest RequestOf(const SampleOptions& options, const v1::ModelSpec& m
   return request;
 }
 
-// Prints the new tokens to stdout, and all else to stderr.
+// Prints the new text, or the new tokens without a text, to stdout, and all else to stderr. The
+// document, if requested, is the operation.
 ExitCode ShowSample(Console* console, const SampleOptions& options,
                     const v1::Operation& operation) {
   if (IsDocument(options.output)) {
