@@ -13,16 +13,17 @@ class ClientContext;
 
 namespace muster::client {
 
-// Once cancelled, it stays cancelled: running calls that use it end with CANCELLED, and calls that
-// begin later do so at once. Must outlive its calls. Thread-safe.
+// A cancelled object stays cancelled: running calls that use the object end with CANCELLED, and
+// later calls end in this way at once. The object must outlive its calls. Thread-safe.
 class Cancellation {
  public:
   void Cancel();
   bool cancelled() const;
-  // Waits until it is cancelled, at most this long; returns whether it is.
+  // Waits until the object is cancelled, at most `timeout`; returns whether it is cancelled.
   bool WaitFor(absl::Duration timeout) const;
 
-  // Ties the calls of `context` to this, for the life of the Scope. `cancellation` may be null.
+  // Ties the calls of `context` to this object, for the life of the Scope. `cancellation` may be
+  // null.
   class Scope {
    public:
     Scope(Cancellation* cancellation, grpc::ClientContext* context);

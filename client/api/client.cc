@@ -148,7 +148,7 @@ absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions&
       &v1::JobService::Stub::WatchJob, request, options, deadline,
       [&](const v1::Job& job) {
         request.set_after_version(job.version());
-        // A caller follows the job to the end of the attempt that was current at first.
+        // The caller follows the job to the end of the first attempt that this call saw.
         if (request.attempt() == 0) request.set_attempt(job.attempt());
         ended = HasEnded(job.state());
         return changed(job) && !ended;
@@ -198,7 +198,7 @@ absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
       &v1::JobService::Stub::StreamMetrics, request, options, deadline,
       [&](const v1::StepMetrics& next) {
         request.set_from_step(next.step() + 1);
-        // Passes after this step that have not been received may still come.
+        // Passes after this step that were not received may still come.
         const auto from = [&next](uint64_t before, bool received) {
           return received ? next.step() + 1 : std::max(before, next.step());
         };

@@ -1,8 +1,8 @@
 // A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
-// (proto/muster/v1/*_service.proto) over gRPC. It prints nothing. Errors are those of the
-// service, with their reasons (common/rpc/error.h), and those of connection.h. A call that has no
-// function here is made by the method of its stub:
-// client.Read(&v1::ClusterService::Stub::ListNodes, {}).
+// (proto/muster/v1/*_service.proto) over gRPC. Prints nothing. Errors are the errors of the
+// service, with their reasons (common/rpc/error.h), and the errors of connection.h. A call without
+// a function here uses the method of its stub: client.Read(&v1::ClusterService::Stub::ListNodes,
+// {}).
 #ifndef MUSTER_CLIENT_API_CLIENT_H_
 #define MUSTER_CLIENT_API_CLIENT_H_
 
@@ -26,28 +26,28 @@
 
 namespace muster::client {
 
-// What the next attempt of a job has in place of what it had.
+// Changes that the next attempt of a job makes to the job.
 struct RetrySettings {
-  // "optimizer.adamw.lr=1e-4", in this order.
+  // Settings such as "optimizer.adamw.lr=1e-4", applied in this order.
   std::vector<std::string> settings;
-  // Relative paths in them are relative to it; absolute.
+  // The absolute path of the folder to which relative paths in `settings` are relative.
   std::string settings_folder;
   // The step of the checkpoint with which the attempt begins. Absent: the newest checkpoint that
   // counts.
   std::optional<uint64_t> from_step;
 };
 
-// Which jobs to list.
+// The jobs to list.
 struct ListOptions {
-  // Those in one of these states; empty: all.
+  // The states of the jobs; empty: all states.
   std::vector<v1::Job::State> states;
-  // At most this many; absent: all.
+  // The largest number of jobs; absent: no limit.
   std::optional<int> limit;
-  // The next_page_token of another list: continue after it.
+  // The next_page_token of another list, after which this list continues.
   std::string page_token;
 };
 
-// True for the terminal states SUCCEEDED, FAILED and CANCELLED.
+// Returns true for the terminal states SUCCEEDED, FAILED and CANCELLED.
 bool HasEnded(v1::Job::State state);
 
 // Thread-safe. Calls block.
@@ -55,23 +55,23 @@ class MusterClient : public Connection {
  public:
   using Connection::Connection;
 
-  // `address` is "HOST:PORT" or "unix:/PATH". Connects with the first call. `tls`: what this
-  // program has for connections over TCP.
-  // INVALID_ARGUMENT: it is of neither form. Others: those of ClientTls.
+  // Makes a client, which connects with its first call. `address` is "HOST:PORT" or "unix:/PATH".
+  // `tls`: the files of this program for TLS over TCP. INVALID_ARGUMENT: `address` has neither
+  // form. Other errors are the errors of ClientTls.
   static absl::StatusOr<std::unique_ptr<MusterClient>> Connect(const std::string& address,
                                                                const certs::TlsFiles& tls = {});
 
-  // `job_id` may be empty. `job_file`: its absolute path; empty: there is none. A new request id is
-  // made for each call that changes something.
+  // Submits a job. `job_id` may be empty. `job_file`: the absolute path of the job file; empty:
+  // there is no file. Each call that changes something gets a new request id.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& job_id,
                                  const RetryOptions& options = {},
                                  const std::string& job_file = "");
   absl::StatusOr<v1::Job> Get(const std::string& job_id);
-  // Newest first; requested in pages. The result's next_page_token is set if there are more than
-  // `limit`.
+  // Returns jobs, newest first, requested in pages. The result's next_page_token is set if there
+  // are more than `limit` jobs.
   absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options = {});
   absl::StatusOr<v1::Job> Stop(const std::string& job_id, const SteerOptions& options = {});
-  // The next attempt of a job that FAILED or was CANCELLED. at_step is not used.
+  // Starts the next attempt of a job that FAILED or was CANCELLED. at_step is not used.
   absl::StatusOr<v1::Job> Retry(const std::string& job_id, const SteerOptions& options = {},
                                 const RetrySettings& settings = {});
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
@@ -79,38 +79,38 @@ class MusterClient : public Connection {
 
   // `name` is "JOB/NUMBER".
   absl::StatusOr<v1::Operation> GetOperation(const std::string& name);
-  // Oldest first, asked for in pages.
+  // Returns the operations of the job, oldest first, requested in pages.
   absl::StatusOr<std::vector<v1::Operation>> Operations(const std::string& job_id);
-  // Waits until it is done, even if the connection breaks. DEADLINE_EXCEEDED: it is not done in
-  // time.
+  // Waits until the operation is done, even if the connection breaks. DEADLINE_EXCEEDED: the
+  // operation is not done in time.
   absl::StatusOr<v1::Operation> WaitOperation(const std::string& name,
                                               const StreamOptions& options);
 
-  // The file that an operation wrote for this client, from `offset` on: `take` gets the pieces in
-  // order and without gaps; an error of it ends the call. Continues after a broken connection.
-  // Returns the hash of the whole file (common/files/hash.h). Errors: those of
+  // Receives the file that an operation wrote for this client, from `offset` on. `take` gets the
+  // pieces in order and without gaps; an error of `take` ends the call. Continues after a broken
+  // connection. Returns the hash of the whole file (common/files/hash.h). Errors: those of
   // OperationService.Download; DATA_LOSS: the pieces do not follow one another.
   absl::StatusOr<std::string> Download(const std::string& name, uint64_t offset,
                                        const StreamOptions& options,
                                        const std::function<absl::Status(const std::string&)>& take);
 
-  // Calls `changed` with the job as it is, and again after each change, until the job has ended or
-  // `changed` returns false. Continues after a broken connection: no state is given twice, and the
-  // last one is never lost.
+  // Calls `changed` with the job's present state, and again after each change. Ends when the job
+  // has ended or `changed` returns false. Continues after a broken connection: no state is given
+  // twice, and the last state is never lost.
   absl::Status Watch(const std::string& job_id, const StreamOptions& options,
                      const std::function<bool(const v1::Job&)>& changed);
-  // Watches until the job has ended, and gives its last state. DEADLINE_EXCEEDED: it has not ended
-  // in time.
+  // Watches until the job has ended, and returns its last state. DEADLINE_EXCEEDED: the job has not
+  // ended in time.
   absl::StatusOr<v1::Job> Wait(const std::string& job_id, const StreamOptions& options);
 
-  // The job's stored log lines; with `follow` also later ones, until the job ends. Continues after
-  // a broken connection.
+  // Gives the job's stored log lines; with `follow` also later lines, until the job ends. Continues
+  // after a broken connection.
   absl::Status Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
                     const StreamOptions& options,
                     const std::function<void(const v1::LogLine&)>& line);
-  // The stored measurements of the job's steps and validation passes; with `follow` also later
-  // ones, until the job ends. Continues after a broken connection: every entry is given exactly
-  // once.
+  // Gives the stored measurements of the job's steps and validation passes; with `follow` also
+  // later ones, until the job ends. Continues after a broken connection: every entry is given
+  // exactly once.
   absl::Status Metrics(const std::string& job_id, bool follow, const StreamOptions& options,
                        const std::function<void(const v1::StepMetrics&)>& entry);
 };

@@ -77,7 +77,7 @@ TEST_F(ClientTest, AChangeWhoseAnswerIsLostIsRepeatedWithItsRequestIdAndActsOnce
   v1::JobSpec spec;
   spec.set_name("x");
   service_.LoseAnswers(2);
-  // Acted on twice, the second one would find the id taken.
+  // A second execution would find the id taken.
   const auto submitted = client_->Submit(spec, "a");
   ASSERT_TRUE(submitted.ok()) << submitted.status();
   service_.LoseAnswers(1);
@@ -253,8 +253,8 @@ TEST_F(ClientTest, FollowedMetricsComeOnceEachAlsoOverBrokenStreams) {
   };
   add(0, "v");
   std::vector<std::string> seen;
-  // Each entry is followed by a break, and only then by the next one: also between a step and the
-  // pass after it. An entry that never comes must not be waited for without end.
+  // Each entry is followed by a break, and the next entry comes after the break: also between a
+  // step and the pass after the step. The timeout ends a wait for an entry that never comes.
   const absl::Status status = client_->Metrics(
       "a", /*follow=*/true, {.timeout = absl::Seconds(30)}, [&](const v1::StepMetrics& entry) {
         const char* kind = entry.has_validation() ? "v" : entry.has_test() ? "t" : "";

@@ -15,8 +15,8 @@
 namespace muster::client {
 namespace {
 
-// The pause between attempts: long enough not to overload a coordinator that starts, too short for
-// people to notice.
+// The pause between attempts: long enough for a coordinator that starts, and too short to be
+// noticed.
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 }  // namespace
@@ -60,7 +60,7 @@ absl::Status CheckTexts(const google::protobuf::Message& request) {
 
 absl::Status Connection::CallStatus(const grpc::Status& status) const {
   absl::Status result = FromGrpc(status);
-  // Errors of the coordinator itself have a reason; those of the connection have none.
+  // Errors of the coordinator itself have a reason; errors of the connection have none.
   if (!absl::IsUnavailable(result) || !ErrorReason(result).empty()) return result;
   return absl::UnavailableError(
       absl::StrCat("no coordinator answers at ", address_, " (", result.message(), ")"));
@@ -74,7 +74,7 @@ absl::Status Connection::CallOnce(const google::protobuf::Message& request, cons
   const Cancellation::Scope scope(cancellation, &context);
   const grpc::Status status = attempt(&context);
   if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return CallStatus(status);
-  // In whole seconds: what is left of several attempts' time is seldom a round number.
+  // Whole seconds: the rest of several attempts' time is seldom a round number.
   return absl::UnavailableError(
       absl::StrCat("the coordinator at ", address_, " did not answer within ",
                    absl::FormatDuration(absl::Ceil(timeout, absl::Seconds(1)))));
@@ -95,7 +95,7 @@ absl::Status Connection::Repeat(const google::protobuf::Message& request, const 
   Retries retries(channel_, options.retry_for, options.cancellation);
   const bool was_there = Reachable();
   while (true) {
-    // The last attempt, which may begin shortly before the deadline, gets a moment.
+    // The last attempt, which may begin shortly before the deadline, gets at least a second.
     const absl::Duration left = std::clamp(deadline - SteadyNow(), absl::Seconds(1), kCallTimeout);
     const absl::Status status = CallOnce(request, attempt, retries.cancellation(), left);
     if (retries.cancellation()->cancelled() && !status.ok()) {

@@ -1,5 +1,5 @@
-// The calls to a coordinator, by the methods of its generated stubs. They continue after a broken
-// connection. Each may return, besides the errors of its service:
+// Calls to a coordinator, by the methods of its generated stubs. The calls continue after a broken
+// connection. Errors of every call, besides the errors of its service:
 // - UNAVAILABLE: the coordinator cannot be reached, or does not answer in time; the message has its
 //   address.
 // - CANCELLED: the caller's Cancellation ended the call.
@@ -41,14 +41,15 @@ class Retries {
   Retries(const Retries&) = delete;
   Retries& operator=(const Retries&) = delete;
 
-  // The caller's cancellation. If the caller gave none: a cancellation that nobody uses.
+  // The caller's cancellation. A caller that gave none has a cancellation that nobody uses.
   Cancellation* cancellation() const { return cancellation_; }
-  // The coordinator has answered: after the next break the whole time is available again.
+  // Notes that the coordinator has answered: after the next break the whole time is available
+  // again.
   void Answered() { broken_since_ = absl::InfiniteFuture(); }
-  // Call it when an attempt has ended with `broken`. Waits a moment, in which the channel connects
-  // if it can: gRPC works on a connection only while somebody waits for it. OK: try again.
-  // `broken`: the time is over. DEADLINE_EXCEEDED, with the message of `broken`: `deadline` of
-  // SteadyNow() is over. CANCELLED: by the caller.
+  // Waits a moment after an attempt that ended with `broken`. The channel connects meanwhile if it
+  // can: gRPC works on a connection only while somebody waits for it. OK: try again. `broken`: the
+  // time is over. DEADLINE_EXCEEDED, with the message of `broken`: `deadline` (a time of
+  // SteadyNow()) has passed. CANCELLED: by the caller.
   absl::Status Await(const absl::Status& broken, absl::Time deadline = absl::InfiniteFuture());
 
  private:
@@ -56,30 +57,30 @@ class Retries {
   const absl::Duration retry_for_;
   Cancellation never_;
   Cancellation* const cancellation_;
-  // Since when the connection has been broken; InfiniteFuture while it works.
+  // The time since which the connection has been broken; InfiniteFuture while it works.
   absl::Time broken_since_ = absl::InfiniteFuture();
 };
 
-// INVALID_ARGUMENT: a text of the message is not UTF-8; the error names the field and the text.
-// Maps are not looked at. Pure.
+// Checks that all texts of the message are UTF-8. Does not look at maps. Pure. INVALID_ARGUMENT: a
+// text is not UTF-8; the message names the field and the text.
 absl::Status CheckTexts(const google::protobuf::Message& request);
 
-// How long a call that follows a job tries to continue. If the coordinator cannot be reached at the
-// start, the call fails at once.
+// The times of a call that follows a job. If the coordinator cannot be reached at the start, the
+// call fails at once.
 struct StreamOptions {
-  // After a broken connection: how long to try again before the call fails with UNAVAILABLE.
+  // The time to try again after a broken connection, before the call fails with UNAVAILABLE.
   absl::Duration retry_for = absl::Seconds(30);
-  // Counted from the start of the call; after this time the call ends with DEADLINE_EXCEEDED.
-  // Changes of the system's date have no effect on it.
+  // The time from the start of the call after which the call ends with DEADLINE_EXCEEDED. Changes
+  // of the system's date have no effect on this time.
   absl::Duration timeout = absl::InfiniteDuration();
   // May be null. Must outlive the call.
   Cancellation* cancellation = nullptr;
 };
 
-// How long a call that changes something is repeated if the connection breaks. It is repeated with
-// the same request id, so that it acts exactly once in all cases. If the coordinator cannot be
-// reached at the start, the call fails at once. A call that only reads is repeated in the same way;
-// it takes 30 s at most, whether the connection breaks or the coordinator hangs.
+// The repeats of a call that changes something, while the connection is broken. A repeat has the
+// same request id, so the call acts exactly once in all cases. If the coordinator cannot be reached
+// at the start, the call fails at once. A call that only reads is repeated in the same way. Such a
+// call takes 30 s at most, whether the connection breaks or the coordinator hangs.
 struct RetryOptions {
   absl::Duration retry_for = absl::Seconds(30);
   // May be null. Must outlive the call.
@@ -89,9 +90,9 @@ struct RetryOptions {
 // A change of a running job or of a node.
 struct SteerOptions {
   RetryOptions retry;
-  // Wait until this many optimizer steps are done; absent: do not wait.
+  // The number of optimizer steps after which the change acts; absent: at once.
   std::optional<uint64_t> at_step;
-  // Who asks, for the history.
+  // The person or program that asks, for the history.
   std::string requested_by;
 };
 
@@ -110,19 +111,19 @@ class Connection {
 
   const std::string& address() const { return address_; }
 
-  // A call that changes nothing.
+  // Makes a call that changes nothing.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Read(Unary<Stub, Request, Response> rpc, const Request& request) {
     return Call(rpc, request, {.retry_for = kCallTimeout}, SteadyNow() + kCallTimeout);
   }
-  // A call that changes something: all its repeats have one new request id.
+  // Makes a call that changes something: all its repeats have one new request id.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Change(Unary<Stub, Request, Response> rpc, Request request,
                                   const RetryOptions& options) {
     request.set_request_id(NewUuid());
     return Call(rpc, request, options, absl::InfiniteFuture());
   }
-  // The same, with the options that the request has room for.
+  // Makes a call as Change does, with the options that the request has fields for.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Steer(Unary<Stub, Request, Response> rpc, Request request,
                                  const SteerOptions& options) {
@@ -132,9 +133,11 @@ class Connection {
     }
     return Change(rpc, std::move(request), options.retry);
   }
-  // Passes each message to `take` (which returns false to stop) until the stream ends. Opens it
-  // again with `request`, which `take` may change, if the connection breaks, or if the stream ends
-  // with OK but `finished` says that more messages must come, until `deadline` of SteadyNow().
+  // Passes each message to `take` (which returns false to stop) until the stream ends. Opens the
+  // stream again with `request`, which `take` may change, in two cases, until `deadline` of
+  // SteadyNow():
+  // - The connection breaks.
+  // - The stream ends with OK, but `finished` says that more messages must come.
   template <typename Stub, typename Request, typename T>
   absl::Status ReadStream(
       Streamed<Stub, Request, T> rpc, const Request& request, const StreamOptions& options,
@@ -143,10 +146,10 @@ class Connection {
 
  protected:
   using Attempt = std::function<grpc::Status(grpc::ClientContext*)>;
-  // A coordinator answers in milliseconds; if a call takes this long, the coordinator hangs.
+  // The longest time for a call: a coordinator that has not answered by then hangs.
   static constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 
-  // One unary call with its deadline. `cancellation` may be null.
+  // Makes one unary call with its deadline. `cancellation` may be null.
   absl::Status CallOnce(const google::protobuf::Message& request, const Attempt& attempt,
                         Cancellation* cancellation, absl::Duration timeout) const;
   // Returns whether the coordinator can be reached. Waits for the answer to the first attempt to
@@ -155,7 +158,8 @@ class Connection {
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
  private:
-  // Repeats a unary call while the connection is broken, if it could be made at the start.
+  // Makes a unary call, and repeats it while the connection is broken, if the coordinator could be
+  // reached at the start.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(Unary<Stub, Request, Response> rpc, const Request& request,
                                 const RetryOptions& options, absl::Time deadline) {
@@ -169,7 +173,7 @@ class Connection {
   }
   absl::Status Repeat(const google::protobuf::Message& request, const Attempt& attempt,
                       const RetryOptions& options, absl::Time deadline) const;
-  // The status that callers get: with the address if the coordinator was not reached.
+  // The status that callers get. Has the address if the coordinator was not reached.
   absl::Status CallStatus(const grpc::Status& status) const;
 
   const std::string address_;

@@ -212,7 +212,7 @@ grpc::Status FakeJobService::WatchJob(grpc::ServerContext* context,
                context->IsCancelled();
       };
       absl::MutexLock lock(&mutex_);
-      // A cancelled call wakes nobody: look now and then.
+      // A cancelled call wakes no waiting thread, so this loop checks again and again.
       while (!mutex_.AwaitWithTimeout(absl::Condition(&news), absl::Milliseconds(20))) {
       }
       if (era_ != era) return end_of_era_;
@@ -238,7 +238,7 @@ grpc::Status FakeJobService::StreamLogs(grpc::ServerContext* context,
       return logs_[id].size() > sent || !request->follow() || Ended(jobs_.at(id)) || era_ != era ||
              context->IsCancelled();
     };
-    // A cancelled call wakes nobody: look now and then.
+    // A cancelled call wakes no waiting thread (see WatchJob).
     while (!mutex_.AwaitWithTimeout(absl::Condition(&more), absl::Milliseconds(20))) {
     }
     if (era_ != era) return end_of_era_;
@@ -261,7 +261,7 @@ grpc::Status FakeJobService::StreamMetrics(grpc::ServerContext* context,
       return steps_[id].size() > sent || !request->follow() || Ended(jobs_.at(id)) || era_ != era ||
              context->IsCancelled();
     };
-    // A cancelled call wakes nobody: look now and then.
+    // See WatchJob: a cancelled call wakes no thread.
     while (!mutex_.AwaitWithTimeout(absl::Condition(&more), absl::Milliseconds(20))) {
     }
     if (era_ != era) return end_of_era_;

@@ -18,33 +18,32 @@ namespace muster::client {
 // Thread-safe.
 class FakeJobService : public v1::JobService::Service {
  public:
-  // Adds or changes the job, with the next version; watchers receive it.
+  // Adds or changes the job, with the next version. Watchers receive the job.
   void Put(v1::Job job);
   // Removes the job; watchers receive an error.
   void Remove(const std::string& job_id);
   void AddLog(const std::string& job_id, const v1::LogLine& line);
   void AddStep(const std::string& job_id, const v1::StepMetrics& step);
-  // Ends all running streams with UNAVAILABLE, as if the coordinator had died, or with another
-  // status.
+  // Ends all running streams with UNAVAILABLE, as if the coordinator died, or with another status.
   void BreakStreams(const grpc::Status& how = {grpc::StatusCode::UNAVAILABLE, "Socket closed"});
-  // Called after each submission, without a lock, with the job as it was stored.
+  // Sets a function that is called after each submission, without a lock, with the stored job.
   void OnSubmit(std::function<void(const v1::Job&)> react);
-  // The state of a job after a stop; CANCELLED by default.
+  // Sets the state of a job after a stop; CANCELLED by default.
   void StopLeadsTo(v1::Job::State state);
-  // Its warnings are also returned for submitted jobs.
+  // Sets the answer of ValidateJob. Submitted jobs get its warnings, too.
   void ValidateAnswers(v1::ValidateJobResponse response);
-  // How many of the next calls that change something are carried out but answered with UNAVAILABLE,
-  // as if the coordinator had died before its answer.
+  // Sets how many of the next calls that change something are carried out but answered with
+  // UNAVAILABLE, as if the coordinator died before its answer.
   void LoseAnswers(int count);
-  // How many of the next calls that change something are not carried out, and answered with
+  // Sets how many of the next calls that change something are not carried out, and answered with
   // UNAVAILABLE.
   void LoseRequests(int count);
-  // How many of the next GetJob calls are answered with UNAVAILABLE.
+  // Sets how many of the next GetJob calls are answered with UNAVAILABLE.
   void LoseReads(int count);
   // The request ids of all calls that change something, in order.
   std::vector<std::string> requests() const;
 
-  // How many WatchJob calls have begun, and the after_version of each.
+  // The after_version of each WatchJob call that has begun.
   std::vector<uint64_t> watches() const;
   // Blocks until this many WatchJob calls have begun.
   void AwaitWatches(int count) const;
@@ -53,7 +52,7 @@ class FakeJobService : public v1::JobService::Service {
   grpc::Status ValidateJob(grpc::ServerContext*, const v1::ValidateJobRequest*,
                            v1::ValidateJobResponse*) override;
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
-  // Ordered by id, in pages of at most 2, so that clients must request further pages.
+  // Lists jobs by id, in pages of at most 2, so that clients must request further pages.
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
                         v1::ListJobsResponse*) override;
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*,
@@ -67,7 +66,7 @@ class FakeJobService : public v1::JobService::Service {
                          v1::DeleteJobResponse*) override;
 
  private:
-  // For a call that changes something: `act` runs once for each request id; a repeat gets the first
+  // Runs `act` once for each request id of a call that changes something. A repeat gets the first
   // answer.
   template <typename Response>
   grpc::Status Once(const std::string& request_id, Response* response,
@@ -88,9 +87,9 @@ class FakeJobService : public v1::JobService::Service {
   int lost_requests_ ABSL_GUARDED_BY(mutex_) = 0;
   int lost_reads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
-  // By request id: the answers given, serialized.
+  // The answers given, serialized, by request id.
   std::map<std::string, std::string> answers_ ABSL_GUARDED_BY(mutex_);
-  // Streams that began in an older era end with this status.
+  // The number of the present era. Streams that began in an older era end with `end_of_era_`.
   int era_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::Status end_of_era_ ABSL_GUARDED_BY(mutex_);
 };
@@ -108,7 +107,7 @@ class FakeClusterService : public v1::ClusterService::Service {
     *response = nodes_;
     return grpc::Status::OK;
   }
-  // Answers with the node of that name among those it was given, as DRAINING.
+  // Answers with the given node of the requested name, as DRAINING.
   grpc::Status DrainNode(grpc::ServerContext*, const v1::DrainNodeRequest* request,
                          v1::Node* response) override {
     absl::MutexLock lock(&mutex_);
@@ -123,7 +122,7 @@ class FakeClusterService : public v1::ClusterService::Service {
     absl::MutexLock lock(&mutex_);
     return drain_;
   }
-  // The pieces of a backup, and how the stream ends.
+  // Sets the pieces of a backup, and how the stream ends.
   void PutBackup(std::vector<std::string> pieces, const grpc::Status& end = grpc::Status::OK) {
     absl::MutexLock lock(&mutex_);
     backup_ = std::move(pieces);

@@ -26,7 +26,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(int port) {
 }
 std::shared_ptr<grpc::Channel> Nobody() { return ChannelTo(1); }
 
-// Accepts one connection and says what a server of HTTP/2 says first. A server of gRPC in this
+// Accepts one connection and sends the first bytes of an HTTP/2 server. A gRPC server in this
 // process would work on the client's connection, too.
 class OneConnection {
  public:
@@ -60,8 +60,8 @@ class OneConnection {
 };
 
 TEST(Retries, TheChannelConnectsMeanwhile) {
-  // Without this, gRPC looks now and then at connections for which nobody waits. It reads the
-  // setting once, so this test is the first one.
+  // Keeps gRPC from polling connections for which nobody waits. gRPC reads the setting once, so
+  // this test is the first one.
   ASSERT_EQ(setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "0", 1), 0);
   const OneConnection server;
   const auto channel = ChannelTo(server.port());

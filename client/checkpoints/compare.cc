@@ -91,7 +91,7 @@ void CompareFacts(const Manifest& a, const Manifest& b, Comparison* result) {
   });
   fact("stages that ended early",
        [](const Manifest& m) { return m.steering.validations.ended.size(); });
-  // Older checkpoints do not have them.
+  // Older checkpoints do not have parameters in the manifest.
   if (!a.parameters.empty() && !b.parameters.empty()) {
     fact("optimizer", OptimizerOf);
     fact("frozen parameters", FrozenOf);

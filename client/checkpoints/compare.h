@@ -1,4 +1,4 @@
-// What differs between two checkpoints.
+// The differences between two checkpoints.
 #ifndef MUSTER_CLIENT_CHECKPOINTS_COMPARE_H_
 #define MUSTER_CLIENT_CHECKPOINTS_COMPARE_H_
 
@@ -17,19 +17,19 @@ struct FactDifference {
   std::string b;
 };
 
-// A tensor that both have, with different elements.
+// A tensor that both checkpoints have, with different elements.
 struct ValueDifference {
   std::string name;  // "param/transformer.wte.weight"
   int64_t elements = 0;
   int64_t different = 0;  // elements with other bits
-  // The largest difference; NaN if one of the two is NaN where the other is not.
+  // The largest difference; NaN if an element is NaN in only one of the two.
   double largest = 0;
 };
 
 struct Comparison {
-  // What was trained and how far: the step, the place in the data, the settings.
+  // Facts of the training: the step, the place in the data, the settings.
   std::vector<FactDifference> facts;
-  // How it was written: the job, the generation, the strategy, the number of ranks.
+  // Facts of the writing: the job, the generation, the strategy, the number of ranks.
   std::vector<FactDifference> origin;
   std::vector<std::string> only_in_a;
   std::vector<std::string> only_in_b;
@@ -37,15 +37,15 @@ struct Comparison {
   std::vector<ValueDifference> values;
   int64_t equal_tensors = 0;
 
-  // Training would continue in the same way from both. `origin` does not count.
+  // Returns whether training would continue in the same way from both. `origin` does not count.
   bool same() const {
     return facts.empty() && only_in_a.empty() && only_in_b.empty() && shapes.empty() &&
            values.empty();
   }
 };
 
-// Reads both completely, and checks each block; the number of files does not matter. Errors: those
-// of manifest::TensorReader. Needs memory for a few blocks.
+// Reads both checkpoints completely, and checks each block; the numbers of files may differ. Needs
+// memory for a few blocks. Errors: those of manifest::TensorReader.
 absl::StatusOr<Comparison> Compare(const std::string& a, const std::string& b);
 
 }  // namespace muster::checkpoints

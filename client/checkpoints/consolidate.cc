@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<const StoredTensor*>> WeightsOf(const TensorReader& r
     if (tensor.slot == "buffer") buffers.push_back(&tensor);
   }
   if (parameters != weights.size()) {
-    // Muster 0.3.0 has made such a checkpoint of one of 0.1.0 (`muster checkpoints reshard`).
+    // Muster 0.3.0 made such a checkpoint from one of 0.1.0 (`muster checkpoints reshard`).
     return absl::FailedPreconditionError(absl::StrCat(reader.directory(), ": has ", parameters,
                                                       " parameters and lists ", weights.size(),
                                                       "; muster 0.3.0 consolidates it"));

@@ -15,7 +15,7 @@
 namespace muster::checkpoints {
 namespace {
 
-// A checkpoint of one parameter `w`; the manifest lists it, or not.
+// Writes a checkpoint of one parameter `w`, which the manifest lists or not.
 void WriteCheckpoint(const std::string& directory, bool listed) {
   ASSERT_TRUE(std::filesystem::create_directory(directory));
   const auto plan = safetensors::Plan({{"param/w", safetensors::DType::kF32, {2}}}, {});

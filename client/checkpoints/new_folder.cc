@@ -24,8 +24,8 @@ bool HasName(int folder, const std::string& name) {
          own.st_ino == there.st_ino && own.st_dev == there.st_dev;
 }
 
-// The locked folder `temporary`, open. Another process may give a folder of this name its final
-// name between two calls; then the next attempt makes a new one.
+// Makes, opens and locks the folder `temporary`. Another process may rename its folder of this name
+// between two calls; the next attempt then makes a new folder.
 absl::StatusOr<int> MakeAndLock(const std::string& path, const std::string& temporary) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -70,7 +70,7 @@ NewFolder::NewFolder(NewFolder&& other) noexcept
 
 NewFolder::~NewFolder() {
   if (lock_ < 0) return;
-  // Another folder may have the name by now.
+  // Another folder may have this name meanwhile.
   if (HasName(lock_, temporary_)) {
     std::error_code error;
     std::filesystem::remove_all(temporary_, error);

@@ -1,5 +1,4 @@
-// A folder that is written under a temporary name and appears under its own name when it is
-// complete.
+// A folder that is written under a temporary name, and gets its own name when complete.
 #ifndef MUSTER_CLIENT_CHECKPOINTS_NEW_FOLDER_H_
 #define MUSTER_CLIENT_CHECKPOINTS_NEW_FOLDER_H_
 
@@ -10,20 +9,20 @@
 
 namespace muster::checkpoints {
 
-// The temporary folder is ".NAME.muster.tmp" beside the final one, and it is locked while a process
-// writes it. So what a killed process left is removed by the next one that writes the same folder.
-// Movable. Threading: one thread.
+// The temporary folder is ".NAME.muster.tmp" beside the final folder, and is locked while a process
+// writes it. The next writer of the same folder removes what a killed process left. Movable.
+// Threading: one thread.
 class NewFolder {
  public:
-  // Makes the temporary folder, and the folders above it. FAILED_PRECONDITION: another process is
-  // writing it.
+  // Makes the temporary folder, and the folders above it. FAILED_PRECONDITION: another process
+  // writes the temporary folder.
   static absl::StatusOr<NewFolder> Create(const std::string& path);
-  // Removes the temporary folder, if it still has this name.
+  // Removes the temporary folder, unless it was renamed.
   ~NewFolder();
   NewFolder(NewFolder&& other) noexcept;
   NewFolder& operator=(NewFolder&&) = delete;
 
-  // Where to write the files; the caller renames it.
+  // The folder in which to write the files. The caller renames it at the end.
   const std::string& temporary() const { return temporary_; }
 
  private:

@@ -23,11 +23,12 @@ using layout::Range;
 using manifest::StoredTensor;
 using manifest::TensorReader;
 
-// As in a worker's own checkpoints (docs/checkpoint-format.md): small ones first.
+// The number of elements of a small tensor. Small tensors come first, as in a worker's checkpoints
+// (docs/checkpoint-format.md).
 constexpr int64_t kSmall = 1024;
 constexpr int64_t kAlignment = 16;
 
-// What each file has of each tensor, by number.
+// The ranges of each tensor in each file, by number.
 std::vector<std::vector<Range>> Divide(const std::vector<StoredTensor>& tensors, int files) {
   std::vector<int64_t> elements;
   for (const StoredTensor& tensor : tensors) elements.push_back(tensor.elements);

@@ -9,10 +9,11 @@
 
 namespace muster::checkpoints {
 
-// Reads the checkpoint `directory`, checks it, and writes the checkpoint `out` (absolute), which
-// has `files` files of nearly equal size (1 to 65536) and otherwise the same contents, in the
-// newest version of the format. Returns its manifest. Needs memory for a few blocks.
-// ALREADY_EXISTS: `out` exists and is no empty folder. After an error there is no new checkpoint.
+// Reads and checks the checkpoint `directory`, and writes the checkpoint `out` (absolute) in the
+// newest version of the format. `out` has `files` files of nearly equal size (1 to 65536), and the
+// same other contents. Returns the manifest of `out`. Needs memory for a few blocks.
+// ALREADY_EXISTS: `out` exists and is not an empty folder. After an error there is no new
+// checkpoint.
 absl::StatusOr<manifest::Manifest> Reshard(const std::string& directory, const std::string& out,
                                            int files);
 

@@ -13,8 +13,8 @@ struct BackupOptions : CommonOptions {
   std::string file;
 };
 
-// The file takes its name only when all of it is on the disk; only its owner may read it, because
-// it contains every job file.
+// Writes the backup. The file gets its name only when it is completely on the disk. Only its owner
+// may read it, because it contains every job file.
 absl::Status Write(client::MusterClient* client, const std::string& path, uint64_t* bytes) {
   const mode_t before = umask(0077);
   auto file = StagedFile::Create(path);

@@ -25,14 +25,14 @@ struct CertsOptions : CommonOptions {
   std::string folder = kDefaultFolder;
   int days = 0;
   bool overwrite = false;
-  // Of `issue`.
+  // Options of `issue`.
   std::string role;
   std::string name;
   std::vector<std::string> hosts;
   std::string out = ".";
-  // Of `revoke`.
+  // Options of `revoke`.
   std::string who;
-  // Of `show`.
+  // Options of `show`.
   std::vector<std::string> files;
 
   certs::IfExists if_exists() const {
@@ -116,7 +116,7 @@ std::string StateOf(const certs::KnownCertificate& one) {
   return one.certificate.not_before > now ? "NOT YET VALID" : "VALID";
 }
 
-// What the CA has issued, or what is in the files.
+// The certificates that the CA has issued, or those in the files.
 absl::StatusOr<std::vector<Shown>> ToShow(const CertsOptions& options) {
   std::vector<Shown> shown;
   if (options.files.empty()) {

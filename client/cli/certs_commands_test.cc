@@ -1,4 +1,4 @@
-// `muster certs`: what is printed, and which exit code.
+// The output and the exit codes of `muster certs`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -22,7 +22,7 @@ namespace {
 
 using Manifest = manifest::Manifest;
 
-// Per slot ("parameter", "exp_avg", ...): how many tensors and elements.
+// The numbers of tensors and elements of a slot ("parameter", "exp_avg", ...).
 struct SlotSize {
   std::set<std::string> tensors;
   int64_t elements = 0;
@@ -139,7 +139,7 @@ absl::StatusOr<ExitCode> List(Console* console, client::MusterClient& client,
                               const JobOptions& options) {
   ASSIGN_OR_RETURN(const v1::Job job, client.Get(options.job));
   if (IsDocument(options.output)) {
-    // Only the fields of the job's message about its checkpoints.
+    // A message with only those fields of the job that are about its checkpoints.
     v1::Job checkpoints;
     checkpoints.set_id(job.id());
     *checkpoints.mutable_checkpoints() = job.checkpoints();
@@ -181,7 +181,7 @@ ExitCode Reshard(Console* console, const CommonOptions& options, const std::stri
 using checkpoints::Comparison;
 using checkpoints::FactDifference;
 
-// Enough to see what is going on; -o json has all.
+// The number of tensors in a table; -o json has all.
 constexpr size_t kShownTensors = 20;
 
 void AddFacts(const char* title, const std::vector<FactDifference>& facts, std::string* text) {
@@ -255,7 +255,7 @@ std::string ToJson(const Comparison& comparison) {
   return json.dump(2) + "\n";
 }
 
-// 1 if they differ, as `diff`.
+// Returns 1 if the checkpoints differ, as `diff` does.
 ExitCode Diff(Console* console, const CommonOptions& options, const std::string& a,
               const std::string& b) {
   const auto comparison = checkpoints::Compare(a, b);

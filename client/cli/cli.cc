@@ -35,7 +35,7 @@ std::string FullName(const CLI::App& command) {
   return absl::StrCat(FullName(*command.get_parent()), " ", command.get_name());
 }
 
-// The problem with the first words, which choose a command; empty if there is none. CLI11 would
+// The problem with the first words, which choose a command. Empty if there is none. CLI11 would
 // only report that a command is needed.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* group = &app;
@@ -59,7 +59,7 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
-// The command that got arguments that it does not accept; null if there is none.
+// The command that got unexpected arguments; null if there is none.
 const CLI::App* WithExtras(const CLI::App& app) {
   if (!app.remaining().empty()) return &app;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
@@ -91,7 +91,7 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
   return absl::StrCat(problem, "; `", FullName(*command), " --help` lists what is possible");
 }
 
-// Needs no coordinator.
+// Adds a command that needs no coordinator.
 void AddVersion(CLI::App* app, Console* console, ExitCode* code) {
   const auto options = std::make_shared<CommonOptions>();
   CLI::App* command = app->add_subcommand("version", "Show the version of this program");
@@ -167,7 +167,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
   AddCerts(&app, console, &code);
   AddData(&app, console, &code);
   AddVersion(&app, console, &code);
-  // Last, so that the commands do not inherit it.
+  // The footer is set last, so that the commands do not inherit it.
   app.footer(kFooter);
   if (arguments.empty()) {
     console->err << app.help() << std::flush;
@@ -178,18 +178,18 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* term
     return kUsage;
   }
   try {
-    // CLI11 takes them last first.
+    // CLI11 expects the arguments in reverse order.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      app.exit(error, console->out, console->err);  // prints the help that was asked for
+      app.exit(error, console->out, console->err);  // prints the requested help
     } else {
       console->err << UsageProblem(app, error) << std::endl;
       code = kUsage;
     }
   }
   console->out.flush();
-  // A full disk or a closed pipe must not look like success.
+  // A full disk or a closed pipe must not count as success.
   if (code == kDone && !console->out) {
     console->err << "muster: stdout cannot be written" << std::endl;
     return kOtherError;

@@ -1,4 +1,4 @@
-// `muster` as a function: what main and the tests call.
+// `muster` as a function, which main and the tests call.
 #ifndef MUSTER_CLIENT_CLI_CLI_H_
 #define MUSTER_CLIENT_CLI_CLI_H_
 
@@ -10,8 +10,8 @@
 
 namespace muster::cli {
 
-// Runs one command line, without the program's name. Blocks until it is done. All that it prints is
-// escaped (escaped_stream.h).
+// Runs one command line, without the program's name. Blocks until the command is done. All output
+// is escaped (escaped_stream.h).
 ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* terminal);
 
 }  // namespace muster::cli

@@ -1,5 +1,5 @@
-// Runs command lines against a JobService and a ClusterService over real gRPC, whose answers a test
-// decides.
+// Runs command lines against a JobService and a ClusterService over real gRPC. A test decides the
+// answers of the services.
 #ifndef MUSTER_CLIENT_CLI_CLI_FIXTURE_H_
 #define MUSTER_CLIENT_CLI_CLI_FIXTURE_H_
 
@@ -29,8 +29,8 @@ batch: {per_rank: 1}
 stages: {fit: {steps: 3}}
 )";
 
-// $MUSTER_ADDRESS is that of the services; the folder has kJobFile as job.yaml, and the file that
-// it names.
+// $MUSTER_ADDRESS is the address of the services. The folder has kJobFile as job.yaml, and the file
+// that kJobFile names.
 class CliTest : public testing::Test {
  protected:
   CliTest() : interrupts_([](int) {}) {}

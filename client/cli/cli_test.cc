@@ -1,5 +1,5 @@
-// What goes to stdout, what to stderr, and which exit code: of commands as such, of those that
-// follow and end jobs, and of those that need none.
+// The stdout, the stderr and the exit codes of `muster`: errors of usage, commands that follow and
+// end jobs, and commands without a job.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>

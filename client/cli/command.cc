@@ -158,7 +158,7 @@ ExitCode Fail(Console* console, const absl::Status& status) {
   if (code == kUnreachable && ErrorReason(status).empty()) {
     console->err
         << "Is musterd running there? Start one with `musterd`, or name another with --address.\n";
-    // A failed handshake of TLS looks like any broken connection.
+    // A failed TLS handshake looks like any broken connection.
     if (absl::StrContains(status.message(), "coordinator answers at") &&
         !absl::StrContains(status.message(), "unix:")) {
       console->err << "If the port needs certificates: are --tls-certificate, --tls-key and "
@@ -183,7 +183,7 @@ absl::StatusOr<jobfile::JobFile> Load(Console* console, const JobFileOptions& op
   }
   const jobfile::Overrides overrides{.settings = options.settings, .base_folder = here};
   if (options.file != "-") return jobfile::LoadJobFile(options.file, overrides);
-  // One byte more than allowed tells that it is too long.
+  // One byte more than allowed shows that a file is too long.
   std::string text(jobfile::kMaxJobFileBytes + 1, '\0');
   console->in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(console->in.gcount());
@@ -202,7 +202,7 @@ ExitCode FailSubmission(Console* console, const absl::Status& status,
   v1::SpecProblems problems = Problems(status);
   if (problems.problems().empty()) return Fail(console, status);
   for (v1::SpecProblem& problem : *problems.mutable_problems()) {
-    // The request's own field: no key of the file.
+    // A field of the request, and not a key of the file.
     if (problem.path() != "job_id") continue;
     problem.set_source("--id");
     problem.clear_path();

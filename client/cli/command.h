@@ -1,5 +1,5 @@
-// Shared by the commands of `muster`: options, the address of the coordinator, and the output of
-// errors.
+// Code that the commands of `muster` share: options, the address of the coordinator, and the output
+// of errors.
 #ifndef MUSTER_CLIENT_CLI_COMMAND_H_
 #define MUSTER_CLIENT_CLI_COMMAND_H_
 
@@ -30,11 +30,11 @@ struct CommonOptions {
   std::string default_state;
   certs::TlsFiles tls;
   Output output = Output::kTable;
-  // How long a call is tried again while the connection is broken.
+  // The time for which a call is tried again while the connection is broken.
   absl::Duration retry_for = absl::Seconds(30);
 };
 
-// Of a command about one job.
+// Options of a command about one job.
 struct JobOptions : CommonOptions {
   std::string job;
 };
@@ -52,17 +52,17 @@ struct JobFileOptions {
 
 // Adds FILE and --set.
 void AddJobFileOptions(CLI::App* command, JobFileOptions* options);
-// Adds -o (with csv where `with_csv`).
+// Adds -o (with csv if `with_csv`).
 void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv = false);
-// Adds --address, and -o (with csv where `with_csv`).
+// Adds --address, and -o (with csv if `with_csv`).
 void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options,
                       bool with_csv = false);
 // Adds --retry-for to commands that follow or change a job.
 void AddRetryOption(CLI::App* command, CommonOptions* options);
-// An option that takes "60s", "1m30s".
+// Adds an option with a duration such as "60s" or "1m30s".
 void AddDurationOption(CLI::App* command, const std::string& name, absl::Duration* value,
                        const std::string& help);
-// The same for an option without a default.
+// Adds an option with a duration and without a default.
 void AddDurationOption(CLI::App* command, const std::string& name,
                        std::optional<absl::Duration>* value, const std::string& help);
 
@@ -72,15 +72,16 @@ void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step);
 std::string AbsolutePath(const std::string& path);
 inline constexpr char kOutIsEmpty[] = "--out is empty; expected a path";
 
-// Who uses this program, for the history of jobs: "user@host".
+// The user of this program, for the history of jobs: "user@host".
 std::string Requester(Console* console);
 
-// INVALID_ARGUMENT: there is no address; the message says what to do.
+// Makes a client of the coordinator. INVALID_ARGUMENT: there is no address; the message says what
+// to do.
 absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options);
 
 // Prints the error of a call to a coordinator and returns its exit code.
 ExitCode Fail(Console* console, const absl::Status& status);
-// Connects, calls `run` and returns its exit code. An error of either is printed by Fail.
+// Connects, calls `run` and returns its exit code. Prints errors of both as Fail does.
 template <typename Options>
 ExitCode Call(Console* console, const Options& options,
               std::type_identity_t<absl::StatusOr<ExitCode> (*)(Console*, client::MusterClient&,
@@ -90,15 +91,16 @@ ExitCode Call(Console* console, const Options& options,
   const auto ran = client.ok() ? run(console, **client, options) : client.status();
   return ran.ok() ? *ran : Fail(console, ran.status());
 }
-// Prints an error that did not come from a coordinator; exit code 1 unless another one is given.
+// Prints an error of something else than a coordinator. Returns exit code 1 unless another one is
+// given.
 ExitCode FailWith(Console* console, const std::string& message, ExitCode code = kOtherError);
 
 // Reads the job file. Errors: those of jobfile::LoadJobFile.
 absl::StatusOr<jobfile::JobFile> Load(Console* console, const JobFileOptions& options);
-// The same, but if the file is refused, prints why and returns nothing.
+// Reads the job file. Prints why a file is refused, and returns null for it.
 std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const JobFileOptions& options);
-// Prints why a job was refused (a status with SpecProblems), with the lines of its file. Other
-// errors are printed as by Fail.
+// Prints why a job was refused (a status with SpecProblems), with the lines of its file. Prints
+// other errors as Fail does.
 ExitCode FailSubmission(Console* console, const absl::Status& status, const jobfile::JobFile& file);
 
 }  // namespace muster::cli

@@ -1,6 +1,5 @@
-// The commands of `muster`. Each function adds a command to the application; when the command is
-// chosen, it runs and stores its exit code in *code. `console` and `code` must outlive the
-// application.
+// The commands of `muster`. Each function adds a command to the application. A chosen command runs
+// and stores its exit code in *code. `console` and `code` must outlive the application.
 #ifndef MUSTER_CLIENT_CLI_COMMANDS_H_
 #define MUSTER_CLIENT_CLI_COMMANDS_H_
 

@@ -34,7 +34,7 @@ v1::ModelFolder::Dtype ToWire(DType dtype) {
   return dtype == DType::kF16 ? v1::ModelFolder::FLOAT16 : v1::ModelFolder::FLOAT32;
 }
 
-// A path, not a job's id.
+// Returns whether `target` is a path, and not a job's id.
 bool IsFolder(const std::string& target) {
   return target.find('/') != std::string::npos || target == "." || target == "..";
 }
@@ -53,7 +53,7 @@ ExitCode FromCheckpoint(Console* console, const Options& options) {
                                               .overwrite = options.overwrite});
   if (!done.ok()) {
     std::string why = Message(done.status());
-    // Of a folder that has no manifest: which checkpoint the user may mean.
+    // The folder has no manifest: the message names the checkpoint that the user may mean.
     if (absl::IsNotFound(done.status())) {
       const std::string newest = NewestCheckpoint(options.job);
       if (!newest.empty()) {
@@ -77,7 +77,7 @@ ExitCode FromCheckpoint(Console* console, const Options& options) {
   return kDone;
 }
 
-// What can be done instead if the job has ended.
+// Adds to the error what the user can do instead if the job has ended.
 absl::Status WithAdvice(const absl::Status& refused, client::MusterClient& client,
                         const std::string& job_id) {
   if (!absl::IsFailedPrecondition(refused)) return refused;

@@ -10,7 +10,7 @@
 namespace muster::cli {
 namespace {
 
-// Why no files were made.
+// Prints why no files were made.
 ExitCode Refuse(Console* console, const absl::Status& status) {
   if (absl::IsCancelled(status)) return FailWith(console, "interrupted", kInterrupted);
   return FailWith(console, Message(status), absl::IsInvalidArgument(status) ? kUsage : kOtherError);

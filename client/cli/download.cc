@@ -22,7 +22,7 @@ double BytesPerSecond(uint64_t bytes, absl::Duration elapsed) {
   return static_cast<double>(bytes) / std::max(absl::ToDoubleSeconds(elapsed), 1e-3);
 }
 
-// One file on its way.
+// A file that is being received.
 class Receiving {
  public:
   Receiving(Console* console, client::MusterClient& client, const CommonOptions& options,
@@ -37,10 +37,11 @@ class Receiving {
     stream_.cancellation = &interruption_;
   }
 
-  // Until the file is whole. disk_failed: this is an error of the file.
+  // Receives until the file is complete. disk_failed() tells afterwards whether the error is one of
+  // the file.
   absl::Status Receive() {
-    // What is there may be of another cluster's operation of this name, or a crash of the machine
-    // damaged it.
+    // The bytes may be of another cluster's operation of this name, or a crash of the machine
+    // damaged them.
     if (file_->bytes() > bytes_) RETURN_IF_ERROR(OfDisk(file_->Restart()));
     const bool continued = file_->bytes() > 0;
     const absl::Status received = ReceiveRest();
@@ -131,7 +132,7 @@ ExitCode Download(Console* console, client::MusterClient& client, const CommonOp
   const absl::Status received = receiving.Receive();
   if (!received.ok()) {
     const bool gone = absl::IsNotFound(received) && !receiving.disk_failed();
-    // What cannot be continued is not left behind.
+    // A part that cannot be continued is removed.
     if (receiving.disk_failed() || gone || absl::IsDataLoss(received) ||
         absl::IsFailedPrecondition(received)) {
       (*file)->Discard();
@@ -146,7 +147,7 @@ ExitCode Download(Console* console, client::MusterClient& client, const CommonOp
     return FailWith(console, absl::StrCat(Message(published), "; ", again));
   }
   const absl::Duration elapsed = receiving.elapsed();
-  // This client has the file: it may be removed on the cluster.
+  // Tells the cluster that this client has the file, so that the cluster may remove its copy.
   v1::FinishDownloadRequest request;
   request.set_name(operation.name());
   const auto finished = client.Read(&v1::OperationService::Stub::FinishDownload, request);

@@ -20,15 +20,15 @@ struct DownloadTarget {
   Existing existing = Existing::kKeep;
 };
 
-// Of a path and --overwrite as the user gives them.
+// Returns the target for a path and --overwrite as the user gives them.
 DownloadTarget TargetOf(const std::string& path, bool overwrite);
 
-// "received 12% of 1.2 GB, 34 MB/s, 31s left". `begun`: what was there before.
+// "received 12% of 1.2 GB, 34 MB/s, 31s left". `begun`: the bytes that were there at the start.
 std::string ReceivedText(uint64_t begun, uint64_t received, uint64_t all, absl::Duration elapsed);
 
-// `operation` is done. Continues what an earlier process received of this file. After an error the
-// message says how the file can still be fetched; a disk that is full or broken leaves nothing of
-// it.
+// Receives the file of `operation`, which is done. Continues with the bytes that an earlier process
+// received. After an error the message says how the file can still be fetched. A full or broken
+// disk leaves no part of the file.
 ExitCode Download(Console* console, client::MusterClient& client, const CommonOptions& options,
                   const v1::Operation& operation, const DownloadTarget& target);
 

@@ -55,7 +55,7 @@ namespace {
 constexpr char kUnreadable[] = "CHECKPOINTS_UNREADABLE";
 constexpr int kPollMilliseconds = 100;
 
-// Without the commands, which need a coordinator.
+// The cause without the commands, which need a coordinator.
 std::string Cause(const v1::Job& job) {
   const std::string& reason = job.state_reason();
   return reason.substr(0, reason.find("; once "));
@@ -63,7 +63,8 @@ std::string Cause(const v1::Job& job) {
 
 enum class Choice { kTryAgain, kFromScratch, kEnd };
 
-// A line of the terminal, in lower case; empty if the wait was interrupted or the input has ended.
+// Reads a line of the terminal, in lower case. Empty if the wait was interrupted or the input has
+// ended.
 std::string ReadAnswer(Console* console, const client::Cancellation* interrupted) {
   while (interrupted == nullptr || !interrupted->cancelled()) {
     pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
@@ -96,7 +97,7 @@ bool IsHalted(const v1::Job& job) {
 }
 
 bool Standstill::Seen(const v1::Job& job) {
-  // The coordinator ends a job whose workers do not start at all.
+  // The coordinator itself ends a job whose workers do not start at all.
   constexpr uint64_t kStarts = 3;
   if (job.step() > step_ || job.restarts() != restarts_ || generation_ == 0) {
     step_ = std::max<uint64_t>(step_, job.step());

@@ -13,7 +13,7 @@ v1::Job Job(uint64_t generation, v1::Job::State state, uint64_t step = 5) {
   return job;
 }
 
-// After a start that failed by the fault of this machine.
+// A job after a start that failed by the fault of this machine.
 v1::Job Recovering(uint64_t generation) {
   v1::Job job = Job(generation, v1::Job::RECOVERING);
   job.mutable_failure()->set_generation(generation);

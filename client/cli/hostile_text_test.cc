@@ -1,5 +1,4 @@
-// Texts that others have made (jobs, nodes, log lines) cannot control the terminal, in whichever
-// field they are.
+// Texts of others (jobs, nodes, log lines) cannot control the terminal, in any field.
 #include <gmock/gmock.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
@@ -18,11 +17,11 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Escapes in all forms, ends of lines, and an override of the direction: all of it valid UTF-8, as
-// texts in messages are.
+// Escapes in all forms, ends of lines, and an override of the direction. Valid UTF-8, as texts in
+// messages are.
 constexpr char kHostile[] = "a\x1b[2J\r\n\x7f\xc2\x9b\x33\x31m\u202e\u2066z";
 
-// Sets every text below `message`, one element in each list, down to a depth.
+// Sets every text below `message`, with one element in each list, down to a depth.
 void Fill(google::protobuf::Message* message, int depth) {
   const auto* type = message->GetDescriptor();
   const auto* reflection = message->GetReflection();
@@ -43,7 +42,7 @@ void Fill(google::protobuf::Message* message, int depth) {
   }
 }
 
-// What a terminal would take for more than text.
+// The characters that a terminal would take for more than text.
 std::string Controls(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -86,7 +85,7 @@ TEST_F(HostileTextTest, CannotControlTheTerminal) {
     EXPECT_EQ(Controls(out()), "") << command[0] << ": " << out();
     EXPECT_EQ(Controls(err()), "") << command[0] << ": " << err();
   }
-  // In lists, a text cannot pretend to be another line either.
+  // A text in a list must not look like another line.
   Muster({"logs", "a"});
   EXPECT_EQ(out(), "[0.0] a\\x1b[2J\\x0d\\n\\u007f\\u009b31m\\u202e\\u2066z\n");
 }

@@ -109,8 +109,8 @@ TEST_F(CliTest, SetChangesTheJobFile) {
   v1::Job job;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
   EXPECT_EQ(job.spec().batch().per_rank(), 4);
-  // What is relative in the file is relative to it; what is relative here, to the current
-  // directory.
+  // Relative paths in the file are relative to the file. Relative paths on the command line are
+  // relative to the current directory.
   EXPECT_EQ(job.spec().data().train().safetensors().path(0),
             (std::filesystem::current_path() / "rows").string());
   EXPECT_EQ(job.spec().data().train().safetensors().path(1), "/abs");

@@ -35,14 +35,15 @@ constexpr char kOwner[] = "owner";
 // The lock of musterd, which ends a moment after a killed run.
 constexpr char kDaemonLock[] = "lock";
 
-// The file, locked; without a descriptor where it is not there, or another process has the lock.
+// Opens and locks the file. Without a descriptor if there is no file, or another process has the
+// lock.
 process::Fd Lock(const std::string& path, int flags) {
   process::Fd file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
   if (file.get() >= 0 && flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
   return process::Fd();
 }
 
-// Whether the directory is this user's own, and no link to elsewhere.
+// Returns whether the directory is this user's own, and not a link.
 bool IsOwn(const std::string& directory) {
   struct stat info;
   return lstat(directory.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
@@ -55,12 +56,12 @@ bool Exists(const std::string& path) {
 
 void RemoveLeftovers(const std::string& root) {
   std::error_code error;
-  // Not a range-based loop, because that throws if the directory cannot be read to its end.
+  // A range-based loop would throw if the directory cannot be read to its end.
   for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
        it.increment(error)) {
     const std::string path = it->path().string();
     if (it->path().filename().string().rfind(kPrefix, 0) != 0 || !IsOwn(path)) continue;
-    // Without the file `owner` the directory is just being created.
+    // A directory without the file `owner` is just being created.
     const process::Fd owner = Lock(files::JoinPath(path, kOwner), 0);
     if (owner.get() < 0) continue;
     const std::string daemon = files::JoinPath(path, kDaemonLock);
@@ -103,7 +104,8 @@ TemporaryState::~TemporaryState() {
 namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
-// More than musterd needs to end its agent and the agent its workers, each with its own grace.
+// The time to stop: more than musterd needs to end its agent, and the agent to end its workers,
+// each with its own grace.
 constexpr absl::Duration kStopTimeout = absl::Seconds(30);
 constexpr absl::Duration kShortStopTimeout = absl::Seconds(3);
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
@@ -145,10 +147,10 @@ absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
     ASSIGN_OR_RETURN(temporary, TemporaryState::Create(options.temporary_root));
     state = temporary->path();
   } else {
-    // musterd makes it, too, but its log has to lie there before.
+    // musterd makes the directory, too, but its log must be there before.
     RETURN_IF_ERROR(
         Annotate(files::MakePrivateDirectory(state, {"muster.db", "*.log"}), "--state"));
-    // The current folder is the coordinator's own, but absolute paths make its messages clear.
+    // Absolute paths make the coordinator's messages clear; the current folder is the same.
     state = std::filesystem::absolute(state).lexically_normal().string();
   }
   std::unique_ptr<LocalCoordinator> coordinator(new LocalCoordinator(state, std::move(temporary)));
@@ -164,10 +166,10 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
                                       const client::Cancellation& interrupted) {
   const std::string port_file = files::JoinPath(state_directory_, "address");
   std::error_code ignored;
-  std::filesystem::remove(port_file, ignored);  // of a former run
+  std::filesystem::remove(port_file, ignored);  // of an earlier run
   const std::string log = files::JoinPath(state_directory_, "musterd.log");
   RETURN_IF_ERROR(files::MakePrivateLog(log));
-  // The shell only points its output at a file, and becomes musterd.
+  // The shell only redirects its output to a file, and becomes musterd.
   ASSIGN_OR_RETURN(
       process_,
       spawner_.Spawn(
@@ -179,7 +181,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
            .parent_death_signal = SIGTERM}));
   const absl::Time deadline = SteadyNow() + kStartTimeout;
   while (true) {
-    // The coordinator writes the file at once or not at all.
+    // The coordinator writes the file in one step.
     const auto address = files::ReadFile(port_file);
     if (address.ok()) {
       address_ = address->substr(0, address->find('\n'));
@@ -187,7 +189,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
     }
     if (interrupted.cancelled()) return absl::CancelledError("interrupted");
     if (const auto exit = process_->Wait(kPoll); exit.has_value()) {
-      // Sent to all processes of the run, and before musterd was able to handle it.
+      // The signal went to all processes of the run, before musterd could handle it.
       const auto& signals = process::PreemptionSignals();
       if (std::find(signals.begin(), signals.end(), exit->signal) != signals.end()) {
         return absl::CancelledError(exit->ToString());
@@ -252,11 +254,11 @@ void LocalCoordinator::KillAgent() {
   uint64_t start_time = 0;
   if (!(record >> pid >> start_time) || pid <= 1) return;
   const process::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  // Checked after the descriptor is open, because it refers to one process even if the id is
-  // reused.
+  // The check comes after the descriptor is open: a descriptor refers to one process even if the id
+  // is used again.
   const auto stat = process::ReadProcessStat(pid);
   if (pidfd.get() < 0 || !stat.ok() || stat->start_time != start_time) return;
-  // Its workers die with it.
+  // The agent's workers end with the agent.
   syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
   pollfd ended{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
   poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(kShortStopTimeout)));

@@ -19,19 +19,19 @@
 namespace muster::cli {
 
 // The state directory of a `muster run` without --state: made under $TMPDIR, and removed after the
-// run. The directory of a killed run is removed by the next run. The coordinator's socket is always
-// in this directory, and is removed with the directory.
+// run. The next run removes the directory of a killed run. The coordinator's socket is always in
+// this directory, and is removed with the directory.
 //
-// A directory ROOT/muster-run-XXXXXX (mode 0700) with a file `owner` that is locked while this
-// object lives: the kernel frees the lock of a process that is killed. Where the path of a socket
-// in it would be too long, it is made in /tmp instead of ROOT.
+// The directory is ROOT/muster-run-XXXXXX (mode 0700). Its file `owner` is locked while this object
+// lives: the kernel frees the lock of a killed process. The directory is made in /tmp instead of
+// ROOT if the path of a socket would be too long.
 class TemporaryState {
  public:
-  // First removes the directories of killed runs: directories of this user with such a name in
-  // which neither `owner` nor musterd's own `lock` is locked. INTERNAL: the directory cannot be
-  // made.
+  // Removes the directories of killed runs, then makes a new directory. A directory of a killed run
+  // belongs to this user, has such a name, and neither its `owner` nor musterd's `lock` is locked.
+  // INTERNAL: the new directory cannot be made.
   static absl::StatusOr<std::unique_ptr<TemporaryState>> Create(const std::string& root);
-  // Removes it.
+  // Removes the directory.
   ~TemporaryState();
 
   const std::string& path() const { return path_; }
@@ -44,46 +44,46 @@ class TemporaryState {
   const process::Fd owner_;
 };
 
-// The path of the musterd program: in `bin_dir` if it is given ($MUSTER_BIN_DIR), or else beside
-// this program, or else where Bazel builds it. NOT_FOUND: the message names the paths that were
-// tried.
+// The path of the musterd program: in `bin_dir` ($MUSTER_BIN_DIR) if given, or else beside this
+// program, or else where Bazel builds it. NOT_FOUND: the message names the paths that were tried.
 absl::StatusOr<std::string> FindMusterd(const std::string& bin_dir);
 
 struct LocalCoordinatorOptions {
   // The result of FindMusterd.
   std::string program;
   uint32_t slots = 1;
-  // It is kept after the run. Empty: a directory under $TMPDIR or /tmp, which is removed after the
-  // run, or by the next run if this one is killed.
+  // The state directory, kept after the run. Empty: a directory under $TMPDIR or /tmp. This run
+  // removes that directory at its end, or the next run does if this run is killed.
   std::string state_directory;
   std::string temporary_root = "/tmp";
-  // Called once, on another thread, when the coordinator has ended, whether asked to or not; not
-  // after Stop has returned.
+  // Called once, on another thread, when the coordinator has ended for any reason. Not called after
+  // Stop has returned.
   std::function<void()> on_end = [] {};
 };
 
-// Life cycle: Start, then Stop or the destructor, after which no process is left. Thread-safe:
-// Exited, Leave.
+// The life cycle is Start, then Stop or the destructor, after which no process is left.
+// Thread-safe: Exited, Leave.
 class LocalCoordinator {
  public:
-  // Returns once it listens. CANCELLED: `interrupted`, or a signal has ended it that may have been
-  // sent to all processes of this run.
-  // UNAVAILABLE: it ended; the message has its last log lines. Other errors: it cannot be started,
-  // or its directory cannot be made.
+  // Returns when the coordinator listens. CANCELLED: `interrupted`, or a signal ended the
+  // coordinator that may have been sent to all processes of this run. UNAVAILABLE: the coordinator
+  // ended; the message has its last log lines. Other errors: the coordinator cannot be started, or
+  // its directory cannot be made.
   static absl::StatusOr<std::unique_ptr<LocalCoordinator>> Start(
       const LocalCoordinatorOptions& options, const client::Cancellation& interrupted);
   ~LocalCoordinator();
 
   const std::string& address() const { return address_; }
-  // How it ended, if it has ended.
+  // How the coordinator ended, if it has ended.
   std::optional<process::Exit> Exited() { return process_->Wait(absl::ZeroDuration()); }
-  // The last lines of its log.
+  // The last lines of the coordinator's log.
   std::string LogTail() const;
 
-  // Asks it to let its jobs save a checkpoint, and to end. Returns at once.
+  // Asks the coordinator to let its jobs save a checkpoint, and to end. Returns at once.
   void Leave() { process_->Signal(SIGTERM); }
-  // The same, and waits; if `hurry` returns true, or if it takes too long, kills all processes.
-  // Removes a temporary state directory. A second call does nothing.
+  // Asks as Leave does, and waits until the coordinator has ended. Kills all processes if `hurry`
+  // returns true or the wait takes too long. Removes a temporary state directory. A second call
+  // does nothing.
   void Stop(const std::function<bool()>& hurry);
 
  private:
@@ -91,7 +91,8 @@ class LocalCoordinator {
   LocalCoordinator(std::string state_directory, std::unique_ptr<TemporaryState> temporary);
   absl::Status Launch(const LocalCoordinatorOptions& options,
                       const client::Cancellation& interrupted);
-  // Ends the agent, which outlives a killed coordinator, through its record in the state directory.
+  // Ends the agent, which outlives a killed coordinator. The record in the state directory names
+  // the agent.
   void KillAgent();
 
   const std::string state_directory_;

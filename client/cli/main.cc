@@ -10,7 +10,7 @@
 #include "client/cli/terminal/escaped_stream.h"
 
 int main(int argc, char** argv) {
-  // It exists until the process ends, because a signal may come at any time.
+  // The object exists until the process ends, because a signal may come at any time.
   static auto& interrupts = *new muster::cli::Interrupts();
   const muster::cli::SignalThread signals(&interrupts);
   const char* const term = std::getenv("TERM");

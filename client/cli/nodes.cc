@@ -1,4 +1,4 @@
-// nodes, and what changes what may run on one: drain, cordon, uncordon.
+// The commands `nodes`, and drain, cordon, uncordon, which change what may run on a node.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -107,7 +107,7 @@ struct NodeOptions : CommonOptions {
   std::string node;
   bool wait = false;
   absl::Duration timeout = absl::InfiniteDuration();
-  // Of drain.
+  // Option of drain.
   std::optional<absl::Duration> deadline;
 };
 
@@ -127,7 +127,7 @@ absl::StatusOr<ExitCode> Forget(Console* console, client::MusterClient& client,
 // The pause between two requests for the state of a node that is drained.
 constexpr std::chrono::milliseconds kLook(200);
 
-// `last` as it is now. One that is not listed any more runs nothing.
+// Returns the present state of the node `last`. A node that is not listed any more runs nothing.
 absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
   ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes,
                    client.Read(&v1::ClusterService::Stub::ListNodes, {}));
@@ -138,7 +138,7 @@ absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
   return last;
 }
 
-// Waits until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the
+// Waits until no process is left on the node. DEADLINE_EXCEEDED: not in time. UNAVAILABLE: the
 // coordinator could not be reached for too long.
 absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
                                     const NodeOptions& options) {
@@ -164,7 +164,7 @@ absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
   return node;
 }
 
-// Jobs that have to leave the node and have no checkpoint from which to continue.
+// Warns of jobs that must leave the node and have no checkpoint from which to continue.
 void WarnOfLostWork(Console* console, const v1::Node& node) {
   for (const v1::NodeJob& job : node.jobs()) {
     if (!job.without_checkpoints()) continue;
@@ -175,7 +175,7 @@ void WarnOfLostWork(Console* console, const v1::Node& node) {
 
 template <typename Request>
 using NodeRpc = client::Connection::Unary<v1::ClusterService::Stub, Request, v1::Node>;
-// Only a drain has one.
+// Only a drain has a deadline.
 template <typename Request>
 concept HasDeadline = requires(Request request) { request.mutable_deadline(); };
 

@@ -60,10 +60,10 @@ absl::StatusOr<ExitCode> ShowOrCancel(Console* console, client::MusterClient& cl
                                   : client.GetOperation(options.name));
   v1::Operation last;
   const ExitCode code = ShowOperation(console, client, options, operation, &last);
-  // The command only shows the operation, so it succeeds whatever the outcome of the operation is.
+  // The command only shows the operation, so it succeeds for every outcome of the operation.
   if (!options.cancel && !options.wait) return kDone;
   if (!options.cancel || !last.done()) return code;
-  // Cancelled as requested, or too late.
+  // Done: the operation is cancelled as requested. Otherwise the cancellation came too late.
   return last.error().code() == "CANCELLED" ? kDone : kOtherError;
 }
 

@@ -53,7 +53,8 @@ class TokenWriter {
 
   absl::Status MakeDurable() { return file_->MakeDurable(); }
   absl::Status Publish() {
-    // What was there was perhaps made with a tokenizer; these tokens were not.
+    // An old sidecar is removed: its file may have been made with a tokenizer, and these tokens
+    // were not.
     std::error_code error;
     std::filesystem::remove(tokenizer::SidecarPath(path_), error);
     if (error) {
@@ -206,7 +207,7 @@ struct Ended {
   int status = 0;
 };
 
-// Runs a program to its end, with this program's standard error. An interrupt is passed on.
+// Runs a program to its end, with this program's standard error. Passes an interrupt on.
 absl::StatusOr<Ended> Run(const std::vector<std::string>& command,
                           const std::function<bool()>& interrupted) {
   int ends[2];

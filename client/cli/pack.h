@@ -14,12 +14,12 @@
 namespace muster::cli {
 
 struct PackOptions {
-  // Read one after the other; regular files.
+  // Regular files, read one after the other.
   std::vector<std::string> inputs;
   std::string out;
-  // The file for the tokens after the first part (`split`); empty: there is no such file.
+  // The file for the tokens after the first part (`split`); empty: no such file.
   std::string out_rest;
-  // Above 0 and below 1, with out_rest; absent without it.
+  // The share of the first part: above 0 and below 1. Set if and only if out_rest is.
   std::optional<double> split;
 };
 
@@ -33,19 +33,19 @@ struct PackedFile {
 };
 
 // INVALID_ARGUMENT: an input, or the tokenizer's file, is certainly something else, such as a
-// git-lfs pointer (common/filekind). `tokenizer`: empty if there is no file. What cannot be read is
-// no error here.
+// git-lfs pointer (common/filekind). `tokenizer` is empty without such a file. Files that cannot be
+// read are no error here.
 absl::Status CheckPackInputs(const std::vector<std::string>& inputs, const std::string& tokenizer);
 
-// Writes uint16, little endian. The files get their names when all are durable; after an error
-// before that there is no new file. `interrupted` is called from time to time. INVALID_ARGUMENT:
+// Writes uint16, little endian. The files get their names when all files are durable; after an
+// earlier error there is no new file. `interrupted` is called from time to time. INVALID_ARGUMENT:
 // options that contradict each other, or nothing to write. NOT_FOUND, PERMISSION_DENIED, ...: the
 // error of a file, which the message names. CANCELLED: interrupted.
 absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
                                              const std::function<bool()>& interrupted);
 
-// With a tokenizer of Hugging Face: runs the Python package `muster` (client/python,
-// muster.data.pack), because the library `tokenizers` is Python's.
+// Options for a tokenizer of Hugging Face. The Python package `muster` (client/python,
+// muster.data.pack) runs the tokenizer, because the library `tokenizers` is a Python library.
 struct TokenizerOptions {
   std::string tokenizer;  // the path of a tokenizer.json
   // A token that is added after each input; may be empty.
@@ -54,9 +54,9 @@ struct TokenizerOptions {
   std::string python = "python3";
 };
 
-// As Pack, with each input as one text in UTF-8. The tokens are uint16, or uint32 if the tokenizer
-// has more than 65536. Beside each file its sidecar is written (common/tokenizer/sidecar.h).
-// FAILED_PRECONDITION: Python, or a package in it, is missing.
+// Works as Pack, with each input as one text in UTF-8. The tokens are uint16, or uint32 if the
+// tokenizer has more than 65536 tokens. Writes a sidecar beside each file
+// (common/tokenizer/sidecar.h). FAILED_PRECONDITION: Python, or a package of Python, is missing.
 absl::StatusOr<std::vector<PackedFile>> PackWithTokenizer(const PackOptions& options,
                                                           const TokenizerOptions& tokenizer,
                                                           const std::function<bool()>& interrupted);

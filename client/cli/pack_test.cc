@@ -36,7 +36,7 @@ class PackTest : public testing::Test {
   files::TempDir folder_;
 };
 
-// As two bytes per token, little endian.
+// The bytes as tokens of two bytes each, little endian.
 std::string Tokens(const std::string& bytes) {
   std::string tokens;
   for (char byte : bytes) tokens += std::string(1, byte) + '\0';

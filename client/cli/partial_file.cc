@@ -55,13 +55,13 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-// Without replacing a file of the new name.
+// Renames a file, without replacing another file.
 absl::Status RenameToFree(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return absl::OkStatus();
   }
   if (errno == EINVAL || errno == ENOSYS) {
-    // The file system does not know such a rename. A new link replaces nothing, either.
+    // The file system does not support such a rename. A new link does not replace a file, either.
     if (link(from.c_str(), to.c_str()) == 0) {
       if (unlink(from.c_str()) == 0) return absl::OkStatus();
       return files::ErrnoStatus(errno, "remove", from);
@@ -70,7 +70,7 @@ absl::Status RenameToFree(const std::string& from, const std::string& to) {
   return files::ErrnoStatus(errno, "give its name to", to);
 }
 
-// True if the name is still that of the open file.
+// Returns whether the name still belongs to the open file.
 bool Names(const std::string& path, int fd) {
   struct stat named = {}, open = {};
   return lstat(path.c_str(), &named) == 0 && fstat(fd, &open) == 0 && named.st_ino == open.st_ino &&
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<PartialFile>> PartialFile::Open(const std::string
   const std::string part = files::JoinPath(
       files::ParentDirectory(path),
       absl::StrCat(".", std::filesystem::path(path).filename().string(), ".", tag, ".part"));
-  // Another process that finishes in this moment takes the name away before or after the lock.
+  // Another process that finishes at this moment may rename the file before or after the lock.
   constexpr int kAttempts = 10;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int fd = open(part.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);

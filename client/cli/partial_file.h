@@ -1,5 +1,5 @@
-// Files that have a temporary name until they are whole: a file that is written at once, and a file
-// that arrives in pieces.
+// Files that have a temporary name until they are complete: a file that is written at once, and a
+// file that arrives in pieces.
 #ifndef MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
 #define MUSTER_CLIENT_CLI_PARTIAL_FILE_H_
 
@@ -15,8 +15,8 @@
 
 namespace muster::cli {
 
-// Create, Append..., MakeDurable, Publish. An object that is destroyed before Publish leaves no
-// file. Threading: one thread. Errors: those of common/files.
+// The calls are Create, Append..., MakeDurable, Publish. An object that is destroyed before Publish
+// leaves no file. Threading: one thread. Errors: those of common/files.
 class StagedFile {
  public:
   // FAILED_PRECONDITION: `path` is something else than a regular file, for example a link.
@@ -24,7 +24,7 @@ class StagedFile {
   ~StagedFile();
 
   absl::Status Append(const void* data, size_t size) { return writer_->Append(data, size); }
-  // After this only a rename is left to do.
+  // Makes the contents durable. Only a rename is left to do afterwards.
   absl::Status MakeDurable();
   absl::Status Publish();
 
@@ -39,35 +39,36 @@ class StagedFile {
 
 enum class Existing { kKeep, kReplace };
 
-// Whether a new file may get this name: OK, or ALREADY_EXISTS (with kKeep), FAILED_PRECONDITION
-// (there is something else than a file, or the folder is none), NOT_FOUND (there is no folder),
-// PERMISSION_DENIED.
+// Returns whether a new file may get this name. ALREADY_EXISTS: with kKeep, a file has the name.
+// FAILED_PRECONDITION: something else than a file has the name, or the parent is not a folder.
+// NOT_FOUND: there is no folder. PERMISSION_DENIED: the folder cannot be used.
 absl::Status CheckNewFile(const std::string& path, Existing existing);
 
-// A file whose arrival another process can continue: until it is whole it has a hidden name beside
-// its own, ".NAME.TAG.part".
+// A file whose arrival another process can continue. Until the file is complete, it has a hidden
+// name beside its own name: ".NAME.TAG.part".
 //
-// Open, Append..., Publish or Discard. If the object is destroyed before, what has arrived stays,
-// and the next Open continues it. Threading: one thread; of several processes one may have it open.
-// Errors: those of common/files; after one only Discard may be called.
+// The calls are Open, Append..., Publish or Discard. An object that is destroyed earlier leaves the
+// bytes that have arrived, and the next Open continues with them. Threading: one thread. Only one
+// process may have the file open. Errors: those of common/files; after an error only Discard may be
+// called.
 class PartialFile {
  public:
-  // `tag`: what is received, so that nothing is added to the part of another file. Reads what has
-  // arrived already. FAILED_PRECONDITION: another process receives it.
+  // Reads the bytes that have arrived already. `tag` names what is received, so that nothing is
+  // added to the part of another file. FAILED_PRECONDITION: another process receives the file.
   static absl::StatusOr<std::unique_ptr<PartialFile>> Open(const std::string& path,
                                                            const std::string& tag);
   ~PartialFile();
 
-  // What has arrived: how much, and its hash.
+  // The bytes that have arrived: their number, and their hash.
   uint64_t bytes() const { return bytes_; }
   std::string Hash() const { return hasher_.Hex(); }
 
   absl::Status Append(const std::string& data);
-  // Nothing has arrived.
+  // Drops the bytes that have arrived.
   absl::Status Restart();
-  // Makes it durable, and gives it its name. ALREADY_EXISTS: with kKeep, there is a file now.
+  // Makes the file durable, and gives it its name. ALREADY_EXISTS: with kKeep, a file has the name.
   absl::Status Publish(Existing existing);
-  // Removes what has arrived.
+  // Removes the file with the bytes that have arrived.
   void Discard();
 
  private:

@@ -29,7 +29,7 @@ struct RunOptions : CommonOptions, JobFileOptions {
   bool next_attempt = false;
   bool from_scratch = false;
 
-  // The first option that has no meaning with an address; null: none is given.
+  // The first given option that has no meaning with an address; null: there is none.
   const char* OfOwnCoordinator() const {
     if (!state.empty()) return "--state";
     if (slots > 0) return "--slots";
@@ -41,10 +41,12 @@ struct RunOptions : CommonOptions, JobFileOptions {
   }
 };
 
-// A coordinator on this machine that does not answer has ended; there is no use in waiting long.
+// The time to try again. A coordinator on this machine that does not answer has ended, so a long
+// wait has no use.
 constexpr absl::Duration kLocalRetry = absl::Seconds(5);
 constexpr absl::Duration kAgentStarts = absl::Minutes(1);
-// An agent with GPUs first asks its worker whether it is built for them.
+// The time for an agent with GPUs to start: it first asks its worker whether the worker is built
+// for GPUs.
 constexpr absl::Duration kAgentWithGpusStarts = absl::Minutes(2);
 
 class Run {
@@ -57,7 +59,7 @@ class Run {
                  options.address.empty() ? Coordinator::kOwn : Coordinator::kAnother) {}
 
   ~Run() {
-    // The coordinator's watcher calls stopper_.
+    // Stops the coordinator while stopper_ exists: the coordinator's watcher calls stopper_.
     if (coordinator_ != nullptr) coordinator_->Stop([this] { return stopper_.hurried(); });
   }
 
@@ -90,8 +92,8 @@ class Run {
     return jobfile::ProblemsError(file_.name, problems);
   }
 
-  // Its own agent runs the workers: without it, or with too few GPUs, a job would wait for ever.
-  // Waits until the agent is there.
+  // Waits until the coordinator's own agent, which runs the workers, is attached. Without the
+  // agent, or with too few GPUs, a job would wait for ever.
   absl::Status HasAgent(client::MusterClient* client) {
     const bool cuda = file_.spec.device() == v1::JobSpec::CUDA;
     for (const absl::Time end = absl::Now() + (cuda ? kAgentWithGpusStarts : kAgentStarts);
@@ -99,7 +101,7 @@ class Run {
       if (stopper_.interrupted()) return absl::CancelledError("interrupted");
       ASSIGN_OR_RETURN(const v1::ListNodesResponse nodes,
                        client->Read(&v1::ClusterService::Stub::ListNodes, {}));
-      // After a restart with --state the node is known before its agent is back with its GPUs.
+      // A restart with --state: the node is known before its agent is attached again with its GPUs.
       if (nodes.nodes().empty() || nodes.nodes(0).state() != v1::Node::ATTACHED) continue;
       if (!cuda) return absl::OkStatus();
       const int gpus = nodes.nodes(0).gpus_size();
@@ -184,14 +186,14 @@ class Run {
     return stopper_.interrupted() && !stopper_.leaves() && code != kDone ? kInterrupted : code;
   }
 
-  // A signal came before there was a job.
+  // Returns the exit code of a run that a signal ended before there was a job.
   ExitCode NotBegun() {
     if (stopper_.interrupted() && !stopper_.leaves()) return kInterrupted;
     console_->err << "muster: ended before the job began; the same command begins it" << std::endl;
     return kPreempted;
   }
 
-  // The run ends before its job.
+  // Returns the exit code of a run that ends before its job.
   ExitCode Unfinished(const absl::Status& why, const v1::Job& job) {
     // A coordinator that leaves may take longer to end than to answer.
     if (coordinator_ != nullptr && stopper_.interrupted()) {
@@ -206,8 +208,8 @@ class Run {
       console_->err << "muster: ended without waiting for job " << job.id() << std::endl;
       return kInterrupted;
     }
-    // Its coordinator has let the job save, and has ended: it got a signal of its own, or one from
-    // this run.
+    // The coordinator has let the job save, and has ended after its own signal or one from this
+    // run.
     SayHowItGoesOn(job);
     return stopper_.interrupted() && !stopper_.leaves() ? kInterrupted : kPreempted;
   }
@@ -231,7 +233,8 @@ class Run {
         << ShellLine(ContinueFrom(console_->command_line, kept ? "" : checkpoint)) << std::endl;
   }
 
-  // With --state: the job of this file that an earlier run has left, if it can go on.
+  // Finds the job of this file that an earlier run with --state has left, if it can continue;
+  // otherwise submits the job.
   absl::StatusOr<v1::Job> FindOrSubmit(client::MusterClient* client, absl::Duration retry_for) {
     const client::RetryOptions retry{.retry_for = retry_for, .cancellation = stopper_.over()};
     const bool own = coordinator_ != nullptr;
@@ -275,8 +278,8 @@ class Run {
                      "\nAnother job: ", ShellLine(words)));
   }
 
-  // A coordinator with an empty store would give every run the same id, and runs with the same
-  // checkpoint directory would conflict there, even if they start within the same second.
+  // An id for the job. A coordinator with an empty store would give every run the same id. Runs
+  // with the same checkpoint directory would conflict, even if they start within the same second.
   std::string NewId() const {
     return absl::StrCat(file_.spec.name(), "-",
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()), "-",
@@ -286,10 +289,10 @@ class Run {
   Console* const console_;
   const RunOptions& options_;
   const jobfile::JobFile& file_;
-  // The exit code, if FindOrSubmit has decided that no job runs.
+  // The exit code if FindOrSubmit has decided that no job runs.
   std::optional<ExitCode> refused_;
   std::unique_ptr<LocalCoordinator> coordinator_;
-  // Uses coordinator_.
+  // Declared last, because it uses coordinator_.
   Stopper stopper_;
 };
 
@@ -332,9 +335,9 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
                     "If none of the job's checkpoints can be read, start it again from step 0");
   AddRetryOption(command, options.get());
   command->callback([=] {
-    // A closed pipe must not keep the coordinator from being stopped.
+    // A closed pipe must not prevent the stop of the coordinator.
     signal(SIGPIPE, SIG_IGN);
-    // An interrupt while the file is read ends the program.
+    // An interrupt during the read of the file ends the program.
     const auto file = LoadOrExplain(console, *options);
     *code = file == nullptr ? kUsage : Run(console, *options, *file).Execute();
   });

@@ -1,4 +1,5 @@
-// `muster run`: on a given coordinator, and why it does not start one of its own.
+// Tests of `muster run` on a given coordinator, and of the errors that prevent a start of its own
+// one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -37,7 +37,7 @@ std::string Name(const v1::Job& job) {
                       job.job_file().empty() ? "" : absl::StrCat(" of ", job.job_file()));
 }
 
-// Whether the setting is at one of the paths or below.
+// Returns whether the setting is at one of the paths or below.
 bool IsAbout(absl::string_view setting, const std::set<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [setting](const std::string& path) {
     absl::string_view rest = setting;
@@ -45,9 +45,9 @@ bool IsAbout(absl::string_view setting, const std::set<std::string>& paths) {
   });
 }
 
-// What the file has otherwise than the job. No change is: what a retry has changed, unless --set
-// names it; and what a job that goes on from a checkpoint has from there, because the file leaves
-// it out.
+// The differences of the file from the job. These are no differences:
+// - changes of a retry, unless --set names them
+// - settings from the checkpoint with which the job continues, if the file does not have them
 std::vector<jobspec::Change> ChangesOf(const v1::Job& job, const v1::JobSpec& file,
                                        const std::vector<std::string>& settings) {
   std::set<std::string> retried, set, written;
@@ -55,7 +55,7 @@ std::vector<jobspec::Change> ChangesOf(const v1::Job& job, const v1::JobSpec& fi
   for (const std::string& one : settings) set.insert(one.substr(0, one.find('=')));
   for (const jobspec::Line& line : jobspec::LinesOf(file)) written.insert(line.path);
   const bool goes_on = jobfile::GoesOn(file);
-  // The coordinator has replaced a job by the directory of its checkpoint.
+  // The coordinator has replaced a job's name by the directory of its checkpoint.
   if (!jobspec::IsDirectory(file.start().checkpoint())) written.erase("start.checkpoint");
   std::vector<jobspec::Change> changes;
   for (jobspec::Change& change :
@@ -77,7 +77,7 @@ std::string Text(const std::vector<jobspec::Change>& changes) {
   return texts.Text();
 }
 
-// As RetryJob takes them. Empty: one of them cannot be changed, or cannot be said.
+// The changes in the form of RetryJob. Empty: a change is not allowed, or has no such form.
 std::vector<std::string> AsSettings(const v1::Job& job, const v1::JobSpec& file,
                                     const std::vector<jobspec::Change>& changes) {
   const v1::SpecProblems fixed = jobspec::FixedSettings(jobspec::ResolveDefaults(job.spec()),
@@ -91,7 +91,7 @@ std::vector<std::string> AsSettings(const v1::Job& job, const v1::JobSpec& file,
   std::vector<std::string> settings;
   for (const jobspec::Change& change : changes) {
     if (change.new_value.empty()) return {};
-    // Numbers and words stand as they are. A text in quotes is one of YAML and of JSON.
+    // Numbers and words stay unquoted. A text in quotes is the same in YAML and in JSON.
     const bool plain = std::all_of(
         change.new_value.begin(), change.new_value.end(),
         [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("_.+-", c); });
@@ -169,7 +169,7 @@ SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file
 
 namespace {
 
-// Characters that mean the same in a shell, and in YAML between braces, as in a path.
+// Characters with the same meaning in a shell, and in YAML between braces, as in a path.
 bool IsPlain(const std::string& text, const char* others) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains(others, c);

@@ -1,6 +1,6 @@
-// What `muster run --state DIR FILE` does when DIR holds jobs already: a batch script that is
-// started again, after a preemption for example, goes on with its job. And how a run that was
-// preempted is continued by hand.
+// Decides what `muster run --state DIR FILE` does if DIR holds jobs already. A batch script that is
+// started again, for example after a preemption, continues its job. Also says how a person
+// continues a preempted run.
 #ifndef MUSTER_CLIENT_CLI_SAME_COMMAND_H_
 #define MUSTER_CLIENT_CLI_SAME_COMMAND_H_
 
@@ -12,7 +12,7 @@
 
 namespace muster::cli {
 
-// What the user asks for besides the job file.
+// The user's request besides the job file.
 enum class Wish {
   kGoOn,
   // --new: another job.
@@ -23,7 +23,7 @@ enum class Wish {
 
 struct SameCommand {
   enum class What {
-    // There is nothing to go on with.
+    // There is no job to continue.
     kSubmit,
     // Follow `job`, which has not ended.
     kFollow,
@@ -40,28 +40,31 @@ struct SameCommand {
   };
   What what = What::kSubmit;
   v1::Job job;
-  // With kNextAttempt: the settings that have changed, and may change, for RetryJob.
+  // The settings for RetryJob, with kNextAttempt: those that have changed and may change.
   std::vector<std::string> settings = {};
-  // For people: what is done, or why nothing is done. May be empty.
+  // A text for people: what is done, or why nothing is done. May be empty.
   std::string why;
 };
 
-// `jobs`: all of the state directory, newest first. `job_file`: the absolute path of the job file;
-// empty: the job comes from standard input. `spec`: the job as the file has it, without its
-// defaults and with the values of --set. `settings`: those of --set. Pure.
+// Decides from the jobs of a state directory. Pure.
+// - `jobs`: all jobs of the state directory, newest first.
+// - `job_file`: the absolute path of the job file; empty: the job comes from standard input.
+// - `spec`: the job as in the file, without defaults and with the values of --set.
+// - `settings`: the values of --set.
 SameCommand Decide(const std::vector<v1::Job>& jobs, const std::string& job_file,
                    const v1::JobSpec& spec, Wish wish,
                    const std::vector<std::string>& settings = {});
 
-// The newest whole checkpoint in a job's own folder: its path; empty: there is none, or the folder
-// cannot be read. The coordinator may not know it, if its store could not be written.
+// The path of the newest complete checkpoint in a job's own folder. Empty: there is none, or the
+// folder cannot be read. The coordinator may not know the checkpoint, if its store could not be
+// written.
 std::string NewestCheckpoint(const std::string& job_folder);
 
 // `words` as a line that a shell reads as the same words.
 std::string ShellLine(const std::vector<std::string>& words);
 
-// The words of a `muster run` without --new, --retry and all that chooses where the job starts, and
-// with `checkpoint` as its start. Without a checkpoint: the start stays as it was. Pure.
+// The words of a `muster run` without --new, --retry and all options for the start of the job, and
+// with `checkpoint` as the start. Without a checkpoint the start stays unchanged. Pure.
 std::vector<std::string> ContinueFrom(const std::vector<std::string>& words,
                                       const std::string& checkpoint);
 

@@ -42,7 +42,7 @@ TEST(SameCommand, AJobThatHasNotEndedGoesOn) {
     EXPECT_EQ(same.job.id(), "a");
     EXPECT_EQ(same.why, "job a continues; it had reached step 7");
   }
-  // From standard input, or before this file was moved.
+  // A job from standard input, or from before this file was moved.
   EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING, "")}).what, What::kFollow);
   EXPECT_EQ(Decided({JobOf("a", v1::Job::RUNNING)}, Wish::kGoOn, "/other.yaml").what,
             What::kFollow);
@@ -106,7 +106,7 @@ TEST(SameCommand, TheNextAttemptMayGetTheValuesOfSet) {
   const std::vector<std::string> settings = {"optimizer.sgd.lr=0.1"};
   EXPECT_THAT(Decide({job}, "/job.yaml", Spec(), Wish::kNextAttempt, settings).settings,
               ElementsAre("optimizer.sgd.lr=0.1"));
-  // A value that an earlier retry has set may be set again.
+  // A value of an earlier retry may be set again.
   v1::Job again = job;
   again.add_setting_changes()->set_path("optimizer.sgd.lr");
   EXPECT_THAT(Decide({again}, "/job.yaml", Spec(), Wish::kNextAttempt).settings,

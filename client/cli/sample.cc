@@ -27,7 +27,7 @@ struct SampleOptions : SteeringOptions {
   uint64_t seed = 0;
 };
 
-// "1 2 3"; nothing if it is another text.
+// Parses "1 2 3"; nothing for another text.
 std::optional<std::vector<uint32_t>> TokenIds(const std::string& text) {
   std::vector<uint32_t> ids;
   for (const auto word : absl::StrSplit(text, absl::ByAnyChar(" ,\t\n"), absl::SkipEmpty())) {
@@ -45,7 +45,7 @@ v1::SampleRequest RequestOf(const SampleOptions& options, const v1::ModelSpec& m
   if (ids.has_value()) {
     request.mutable_tokens()->Add(ids->begin(), ids->end());
   } else {
-    // Without a tokenizer the coordinator says what is missing.
+    // The coordinator says what is missing if the job has no tokenizer.
     request.set_text(options.prompt);
   }
   request.set_max_tokens(options.max_tokens);
@@ -55,7 +55,8 @@ v1::SampleRequest RequestOf(const SampleOptions& options, const v1::ModelSpec& m
   return request;
 }
 
-// The new tokens alone go to stdout.
+// Prints the new text, or the new tokens without a text, to stdout, and all else to stderr. The
+// document, if requested, is the operation.
 ExitCode ShowSample(Console* console, const SampleOptions& options,
                     const v1::Operation& operation) {
   if (IsDocument(options.output)) {

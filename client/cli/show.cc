@@ -1,4 +1,4 @@
-// list, get, ranks: jobs as they are now.
+// The commands list, get, ranks: the present state of jobs.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,7 +31,7 @@ std::vector<std::string> StateNames() {
   return names;
 }
 
-// What is wrong with a state's name; empty when nothing is.
+// The problem with a state's name; empty if there is none.
 std::string CheckState(const std::string& name) {
   v1::Job::State state;
   if (v1::Job::State_Parse(absl::AsciiStrToUpper(name), &state) &&

@@ -1,4 +1,4 @@
-// What the commands that show jobs and nodes write, as text and in each output form.
+// The output of the commands that show jobs and nodes, as text and in each output form.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>

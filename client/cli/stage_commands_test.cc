@@ -1,4 +1,4 @@
-// `muster stage` and `muster sample`: what they ask of the coordinator, and what they print.
+// The requests and the output of `muster stage` and `muster sample`.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
@@ -25,7 +25,7 @@ v1::Operation Parse(const std::string& text) {
   return operation;
 }
 
-// Answers each request with an operation that waits, whose end a test decides.
+// Answers each request with an operation that waits. The test decides how the operation ends.
 class Control : public v1::ControlService::Service {
  public:
   grpc::Status RunStage(grpc::ServerContext*, const v1::RunStageRequest* request,

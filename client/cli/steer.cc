@@ -30,7 +30,7 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
 
 namespace {
 
-// On a terminal its progress is shown meanwhile.
+// Waits for the end of the operation. Shows its progress on a terminal meanwhile.
 absl::StatusOr<v1::Operation> EndOf(Console* console, client::MusterClient& client,
                                     const SteeringOptions& options, const std::string& name) {
   constexpr absl::Duration kRedraw = absl::Seconds(1);
@@ -54,7 +54,7 @@ absl::StatusOr<v1::Operation> EndOf(Console* console, client::MusterClient& clie
 ExitCode AwaitEnd(Console* console, client::MusterClient& client, const SteeringOptions& options,
                   v1::Operation* operation) {
   if (!options.wait || operation->done()) return kDone;
-  // If the user interrupts the wait, the printed name identifies the operation.
+  // The printed name identifies the operation if the user interrupts the wait.
   console->err << OperationLine(*operation) << std::endl;
   const auto ended = EndOf(console, client, options, operation->name());
   if (absl::IsDeadlineExceeded(ended.status())) {
@@ -150,10 +150,10 @@ void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
 
 namespace {
 
-// Gathers for this client, and receives the file.
+// Gathers the state for this client, and receives the file.
 ExitCode GatherAndDownload(Console* console, SteeringOptions options,
                            v1::GatherOptimizerStateRequest request, const DownloadTarget& target) {
-  // Nothing is gathered for a file that could not be received.
+  // Checks first whether the file can be received, so that nothing is gathered in vain.
   if (const absl::Status bad = CheckNewFile(target.path, target.existing); !bad.ok()) {
     return FailWith(console, Message(bad));
   }
@@ -224,7 +224,7 @@ void AddGatherOptimizerState(CLI::App* app, Console* console, ExitCode* code) {
                                                TargetOf(path, options->overwrite));
       return;
     }
-    // With a '/' at its end it is refused, because it is no file's.
+    // The coordinator refuses a path with a '/' at its end, because a file has none.
     file.set_path(path.empty() || path.back() != '/' ? AbsolutePath(path) : path);
     file.set_overwrite(options->overwrite);
     *code = Steer(console, *options, &v1::ControlService::Stub::GatherOptimizerState, request);

@@ -1,4 +1,4 @@
-// Shared by the commands that change a running job: they print the operation, or follow it to its
+// Code for the commands that change a running job. They print the operation, or follow it until its
 // end.
 #ifndef MUSTER_CLIENT_CLI_STEER_H_
 #define MUSTER_CLIENT_CLI_STEER_H_
@@ -27,11 +27,11 @@ using Change = std::function<absl::StatusOr<v1::Operation>(
 // Adds JOB, --wait, --timeout, --at-step where `schedulable`, and the common options.
 void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* options,
                         bool schedulable = true);
-// last: as ShowOperation's.
+// Requests the change and shows the operation. `last`: see ShowOperation.
 ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change,
                v1::Operation* last = nullptr);
 
-// The same for a call with `request`, to which the job is added.
+// Requests the change by a call with `request`, to which the job is added.
 template <typename Stub, typename Request>
 ExitCode Steer(Console* console, const SteeringOptions& options,
                client::Connection::Unary<Stub, Request, v1::Operation> rpc, Request request,
@@ -45,12 +45,12 @@ ExitCode Steer(Console* console, const SteeringOptions& options,
       last);
 }
 
-// With --wait, replaces the operation by what it is once it is done. Another code than kDone: it is
-// not known how it ended, and why is printed.
+// Waits, with --wait, until the operation is done, and replaces *operation by the result. Any code
+// but kDone means that the result is not known; the reason is printed then.
 ExitCode AwaitEnd(Console* console, client::MusterClient& client, const SteeringOptions& options,
                   v1::Operation* operation);
-// Prints an operation; with --wait, once it is done. Returns 1 if it failed, 101 if it is not done
-// in time. last: the operation that was printed; may be null.
+// Prints an operation; with --wait, waits until it is done first. Returns 1 if the operation
+// failed, 101 if it is not done in time. `last`: the operation that was printed; may be null.
 ExitCode ShowOperation(Console* console, client::MusterClient& client,
                        const SteeringOptions& options, v1::Operation operation,
                        v1::Operation* last = nullptr);

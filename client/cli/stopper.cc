@@ -5,14 +5,15 @@
 namespace muster::cli {
 namespace {
 
-// How long to wait for a job that the coordinator was not able to stop.
+// The time to wait for a job that the coordinator was not able to stop.
 constexpr absl::Duration kStopTimeout = absl::Seconds(45);
-// For how long this run's own coordinator is asked again to stop the job. A coordinator that cannot
-// write its store refuses the request. Then the run ends the job by a drain, which needs no store.
+// The time for which this run's own coordinator is asked again to stop the job. A coordinator that
+// cannot write its store refuses the request. The run then ends the job by a drain, which needs no
+// store.
 constexpr absl::Duration kOwnRetry = absl::Seconds(1);
-// How often it is asked while the job has not ended.
+// The time between two requests while the job has not ended.
 constexpr absl::Duration kAskAgain = absl::Seconds(2);
-// In this time the last messages of a coordinator that has ended are read.
+// The time for the last messages of a coordinator that has ended.
 constexpr absl::Duration kLastMessages = absl::Milliseconds(500);
 
 }  // namespace
@@ -98,7 +99,7 @@ void Stopper::JobRuns(client::MusterClient* client, const std::string& job_id) {
 
 void Stopper::JobHasEnded() {
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !calling_; };
-  // Any later answer of the coordinator is not needed.
+  // No later answer of the coordinator is needed.
   stop_call_.Cancel();
   absl::MutexLock lock(&mutex_);
   job_.client = nullptr;
@@ -119,9 +120,9 @@ void Stopper::Run() {
     job = job_;
     calling_ = true;
   }
-  // Once it has accepted this, the coordinator itself ends a job that makes no progress for 30 s. A
-  // job that does, for example because it writes a large checkpoint, may take longer. After an
-  // error the job may have ended; or the call had no effect, and then nobody stops the job.
+  // A coordinator that has accepted the stop itself ends a job that makes no progress for 30 s. A
+  // job that makes progress, for example because it writes a large checkpoint, may take longer.
+  // After an error the job may have ended, or the call had no effect, so that nobody stops the job.
   const bool own = coordinator_ == Coordinator::kOwn;
   client::RetryOptions retry{.cancellation = &stop_call_};
   if (own) retry.retry_for = kOwnRetry;

@@ -1,9 +1,9 @@
 // Handles signals while `muster run` runs a job.
 //
-// Ctrl-C asks the job to stop; a second one, or SIGQUIT, ends everything at once. SIGTERM, SIGHUP,
-// SIGUSR1 and SIGUSR2 ask the run to leave: its job saves a checkpoint and ends, and goes on later.
-// A run on a coordinator that is not its own takes SIGTERM for Ctrl-C. The other three end only the
-// run, and not the job.
+// Ctrl-C asks the job to stop; a second Ctrl-C, or SIGQUIT, ends everything at once. SIGTERM,
+// SIGHUP, SIGUSR1 and SIGUSR2 ask the run to leave: its job saves a checkpoint and ends, and
+// continues later. A run on another coordinator than its own treats SIGTERM as Ctrl-C. The other
+// three signals then end only the run, and not the job.
 #ifndef MUSTER_CLIENT_CLI_STOPPER_H_
 #define MUSTER_CLIENT_CLI_STOPPER_H_
 
@@ -20,7 +20,7 @@
 
 namespace muster::cli {
 
-// Whose coordinator runs the job.
+// The coordinator that runs the job: this run's own or another.
 enum class Coordinator { kOwn, kAnother };
 
 // Listens to signals for its lifetime. Thread-safe.
@@ -32,21 +32,24 @@ class Stopper {
   // Whether a signal has come.
   bool interrupted() const { return interrupted_.cancelled(); }
   bool hurried() const { return at_once_.cancelled(); }
-  // Whether the job should go on later. False after Ctrl-C.
+  // Whether the job should continue later. False after Ctrl-C.
   bool leaves() const;
   // Cancelled by the first signal: no new work needs to begin.
   client::Cancellation* interruption() { return &interrupted_; }
-  // No call needs to go on. Cancelled by the signals that end everything at once; or 45 s after a
-  // coordinator that is not this run's own did not accept the request to stop the job; or soon
-  // after CoordinatorEnded.
+  // Cancelled when no call needs to go on, which is in these cases:
+  // - A signal came that ends everything at once.
+  // - 45 s have passed in which another coordinator than this run's own did not accept the request
+  //   to stop the job.
+  // - CoordinatorEnded was called a moment ago.
   client::Cancellation* over() { return &over_; }
 
-  // `leave` has this run's own coordinator end its jobs in order; called at most once, and at once
-  // if the signal has come already. It must be callable for the lifetime of this object.
+  // Tells that this run's own coordinator runs. `leave` makes the coordinator end its jobs in
+  // order. `leave` is called at most once, and at once if the signal has come already. It must be
+  // callable for the lifetime of this object.
   void CoordinatorRuns(std::function<void()> leave);
-  // This run's own coordinator has ended. Its last messages may still have to be read.
+  // Tells that this run's own coordinator has ended. Its last messages may still have to be read.
   void CoordinatorEnded();
-  // From now on Ctrl-C stops this job. If it has come already, the job is stopped at once. `client`
+  // Tells that this job runs: Ctrl-C stops the job, at once if Ctrl-C has come already. `client`
   // must live until JobHasEnded returns.
   void JobRuns(client::MusterClient* client, const std::string& job_id);
   void JobHasEnded();
@@ -60,7 +63,7 @@ class Stopper {
 
   void Signalled(int signal);
   void Run();
-  // Calls leave_, unless it was called.
+  // Calls leave_, unless leave_ was called already.
   void Leave();
 
   const Coordinator coordinator_;
@@ -79,7 +82,7 @@ class Stopper {
   bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // job_.client is being used
   bool job_over_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Declared after the members that they use.
+  // The threads come after the members that they use.
   std::thread thread_;
   Interrupts::Listener listener_;
 };

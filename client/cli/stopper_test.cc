@@ -9,8 +9,8 @@ namespace {
 
 class StopperTest : public testing::Test {
  protected:
-  // What a stopper on such a coordinator does after these signals: "interrupted", then "leaves" and
-  // "hurried" where they hold, and how often the coordinator was told to leave.
+  // The state of a stopper on such a coordinator after these signals. The text has "interrupted",
+  // "leaves" and "hurried" if they are true, and how often the coordinator was told to leave.
   std::string After(Coordinator coordinator, const std::vector<int>& signals) {
     Interrupts interrupts([](int) {});
     Stopper stopper(&interrupts, coordinator);

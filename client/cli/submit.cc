@@ -1,4 +1,4 @@
-// submit, stop, retry, delete: the beginning and the end of a job.
+// The commands submit, stop, retry, delete: the beginning and the end of a job.
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +16,7 @@
 namespace muster::cli {
 namespace {
 
-// Shows the job's progress to its end, and how it ended.
+// Shows the job's progress until its end, and how the job ended.
 absl::StatusOr<ExitCode> AwaitJob(Console* console, client::MusterClient& client,
                                   const std::string& job_id, const CommonOptions& options) {
   ASSIGN_OR_RETURN(const v1::Job ended,
@@ -65,7 +65,7 @@ absl::StatusOr<ExitCode> Stop(Console* console, client::MusterClient& client,
                                              .requested_by = Requester(console)}));
   if (options.wait) {
     ASSIGN_OR_RETURN(const ExitCode code, AwaitJob(console, client, options.job, options));
-    // Stopped as requested.
+    // The job is stopped as requested.
     return code == kJobCancelled ? kDone : code;
   }
   if (IsDocument(options.output)) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 class TemporaryStateTest : public testing::Test {
  protected:
-  // As a killed run leaves it.
+  // Makes a directory as a killed run leaves it.
   std::string Leftover(const std::string& name) {
     const std::string path = root_.Path(name);
     fs::create_directory(path);

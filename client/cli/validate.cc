@@ -13,7 +13,8 @@
 namespace muster::cli {
 namespace {
 
-// Missing input files: problems if the job would run on this machine, otherwise only warnings.
+// Adds missing input files: as problems if the job would run on this machine, otherwise as
+// warnings.
 void CheckInputs(const jobfile::JobFile& file, bool here, v1::ValidateJobResponse* response) {
   v1::SpecProblems problems = jobfile::CheckFiles(file.spec);
   jobfile::AddPlaces(file, &problems);
@@ -27,7 +28,7 @@ void CheckInputs(const jobfile::JobFile& file, bool here, v1::ValidateJobRespons
   }
 }
 
-// `client`: null where there is no coordinator to be asked.
+// `client`: null if there is no coordinator to ask.
 v1::ValidateJobResponse Check(client::MusterClient* client, const jobfile::JobFile& file) {
   v1::ValidateJobResponse response;
   if (client != nullptr) {

@@ -1,4 +1,4 @@
-// watch, wait, logs, metrics: a job until it ends.
+// The commands watch, wait, logs, metrics: a job until it ends.
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +38,7 @@ absl::StatusOr<ExitCode> Watch(Console* console, client::MusterClient& client,
   if (last.state() == v1::Job::FAILED) {
     console->err << "muster: job " << options.job << " failed: " << FailureText(last) << std::flush;
   }
-  // It ended because stdout cannot be written, which RunCommandLine reports.
+  // The watch ended because stdout cannot be written, which RunCommandLine reports.
   if (!client::HasEnded(last.state())) return kDone;
   return ExitCodeOf(last.state());
 }
@@ -74,7 +74,7 @@ absl::StatusOr<ExitCode> Logs(Console* console, client::MusterClient& client,
                     if (IsDocument(options.output)) {
                       console->out << StreamItem(line, options.output);
                     } else {
-                      // A line is one line, whoever sent it; its tabs stay.
+                      // Each log line stays one line, whoever sent it; tabs are kept.
                       console->out << "[" << line.generation() << "." << line.rank() << "] "
                                    << absl::StrReplaceAll(line.text(), {{"\n", "\\n"}}) << "\n";
                     }
@@ -99,7 +99,7 @@ std::string Line(Output output, const v1::StepMetrics& entry) {
 
 absl::StatusOr<ExitCode> Metrics(Console* console, client::MusterClient& client,
                                  const MetricsOptions& options) {
-  // Only once it is known that the job exists.
+  // The header waits until the job is known to exist.
   bool header_is_due = true;
   const auto header = [&] {
     if (std::exchange(header_is_due, false)) console->out << Header(options.output);

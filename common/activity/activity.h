@@ -1,11 +1,11 @@
 // A count that grows while a piece of work makes progress: with each batch, each micro-batch, each
-// block of bytes that is read or written. If the number is the same at two times, there was no
-// progress in between; how long the work takes does not matter.
+// block of bytes that is read or written. The same number at two times means no progress in
+// between, however long the work takes.
 //
-// Loops, readers and writers call Moved(), which adds to the count of the scope in which the thread
-// is. So nothing is global to the process, and ranks that are threads of one process have separate
-// counts. Waiting for others is not progress: code that waits must not call Moved(). Disk::Write
-// and Sync, and the hashes of common/files, call it for each block.
+// Loops, readers and writers call Moved(), which adds to the count of the thread's scope. So no
+// count is global to the process, and ranks that are threads of one process have separate counts.
+// Waiting for others is not progress: code that waits must not call Moved(). Disk::Write,
+// Disk::Sync and the hashes of common/files call Moved() for each block.
 #ifndef MUSTER_COMMON_ACTIVITY_ACTIVITY_H_
 #define MUSTER_COMMON_ACTIVITY_ACTIVITY_H_
 
@@ -25,8 +25,8 @@ class Activity {
   std::atomic<uint64_t> count_{0};
 };
 
-// While it lives, calls of Moved() on this thread count for `activity` (null: for none), which must
-// outlive it. Scopes nest.
+// Makes calls of Moved() on this thread count for `activity`, for the life of the Scope. `activity`
+// must outlive the Scope; null: no count. Scopes nest.
 class Scope {
  public:
   explicit Scope(Activity* activity);
@@ -38,19 +38,19 @@ class Scope {
   Activity* const outer_;
 };
 
-// What calls of Moved() on this thread count for; null: nothing. A thread that works for this one
-// makes a Scope with it.
+// The Activity for which calls of Moved() on this thread count; null: none. A thread that works for
+// this thread makes a Scope with it.
 Activity* Current();
 
 // Counts one batch or block. Takes a few nanoseconds; does nothing outside of a scope.
 void Moved();
 
-// How many bytes are read, written or hashed between two calls of Moved(). Any disk needs much less
-// time for them than the shortest time without progress that a job may set.
+// The number of bytes that are read, written or hashed between two calls of Moved(). Any disk
+// handles so many bytes much faster than the shortest time without progress that a job may set.
 inline constexpr size_t kBlockBytes = size_t{4} << 20;
 
-// Calls `work(offset, bytes)` for block after block of `size` bytes, and Moved() after each. A
-// `work` that returns false ends it.
+// Calls `work(offset, bytes)` for each block of `size` bytes in order, and Moved() after each
+// block. Ends when `work` returns false.
 template <typename Work>
 void ByBlocks(size_t size, const Work& work) {
   for (size_t offset = 0; offset < size; offset += kBlockBytes) {

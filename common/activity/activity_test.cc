@@ -9,7 +9,7 @@ namespace muster::activity {
 namespace {
 
 TEST(Activity, CountsWhatTheThreadOfTheScopeDoes) {
-  Moved();  // nobody's
+  Moved();  // counts for nobody
   Activity outer;
   Activity inner;
   {

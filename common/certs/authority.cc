@@ -36,7 +36,8 @@ std::string KeyFile(const std::string& folder) { return folder + "/ca.key"; }
 std::string DenyFile(const std::string& folder) { return folder + "/revoked"; }
 std::string IssuedFolder(const std::string& folder) { return folder + "/issued"; }
 
-// Held while a program changes the folder; the kernel gives it back when the program ends.
+// A lock that is held while a program changes the folder. The kernel releases it when the program
+// ends.
 class FolderLock {
  public:
   static absl::StatusOr<std::unique_ptr<FolderLock>> Take(const std::string& folder) {
@@ -66,7 +67,7 @@ absl::Status MakeFolder(const std::string& path, mode_t mode) {
   return files::ErrnoStatus(errno, "make directory", path);
 }
 
-// The folder is the CA's alone.
+// Checks that the folder belongs to the CA alone.
 absl::Status CheckFolder(const std::string& folder, IfExists if_exists) {
   std::error_code error;
   const bool has_ca = std::filesystem::exists(CertificateFile(folder), error) ||
@@ -141,7 +142,7 @@ absl::Status CheckHosts(const NewCertificate& options) {
   return absl::OkStatus();
 }
 
-// The files of "ca" would have the names of the CA's own.
+// Refuses the name "ca": its files would have the names of the CA's own files.
 absl::Status CheckName(const std::string& name) {
   if (name != "ca") return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -158,7 +159,8 @@ absl::Status CheckEnds(const Certificate& authority, absl::Time until, absl::Tim
                             : absl::StrCat("; --days may be up to ", left)));
 }
 
-// A CA's certificate that lies there already is not written again.
+// Returns whether an equal file exists. A certificate of the CA that is already there is not
+// written again.
 absl::StatusOr<bool> HasEqual(const std::string& path, const std::string& contents) {
   const absl::Status free = CheckFree(path, IfExists::kReplace);
   if (!free.ok()) return free;
@@ -228,7 +230,7 @@ absl::StatusOr<IssuedFiles> Issue(const NewCertificate& options) {
            &authority));
   const Certificate certificate = Describe(*made.certificate);
   const std::string pem = Pem(*made.certificate);
-  // First the record: what exists can be revoked by its name.
+  // The record is written first, so that every existing certificate can be revoked by its name.
   RETURN_IF_ERROR(
       WriteNew(files::JoinPath(IssuedFolder(options.authority), certificate.serial + ".crt"), pem,
                kOpenToRead, IfExists::kRefuse));

@@ -94,7 +94,7 @@ TEST_F(AuthorityTest, WhatItIssuesCountsOnItsSideAndOnNoOther) {
     EXPECT_EQ(own->not_before, kNow - kBackdated);
     EXPECT_EQ(own->not_after, kNow + 10 * kDay);
     EXPECT_EQ(own->hosts, For(role, "one").hosts);
-    // Also programs that do not look at the role.
+    // Programs that ignore the role must refuse the certificate, too.
     const auto certificates =
         ReadCertificates(files::ReadFile(issued->files.certificate).value()).value();
     X509* certificate = certificates.front().get();
@@ -149,7 +149,7 @@ TEST_F(AuthorityTest, FilesThatExistStayUnlessTheyAreToBeReplaced) {
   EXPECT_EQ(Issue(options).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(files::ReadFile(first->files.key).value(), key);
   EXPECT_THAT(*ListIssued(ca_), SizeIs(1));
-  // Another certificate goes beside it: the CA's is there already, and equal.
+  // Another certificate in the same folder: the CA's certificate is there already, and equal.
   EXPECT_TRUE(Issue(For(Role::kAgent, "node2")).ok());
   ASSERT_TRUE(files::WriteAtomically(first->files.ca, "another CA").ok());
   EXPECT_EQ(Issue(For(Role::kAgent, "node3")).status().code(), absl::StatusCode::kAlreadyExists);

@@ -70,7 +70,8 @@ std::vector<std::string> Hosts(const X509& certificate) {
   return hosts;
 }
 
-// Without it OpenSSL would ask on the terminal. It only notes that a password was needed.
+// A callback without which OpenSSL would ask on the terminal. Only notes that a password was
+// needed.
 int NoPassword(char* /*buffer*/, int /*size*/, int /*writes*/, void* needed) {
   *static_cast<bool*>(needed) = true;
   return -1;

@@ -12,37 +12,38 @@
 
 namespace muster::certs {
 
-// What Muster looks at in a certificate.
+// The parts of a certificate that Muster uses.
 struct Certificate {
-  // Of the subject. Empty: it has none or several, so it does not say whom the certificate is for.
+  // The common name of the subject. Empty: the subject has none or several, and so names nobody.
   std::string common_name;
-  // As NormalSerial.
+  // The serial number, as NormalSerial writes it.
   std::string serial;
   absl::Time not_before;
   absl::Time not_after;
-  // For which hosts a server may use it: DNS names and IP addresses.
+  // The hosts for which a server may use the certificate: DNS names and IP addresses.
   std::vector<std::string> hosts;
 };
 
 Certificate Describe(const X509& certificate);
 
-// The certificates of a PEM text in their order; at least one. INVALID_ARGUMENT: there is none, or
-// one cannot be read.
+// The certificates of a PEM text in their order; at least one. INVALID_ARGUMENT: there is no
+// certificate, or one cannot be read.
 absl::StatusOr<std::vector<Owned<X509>>> ReadCertificates(const std::string& pem);
-// The first of them.
+// The first certificate of a PEM text.
 absl::StatusOr<Certificate> ParseCertificate(const std::string& pem);
-// A private key. INVALID_ARGUMENT: there is none, it cannot be read, or it needs a password.
+// The private key of a PEM text. INVALID_ARGUMENT: there is no key, it cannot be read, or it needs
+// a password.
 absl::StatusOr<Owned<EVP_PKEY>> ReadKey(const std::string& pem);
 
-// A serial number as Muster writes it: hexadecimal, lower case, no zeros before it. Accepts what
-// other programs print: upper case, ':' between bytes, "0x" before it. INVALID_ARGUMENT: anything
-// else, or more than 20 bytes, which is X.509's limit.
+// A serial number as Muster writes it: hexadecimal, lower case, no zeros before it. Accepts the
+// forms of other programs: upper case, ':' between bytes, "0x" at the beginning. INVALID_ARGUMENT:
+// any other text, or more than 20 bytes, which is X.509's limit.
 absl::StatusOr<std::string> NormalSerial(const std::string& text);
 
-// How far the clocks of two machines may differ: a certificate that begins within this time counts
-// as valid.
+// The largest difference of the clocks of two machines. A certificate that begins within this time
+// counts as valid.
 inline constexpr absl::Duration kClockLeeway = absl::Minutes(5);
-// FAILED_PRECONDITION: it has expired, or it is not valid yet; the message has the times.
+// FAILED_PRECONDITION: the certificate has expired, or is not valid yet; the message has the times.
 absl::Status CheckTimes(const Certificate& certificate, absl::Time now);
 // "2026-11-26 10:00:00 UTC".
 std::string TimeText(absl::Time time);

@@ -11,9 +11,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Made with `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 36500
-// -subj /CN=operator/alice -set_serial 0x00AB01
-// -addext subjectAltName=DNS:node1,IP:10.0.0.7,IP:::1`, except that no key of it exists any more.
+// Made with `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 36500 -subj
+// /CN=operator/alice -set_serial 0x00AB01 -addext subjectAltName=DNS:node1,IP:10.0.0.7,IP:::1`. Its
+// key does not exist any more.
 constexpr char kAlice[] = R"(-----BEGIN CERTIFICATE-----
 MIIBojCCAUigAwIBAgIDAKsBMAoGCCqGSM49BAMCMBkxFzAVBgNVBAMMDm9wZXJh
 dG9yL2FsaWNlMCAXDTI2MTEyNjEwMDUxN1oYDzIxMjYxMTAyMTAwNTE3WjAZMRcw
@@ -27,7 +27,7 @@ A4vkyQIgCtcomNZ0S4GQy3eouNJFoSQC7v5pZNERXhe9ZehYHDw=
 -----END CERTIFICATE-----
 )";
 
-// Its common names are operator/alice and reader/bob.
+// A certificate with the common names operator/alice and reader/bob.
 constexpr char kTwoNames[] = R"(-----BEGIN CERTIFICATE-----
 MIIBszCCAVmgAwIBAgIUAuEYzFpIrkYVpclEYgleAuanJRIwCgYIKoZIzj0EAwIw
 LjEXMBUGA1UEAwwOb3BlcmF0b3IvYWxpY2UxEzARBgNVBAMMCnJlYWRlci9ib2Iw
@@ -60,7 +60,7 @@ TEST(Certificate, SaysForWhomItIsAndItsSerialNumberAndHosts) {
   EXPECT_EQ(certificate->not_after - certificate->not_before, absl::Hours(24) * 36500);
 }
 
-// Whoever reads only one of them could take it for another's.
+// A reader of only one of the names could take the certificate for another's.
 TEST(Certificate, WithTwoCommonNamesIsForNobody) {
   const auto certificate = ParseCertificate(kTwoNames);
   ASSERT_TRUE(certificate.ok()) << certificate.status();

@@ -25,7 +25,7 @@ namespace {
 constexpr off_t kMaxBytes = 16 << 20;
 constexpr size_t kShown = 3;
 
-// Of serial numbers that were revoked before: FAILED_PRECONDITION.
+// FAILED_PRECONDITION, with the serial numbers that were revoked before and are not in the file.
 absl::Status Gone(const std::set<std::string>& before, const std::set<std::string>& now) {
   std::vector<std::string> gone;
   std::set_difference(before.begin(), before.end(), now.begin(), now.end(),
@@ -122,7 +122,7 @@ absl::Status DenyList::Refresh() const {
   const auto text = files::ReadFile(path_);
   if (!text.ok()) return Annotate(text.status(), "deny list");
   ParsedDenyList parsed = ParseDenyList(*text);
-  // Of the version before the read: a change during it is seen at the next look.
+  // The version before the read: the next look notices a change during the read.
   version_ = version;
   absl::Status problem = Gone(serials_, parsed.serials);
   if (problem.ok()) problem = parsed.problem;

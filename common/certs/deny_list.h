@@ -1,5 +1,5 @@
-// Certificates that count no more although they have not expired: a file of serial numbers, one a
-// line; '#' begins a comment. `muster certs revoke` writes it, musterd reads it.
+// Certificates that are revoked before they expire: a file of serial numbers, one a line; '#'
+// begins a comment. `muster certs revoke` writes the file, musterd reads it.
 #ifndef MUSTER_COMMON_CERTS_DENY_LIST_H_
 #define MUSTER_COMMON_CERTS_DENY_LIST_H_
 
@@ -19,41 +19,43 @@
 
 namespace muster::certs {
 
-// Serials as NormalSerial.
+// The contents of a deny list. The serials have the form of NormalSerial.
 struct ParsedDenyList {
   std::set<std::string> serials;
-  // INVALID_ARGUMENT: lines that are no serial number, at most 3 of them named. The others count.
+  // INVALID_ARGUMENT: lines that are not serial numbers; the message names at most 3. The other
+  // lines count.
   absl::Status problem;
 };
 ParsedDenyList ParseDenyList(const std::string& text);
 
-// The list as it is now: it is read again when its file has changed. A serial number that was read
-// once stays revoked as long as the program runs, also when the file has it no more: a copy over
-// the file empties it first, and nobody revokes a certificate only for a time. Thread-safe.
+// The present list: the file is read again when it has changed. Thread-safe. A serial number that
+// was read stays revoked as long as the program runs, even after its removal from the file. The
+// reason: a copy over the file empties it first, and nobody revokes a certificate only for a time.
 class DenyList {
  public:
   struct Options {
-    // Steady; see common/steady/now.h.
+    // Returns the steady time; see common/steady/now.h.
     std::function<absl::Time()> now;
-    // Told why a changed file cannot be read, which of its lines are wrong, or which serial numbers
-    // have gone; once for each change. What was read before and what can be read now count. Called
-    // by the thread that asks, under no lock.
+    // Called once for each change of the file with a problem: the file cannot be read, lines are
+    // wrong, or serial numbers have gone. The numbers that were read before, and those that can be
+    // read, count. Called by the thread that calls Has, without a lock.
     std::function<void(const absl::Status&)> on_trouble = [](const absl::Status&) {};
   };
-  // How long a change may stay unnoticed.
+  // The longest time for which a change may stay unnoticed.
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
-  // Errors: those of reading a file; INVALID_ARGUMENT: a line is wrong, or the file is larger than
-  // 16 MiB.
+  // Reads the file. Errors: those of reading a file; INVALID_ARGUMENT: a line is wrong, or the file
+  // is larger than 16 MiB.
   static absl::StatusOr<std::unique_ptr<DenyList>> Load(const std::string& path, Options options);
-  // Nothing is revoked.
+  // A list that revokes nothing.
   static std::unique_ptr<DenyList> None();
 
-  // Looks at the file at most once in kInterval, and reads it if it has changed.
+  // Returns whether the serial number is revoked. Looks at the file at most once in kInterval, and
+  // reads the file if it has changed.
   bool Has(const std::string& serial) const;
 
  private:
-  // What changes when a file is written or replaced.
+  // The attributes that change when a file is written or replaced.
   struct Version {
     dev_t device = 0;
     ino_t inode = 0;
@@ -64,7 +66,8 @@ class DenyList {
 
   DenyList(std::string path, Options options);
   absl::StatusOr<Version> Look() const;
-  // Reads the file if it has changed. It is small: who asks at the same time waits for it.
+  // Reads the file if it has changed. The file is small: callers at the same time wait for the
+  // reader.
   absl::Status Refresh() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
@@ -72,16 +75,16 @@ class DenyList {
   mutable absl::Mutex mutex_;
   mutable absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   mutable Version version_ ABSL_GUARDED_BY(mutex_);
-  // What is wrong with the lines of this version, or missing in it.
+  // The problem with the lines of this version, or with missing ones.
   mutable absl::Status problem_ ABSL_GUARDED_BY(mutex_);
-  // What was told last.
+  // The problem that was reported last.
   mutable absl::Status told_ ABSL_GUARDED_BY(mutex_);
   mutable std::set<std::string> serials_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Adds a line for each serial that the file has not yet, with the comment. The file is created if
-// it is missing, and replaced at once. One writer at a time. INVALID_ARGUMENT: a line in the file
-// is wrong; nothing is changed.
+// Adds a line, with the comment, for each serial that the file does not have. A missing file is
+// created. The file is replaced in one step. One writer at a time. INVALID_ARGUMENT: a line in the
+// file is wrong; nothing is changed.
 absl::Status AddToDenyList(const std::string& path, const std::set<std::string>& serials,
                            const std::string& comment);
 

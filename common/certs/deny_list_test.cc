@@ -66,7 +66,7 @@ TEST_F(DenyListTest, IsReadAgainWhenItHasChangedButNotAtEachCall) {
   EXPECT_THAT(troubles_, IsEmpty());
 }
 
-// As `cp` writes it: first empty, then half, then all of it.
+// Writes in the way of `cp`: first empty, then half, then all of the file.
 TEST_F(DenyListTest, WhatWasRevokedOnceStaysSoWhileTheFileIsWritten) {
   Write("1a\n2b\n");
   const auto list = Load();

@@ -1,4 +1,4 @@
-// OpenSSL's objects with owners, and its errors as text.
+// OpenSSL's objects with owners, and OpenSSL's errors as text.
 #ifndef MUSTER_COMMON_CERTS_OPENSSL_H_
 #define MUSTER_COMMON_CERTS_OPENSSL_H_
 
@@ -26,12 +26,12 @@ struct OpenSslFree {
 template <typename T>
 using Owned = std::unique_ptr<T, OpenSslFree>;
 
-// Empties this thread's queue of errors; returns the first of them, or "unknown error".
+// Empties this thread's queue of errors. Returns the first error, or "unknown error".
 std::string OpenSslError();
 
 // A BIO that reads `text`, which must outlive it.
 Owned<BIO> ReadBio(const std::string& text);
-// What was written to a BIO in memory.
+// The bytes that were written to a BIO in memory.
 std::string Contents(BIO* bio);
 
 }  // namespace muster::certs

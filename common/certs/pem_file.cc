@@ -15,7 +15,7 @@ namespace muster::certs {
 
 absl::StatusOr<std::string> ReadPemFile(const std::string& path) {
   struct stat status = {};
-  // Before it is opened: a FIFO would wait for a writer.
+  // Checked before the file is opened: the open of a FIFO would wait for a writer.
   if (stat(path.c_str(), &status) != 0) return files::ErrnoStatus(errno, "read", path);
   if (!S_ISREG(status.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
@@ -67,7 +67,7 @@ absl::Status WriteNew(const std::string& path, const std::string& contents, mode
   if (if_exists == IfExists::kReplace) {
     status = files::Disk::Real().Rename(temporary, path);
   } else if (link(temporary.c_str(), path.c_str()) != 0) {
-    // A name that somebody took in the meantime stays theirs.
+    // A file that somebody made meanwhile under this name stays.
     status = files::ErrnoStatus(errno, "create", path);
   }
   if (!status.ok() || if_exists == IfExists::kRefuse) unlink(temporary.c_str());

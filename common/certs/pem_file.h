@@ -12,23 +12,23 @@
 
 namespace muster::certs {
 
-// Certificates and keys are far smaller.
+// The largest size of a PEM file. Certificates and keys are far smaller.
 inline constexpr size_t kMaxPemBytes = 1 << 20;
 
-// INVALID_ARGUMENT: no regular file, or larger than kMaxPemBytes. Otherwise the errors of
-// files::ReadFile. All name the path.
+// Reads a PEM file. INVALID_ARGUMENT: not a regular file, or larger than kMaxPemBytes. Other
+// errors: those of files::ReadFile. All messages name the path.
 absl::StatusOr<std::string> ReadPemFile(const std::string& path);
 
-// A file that exists is replaced only if that was asked for, and only a regular one.
+// The treatment of a file that exists. kReplace replaces only a regular file.
 enum class IfExists { kRefuse, kReplace };
 
-// ALREADY_EXISTS: `path` exists, and `if_exists` is kRefuse, or `path` is no regular file (a link
-// is none).
+// ALREADY_EXISTS: `path` exists, and `if_exists` is kRefuse, or `path` is not a regular file (a
+// link is not).
 absl::Status CheckFree(const std::string& path, IfExists if_exists);
 
-// Whoever opens `path` afterwards, also after a crash, finds all of `contents`. No moment passes in
-// which the file has more rights than `mode`. One writer per path at a time. Errors: CheckFree's
-// and those of common/files/disk.h.
+// Writes `contents` to `path`. A reader of `path` afterwards, also after a crash, finds all of
+// `contents`. The file never has more rights than `mode`. One writer per path at a time. Errors:
+// CheckFree's and those of common/files/disk.h.
 absl::Status WriteNew(const std::string& path, const std::string& contents, mode_t mode,
                       IfExists if_exists);
 

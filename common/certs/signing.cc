@@ -39,7 +39,7 @@ bool IsLabel(const std::string& label) {
          });
 }
 
-// Never 0, which is no serial number.
+// Sets a random serial number, never 0, which is not valid.
 absl::Status SetSerial(X509* certificate) {
   unsigned char bytes[kSerialBytes];
   if (RAND_bytes(bytes, sizeof(bytes)) != 1) return Failed("random numbers");

@@ -18,7 +18,7 @@ enum class Use { kAuthority, kServer, kClient };
 struct ToSign {
   std::string common_name;
   Use use = Use::kClient;
-  // As CheckHost.
+  // The hosts of the certificate, each accepted by CheckHost.
   std::vector<std::string> hosts;
   absl::Time from;
   absl::Time until;
@@ -29,15 +29,15 @@ struct Identity {
   Owned<EVP_PKEY> key;
 };
 
-// A new key, and its certificate, signed by `issuer`, or by the new key itself if there is none.
+// Makes a new key and its certificate, signed by `issuer`, or by the new key if `issuer` is null.
 // INTERNAL: OpenSSL's error.
 absl::StatusOr<Identity> Sign(const ToSign& what, const Identity* issuer);
 
-// INVALID_ARGUMENT: neither an IP address nor a name of a host (letters, digits, '-' and '.'; the
-// first part may be '*'). The message has an example.
+// INVALID_ARGUMENT: neither an IP address nor a host name (letters, digits, '-' and '.'; the first
+// part may be '*'). The message has an example.
 absl::Status CheckHost(const std::string& host);
 
-// As PEM.
+// The certificate as PEM.
 std::string Pem(const X509& certificate);
 std::string Pem(const EVP_PKEY& key);
 

@@ -1,4 +1,4 @@
-// Whom a certificate is for: its common name is "ROLE/NAME", such as "operator/alice" or
+// The holder of a certificate: the common name is "ROLE/NAME", such as "operator/alice" or
 // "agent/node1". A role says what its holder may call (common/rpc/access.h).
 #ifndef MUSTER_COMMON_CERTS_SUBJECT_H_
 #define MUSTER_COMMON_CERTS_SUBJECT_H_
@@ -11,11 +11,11 @@
 namespace muster::certs {
 
 enum class Role {
-  // musterd. It is what a client expects of a server, and it may call nothing.
+  // musterd: a server, which may call nothing. Clients expect this role of a server.
   kCoordinator,
-  // Looks at jobs, and changes nothing.
+  // A client that looks at jobs, and changes nothing.
   kReader,
-  // Everything that clients do.
+  // A client that may make all calls of clients.
   kOperator,
   // One muster-agent and its workers; NAME is the name of the node.
   kAgent,
@@ -25,7 +25,7 @@ enum class Role {
 
 // "coordinator", "reader", "operator", "agent" or "worker".
 std::string ToString(Role role);
-// INVALID_ARGUMENT: there is no such role; the message names those that there are.
+// INVALID_ARGUMENT: there is no such role; the message names all roles.
 absl::StatusOr<Role> ParseRole(const std::string& text);
 
 struct Subject {
@@ -35,9 +35,9 @@ struct Subject {
 
 // "ROLE/NAME".
 std::string ToString(const Subject& subject);
-// INVALID_ARGUMENT: not ROLE/NAME with a role that exists; a NAME that is not of letters, digits,
-// '.', '_' and '-', or begins with one of these three; more than 64 characters, which is X.509's
-// limit. The message shows other characters as their codes.
+// NAME has letters, digits, '.', '_' and '-', and does not begin with one of the last three.
+// INVALID_ARGUMENT: not ROLE/NAME with an existing role and such a NAME, or more than 64
+// characters, which is X.509's limit. The message shows other characters as their codes.
 absl::StatusOr<Subject> ParseSubject(const std::string& common_name);
 
 }  // namespace muster::certs

@@ -58,7 +58,7 @@ absl::Status CheckSubject(const Certificate& own, Side side) {
   return absl::OkStatus();
 }
 
-// As the other end will do, which has the same CAs.
+// Checks the chain as the other end does, which has the same CAs.
 absl::Status CheckChain(const std::vector<Owned<X509>>& own, const std::vector<Owned<X509>>& cas,
                         Side side, absl::Time now) {
   const Owned<X509_STORE> store(X509_STORE_new());
@@ -115,7 +115,7 @@ absl::StatusOr<Certificate> CheckTlsFiles(const TlsFiles& files, Side side, absl
   RETURN_IF_ERROR(Annotate(CheckTimes(certificate, now), about_own));
   RETURN_IF_ERROR(Annotate(CheckSubject(certificate, side), about_own));
   RETURN_IF_ERROR(Annotate(
-      // What begins within the leeway counts.
+      // A certificate that begins within the leeway counts.
       CheckChain(*own, *cas, side, std::max(now, certificate.not_before)),
       absl::StrCat(about_own, " does not hold with the CAs in ", files.ca,
                    "; that file needs the CA that issued it, and it must be issued for a ",

@@ -40,7 +40,7 @@ class TlsFilesTest : public testing::Test {
     EXPECT_TRUE(issued.ok()) << issued.status();
     return issued->files;
   }
-  // The message names the file and `why`.
+  // Checks that the files are refused with a message that has the file and `why`.
   void ExpectRefused(const TlsFiles& files, Code code, const std::string& file,
                      const std::string& why, absl::Time now = kNow) {
     const absl::Status status = CheckTlsFiles(files, Side::kClient, now).status();
@@ -91,7 +91,7 @@ TEST_F(TlsFilesTest, AMissingOrStrangeFileIsNamed) {
 TEST_F(TlsFilesTest, AKeyThatEverybodyMayUseIsRefused) {
   ASSERT_EQ(chmod(alice_.key.c_str(), 0644), 0);
   ExpectRefused(alice_, Code::kFailedPrecondition, alice_.key, "chmod 600");
-  // What a group may read is the operator's decision.
+  // The operator decides whether a group may read the key.
   ASSERT_EQ(chmod(alice_.key.c_str(), 0640), 0);
   EXPECT_TRUE(CheckTlsFiles(alice_, Side::kClient, kNow).ok());
 }
@@ -106,7 +106,7 @@ TEST_F(TlsFilesTest, ACertificateNeedsItsOwnAuthority) {
   TlsFiles files = alice_;
   files.ca = folder_.Path("other") + "/ca.crt";
   ExpectRefused(files, Code::kInvalidArgument, files.ca, "unable to get local issuer");
-  // Both in one file, as while a CA is replaced.
+  // Both CAs in one file, as during a change of the CA.
   const std::string both = folder_.Path("both.crt");
   ASSERT_TRUE(files::WriteAtomically(
                   both, files::ReadFile(files.ca).value() + files::ReadFile(alice_.ca).value())

@@ -21,7 +21,7 @@ const v1::CommandRule& OptionOf(const FieldDescriptor& field) {
   return field.message_type()->options().GetExtension(v1::command);
 }
 
-// Null: none, or one of a newer program.
+// The field that is set. Null: none, or one of a newer program.
 const FieldDescriptor* FieldOf(const v1::Command& command) {
   return v1::Command::GetReflection()->GetOneofFieldDescriptor(command, Commands());
 }

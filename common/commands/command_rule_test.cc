@@ -29,8 +29,8 @@ struct Row {
   uint32_t since_protocol = 0;
 };
 
-// What both processes act upon. A change of a row changes what running jobs repeat after a
-// rollback.
+// The rules that both processes follow. A changed row changes the commands that running jobs repeat
+// after a rollback.
 std::vector<Row> Rows() {
   using Operation = v1::Operation;
   return {

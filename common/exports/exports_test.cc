@@ -190,7 +190,7 @@ TEST_F(ExportsTest, OnlyWhatOlderGenerationsOfThisJobLeftIsRemoved) {
                                          ".w.a-g1-" + std::string(kUuid) + "-x.tmp"};
   for (const std::string& other : kept) Write(other, "x");
   Write(stale, "x");
-  // The folder of a model.
+  // A model's folder.
   std::filesystem::create_directory(dir_.Path(numbered));
   Write(numbered + "/config.json", "x");
   const auto removed = RemoveStale(path, "a", 2);

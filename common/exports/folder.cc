@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a checkpoint, and of the folder of a job's checkpoints.
+// Files of a checkpoint, and of the folder of a job's checkpoints.
 constexpr const char* kOfCheckpoints[] = {"MANIFEST.json", ".muster-job", ".muster-epoch"};
 
 absl::Status Refused(const std::string& path, const std::string& why) {
@@ -21,7 +21,7 @@ absl::Status Refused(const std::string& path, const std::string& why) {
 }  // namespace
 
 absl::Status CheckFolder(const std::string& path) {
-  // What cannot be looked at is no folder that must not be used.
+  // A file that cannot be examined does not forbid the folder.
   std::error_code ignored;
   fs::path above = fs::path(path + "/").lexically_normal().parent_path();
   for (;; above = above.parent_path()) {

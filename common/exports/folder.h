@@ -8,9 +8,9 @@
 
 namespace muster::exports {
 
-// Whether `path` is a folder, or may become one: no file is in its place or in the place of a
-// folder above it, and it does not lie among a job's checkpoints. FAILED_PRECONDITION otherwise;
-// the message says what to do. Changes nothing, and answers for this moment.
+// Checks that `path` is a folder, or may become one. No file may be in its place or in the place of
+// a folder above it, and `path` must not lie among a job's checkpoints. Changes nothing, and
+// answers for this moment. FAILED_PRECONDITION otherwise; the message says what to do.
 absl::Status CheckFolder(const std::string& path);
 
 }  // namespace muster::exports

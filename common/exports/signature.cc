@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 constexpr char kAttribute[] = "user.muster.writer";
 constexpr char kSuffix[] = ".tmp";  // of temporary names
 
-// With the size and the time of the last change of its bytes, so that a changed file does not have
-// it any more. Empty: the file cannot be looked at.
+// The signature has the size and the time of the last change of the bytes, so that it does not fit
+// a changed file. Empty: the file cannot be examined.
 std::string SignatureOf(const std::string& path, const std::string& writer) {
   struct stat info = {};
   if (lstat(path.c_str(), &info) != 0) return "";
@@ -39,9 +39,9 @@ std::string Prefix(const std::string& path, const std::string& job_id) {
   return absl::StrCat(".", fs::path(path).filename().string(), ".", job_id, "-g");
 }
 
-// The text is a UUID, written as by NewUuid. A number may follow, by which two processes of one
-// incarnation differ. Ids of jobs may hold "-g2-": nothing shorter tells where the incarnation
-// begins.
+// Returns whether the text is a UUID as of NewUuid, with or without a number, by which two
+// processes of one incarnation differ. A shorter rule would not find the beginning of the
+// incarnation, because ids of jobs may contain "-g2-".
 bool IsIncarnation(const std::string& text) {
   constexpr size_t kUuid = 36;
   if (text.size() < kUuid) return false;
@@ -55,7 +55,7 @@ bool IsIncarnation(const std::string& text) {
          text.find_first_not_of("0123456789", kUuid + 1) == std::string::npos;
 }
 
-// The generation in a name that begins with `prefix`; nothing for a name of any other shape.
+// The generation in a name that begins with `prefix`; nothing for a name of another form.
 std::optional<int64_t> GenerationOf(const std::string& name, const std::string& prefix) {
   if (!absl::StartsWith(name, prefix) || !absl::EndsWith(name, kSuffix)) return std::nullopt;
   const size_t end = name.size() - (sizeof(kSuffix) - 1);

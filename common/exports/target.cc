@@ -22,14 +22,14 @@ namespace fs = std::filesystem;
 constexpr char kWhatToDo[] =
     "choose another export.path, move that file away, or say export: {overwrite: true}";
 
-// Of every checkpoint (common/manifest/manifest.h).
+// A file of every checkpoint (common/manifest/manifest.h).
 constexpr char kManifest[] = "MANIFEST.json";
-// Of the weights of a sharded model; an index lists them.
+// The weights of a sharded model, which an index lists.
 constexpr char kShards[] = "*-of-*.safetensors";
 
 std::string NameOf(const std::string& path) { return fs::path(path).filename().string(); }
 
-// The same file or folder, by whatever name.
+// Returns whether both names lead to the same file or folder.
 bool IsSame(const std::string& a, const std::string& b) {
   if (fs::path(a).lexically_normal() == fs::path(b).lexically_normal()) return true;
   struct stat one = {}, other = {};
@@ -43,11 +43,11 @@ bool IsRead(const std::string& path, const std::string& input) {
          IsSame(files::ParentDirectory(path), files::ParentDirectory(input));
 }
 
-// What is at `path`, which is no link's end; nothing: nothing.
+// The mode of the file at `path`, without following a link; nothing if there is no file.
 absl::StatusOr<std::optional<mode_t>> ModeOf(const std::string& path) {
   struct stat info = {};
   if (lstat(path.c_str(), &info) == 0) return info.st_mode;
-  // A part of the path may be a file; then the folder cannot be made, which says so.
+  // A part of the path may be a file; the attempt to make the folder then fails with an error.
   if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
   return files::ErrnoStatus(errno, "stat", path);
 }
@@ -111,7 +111,7 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   const auto writer = WriterOf(path);
   if (!writer.ok() && !absl::IsDataLoss(writer.status())) return writer.status();
   if (!writer.ok()) {
-    // The reason, which repeats the path, comes last, so that a caller may cut it.
+    // The reason repeats the path, and is last, so that a caller may cut it.
     return absl::FailedPreconditionError(
         absl::StrCat(path, " exists, and is not an export of the job '", job_name, "'; ", kWhatToDo,
                      " (", writer.status().message(), ")"));

@@ -1,5 +1,5 @@
-// The files that a job writes for others: who wrote an existing one, and whether it may be
-// replaced.
+// The files that a job writes for others: the writer of an existing file, and whether the file may
+// be replaced.
 #ifndef MUSTER_COMMON_EXPORTS_TARGET_H_
 #define MUSTER_COMMON_EXPORTS_TARGET_H_
 
@@ -14,54 +14,56 @@
 
 namespace muster::exports {
 
-// The information about its writer in the `__metadata__` of an exported file.
+// The keys of the writer in the `__metadata__` of an exported file.
 inline constexpr char kJobNameKey[] = "muster_job_name";
 inline constexpr char kJobIdKey[] = "muster_job_id";
 inline constexpr char kTokenizerKey[] = "muster_tokenizer";
 inline constexpr char kTokenizerHashKey[] = "muster_tokenizer_xxh3_128";
 
-// All metadata of an exported file: the writer, and what Hugging Face's readers need.
-// `tokenizer`: what made the training data, if that is known.
+// All metadata of an exported file: the writer, and the entries that Hugging Face's readers need.
+// `tokenizer`: the tokenizer of the training data, if known.
 safetensors::Metadata MetadataOf(const std::string& job_name, const std::string& job_id,
                                  const tokenizer::Source& tokenizer = {});
 
-// The name of the job that wrote the export `path`; empty: there is none, or no job wrote it.
-// Errors: those of reading the file.
+// The name of the job that wrote the export `path`. Empty: there is no such file, or no job wrote
+// it. Errors: those of reading the file.
 absl::StatusOr<std::string> WriterOf(const std::string& path);
 
 // The files that a job reads: the setting ("model.weights"), and the path.
 using Inputs = std::vector<std::pair<std::string, std::string>>;
 
-// All checks below change nothing, and answer for what is at `path` in this moment.
+// The checks below change nothing. They answer for the file that is at `path` at this moment.
 
-// Whether `path` may be written at all: nothing is there, or a regular file that is none of
-// `inputs`, by its name or by another one; and it does not lie in a checkpoint. FAILED_PRECONDITION
-// otherwise (a symbolic link is no regular file, whatever it leads to). Other codes: it is not
+// Checks whether `path` may be written at all. At `path` there must be nothing, or a regular file
+// other than `inputs` (under any name). `path` must not lie in a checkpoint. A symbolic link is not
+// a regular file. FAILED_PRECONDITION: `path` may not be written. Other codes: the answer is not
 // known.
 absl::Status CheckPlace(const std::string& path, const Inputs& inputs);
 
-// Whether a job of this name may write its weights to `path`, which CheckPlace allows: no file
-// exists there, or a job of the same name wrote it, or `overwrite` is set and it is any file.
-// FAILED_PRECONDITION: the job may not; the message says what to do. Other codes: it is not known,
-// because the file cannot be read.
+// Checks whether a job of this name may write its weights to `path`, which CheckPlace allows. It
+// may if no file is there, a job of the same name wrote the file, or `overwrite` is set.
+// FAILED_PRECONDITION: the job may not; the message says what to do. Other codes: the answer is not
+// known, because the file cannot be read.
 absl::Status CheckTarget(const std::string& path, const std::string& job_name, bool overwrite,
                          const Inputs& inputs = {});
 
-// The same for a file whose format does not say who wrote it, so that its signature does
-// (signature.h). ALREADY_EXISTS: there is a file of somebody else; the message says what to do.
+// Checks as CheckTarget does, for a file whose format does not say who wrote it: the signature says
+// so (signature.h). ALREADY_EXISTS: the file of another writer is there; the message says what to
+// do.
 absl::Status CheckOutput(const std::string& path, const std::string& job_name, bool overwrite,
                          const Inputs& inputs = {});
 
-// Whether the config.json beside the weights `path` may get the contents `config` (empty: none is
-// written). It belongs to the weights: so it may if it is not there, has these contents already, or
-// if the weights that are at `path` now are an export that CheckTarget lets be replaced.
-// FAILED_PRECONDITION: it is somebody else's, or no regular file. Called before the weights are
+// Checks whether the config.json beside the weights `path` may get the contents `config` (empty:
+// none is written). It may in these cases:
+// - There is no config.json, or it has these contents already.
+// - CheckTarget allows to replace the weights at `path`, to which the config.json belongs.
+// FAILED_PRECONDITION: another writer's file, or not a regular file. Called before the weights are
 // replaced.
 absl::Status CheckConfig(const std::string& path, const std::string& config,
                          const std::string& job_name, bool overwrite);
 
-// Whether no file of `inputs` lies in `folder`, which would be replaced as a whole.
-// FAILED_PRECONDITION: one does.
+// Checks that no file of `inputs` lies in `folder`, which would be replaced as a whole.
+// FAILED_PRECONDITION: a file of `inputs` lies there.
 absl::Status CheckHoldsNoInput(const std::string& folder, const Inputs& inputs);
 
 }  // namespace muster::exports

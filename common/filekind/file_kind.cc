@@ -17,7 +17,7 @@ using absl::string_view;
 
 uint8_t Byte(string_view text, size_t at) { return static_cast<uint8_t>(text[at]); }
 
-// 0 beyond the end.
+// The number at `at`; 0 beyond the end.
 uint64_t Number(string_view text, size_t at, size_t bytes) {
   uint64_t value = 0;
   if (at + bytes > text.size()) return 0;
@@ -43,7 +43,7 @@ constexpr Magic kMagics[] = {
     {Kind::kHdf5, "\x89HDF\r\n\x1a\n"},
     {Kind::kGguf, "GGUF"},
     {Kind::kElf, "\x7f" "ELF"},
-    // Of torch.save before PyTorch 1.6.
+    // The format of torch.save before PyTorch 1.6.
     {Kind::kPickle, string_view("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14)},
 };
 
@@ -58,7 +58,7 @@ bool IsBzip2(string_view text) {
          text.substr(4, 6) == "\x31\x41\x59\x26\x53\x59";
 }
 
-// kUnknown if it is no ZIP archive.
+// The kind of a ZIP archive; kUnknown if `text` is not a ZIP archive.
 Kind ZipKind(string_view text) {
   constexpr size_t kHeader = 30;
   if (text.size() < kHeader || !absl::StartsWith(text, "PK\x03\x04")) return Kind::kUnknown;
@@ -73,12 +73,13 @@ Kind ZipKind(string_view text) {
 bool IsPickle(string_view text) {
   if (text.size() < 4 || Byte(text, 0) != 0x80) return false;
   const uint8_t protocol = Byte(text, 1);
-  // Since protocol 4 a frame with its length of 8 bytes follows.
+  // Protocols 4 and 5 have a frame with its length of 8 bytes.
   return (protocol == 4 || protocol == 5) && text.size() >= 11 && Byte(text, 2) == 0x95 &&
          Number(text, 7, 4) == 0;
 }
 
-// Of protocols 2 and 3: too few bytes tell it from token numbers.
+// Returns whether the text is a pickle of protocol 2 or 3. Too few bytes distinguish it from token
+// numbers.
 bool IsOldPickle(string_view text) {
   constexpr string_view kFirstOperations = "}](cXUKJM)NqG\x8a\x85";
   return text.size() >= 3 && Byte(text, 0) == 0x80 && (text[1] == 2 || text[1] == 3) &&
@@ -109,8 +110,8 @@ bool IsWebPage(string_view text) {
          absl::StartsWithIgnoreCase(text, "<html");
 }
 
-// Whether it is all UTF-8 without control characters. Where the look ends, a character may be cut
-// off.
+// Returns whether the text is UTF-8 without control characters. Its last character may be
+// incomplete.
 bool IsText(string_view text) {
   if (text.empty()) return false;
   for (const char c : text) {
@@ -178,7 +179,7 @@ bool MayBe(Kind kind, Wanted wanted) {
   return true;
 }
 
-// "548105171", of a git-lfs pointer; empty if it does not say it.
+// The size "548105171" in a git-lfs pointer; empty without a size.
 string_view PointedSize(string_view pointer) {
   constexpr string_view kSize = "\nsize ";
   const size_t at = pointer.find(kSize);
@@ -283,7 +284,7 @@ std::string NextForArrays(Kind kind, Wanted wanted) {
              : "write the values in it in the format that is expected";
 }
 
-// What to do, as the end of a sentence.
+// Advice for the user, as the end of a sentence.
 std::string Next(Kind kind, Wanted wanted) {
   switch (kind) {
     case Kind::kGitLfsPointer:

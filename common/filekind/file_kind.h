@@ -1,5 +1,5 @@
-// What the first bytes of a file say about its kind. With it an error names what lies in the place
-// of a file: a git-lfs pointer, a web page, a packed file.
+// The kind of a file, from its first bytes. Errors name the kind that was found instead of the
+// expected kind: a git-lfs pointer, a web page, a packed file.
 #ifndef MUSTER_COMMON_FILEKIND_FILE_KIND_H_
 #define MUSTER_COMMON_FILEKIND_FILE_KIND_H_
 
@@ -42,7 +42,7 @@ enum class Kind {
   kText,
 };
 
-// What a reader expects.
+// The kind of file that a reader expects.
 enum class Wanted {
   kTokens,
   kNpy,
@@ -52,32 +52,31 @@ enum class Wanted {
   kTorchScript,
   kOptimizerState,
   kPlugin,
-  kText,  // to make tokens of it: any file but a pointer to one
+  kText,  // any file but a pointer to one, to make tokens of
   kJson,
   kJobFile,
   kAnyInput,  // of any of these kinds
 };
 
-// The first bytes of a file that KindOf looks at, at most.
+// The largest number of first bytes that KindOf looks at.
 inline constexpr size_t kLook = 4096;
 
-// The kind of the file that begins so; all of the file, if it is shorter than kLook. Pure, and has
-// no false alarm for tokens, pixels or other numbers: but for kText and kPickle, at least 32 bits
-// of the beginning must be those of the kind.
+// Returns the kind of a file from its beginning: kLook bytes, or all of a shorter file. Pure. Has
+// no false alarm for tokens, pixels or other numbers: at least 32 bits must be those of the kind,
+// except for kText and kPickle.
 Kind KindOf(absl::string_view beginning);
 
-// Why the file is certainly not what is wanted, and what to do about it: "expected a safetensors
+// Returns why the file is certainly not of the wanted kind, and what to do: "expected a safetensors
 // file, found a git-lfs pointer (a text in place of a file of 548105171 bytes): 'git lfs pull'
-// fetches the file". Nothing if the beginning may be that of what is wanted, or tells nothing.
-// Pure.
+// fetches the file". Returns nothing if the file may be of the wanted kind. Pure.
 std::optional<std::string> Mismatch(absl::string_view beginning, Wanted wanted);
 std::optional<std::string> Mismatch(const uint8_t* data, size_t size, Wanted wanted);
 
 // INVALID_ARGUMENT with the path and the mismatch, if there is one.
 absl::Status CheckKind(const std::string& path, const uint8_t* data, size_t size, Wanted wanted);
 
-// What is only likely of tokens: text, which is no Mismatch, because token numbers could be the
-// same bytes. Nothing for short files and for those that repeat few
+// Returns a doubt about tokens: the bytes look like text. A doubt is not a Mismatch, because token
+// numbers could be the same bytes. Returns nothing for short files and for files that repeat few
 // bytes. Pure.
 std::optional<std::string> TextInPlaceOfTokens(absl::string_view beginning);
 

@@ -94,7 +94,7 @@ TEST(FileKind, AMismatchSaysWhatItIsAndWhatToDo) {
        {Wanted::kTokens, Wanted::kNpy, Wanted::kSafetensorsRows, Wanted::kIdx, Wanted::kWeights,
         Wanted::kTorchScript, Wanted::kOptimizerState, Wanted::kPlugin, Wanted::kJson,
         Wanted::kJobFile, Wanted::kAnyInput}) {
-    // JSON and job files are text, so only these begin like text of another kind.
+    // JSON and job files are text, so only these kinds begin like another text.
     EXPECT_THAT(Text(Mismatch(kPointer, wanted)), HasSubstr("found a git-lfs pointer"));
     EXPECT_THAT(Text(Mismatch("<html>", wanted)), HasSubstr("found a web page (HTML): "));
   }
@@ -127,7 +127,7 @@ TEST(FileKind, NoNumbersAreTakenForAFileOfAnotherKind) {
     EXPECT_EQ(Mismatch(constant, Wanted::kTokens), std::nullopt) << byte;
     EXPECT_EQ(TextInPlaceOfTokens(constant), std::nullopt) << byte;
   }
-  // The first tokens of an llm.c header alone are tokens.
+  // The first tokens of an llm.c header alone are valid tokens.
   EXPECT_EQ(Mismatch(Int32s({20240520, 1, 100}) + std::string(2000, 'x'), Wanted::kTokens),
             std::nullopt);
 }

@@ -13,10 +13,10 @@
 namespace muster::filekind {
 namespace {
 
-// Fewer numbers than these tell nothing.
+// The least number of numbers for a result.
 constexpr size_t kLeast = 64;
 constexpr size_t kLeastDifferent = 8;
-// Beyond every vocabulary.
+// A number beyond every vocabulary.
 constexpr double kMostToken = 1 << 24;
 
 using Numbers = std::vector<double>;
@@ -54,7 +54,7 @@ bool AreDifferent(const Numbers& numbers) {
   return false;
 }
 
-// Every `step`-th number, from the one at `first` on.
+// Every `step`-th number, from index `first` on.
 Numbers Every(const Numbers& numbers, size_t step, size_t first) {
   Numbers chosen;
   for (size_t i = first; i < numbers.size(); i += step) chosen.push_back(numbers[i]);
@@ -70,7 +70,7 @@ std::string Remedy(const char* numpy_type, size_t width) {
                       "').tofile(NEW) writes them as they should be");
 }
 
-// Tokens of `wide` bytes: the upper parts of each are 0, or almost.
+// Finds tokens of `wide` bytes: their upper parts are all 0, or almost.
 std::optional<std::string> TooWide(const Numbers& tokens, size_t width, size_t wide) {
   const size_t step = wide / width;
   const Numbers low = Every(tokens, step, 0);
@@ -101,8 +101,8 @@ std::optional<std::string> Floats(const uint8_t* data, size_t size, size_t width
                       "; ", Remedy(floats ? "<f4" : "<f8", width));
 }
 
-// Big-endian tokens of a vocabulary that ends well below 65536: the byte that should be the low one
-// stays below its end, the other one does not.
+// Finds big-endian tokens of a vocabulary that ends well below 65536. The first byte of each token
+// is small, and the second is not.
 std::optional<std::string> BigEndian(const uint8_t* data, size_t size) {
   constexpr size_t kEnough = 1024;
   constexpr double kMostHighByte = 200;
@@ -169,7 +169,7 @@ std::optional<std::string> OtherReading(const uint8_t* data, size_t size, size_t
     return text;
   }
   for (const Reading& reading : OtherReadings(data, size, width)) {
-    // Any byte is a token of a vocabulary of 256.
+    // Every byte is a token of a vocabulary of 256.
     if (reading.as == "1 byte each" && vocab_size >= 256) continue;
     if (!AreTokens(reading.numbers, std::min(vocabulary, kMostToken)) ||
         !AreDifferent(reading.numbers)) {

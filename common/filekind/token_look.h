@@ -1,5 +1,5 @@
-// What the bytes of a token file look like, if that is not what its `dtype` says: written with
-// another width, as another type, or big-endian. Pure.
+// Guesses how a token file was written if its bytes do not fit its `dtype`: with another width, as
+// another type, or big-endian. Pure.
 #ifndef MUSTER_COMMON_FILEKIND_TOKEN_LOOK_H_
 #define MUSTER_COMMON_FILEKIND_TOKEN_LOOK_H_
 
@@ -10,17 +10,17 @@
 
 namespace muster::filekind {
 
-// The first bytes of a file that the functions below look at, at most.
+// The largest number of first bytes that the functions below look at.
 inline constexpr size_t kTokenLook = size_t{1} << 16;
 
-// A doubt about tokens that are all in the vocabulary: "every second token is 0 in the first 4096:
-// ...". `width`: the bytes of a token, 2 or 4. Nothing if the beginning looks like what it should
-// be: random tokens of any vocabulary, constant ones, short files, and text of bytes.
+// Returns a doubt about tokens that are all in the vocabulary: "every second token is 0 in the
+// first 4096: ...". `width`: the bytes of a token, 2 or 4. Returns nothing if the beginning looks
+// right: random tokens of any vocabulary, constant tokens, short files, and text of bytes.
 std::optional<std::string> DoubtAboutTokens(const uint8_t* data, size_t size, size_t width);
 
-// Where a token of the beginning is beyond the vocabulary: another reading of the same bytes in
-// which none is. "the first 4096 would all be below it if they had 4 bytes each (dtype: uint32)".
-// Nothing if there is no such reading, or if the beginning is within the vocabulary.
+// Returns another reading of the bytes in which all tokens are within the vocabulary: "the first
+// 4096 would all be below it if they had 4 bytes each (dtype: uint32)". Returns nothing if there is
+// no such reading, or if the beginning is within the vocabulary already.
 std::optional<std::string> OtherReading(const uint8_t* data, size_t size, size_t width,
                                         int64_t vocab_size);
 

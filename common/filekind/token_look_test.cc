@@ -57,7 +57,7 @@ TEST(TokenLook, TokensOfAnotherWidthAreDoubted) {
     EXPECT_THAT(File(Random<int64_t>(vocabulary)).Doubt(4),
                 HasSubstr("numpy.fromfile(FILE, '<i8').astype('<u4').tofile(NEW)"));
   }
-  // The upper half is 0 or 1.
+  // The upper half of each token is 0 or 1.
   EXPECT_THAT(File(Random<uint32_t>(128256)).Doubt(2),
               HasSubstr("every second token is at most 1 in the first 10000"));
 }
@@ -101,7 +101,7 @@ TEST(TokenLook, TokensAreNotDoubted) {
   auto sorted = Random<uint16_t>(50257);
   std::sort(sorted.begin(), sorted.end());
   EXPECT_EQ(File(sorted).Doubt(2), "none");
-  // Frequent tokens have low numbers, as those of a language.
+  // Frequent tokens with low numbers, as in a language.
   auto frequent = Random<uint16_t>(65536);
   for (uint16_t& token : frequent) token = static_cast<uint16_t>(50256 / (1 + token % 5000));
   EXPECT_EQ(File(frequent).Doubt(2), "none");

@@ -38,10 +38,10 @@ absl::StatusCode CodeOf(int error) {
   }
 }
 
-// Of a block of this size that was just written: it begins to go to the disk, and one that was
-// written a little earlier is there. So what a process counts as written (write_bytes in
-// /proc/PID/io, by which an agent sees that it moves) is never far ahead of the disk, and the fsync
-// that follows is short. If this is not possible, fsync does all of it.
+// Starts the transfer of a block that was just written, and waits for the transfer of an earlier
+// block. So the disk is never far behind the bytes that the process counts as written, and a later
+// fsync is short. (An agent sees progress by this count, write_bytes in /proc/PID/io.) If the file
+// system does not support this, fsync does all of it.
 absl::Status WriteBehind(int fd, const std::string& path) {
   constexpr off_t kBlock = activity::kBlockBytes;
   constexpr off_t kAhead = 8 * kBlock;
@@ -56,8 +56,8 @@ absl::Status WriteBehind(int fd, const std::string& path) {
   return failed ? ErrnoStatus(errno, "write", path) : absl::OkStatus();
 }
 
-// Brings what was written to the disk block by block, so that progress is visible on a slow disk;
-// only fsync makes the data durable.
+// Transfers the written bytes to the disk block by block, so that progress is visible on a slow
+// disk. Only fsync makes the data durable.
 absl::Status SyncBlocks(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return absl::OkStatus();
@@ -65,7 +65,7 @@ absl::Status SyncBlocks(int fd, const std::string& path) {
   const auto sync = [&](size_t offset, size_t bytes, unsigned flags) {
     if (sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes), flags) == 0)
       return true;
-    // A file system that cannot leaves all of it to fsync.
+    // A file system without such transfers leaves all of them to fsync.
     if (errno == EIO || errno == ENOSPC || errno == EDQUOT) error = errno;
     return false;
   };

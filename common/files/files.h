@@ -1,4 +1,4 @@
-// Whole files: read, write atomically, directories.
+// Whole files: read, write atomically. Directories.
 #ifndef MUSTER_COMMON_FILES_FILES_H_
 #define MUSTER_COMMON_FILES_FILES_H_
 
@@ -12,8 +12,8 @@ namespace muster::files {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// Afterwards, also after a crash, `path` has either its old contents or all of `contents`: writes
-// `path`.tmp, fsync, rename, fsync of the directory. One writer per path at a time.
+// Writes `path`.tmp, then fsync, rename, fsync of the directory. Afterwards, also after a crash,
+// `path` has either its old contents or all of `contents`. One writer per path at a time.
 absl::Status WriteAtomically(const std::string& path, const std::string& contents,
                              Disk& disk = Disk::Real());
 
@@ -21,7 +21,7 @@ absl::Status WriteAtomically(const std::string& path, const std::string& content
 absl::Status RenameDurably(const std::string& from, const std::string& to,
                            Disk& disk = Disk::Real());
 
-// mkdir -p.
+// Makes a directory and its parents, as mkdir -p does.
 absl::Status CreateDirectories(const std::string& path);
 
 // The directory that holds `path`: "a/b" -> "a", "b" -> ".".

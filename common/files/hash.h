@@ -18,7 +18,7 @@ class Hasher {
   ~Hasher();
   void Update(const void* data, size_t size);
   std::string Hex() const;
-  // Begins anew.
+  // Drops the bytes so far.
   void Reset();
 
  private:
@@ -28,15 +28,15 @@ class Hasher {
 
 std::string HashBytes(const void* data, size_t size);
 
-// A file is also hashed in blocks of this size (the last one is shorter), so that a reader of a
-// part can check what it reads.
+// The size of the blocks in which a file is also hashed (the last block may be shorter). So a
+// reader of a part can check its bytes.
 inline constexpr uint64_t kHashedBlock = uint64_t{4} << 20;
 
-// The hash of each block of what is given to it, in order. Threading: one thread.
+// Hashes each block of the bytes that it is given, in order. Threading: one thread.
 class BlockHasher {
  public:
   void Update(const void* data, size_t size);
-  // Also of the last block, unless it is empty. Called once, last.
+  // The hashes of all blocks, also of the last block unless it is empty. Called once, last.
   std::vector<std::string> Finish();
 
  private:

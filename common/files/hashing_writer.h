@@ -1,4 +1,4 @@
-// Writes a new file from beginning to end, and hashes what it writes.
+// Writes a new file from beginning to end, and hashes its bytes.
 #ifndef MUSTER_COMMON_FILES_HASHING_WRITER_H_
 #define MUSTER_COMMON_FILES_HASHING_WRITER_H_
 
@@ -24,15 +24,15 @@ struct FileDigest {
 // Threading: one thread. A writer that is destroyed before Finish succeeded removes its file.
 class HashingWriter {
  public:
-  // Always a new file: an old one of that name is unlinked first (after a failed fsync its
-  // descriptor must not be trusted again). `disk` must outlive the writer.
+  // Makes a new file. An old file of that name is unlinked first: after a failed fsync its
+  // descriptor must not be trusted again. `disk` must outlive the writer.
   static absl::StatusOr<std::unique_ptr<HashingWriter>> Create(const std::string& path,
                                                                Disk& disk = Disk::Real());
   ~HashingWriter();
 
   absl::Status Append(const void* data, size_t size);
 
-  // fsync and close. Called once, last. After an error the file is gone.
+  // Calls fsync and close. Called once, last. After an error the file is gone.
   absl::StatusOr<FileDigest> Finish();
 
  private:

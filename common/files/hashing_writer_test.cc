@@ -23,7 +23,7 @@ TEST(HashingWriterTest, HashIsXxhsumsOfTheWholeFile) {
   const auto digest = (*writer)->Finish();
   ASSERT_TRUE(digest.ok());
   EXPECT_EQ(digest->size, 5u);
-  // printf hello | xxhsum -H2
+  // The output of: printf hello | xxhsum -H2
   EXPECT_EQ(digest->hash, "b5e9c1ad071b3e7fc779cfaa5e523818");
   EXPECT_EQ(HashBytes("hello", 5), digest->hash);
   EXPECT_EQ(*ReadFile(dir.Path("a")), "hello");
@@ -51,7 +51,7 @@ TEST(HashingWriterTest, EachBlockHasAHash) {
     std::string data;
     for (size_t i = 0; i < size; ++i) data += static_cast<char>(i / 1000);
     const auto writer = HashingWriter::Create(dir.Path("a"));
-    // In pieces that do not end where blocks end.
+    // Writes pieces that do not end at the ends of blocks.
     for (size_t at = 0; at < size; at += 3'000'001) {
       ASSERT_TRUE((*writer)->Append(data.data() + at, std::min<size_t>(3'000'001, size - at)).ok());
     }

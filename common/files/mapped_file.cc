@@ -50,7 +50,7 @@ MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size, uint6
 
 absl::Status MappedFile::CheckNotShrunk() const {
   struct stat info;
-  // If the file of that name was removed or replaced, the mapped file is unchanged.
+  // A mapped file is unchanged if its name was removed or belongs to another file.
   if (stat(path_.c_str(), &info) != 0 || info.st_dev != device_ || info.st_ino != inode_ ||
       static_cast<size_t>(info.st_size) >= size_) {
     return absl::OkStatus();
@@ -91,7 +91,7 @@ void ExplainBusErrors() {
     const ssize_t written = write(STDERR_FILENO, kWhy, sizeof(kWhy) - 1);
     static_cast<void>(written);
   };
-  // After the handler the same read is repeated, and ends the process.
+  // The same read is repeated after the handler, and ends the process.
   action.sa_flags = SA_RESETHAND;
   sigaction(SIGBUS, &action, nullptr);
 }

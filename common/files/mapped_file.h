@@ -11,11 +11,11 @@
 
 namespace muster::files {
 
-// Movable; unmaps when destroyed. The file must not shrink while it is mapped (the kernel answers a
-// read behind its end with SIGBUS). Threading: const.
+// Movable; unmaps when destroyed. The file must not shrink while it is mapped: the kernel answers a
+// read behind the end with SIGBUS. Threading: const.
 class MappedFile {
  public:
-  // Errors as in disk.h; INVALID_ARGUMENT: not a regular file. A file may be empty.
+  // Errors as in disk.h; INVALID_ARGUMENT: not a regular file. The file may be empty.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;
@@ -26,9 +26,9 @@ class MappedFile {
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
-  // FAILED_PRECONDITION: the file has shrunk in place since it was mapped (if another file replaced
-  // it, the mapped one is unchanged). Call it before a read, because a read beyond the end would
-  // end the process; a file that shrinks during the read itself is not noticed. Costs one stat.
+  // Call before a read, because a read beyond the end would end the process. FAILED_PRECONDITION:
+  // the mapped file has shrunk. A file that replaced the mapped one under its name has no effect.
+  // Does not notice a file that shrinks during the read. Costs one stat.
   absl::Status CheckNotShrunk() const;
 
  private:
@@ -41,8 +41,8 @@ class MappedFile {
   uint64_t inode_ = 0;
 };
 
-// From now on, if the process reads beyond the end of a file that has shrunk, it reports this on
-// stderr before SIGBUS ends it. For main.
+// Makes the process report a read beyond the end of a file that has shrunk, on stderr, before
+// SIGBUS ends the process. For main.
 void ExplainBusErrors();
 
 }  // namespace muster::files

@@ -40,7 +40,7 @@ absl::StatusOr<Contents> ContentsOf(const std::string& path, const std::vector<s
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     contents.empty = false;
-    std::error_code ignored;  // it may be removed in this moment
+    std::error_code ignored;  // the file may be removed at this moment
     const bool file = it->symlink_status(ignored).type() == fs::file_type::regular;
     if (file && IsOwn(it->path().filename().string(), own)) contents.own.push_back(it->path());
   }
@@ -109,7 +109,7 @@ absl::Status WritePrivately(const std::string& path, const std::string& contents
 }
 
 absl::Status MakePrivateLog(const std::string& path) {
-  // Not blocking: a pipe would wait for its reader.
+  // Opens without blocking: the open of a pipe would wait for a reader.
   const int fd =
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return ErrnoStatus(errno, "create", path);

@@ -24,7 +24,7 @@ class PrivateDirectory : public testing::Test {
     EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
     return info.st_mode & 07777;
   }
-  // A directory that everybody may read.
+  // Makes a directory that everybody may read.
   std::string Wide(const std::string& name, mode_t mode = 0755) {
     const std::string path = dir_.Path(name);
     EXPECT_EQ(mkdir(path.c_str(), mode), 0);
@@ -65,7 +65,7 @@ TEST_F(PrivateDirectory, OneThatIsEmptyIsNarrowed) {
   EXPECT_EQ(ModeOf(path), 0700u);
 }
 
-// As older programs made it.
+// A directory as older programs made it.
 TEST_F(PrivateDirectory, OneThatIsKnownByItsFilesIsNarrowedWithThem) {
   const std::string path = Wide("known");
   for (const char* name : {"store.db", "store.db-wal", "of the user"}) {

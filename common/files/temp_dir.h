@@ -11,7 +11,7 @@ namespace muster::files {
 class TempDir {
  public:
   TempDir() : TempDir(std::getenv("TEST_TMPDIR")) {}
-  // For Unix sockets, whose paths have at most 107 bytes.
+  // Makes a folder for Unix sockets, whose paths have at most 107 bytes.
   static TempDir Short() { return TempDir("/tmp"); }
   ~TempDir() {
     std::error_code ignored;

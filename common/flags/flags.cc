@@ -6,7 +6,7 @@ namespace muster {
 namespace {
 
 std::string Text(absl::Duration duration) {
-  // Abseil's zero has no unit.
+  // Abseil writes a zero duration without a unit.
   return duration == absl::ZeroDuration() ? "0s" : absl::FormatDuration(duration);
 }
 

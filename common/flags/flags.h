@@ -1,5 +1,5 @@
-// Command-line flags of several programs: --tls-certificate, --tls-key and --tls-ca, which every
-// program has that speaks over TCP, and durations ("90s", "1h30m").
+// Command-line flags of several programs: durations ("90s", "1h30m"), and --tls-certificate,
+// --tls-key and --tls-ca for the programs that use TCP.
 #ifndef MUSTER_COMMON_FLAGS_FLAGS_H_
 #define MUSTER_COMMON_FLAGS_FLAGS_H_
 
@@ -14,8 +14,8 @@
 
 namespace muster {
 
-// Of the three files, in the order of their members: the environment variables that name them where
-// an option is not given, and by which an agent names them to its workers.
+// The environment variables of the three files, in the order of their members. They count if an
+// option is not given. An agent names the files to its workers by them.
 inline constexpr char kTlsCertificateVariable[] = "MUSTER_TLS_CERTIFICATE";
 inline constexpr char kTlsKeyVariable[] = "MUSTER_TLS_KEY";
 inline constexpr char kTlsCaVariable[] = "MUSTER_TLS_CA";
@@ -34,7 +34,7 @@ inline std::map<std::string, std::string> ToEnvironment(const certs::TlsFiles& f
           {kTlsCaVariable, files.ca}};
 }
 
-// Adds the options; `files` has their values, and first those that count without them.
+// Adds the options. `files` gets their values, and has the values that count without options.
 inline void AddTlsOptions(CLI::App* app, certs::TlsFiles* files) {
   app->add_option("--tls-certificate", files->certificate,
                   "For connections over TCP: the file of this program's certificate; default "
@@ -48,8 +48,8 @@ inline void AddTlsOptions(CLI::App* app, certs::TlsFiles* files) {
       ->type_name("FILE");
 }
 
-// The value of `flag`. INVALID_ARGUMENT names the flag, its text and the range: it is not a
-// duration, or is outside of the range (both ends are allowed).
+// The value of `flag`. INVALID_ARGUMENT: the text is not a duration, or is outside of the range
+// (both ends are allowed). The message names the flag, its text and the range.
 absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag, const std::string& text,
                                                  absl::Duration least, absl::Duration most);
 

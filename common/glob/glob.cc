@@ -8,7 +8,7 @@ bool GlobMatches(std::string_view pattern, std::string_view text) {
   constexpr size_t kNone = std::string_view::npos;
   size_t p = 0, t = 0;
   // The positions after the last star, and in the text after the characters that this star matches
-  // so far. Only the last star ever needs to match more: earlier stars match as little as possible,
+  // so far. Only the last star may have to match more: earlier stars match as little as possible,
   // which leaves the longest rest.
   size_t behind_star = kNone, rest = 0;
   while (t < text.size()) {

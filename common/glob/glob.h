@@ -1,6 +1,6 @@
-// Patterns over parameter names, as job files and commands write them: `*` stands for any
-// characters (also none, also dots), `?` for exactly one; everything else for itself. Bytes, case
-// matters. Pure.
+// Patterns over parameter names, in job files and commands. `*` stands for any characters (also
+// none, also dots), `?` for exactly one, everything else for itself. Compares bytes; case matters.
+// Pure.
 #ifndef MUSTER_COMMON_GLOB_GLOB_H_
 #define MUSTER_COMMON_GLOB_GLOB_H_
 
@@ -8,8 +8,8 @@
 
 namespace muster {
 
-// Whether `pattern` matches the whole `text`. The time is at most proportional to the product of
-// their lengths.
+// Returns whether `pattern` matches the whole `text`. The time is at most proportional to the
+// product of their lengths.
 bool GlobMatches(std::string_view pattern, std::string_view text);
 
 }  // namespace muster

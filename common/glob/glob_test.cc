@@ -58,7 +58,7 @@ TEST(GlobMatches, ManyStarsTakeNoExponentialTime) {
   EXPECT_FALSE(GlobMatches(pattern + "b", std::string(5000, 'a')));
 }
 
-// Against the definition, on all short texts and patterns over a small alphabet.
+// The definition, for a comparison on all short texts and patterns over a small alphabet.
 bool ByDefinition(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return text.empty();
   if (pattern[0] == '*') {

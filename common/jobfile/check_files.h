@@ -1,5 +1,5 @@
-// Checks that the files that a job reads exist, and that the job does not overwrite files that it
-// must not. Only prompts and the manifest of a checkpoint are read.
+// Checks that the input files of a job exist, and that the job overwrites no file that it must not.
+// Reads only prompts and the manifest of a checkpoint.
 #ifndef MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 #define MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 
@@ -8,16 +8,19 @@
 
 namespace muster::jobfile {
 
-// Where the job may not write a file, as seen from this machine, each by its field's path: the
-// export or the output of a stage `predict` would replace a file of another writer, or something
-// that is never replaced (common/exports/target.h), or a folder for files cannot be one
-// (common/exports/folder.h). Nothing is added for what is not known here.
+// Returns the places where the job may not write a file, as seen from this machine, each by its
+// field's path. Says nothing about places that cannot be checked here. A problem is:
+// - The export or the output of a stage `predict` would replace a file of another writer, or a file
+//   that is never replaced (common/exports/target.h).
+// - A folder for files cannot be a folder (common/exports/folder.h).
 v1::SpecProblems CheckOutputs(const v1::JobSpec& spec);
 
-// Each input file (FieldRule.INPUT_PATH) that is missing, unreadable, empty or not a regular file,
-// by its field's path; prompts that do not fit the job; a checkpoint with which a job cannot go on
-// (continued.h); and the result of CheckOutputs. Useful only if the workers see the same files as
-// the caller.
+// Returns the problems of the job's files, each by its field's path. Useful only if the workers see
+// the same files as the caller. The problems are:
+// - an input file (FieldRule.INPUT_PATH) that is missing, unreadable, empty or not a regular file
+// - prompts that do not fit the job
+// - a checkpoint from which the job cannot continue (continued.h)
+// - the problems of CheckOutputs
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec);
 
 }  // namespace muster::jobfile

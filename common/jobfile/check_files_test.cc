@@ -25,7 +25,7 @@ TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
   tokens->add_path(folder.Path("missing"));
   tokens->add_path(folder.Path("empty"));
   spec.mutable_data()->mutable_validate()->mutable_safetensors()->add_path(folder.path());
-  // Outputs need not exist.
+  // Outputs may be absent.
   spec.mutable_checkpoint()->set_directory(folder.Path("none"));
   spec.mutable_export_()->set_path(folder.Path("none"));
 

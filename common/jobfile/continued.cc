@@ -23,7 +23,7 @@ constexpr int64_t kLargestManifest = int64_t{1} << 30;
 
 absl::Status CheckFile(const std::string& path) {
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) return absl::OkStatus();  // reading it says why
+  if (stat(path.c_str(), &info) != 0) return absl::OkStatus();  // the read of the file reports it
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
   }
@@ -40,7 +40,7 @@ v1::SpecProblems Problem(const std::string& path, const std::string& message) {
   return problems;
 }
 
-// Empty: some step is left, or only the data tell.
+// Says that no step is left. Empty: some step is left, or only the data can tell.
 std::string NothingLeft(const v1::JobSpec& file, uint64_t step, const std::string& checkpoint) {
   const auto steps = jobspec::TotalSteps(file);
   if (!steps.has_value() || *steps > step) return "";
@@ -51,7 +51,7 @@ std::string NothingLeft(const v1::JobSpec& file, uint64_t step, const std::strin
                       step, " steps in all, or what: weights, which begins at step 0");
 }
 
-// Whether every step that the profile names was done by the other job.
+// Returns whether the other job has done every step that the profile names.
 bool ProfilesOnlyBefore(const v1::ProfileSpec& profile, uint64_t step) {
   return !profile.steps().empty() &&
          std::all_of(profile.steps().begin(), profile.steps().end(),
@@ -109,7 +109,7 @@ Continued Continue(const v1::JobSpec& file, const CheckpointSettings& from,
   }
   std::optional<v1::JobSpec> settings = from.settings;
   if (!settings.has_value() && from.learning_rate.has_value()) {
-    // All that an older checkpoint says about settings.
+    // The only setting that an older checkpoint has is the learning rate.
     settings = jobspec::ResolveDefaults(file);
     jobspec::SetLearningRate(*from.learning_rate, &*settings);
   }

@@ -1,5 +1,5 @@
-// A job that goes on from another job's checkpoint (`start: {what: everything}`): the settings that
-// it takes from there, and whether anything is left for it to train.
+// A job that continues from another job's checkpoint (`start: {what: everything}`): the settings
+// from the checkpoint, and whether any steps are left.
 #ifndef MUSTER_COMMON_JOBFILE_CONTINUED_H_
 #define MUSTER_COMMON_JOBFILE_CONTINUED_H_
 
@@ -13,37 +13,37 @@
 
 namespace muster::jobfile {
 
-// Whether a job goes on so, and trains.
+// Returns whether a job continues in this way, and trains.
 bool GoesOn(const v1::JobSpec& file);
 
-// What a checkpoint says to a job that goes on from it.
+// The settings in a checkpoint, for a job that continues from the checkpoint.
 struct CheckpointSettings {
   uint64_t step = 0;
-  // As jobspec::TrainingSettings, with what commands had changed. Absent: an older program wrote
-  // the checkpoint.
+  // The settings of jobspec::TrainingSettings, with the changes of commands. Absent: an older
+  // program wrote the checkpoint.
   std::optional<v1::JobSpec> settings;
-  // The rate that a command had set. Also in `settings`, where those are known.
+  // The learning rate that a command had set. Also in `settings`, if `settings` is set.
   std::optional<double> learning_rate = {};
 };
-// Reads `directory`/MANIFEST.json. Errors: those of manifest::Read, and FAILED_PRECONDITION if it
-// is no regular file or far too large.
+// Reads `directory`/MANIFEST.json. Errors: those of manifest::Read; FAILED_PRECONDITION: not a
+// regular file, or far too large.
 absl::StatusOr<CheckpointSettings> ReadSettings(const std::string& directory);
 
 struct Continued {
-  // With the settings that it takes; without problems only.
+  // The job with the settings that it takes. Set only without problems.
   v1::JobSpec spec;
   v1::SpecProblems problems;
-  // Sentences for people; empty: there is nothing to say.
-  std::string taken;      // which settings are not the defaults, because the checkpoint has others
-  std::string differing;  // for which settings file and checkpoint have values that differ
+  // Sentences for people; may be empty.
+  std::string taken;      // settings that are not the defaults, because the checkpoint has others
+  std::string differing;  // settings with different values in the file and in the checkpoint
 };
-// `file`: a valid job that GoesOn, without its defaults. `checkpoint`: where the settings come
-// from, for messages. Pure.
+// `file`: a valid job that GoesOn, without its defaults. `checkpoint`: the name of the checkpoint
+// with the settings, for messages. Pure.
 Continued Continue(const v1::JobSpec& file, const CheckpointSettings& from,
                    const std::string& checkpoint);
 
-// ReadSettings and Continue, with the error of the former as a problem. A job file that does not go
-// on, or that names a job instead of a directory, is returned unchanged.
+// Calls ReadSettings and Continue; an error of ReadSettings becomes a problem. Returns other job
+// files unchanged: those that do not continue, or that name a job instead of a directory.
 Continued ContinueHere(const v1::JobSpec& file);
 
 // The problem of a reader that cannot read the checkpoint.

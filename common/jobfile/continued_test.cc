@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 
 class ContinuedTest : public ::testing::Test {
  protected:
-  // A checkpoint of step 40 of kGpt2Job with seed 7.
+  // Writes a checkpoint of step 40 of kGpt2Job with seed 7.
   ContinuedTest() {
     std::filesystem::create_directory(directory_);
     v1::JobSpec other = jobspec::Parse(jobspec::kGpt2Job);
@@ -33,7 +33,7 @@ class ContinuedTest : public ::testing::Test {
     manifest_.settings = jobspec::TrainingSettingsJson(jobspec::ResolveDefaults(other));
   }
 
-  // With a start from this directory.
+  // A job file with a start from this directory.
   v1::JobSpec File() const {
     v1::JobSpec file = jobspec::Parse(jobspec::kGpt2Job);
     file.mutable_start()->set_checkpoint(directory_);

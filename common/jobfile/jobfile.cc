@@ -34,7 +34,7 @@ absl::Status OneProblem(const std::string& file, const std::string& message, int
   return ProblemsError(file, problems);
 }
 
-// Whether a problem at `path` follows from one that is already known there or around it.
+// Returns whether a problem at `path` follows from a known problem at the same path or around it.
 bool Follows(const std::string& path, const std::set<std::string>& known) {
   for (std::string at = path; !at.empty(); at = ParentPath(at)) {
     if (known.count(at) > 0) return true;
@@ -42,10 +42,10 @@ bool Follows(const std::string& path, const std::set<std::string>& known) {
   return false;
 }
 
-// The value of `path`, or of the nearest enclosing field that has one; null if there is none.
+// The value of `path`, or of the nearest enclosing field with a value; null if there is none.
 template <typename T>
 const T* Nearest(const std::map<std::string, T>& values, const std::string& path) {
-  // "a?3": a key of `a` that is no name.
+  // "a?3" is a key of `a` that is not a name.
   for (std::string at = path.substr(0, path.find('?')); !at.empty(); at = ParentPath(at)) {
     const auto found = values.find(at);
     if (found != values.end()) return &found->second;
@@ -104,7 +104,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 // The YAML tree from which YamlMessageReader reads the message again: all fields that are set,
-// under their names in job files. A number or text without presence counts as set unless it is zero
+// under their names in job files. Numbers and texts without presence are set if they are not zero
 // or empty.
 YAML::Node YamlOf(const Message& message);
 
@@ -113,7 +113,7 @@ YAML::Node YamlOfScalar(const jobspec::FieldValue& value) {
   if (value.field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) return YAML::Node(value.Exact());
   const auto& type = *value.field->enum_type();
   const auto* named = type.FindValueByNumber(value.Enum());
-  // The value 0, which is the first one, has no name.
+  // The value 0, the first one, has no name.
   return YAML::Node(named != nullptr && named->index() > 0
                         ? jobspec::EnumNames(type)[named->index() - 1]
                         : absl::StrCat(value.Enum()));
@@ -171,7 +171,7 @@ absl::StatusOr<JobFile> ReadTree(const YAML::Node& root, const std::string& file
   YamlMessageReader reader(base_folder, folders);
   reader.Read(overridden.root, "", &job.spec);
   job.lines = reader.lines();
-  // Values that were set have lines of their own texts.
+  // Overridden values lose their lines, which are lines of the text of --set.
   std::erase_if(job.lines,
                 [&](const auto& line) { return Nearest(job.sources, line.first) != nullptr; });
 
@@ -186,7 +186,8 @@ absl::StatusOr<JobFile> ReadTree(const YAML::Node& root, const std::string& file
   }
   if (problems.problems().empty()) return job;
   AddPlaces(job, &problems);
-  // In the order of the file; problems without a line (missing fields, overrides) come last.
+  // The problems in the order of the file. Problems without a line (missing fields, overrides) are
+  // last.
   std::stable_sort(problems.mutable_problems()->begin(), problems.mutable_problems()->end(),
                    [](const v1::SpecProblem& a, const v1::SpecProblem& b) {
                      return static_cast<uint32_t>(a.line() - 1) <
@@ -206,7 +207,7 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string&
 
 absl::StatusOr<JobFile> ChangeJob(const v1::JobSpec& spec, const std::string& name,
                                   const Overrides& overrides) {
-  // All paths in it are absolute.
+  // All paths in `spec` are absolute.
   return ReadTree(YamlOf(spec), name, "/", overrides);
 }
 
@@ -215,7 +216,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& ov
   if (std::filesystem::is_directory(path, error)) {
     return absl::NotFoundError(absl::StrCat(path, " is a directory; a job file is needed"));
   }
-  // One byte more than allowed tells that it is too long: a device has no end.
+  // One byte more than allowed shows that a file is too long. A device has no end.
   ASSIGN_OR_RETURN(const std::string text, files::ReadBeginning(path, kMaxJobFileBytes + 1));
   const std::string folder = std::filesystem::absolute(path).parent_path().string();
   return ParseJobFile(text, path, folder, overrides);

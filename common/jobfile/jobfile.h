@@ -15,37 +15,36 @@ namespace muster::jobfile {
 struct JobFile {
   // The name of the file in messages.
   std::string name;
-  // Valid (jobspec::ValidateSpec), paths absolute, defaults not filled in.
+  // The valid job (jobspec::ValidateSpec), with absolute paths, without defaults.
   v1::JobSpec spec;
-  // 1-based line of every field and list element in the file, by path.
+  // The line (from 1) of every field and list element in the file, by path.
   std::map<std::string, int> lines;
   // The source of each field that an override has set: "--set KEY", by path.
   std::map<std::string, std::string> sources;
 };
 
 // Reads a job file, applies the overrides, and checks the result. Errors:
-// - INVALID_ARGUMENT JOB_SPEC_INVALID with everything that is wrong as SpecProblems
-//   (common/rpc/error.h), each with its path and its line or override; the message has one line for
-//   each.
+// - INVALID_ARGUMENT JOB_SPEC_INVALID: all problems as SpecProblems (common/rpc/error.h), each with
+//   its path and its line or override. The message has one line for each.
 // - NOT_FOUND, PERMISSION_DENIED, INTERNAL: the file cannot be read.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& overrides = {});
 
-// The same for a text. `file` is its name in messages; relative paths are relative to
-// `base_folder`, an absolute path.
+// Parses a text as LoadJobFile does. `file` is the name of the text in messages. Relative paths are
+// relative to `base_folder`, an absolute path.
 absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string& file,
                                      const std::string& base_folder,
                                      const Overrides& overrides = {});
 
-// The same for a job whose paths are absolute: it with the overrides. `name`: the job's name in
-// messages.
+// Applies the overrides to a job with absolute paths, and checks the result as LoadJobFile does.
+// `name`: the job's name in messages.
 absl::StatusOr<JobFile> ChangeJob(const v1::JobSpec& spec, const std::string& name,
                                   const Overrides& overrides);
 
-// Sets, for each problem, the override that set its field, or the line of its field or of the
-// nearest enclosing field.
+// Sets the place of each problem: the override that set its field, or the line of its field or of
+// the nearest enclosing field.
 void AddPlaces(const JobFile& file, v1::SpecProblems* problems);
 
-// The error that LoadJobFile gives for these problems (at least one) of a file.
+// The error that LoadJobFile returns for these problems (at least one) of a file.
 absl::Status ProblemsError(const std::string& file, const v1::SpecProblems& problems);
 
 }  // namespace muster::jobfile

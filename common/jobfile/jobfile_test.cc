@@ -196,7 +196,7 @@ TEST(ParseJobFile, GivesTheLineOfTheNearestFieldAroundAMissingOne) {
             "job.yaml:15: batch.per_rank: is missing or 0; allowed: 1 to 16777216");
 }
 
-// kGood with another model, in the lines 5 and 6 and as many more as it has.
+// kGood with another model: its first lines are 5 and 6.
 std::string WithModel(const std::string& model) {
   std::string text = kGood;
   const size_t begin = text.find("  gpt2:");
@@ -259,7 +259,7 @@ TEST(ParseJobFile, RefusesWhatIsNoTextInAMap) {
       "j: 1 problem\nj:6: model.plugin.options: found 'fast'; allowed: a mapping (name: value)");
 }
 
-// `weights` is a path or a mapping.
+// The key `weights` takes a path or a mapping.
 TEST(ParseJobFile, AMappingMayHaveTheNameOfAnotherField) {
   const std::string model =
       "  gpt2: {vocab_size: 256, context: 32, layers: 2, heads: 4, width: 64}\n";
@@ -294,7 +294,7 @@ TEST(ParseJobFile, AMappingMayHaveTheNameOfAnotherField) {
             "in both");
   EXPECT_THAT(message("  weights: w\n  weights: {file: w}\n"),
               HasSubstr("j:8: model.weights: given twice, first in line 7"));
-  // Its name in the message is none in the file.
+  // The field's name in the message is not a key of the file.
   EXPECT_THAT(message("  weights_from: {file: w}\n"),
               HasSubstr("j:7: model.weights_from: unknown key"));
   EXPECT_THAT(message("  weights_from: {file: w}\n"),
@@ -344,7 +344,7 @@ TEST(ParseJobFile, ARefusedChoiceIsNoMissingOneToo) {
     EXPECT_THAT(problems, HasSubstr("1 problem\n")) << problems;
     EXPECT_THAT(problems, testing::Not(HasSubstr("; write"))) << problems;
   }
-  // A mistyped key does not take the place of another choice.
+  // A mistyped key does not count as another choice.
   EXPECT_THAT(ProblemsOfFit("{stepps: 1, epochs: 10}"), HasSubstr("1 problem\n"));
   EXPECT_THAT(ProblemsOfFit("{foo: 1}"), HasSubstr("nothing is chosen"));
 }

@@ -1,5 +1,5 @@
-// Malformed job files: the result is an error with the position, never a crash, a hang or a wrong
-// job.
+// Malformed job files, which must give an error with the position: no crash, no endless loop, no
+// wrong job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ stages: {fit: {steps: 3}}
 struct Case {
   const char* name;
   std::string text;
-  std::string message;  // part of it
+  std::string message;  // a part of the message
   int line;             // of the first problem
 };
 
@@ -47,14 +47,14 @@ std::string Deep(const std::string& open, int depth) {
   return text;
 }
 
-// A text with a name, and a list of aliases of it in the second line.
+// A text with an anchor, and in the second line a list of aliases of the text.
 std::string Aliases(const std::string& text, int count) {
   std::string file = "name: &x " + text + "\nstages: [";
   for (int i = 0; i < count; ++i) file += "*x,";
   return file + "]\n";
 }
 
-// Ten times ten times ... of a list of ten.
+// A list of ten lists of ten lists and so on, `levels` deep.
 std::string Laughs(int levels) {
   std::string file = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n";
   for (int i = 1; i <= levels; ++i) {
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
              "model.mlp.hidden[1]: found a list", 7}),
     [](const auto& info) { return info.param.name; });
 
-// splitmix64: the same files on every machine.
+// splitmix64, which makes the same files on every machine.
 struct Random {
   uint64_t state;
   uint64_t Next() {

@@ -34,7 +34,7 @@ size_t Distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string NearName(const std::string& found, const std::vector<std::string>& names) {
-  // Names that people type are shorter, and the table below grows quadratically.
+  // Longer names than people type are skipped: the table below grows quadratically.
   if (found.empty() || found.size() > 64) return "";
   const std::string folded = Fold(found);
   std::string best;
@@ -51,11 +51,10 @@ std::string NearName(const std::string& found, const std::vector<std::string>& n
 
 namespace {
 
-// The largest number of compared parts: a model of many thousand parameters has the same parts many
-// times.
+// The largest number of compared parts. A model of many thousand parameters repeats the same parts.
 constexpr size_t kMostCandidates = 5000;
 
-// Runs of whole parts of a name.
+// Adds runs of whole parts of a name.
 void AddRuns(const std::string& name, bool anywhere_before, bool anywhere_after,
              std::set<std::string>* runs) {
   std::vector<size_t> starts = {0};
@@ -77,7 +76,7 @@ void AddRuns(const std::string& name, bool anywhere_before, bool anywhere_after,
 }  // namespace
 
 std::string NearPattern(const std::string& pattern, const std::vector<std::string>& names) {
-  // "*." or "*", what is between, ".*" or "*".
+  // Splits the pattern: "*." or "*", the middle, ".*" or "*".
   size_t begin = pattern.find_first_not_of('*');
   if (begin == std::string::npos) return "";
   size_t end = pattern.find_last_not_of('*') + 1;

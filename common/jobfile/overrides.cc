@@ -25,7 +25,7 @@ struct Step {
   std::optional<int> index;
 };
 
-// "stages[0].fit" -> stages, [0], fit. Nothing if it is not a valid key.
+// Parses "stages[0].fit" into stages, [0], fit. Nothing for an invalid key.
 std::optional<std::vector<Step>> ParseKey(const std::string& key) {
   std::vector<Step> steps;
   size_t at = 0;
@@ -62,8 +62,8 @@ std::optional<YAML::Node> Entry(const YAML::Node& map, const std::string& name) 
   return std::nullopt;
 }
 
-// A mapping with another value for one key. Nodes are shared, also by anchors and aliases of the
-// file: so the nodes along the path to a change are copied, and no node is changed in place.
+// Copies a mapping, with another value for one key. Anchors and aliases of the file share nodes. So
+// the nodes along the path to a change are copied, and no node is changed in place.
 YAML::Node WithEntry(const YAML::Node& map, const std::string& name, const YAML::Node& value) {
   YAML::Node changed(YAML::NodeType::Map);
   bool found = false;
@@ -76,7 +76,8 @@ YAML::Node WithEntry(const YAML::Node& map, const std::string& name, const YAML:
   return changed;
 }
 
-// One setting. Its methods give a node with the value in it, or nothing and say why in `problem`.
+// One setting. Its methods return a node with the value in it, or nothing and the reason in
+// `problem`.
 class Setting {
  public:
   Setting(std::vector<Step> steps, YAML::Node value)
@@ -118,7 +119,7 @@ class Setting {
 
   const std::string& path() const { return path_; }
   const std::string& problem() const { return problem_; }
-  // The field that was probably meant by an unknown name; empty if there is none.
+  // The field that is nearest to an unknown name; empty if there is none.
   const std::string& meant() const { return meant_; }
 
  private:
@@ -154,7 +155,7 @@ class Setting {
     if (node.IsSequence()) {
       for (const auto& element : node) elements.push_back(element);
     } else if (!IsNothing(node)) {
-      elements.push_back(node);  // a list of one may be written as its element
+      elements.push_back(node);  // the element stands for a list of one
     }
     const size_t index = *steps_[at].index;
     if (index > elements.size()) {
@@ -175,7 +176,7 @@ class Setting {
     return changed;
   }
 
-  // A singular field, or one element of a list.
+  // Sets a singular field, or one element of a list.
   std::optional<YAML::Node> InValue(const YAML::Node& node, const FieldDescriptor& field,
                                     const std::string& path, size_t at) {
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
@@ -232,7 +233,7 @@ Overridden ApplyOverrides(const YAML::Node& root, const std::vector<std::string>
       continue;
     }
     result.root = *changed;
-    // Values that were set below it before are replaced.
+    // The new value replaces values that were set below it before.
     std::erase_if(result.sources, [&](const auto& entry) {
       const std::string& path = entry.first;
       return path.size() > setting.path().size() && path.rfind(setting.path(), 0) == 0 &&

@@ -1,4 +1,4 @@
-// Values that are given in addition to the job file: `--set KEY=VALUE`.
+// Values given in addition to the job file: `--set KEY=VALUE`.
 #ifndef MUSTER_COMMON_JOBFILE_OVERRIDES_H_
 #define MUSTER_COMMON_JOBFILE_OVERRIDES_H_
 
@@ -15,9 +15,9 @@
 namespace muster::jobfile {
 
 struct Overrides {
-  // "optimizer.adamw.lr=1e-4", in the order in which they apply: a later one wins.
+  // Settings such as "optimizer.adamw.lr=1e-4", in order: a later one replaces an earlier one.
   std::vector<std::string> settings;
-  // Absolute. Relative paths among their values are relative to it.
+  // The absolute folder to which relative paths among the values are relative.
   std::string base_folder;
 };
 
@@ -28,16 +28,19 @@ struct Overridden {
   std::map<std::string, std::string> sources;
   // The settings that could not be applied, each with its source.
   v1::SpecProblems problems;
-  // Fields that were probably meant by an unknown key.
+  // The fields that are nearest to unknown keys.
   std::set<std::string> meant;
 };
 
-// KEY is a path as in messages about the job file: names with dots, elements of lists with [i].
-// VALUE is YAML; it replaces the present value, and missing mappings along the path are created. An
-// index that is the list's length adds an element. Problems: an unknown name; an index beyond the
-// end; a list in the path without an index; a value that is not YAML; an alternative of a oneof
-// while the tree has another one (set the enclosing field to replace both). Values are not checked
-// here: this happens when the tree is read as `type`. `root` is not changed. Throws nothing.
+// Applies settings to a copy of `root`. Throws nothing. KEY is a path as in messages about the job
+// file: names with dots, elements of lists with [i]. VALUE is YAML, and replaces the present value.
+// Missing mappings along the path are created. An index equal to the list's length adds an element.
+// Does not check values: the reader of the tree as `type` does so. Problems:
+// - an unknown name
+// - an index beyond the end, or a list in the path without an index
+// - a value that is not YAML
+// - an alternative of a oneof while the tree has another one (set the enclosing field to replace
+//   both)
 Overridden ApplyOverrides(const YAML::Node& root, const std::vector<std::string>& settings,
                           const google::protobuf::Descriptor& type);
 

@@ -21,7 +21,7 @@ using google::protobuf::Message;
 std::string Shortened(const std::string& text) {
   constexpr size_t kLongest = 60;
   std::string shown = text.substr(0, kLongest);
-  shown.resize(ValidUtf8Prefix(shown));  // no half character
+  shown.resize(ValidUtf8Prefix(shown));  // no incomplete character
   if (shown.size() < text.size()) shown += "...";
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
@@ -36,7 +36,7 @@ bool IsText(const YAML::Node& node) {
 
 enum class Read { kOk, kNotThis, kOutOfRange };
 
-// Decimal digits, or 0x and hexadecimal digits.
+// Reads decimal digits, or 0x and hexadecimal digits.
 template <typename Integer>
 Read ReadInteger(const std::string& text, Integer* value) {
   std::string digits = text;
@@ -50,7 +50,7 @@ Read ReadInteger(const std::string& text, Integer* value) {
     base = 16;
     digits.erase(0, 2);
   }
-  // A second sign is none.
+  // A second sign is not allowed.
   if (digits.empty() || digits[0] == '-' || digits[0] == '+') return Read::kNotThis;
   uint64_t magnitude = 0;
   const auto result =
@@ -71,7 +71,7 @@ Read ReadInteger(const std::string& text, Integer* value) {
 
 Read ReadDouble(const std::string& text, double* value) {
   const size_t sign = !text.empty() && text[0] == '+' ? 1 : 0;
-  // from_chars would also take "inf" and "nan", which YAML does not.
+  // from_chars would also read "inf" and "nan", which are not YAML.
   if (text.find_first_not_of("0123456789.eE+-") != std::string::npos) return Read::kNotThis;
   if (sign == 1 && text.size() > 1 && text[1] == '-') return Read::kNotThis;
   const auto result = std::from_chars(text.data() + sign, text.data() + text.size(), *value);
@@ -85,7 +85,7 @@ Read ReadBool(const std::string& text, bool* value) {
                                                                          : Read::kNotThis;
 }
 
-// Reads with `read` and sets or adds with the reflection's two methods for the type.
+// Reads with `read`, and sets or adds with the reflection's two methods for the type.
 template <typename T, typename Reader, typename Setter, typename Adder>
 Read Put(const YAML::Node& node, const FieldDescriptor& field, Message* message, Reader read,
          Setter set, Adder add) {
@@ -127,8 +127,8 @@ Read PutNumber(const YAML::Node& node, const FieldDescriptor& field, Message* me
   }
 }
 
-// The number that was meant, as it is to be written: "1000" for "1_000", "1e3" and "1000.0" where a
-// whole number is expected, also for one in quotes. Empty if there is none.
+// The nearest allowed form of a number, also of a quoted one. "1000" for "1_000", and for "1e3" and
+// "1000.0" if a whole number is expected. Empty if there is none.
 std::string Meant(const std::string& text, const FieldDescriptor& field) {
   std::string digits = text;
   digits.erase(std::remove_if(digits.begin(), digits.end(),
@@ -137,7 +137,7 @@ std::string Meant(const std::string& text, const FieldDescriptor& field) {
   double number = 0;
   if (ReadDouble(digits, &number) != Read::kOk) return "";
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) return digits;
-  constexpr double kExact = 1e15;  // whole numbers up to here are themselves
+  constexpr double kExact = 1e15;  // whole numbers up to here are exact
   const bool is_unsigned = field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32 ||
                            field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
   const bool whole = std::abs(number) <= kExact && number == std::floor(number) &&

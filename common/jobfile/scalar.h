@@ -11,10 +11,10 @@
 
 namespace muster::jobfile {
 
-// Sets the field, or appends to it if it is a list. Returns the problem, with found and allowed;
-// nothing if there is none. Numbers are not rounded: a number with a fraction or an exponent is not
-// a whole number, and a number that does not fit is refused. A quoted number is a text. Enum values
-// are in lower case.
+// Sets the field, or appends to a list. Returns the problem, with found and allowed; nothing if
+// there is none. Numbers are not rounded, and a number that does not fit is refused. A number with
+// a fraction or an exponent is not a whole number. A quoted number is a text. Enum values are in
+// lower case.
 std::optional<std::string> SetScalar(const YAML::Node& node,
                                      const google::protobuf::FieldDescriptor& field,
                                      google::protobuf::Message* message);

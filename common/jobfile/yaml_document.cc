@@ -18,7 +18,7 @@ namespace muster::jobfile {
 namespace {
 
 struct YamlProblem {
-  std::string message;  // empty: there is none
+  std::string message;  // empty: no problem
   int line = 0;         // 1-based; 0: unknown
 };
 
@@ -26,7 +26,7 @@ constexpr char kNotYaml[] = "this is not YAML: ";
 
 bool IsQuote(char c) { return c == '"' || c == '\''; }
 
-// Where the quoted text that begins at text[at] ends: its last quote; npos: nowhere.
+// The position of the last quote of the quoted text that begins at text[at]; npos: it has no end.
 size_t QuoteEnd(const std::string& text, size_t at) {
   const char quote = text[at];
   for (size_t i = at + 1; i < text.size(); ++i) {
@@ -34,13 +34,13 @@ size_t QuoteEnd(const std::string& text, size_t at) {
       ++i;
     } else if (text[i] == quote) {
       if (quote == '"' || i + 1 == text.size() || text[i + 1] != quote) return i;
-      ++i;  // '' stands for one
+      ++i;  // '' is one quote in the text
     }
   }
   return std::string::npos;
 }
 
-// The first quote from `at` on that begins a text which does not end before `end`; npos: none.
+// The first quote from `at` on whose text does not end before `end`; npos: none.
 size_t OpenQuote(const std::string& text, size_t at, size_t end) {
   while (at < end) {
     const char before = at == 0 ? '\n' : text[at - 1];
@@ -63,11 +63,11 @@ class Outline : public YAML::EventHandler {
  public:
   Outline(const std::string& text, size_t most) : text_(text), most_(most) {}
 
-  // Of the document.
+  // The line of the document.
   int line() const { return line_; }
   const YamlProblem& problem() const { return problem_; }
 
-  // Of the newest text: where it begins, and behind it.
+  // The beginning of the newest text, and the position after it.
   size_t begin() const { return begin_; }
   size_t end() const { return end_; }
   bool quoted() const { return quoted_; }
@@ -103,7 +103,7 @@ class Outline : public YAML::EventHandler {
  private:
   struct Part {
     YAML::anchor_t anchor;
-    uint64_t before;  // the size of the document at its begin
+    uint64_t before;  // the size of the document at its beginning
   };
 
   void Leaf(const YAML::Mark& mark, YAML::anchor_t anchor, size_t bytes) {
@@ -119,7 +119,7 @@ class Outline : public YAML::EventHandler {
     open_.pop_back();
     if (part.anchor != 0) sizes_[part.anchor] = size_ - part.before;
   }
-  // A text without aliases is no larger than its file, however it is counted.
+  // The size with aliases is limited. A text without aliases is never larger than its file.
   void Add(const YAML::Mark& mark, uint64_t size) {
     constexpr uint64_t kEnough = uint64_t{1} << 40;  // more would overflow after some doublings
     size_ = std::min(size_ + size, kEnough);
@@ -131,7 +131,7 @@ class Outline : public YAML::EventHandler {
   void Place(const YAML::Mark& mark) {
     begin_ = std::min<size_t>(mark.pos, text_.size());
     end_ = begin_;
-    // Properties (&anchor, !tag) come first.
+    // Skips the properties (&anchor, !tag) before the text.
     while (end_ < text_.size() && (text_[end_] == '&' || text_[end_] == '!')) {
       end_ = std::min(text_.find_first_of(" \t\n", end_), text_.size());
       end_ = std::min(text_.find_first_not_of(" \t\n", end_), text_.size());
@@ -140,7 +140,7 @@ class Outline : public YAML::EventHandler {
     if (!quoted_) return;
     const size_t last = QuoteEnd(text_, end_);
     end_ = last == std::string::npos ? text_.size() : last + 1;
-    // yaml-cpp takes the end of the file for the end of the quoted text.
+    // yaml-cpp ends a quoted text without an end quote at the end of the file.
     if (last == std::string::npos) {
       Report(mark, absl::StrCat(kNotYaml, "the quote that begins here has no end"));
     }
@@ -159,7 +159,7 @@ class Outline : public YAML::EventHandler {
   uint64_t size_ = 0;
   bool has_aliases_ = false;
   std::vector<Part> open_;
-  std::map<YAML::anchor_t, uint64_t> sizes_;  // of what is complete
+  std::map<YAML::anchor_t, uint64_t> sizes_;  // sizes of complete nodes
   YamlProblem problem_;
 };
 
@@ -167,7 +167,7 @@ int LineAt(const std::string& text, size_t at) {
   return 1 + static_cast<int>(std::count(text.begin(), text.begin() + at, '\n'));
 }
 
-// What yaml-cpp reports, with the quote that is to blame.
+// Returns the problem that yaml-cpp reports, with the quote that causes the problem.
 YamlProblem Explained(const YAML::Exception& error, const std::string& text,
                       const Outline& outline) {
   if (error.mark.is_null()) return {absl::StrCat(kNotYaml, error.msg), 0};
@@ -188,16 +188,16 @@ YamlProblem Explained(const YAML::Exception& error, const std::string& text,
   return {absl::StrCat(kNotYaml, error.msg), error.mark.line + 1};
 }
 
-// The first problem that makes a tree impossible or too large:
-// - the text is not YAML. A quote without an end is named where it begins, and so is one that ends
-//   in another line just before something that cannot follow it;
-// - it is more than one document;
-// - an alias (*name) stands for something that it is a part of, or the texts and the parts of the
-//   document, those of aliases once for each alias, take more than `most` bytes. yaml-cpp keeps one
-//   copy of them, but who reads the tree has one for each.
-// `text`: UTF-8. Time and memory are linear in it.
+// Returns the first problem that makes a tree impossible or too large. `text` is UTF-8. Time and
+// memory are linear in `text`. The problems are:
+// - The text is not YAML. For a missing end quote, the problem is at the begin quote. The same
+//   holds for a quoted text over several lines before a wrong character.
+// - There is more than one document.
+// - An alias (*name) is a part of its own value.
+// - The texts and the parts of the document take more than `most` bytes. Values of aliases count
+//   once for each alias: yaml-cpp keeps one copy, but a reader of the tree makes a copy for each.
 YamlProblem FindYamlProblem(const std::string& text, size_t most) {
-  // A byte order mark, which yaml-cpp leaves out of its positions.
+  // Skips a byte order mark, which yaml-cpp does not count in its positions.
   if (text.rfind("\xef\xbb\xbf", 0) == 0) return FindYamlProblem(text.substr(3), most);
   Outline first(text, most);
   Outline second(text, most);
@@ -205,8 +205,8 @@ YamlProblem FindYamlProblem(const std::string& text, size_t most) {
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    // YAML::LoadAll would also find a second document, but for a stray "}" it makes empty documents
-    // without end.
+    // YAML::LoadAll would also find a second document, but makes endless empty documents from a
+    // stray "}".
     if (!parser.HandleNextDocument(first) || !first.problem().message.empty()) {
       return first.problem();
     }

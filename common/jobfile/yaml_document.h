@@ -8,19 +8,19 @@
 
 namespace muster::jobfile {
 
-// Job files are small; a larger file was given by mistake.
+// The largest size of a job file. Job files are small; a larger file was given by mistake.
 inline constexpr size_t kMaxJobFileBytes = 1 << 20;
 
 struct YamlDocument {
-  // Null if the text contains only spaces and comments.
+  // The document. Null if the text contains only spaces and comments.
   YAML::Node root;
-  // Why the text is not such a document; empty if it is one.
+  // Why the text is not one YAML document; empty if it is.
   std::string problem;
-  // 1-based line of the problem; 0 if there is no problem.
+  // The line (from 1) of the problem; 0 if there is no problem.
   int line = 0;
 };
 
-// It is a problem if the text is too long, also with what its aliases stand for, not UTF-8, not
+// Parses a text. Problems: the text is too long (also with its aliases expanded), not UTF-8, not
 // YAML, or more than one document. Throws nothing. Thread-safe.
 YamlDocument ParseYamlDocument(const std::string& text);
 

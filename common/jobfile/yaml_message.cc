@@ -30,13 +30,13 @@ std::vector<std::string> FieldNames(const Descriptor& type) {
   std::vector<std::string> names;
   for (int i = 0; i < type.field_count(); ++i) {
     const std::string& name = jobspec::NameOf(*type.field(i));
-    // Two fields may have one name.
+    // Two fields may have the same name.
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return names;
 }
 
-// Whether it is what a job file says of a stage.
+// Returns whether messages of this type describe a stage in a job file.
 bool IsOfAStage(const Descriptor& type) {
   const Descriptor& stage = *v1::StageSpec::descriptor();
   if (&type == &stage) return true;
@@ -68,11 +68,11 @@ bool IsAllDigits(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// A field without a value: allowed for messages and lists.
+// Returns whether a field has no value, which messages and lists allow.
 bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
 
-// Gives a field of a oneof its default: that nothing is chosen there is no second problem where the
-// chosen value was refused.
+// Gives a field of a oneof its default. Otherwise a refused choice would also be reported as no
+// choice.
 void Choose(const FieldDescriptor& field, Message* message) {
   const auto* oneof = field.real_containing_oneof();
   const auto* reflection = message->GetReflection();
@@ -271,7 +271,7 @@ void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std
   const std::string found = field.is_repeated()
                                 ? reflection->GetRepeatedString(*message, &field, last)
                                 : reflection->GetString(*message, &field);
-  // A folder of this name, "~/ckpt" or "$SCRATCH/ckpt", would be made beside the job file.
+  // Refuses "~/ckpt" and "$SCRATCH/ckpt", which would be folders beside the job file.
   const std::string first = found.substr(0, found.find('/'));
   const bool home = found == "~" || (found[0] == '~' && first.size() < found.size());
   const std::string variable = ShellVariable(found);
@@ -283,7 +283,7 @@ void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std
   }
   const std::string& folder = BaseFolder(path);
   if (found.rfind('/', 0) != 0 && ValidUtf8Prefix(folder) < folder.size()) {
-    // The job, a message with texts in UTF-8, could not be sent.
+    // A folder that is not UTF-8: the job's message could not be sent.
     problems_.Add(path,
                   absl::StrCat("the path is relative to the folder ", ValidUtf8(folder),
                                ", whose name is not UTF-8; give the folder another name, or write "

@@ -19,7 +19,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// ForEachValue leaves maps out.
+// Adds the maps, which ForEachValue does not visit.
 void AddMaps(const Message& message, const std::string& path, std::vector<Line>* lines) {
   const auto& type = *message.GetDescriptor();
   for (int i = 0; i < type.field_count(); ++i) {
@@ -73,7 +73,7 @@ std::string ValueText(const FieldValue& value) {
     case FieldDescriptor::CPPTYPE_ENUM: {
       const auto& type = *value.field->enum_type();
       const auto* named = type.FindValueByNumber(value.Enum());
-      // The value 0, which is the first one, has no name.
+      // The value 0, the first one, has no name.
       return named != nullptr && named->index() > 0 ? EnumNames(type)[named->index() - 1]
                                                     : absl::StrCat(value.Enum());
     }
@@ -82,7 +82,7 @@ std::string ValueText(const FieldValue& value) {
   }
 }
 
-// By path. A message has a value only if nothing in it is set.
+// The values by path. A message has a value only if nothing in it is set.
 std::map<std::string, std::string> ValuesOf(const v1::JobSpec& spec) {
   std::map<std::string, std::string> values;
   ForEachValue(spec, [&](const FieldValue& value) {
@@ -130,7 +130,7 @@ constexpr std::array kMayChange = {
 
 constexpr char kDoNotFit[] = "the job's checkpoints would not fit";
 
-// The same number of stages, of the same kinds.
+// Returns whether both jobs have the same number of stages, of the same kinds.
 bool SameKinds(const v1::JobSpec& before, const v1::JobSpec& after) {
   return std::equal(before.stages().begin(), before.stages().end(), after.stages().begin(),
                     after.stages().end(), [](const v1::StageSpec& a, const v1::StageSpec& b) {
@@ -138,7 +138,7 @@ bool SameKinds(const v1::JobSpec& before, const v1::JobSpec& after) {
                     });
 }
 
-// Where a part of what may change must stay as it is; absent: it may change.
+// Returns why this job may not make a change that is allowed in general; absent: the job may.
 std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::JobSpec& after,
                                           const std::string& path) {
   if (IsBelow(path, "checkpoint.directory") && before.has_checkpoint()) {
@@ -168,12 +168,12 @@ std::optional<std::string> WhyFixedWithin(const v1::JobSpec& before, const v1::J
   return std::nullopt;
 }
 
-// The end of a long value tells more than its beginning: it may be a path.
+// Shortens a long value to its end, which tells more than its beginning: the value may be a path.
 std::string Shortened(const std::string& value) {
   constexpr size_t kLongest = 40;
   if (value.size() <= kLongest) return value;
   size_t begin = value.size() - kLongest;
-  // Not within a character of UTF-8.
+  // Moves to the beginning of a UTF-8 character.
   while (begin < value.size() && (static_cast<uint8_t>(value[begin]) & 0xC0) == 0x80) ++begin;
   return absl::StrCat("...", value.substr(begin));
 }
@@ -212,7 +212,7 @@ std::vector<Change> Changes(const v1::JobSpec& before, const v1::JobSpec& after)
   std::vector<Change> different;
   for (const auto& [path, change] : changes) {
     if (change.old_value == change.new_value) continue;
-    // What is in the message is listed.
+    // The values in the message are listed instead.
     const auto inner = changes.upper_bound(path);
     const bool listed = inner != changes.end() && IsBelow(inner->first, path);
     const bool empty = change.old_value == kEmpty || change.new_value == kEmpty;
@@ -240,7 +240,7 @@ v1::SpecProblems FixedSettings(const v1::JobSpec& before, const v1::JobSpec& aft
                                                ? WhyFixedWithin(before, after, change.path)
                                                : std::optional<std::string>(WhyFixed(change.path));
     if (!why.has_value()) continue;
-    // An error has no room for each value of another model or optimizer.
+    // An error has no room for all values of another model or optimizer.
     const std::string top = change.path.substr(0, change.path.find('.'));
     if (!told.insert(absl::StrCat(top, " ", *why)).second) continue;
     auto* problem = problems.add_problems();

@@ -1,5 +1,5 @@
-// What differs between two settings of a job, and what a job that has run may change: the values
-// that its checkpoints do not depend on. Pure.
+// The differences between two settings of a job, and the changes that are allowed after the job has
+// run. Only values on which no checkpoint depends may change. Pure.
 #ifndef MUSTER_COMMON_JOBSPEC_CHANGES_H_
 #define MUSTER_COMMON_JOBSPEC_CHANGES_H_
 
@@ -20,26 +20,26 @@ struct Line {
   friend bool operator==(const Line&, const Line&) = default;
 };
 
-// Every value that is set, messages before their fields and a map's entries by their keys. Equal
-// messages give equal lines, and different ones different lines. Pure.
+// Returns every value that is set, messages before their fields and a map's entries by their keys.
+// Equal messages give equal lines, and different messages different lines. Pure.
 std::vector<Line> LinesOf(const google::protobuf::Message& message);
 
 struct Change {
   // "optimizer.adamw.lr".
   std::string path;
-  // As in a job file. Empty: it is left out.
+  // The value as in a job file. Empty: the value is absent.
   std::string old_value;
   std::string new_value;
 
   bool operator==(const Change&) const = default;
 };
 
-// Every value that differs, in the order of the paths. The defaults of both are filled in.
+// Returns every value that differs, in the order of the paths. Both jobs get their defaults first.
 std::vector<Change> Changes(const v1::JobSpec& before, const v1::JobSpec& after);
 
-// A problem for each change that a job must not make once it has run: with it, its checkpoints
-// would not fit, or it would be another job. Of several changes within `model`, `data` and so on,
-// which have one reason, only the first is named.
+// Returns a problem for each change that a job must not make once it has run. After such a change
+// its checkpoints would not fit, or it would be another job. Names only the first of several
+// changes within `model`, `data` and so on, which have one reason.
 v1::SpecProblems FixedSettings(const v1::JobSpec& before, const v1::JobSpec& after);
 
 }  // namespace muster::jobspec

@@ -181,7 +181,7 @@ TEST(ResolveDefaults, FillsInHowImagesAreScaled) {
       Parse(R"(data { train { idx { images: "/x" mean: 0 std: 1 } } })").data()));
 }
 
-// A file of 2 bytes for each token cannot hold the tokens from 65536 on.
+// A token of 2 bytes cannot have a number from 65536 on.
 TEST(ResolveDefaults, TokensHaveTheWidthOfTheVocabulary) {
   const auto dtype = [](uint32_t vocab_size, v1::TokenData::Dtype given) {
     v1::JobSpec spec = TokensJob();

@@ -11,13 +11,13 @@ uint32_t Clamp(uint64_t value) {
   return static_cast<uint32_t>(std::min<uint64_t>(value, std::numeric_limits<uint32_t>::max()));
 }
 
-// 8/3 of the width, rounded up as Llama's authors do.
+// 8/3 of the width, rounded up as by Llama's authors.
 uint32_t LlamaInner(uint64_t width) {
   const uint64_t multiple = width >= 256 ? 256 : 8;
   return Clamp((8 * width + 3 * multiple - 1) / (3 * multiple) * multiple);
 }
 
-// A default that is computed from a missing value would be a second problem.
+// Fills in defaults, but none that depends on a missing value, which would be a second problem.
 void ResolveModel(v1::ModelSpec* model) {
   if (model->has_gpt2()) {
     v1::Gpt2Spec* gpt2 = model->mutable_gpt2();
@@ -35,7 +35,8 @@ uint32_t VocabularyOf(const v1::ModelSpec& model) {
   return model.has_llama() ? model.llama().vocab_size() : model.torchscript().vocab_size();
 }
 
-// A writer with 2 bytes for each token would have cut the larger ones without a word.
+// Chooses the width of tokens by the vocabulary: a writer with 2 bytes for each token would have
+// cut larger tokens silently.
 void ResolveTokens(const v1::ModelSpec& model, v1::DataSet* data) {
   if (!data->has_tokens() || data->tokens().dtype() != v1::TokenData::DTYPE_UNSPECIFIED) return;
   const bool wide = VocabularyOf(model) > 65536;
@@ -49,8 +50,8 @@ void ResolveData(const v1::ModelSpec& model, v1::DataSpec* data) {
   if (data->has_predict()) ResolveTokens(model, data->mutable_predict());
 }
 
-// A schedule that ends at total_steps. Without a fit stage there is nothing to schedule, and no
-// default either. Where the number of steps is not known yet, the ranks give the schedule its end.
+// Ends the schedule at total_steps. A job without a fit stage has no such default. If the number of
+// steps is not known yet, the ranks set the end of the schedule.
 template <typename Schedule>
 void ResolveTotalSteps(uint64_t fit_steps, Schedule* schedule) {
   if (!schedule->has_total_steps() && fit_steps > 0) schedule->set_total_steps(Clamp(fit_steps));
@@ -71,7 +72,7 @@ void ResolveSchedule(uint64_t fit_steps, v1::ScheduleSpec* schedule) {
   }
 }
 
-// Set wherever it may have an effect.
+// Sets the field in every job in which it may have an effect.
 void ResolveUnevenInputs(v1::JobSpec* spec) {
   if (spec->has_batch() && spec->batch().last() == v1::BatchSpec::LAST_UNSPECIFIED) {
     spec->mutable_batch()->set_last(spec->has_uneven_inputs() ? v1::BatchSpec::UNEVEN
@@ -82,7 +83,7 @@ void ResolveUnevenInputs(v1::JobSpec* spec) {
   if (!uneven->has_stop_at_first()) uneven->mutable_join();
 }
 
-// Buckets cost launches of kernels on a GPU.
+// Sets the defaults of buckets, whose cost on a GPU is launches of kernels.
 template <typename Strategy>
 void ResolveBuckets(v1::JobSpec::Device device, Strategy* strategy) {
   if (!strategy->has_bucket_mb()) strategy->set_bucket_mb(device == v1::JobSpec::CUDA ? 25 : 4);
@@ -100,7 +101,7 @@ void ResolvePredict(v1::PredictStage* stage) {
   stage->set_what(v1::PredictStage::LOGITS);
 }
 
-// Better is smaller, except of shares of what is right.
+// Sets the default mode: MAX for shares of correct answers, MIN for all other metrics.
 template <typename Rule>
 void ResolveMode(Rule* rule) {
   if (rule->mode() != v1::ValidationMetric::MODE_UNSPECIFIED) return;
@@ -136,14 +137,14 @@ std::optional<uint64_t> TotalSteps(const v1::JobSpec& spec) {
 }
 
 v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
-  // First the defaults that depend on other fields.
+  // The defaults that depend on other fields are first.
   if (spec.has_model()) ResolveModel(spec.mutable_model());
   if (spec.has_data()) ResolveData(spec.model(), spec.mutable_data());
   if (spec.has_schedule()) {
     ResolveSchedule(UnlimitedSteps(spec).value_or(0), spec.mutable_schedule());
   }
   if (spec.precision() == v1::JobSpec::FLOAT16) spec.mutable_loss_scale();
-  // Whether a plug-in has a loss of its own is not known here.
+  // A plug-in may have its own loss.
   if (!spec.has_loss() && !spec.model().has_plugin()) spec.mutable_loss()->mutable_cross_entropy();
   ResolveUnevenInputs(&spec);
   ResolveStrategy(&spec);

@@ -22,7 +22,7 @@ TEST(EmaSpec, WhatIsLeftOutHasItsDefault) {
 
 TEST(EmaSpec, AveragesCanBeExported) {
   v1::JobSpec spec = Parse(kGpt2Job);
-  spec.mutable_ema()->set_decay(0);  // the parameters after each update
+  spec.mutable_ema()->set_decay(0);  // the averages are the parameters after each update
   spec.mutable_export_()->set_from(v1::ExportSpec::EMA);
   EXPECT_EQ(ValidateSpec(spec).problems_size(), 0) << FormatProblems(ValidateSpec(spec));
 }
@@ -44,7 +44,7 @@ TEST(EmaSpec, AveragesThatWouldNeverBeMadeAreRefused) {
   ExpectTheOneProblem(
       spec, {"every", [](v1::JobSpec* broken) { broken->mutable_ema()->set_every(101); },
              "ema.every", "found 101, but no average would ever be made"});
-  // It may continue those of another job.
+  // The job may continue the averages of another job.
   spec.mutable_ema()->set_every(101);
   spec.mutable_start()->set_checkpoint("/d/ckpt/a/step-1-g1");
   spec.mutable_start()->set_what(v1::StartSpec::EVERYTHING);

@@ -11,7 +11,7 @@
 
 namespace muster::jobspec {
 
-// One value that is set: a singular field that is present, or one element of a list.
+// A value that is set: a present singular field, or an element of a list.
 struct FieldValue {
   const google::protobuf::Message* owner;
   const google::protobuf::FieldDescriptor* field;
@@ -27,22 +27,22 @@ struct FieldValue {
   const google::protobuf::Message& Message() const;
 };
 
-// Visits every value that is set (numbers and strings without presence: those that are not zero or
-// empty), messages before their own fields. Stable order: that of the field numbers. Maps are not
-// visited: their texts are for the plug-in.
+// Visits every value that is set, messages before their own fields, in the order of the field
+// numbers. Numbers and strings without presence are set if they are not zero or empty. Does not
+// visit maps: their texts are for the plug-in.
 void ForEachValue(const google::protobuf::Message& message,
                   const std::function<void(const FieldValue&)>& visit);
 
 // The name of a field in job files and in paths.
 const std::string& NameOf(const google::protobuf::FieldDescriptor& field);
-// The field of messages that a job file writes as the list that is their only field
-// (FieldRule.bare); null for other messages.
+// Returns the only field, a list, of a message that a job file writes as that list
+// (FieldRule.bare). Null for other messages.
 const google::protobuf::FieldDescriptor* BareList(const google::protobuf::Descriptor& type);
 // The path of a field of the message at `parent`.
 std::string PathOf(const std::string& parent, const google::protobuf::FieldDescriptor& field);
-// The field of a key in a job file; null if the message has no such key. Of two fields with this
-// name, a mapping is for the one that is a message, and a list for the one with messages that are
-// written as lists (FieldRule.written).
+// The field of a key in a job file; null if the message has no such key. Two fields may have this
+// name. A mapping is for the field that is a message. A list is for the field with messages that
+// are written as lists (FieldRule.written).
 enum class KeyValue { kMapping, kList, kScalar };
 const google::protobuf::FieldDescriptor* FieldOf(const google::protobuf::Descriptor& type,
                                                  const std::string& key, KeyValue value);
@@ -54,7 +54,7 @@ std::string ElementPath(const std::string& list, int index);
 // "a.b" for "a.b.c" and for "a.b[2]"; "" for "a".
 std::string ParentPath(const std::string& path);
 
-// Names of an enum's values in lower case, without the unspecified one.
+// The names of an enum's values in lower case, without the unspecified value.
 std::vector<std::string> EnumNames(const google::protobuf::EnumDescriptor& type);
 // Names of the alternatives of a oneof.
 std::vector<std::string> Alternatives(const google::protobuf::OneofDescriptor& oneof);

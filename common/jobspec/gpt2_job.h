@@ -1,4 +1,4 @@
-// For tests: a valid job, and a function that makes a job from a text.
+// A valid job, and a function that makes a job from a text. For tests.
 #ifndef MUSTER_COMMON_JOBSPEC_GPT2_JOB_H_
 #define MUSTER_COMMON_JOBSPEC_GPT2_JOB_H_
 

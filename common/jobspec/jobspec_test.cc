@@ -303,7 +303,7 @@ INSTANTIATE_TEST_SUITE_P(
              "is missing"}),
     [](const auto& info) { return info.param.name; });
 
-// 100 steps that are given, and an unknown number.
+// A job with 100 given steps, and an unknown number of others.
 v1::JobSpec ByEpochs() {
   v1::JobSpec spec = Parse(kGpt2Job);
   spec.add_stages()->mutable_fit()->set_epochs(2);

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// Instead of the job's gpt2, one that may run.
+// Replaces the job's gpt2 by a valid llama.
 v1::LlamaSpec* Llama(v1::JobSpec* s) {
   v1::LlamaSpec* llama = s->mutable_model()->mutable_llama();
   llama->set_vocab_size(256);
@@ -30,7 +30,7 @@ v1::LlamaSpec* Llama(v1::JobSpec* s) {
 }
 
 v1::Gpt2Spec* Gpt2(v1::JobSpec* s) { return s->mutable_model()->mutable_gpt2(); }
-// Instead of the job's gpt2, a TorchScript of tokens that may run.
+// Replaces the job's gpt2 by a valid TorchScript of tokens.
 v1::TorchscriptSpec* Script(v1::JobSpec* s) {
   v1::TorchscriptSpec* script = s->mutable_model()->mutable_torchscript();
   script->set_path("/m.pt");
@@ -38,13 +38,13 @@ v1::TorchscriptSpec* Script(v1::JobSpec* s) {
   script->set_context(32);
   return script;
 }
-// With a part of another model's weights.
+// Adds a part of another model's weights.
 v1::WeightsSpec* PartOf(v1::JobSpec* s) {
   v1::WeightsSpec* weights = s->mutable_model()->mutable_weights_from();
   weights->set_file("/w");
   return weights;
 }
-// Instead of the job, one that trains a TorchScript of rows.
+// Replaces the job by one that trains a TorchScript of rows.
 v1::TorchscriptSpec* ScriptOfRows(v1::JobSpec* s) {
   s->mutable_data()->clear_validate();
   s->mutable_data()->mutable_train()->mutable_safetensors()->add_path("/x");

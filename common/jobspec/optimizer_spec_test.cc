@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A job that runs, with `settings` on top: 100 steps.
+// A valid job of 100 steps, with `settings`.
 v1::JobSpec Job(const std::string& settings) {
   v1::JobSpec spec;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
@@ -40,7 +40,7 @@ void ExpectResolved(const std::string& settings, const std::string& expected) {
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(found, wanted))
       << found.DebugString() << "\nexpected\n"
       << wanted.DebugString();
-  // What is expected is complete: it says the same without ResolveDefaults.
+  // `expected` is complete: ResolveDefaults does not change it.
   const v1::JobSpec plain = Job(expected);
   using google::protobuf::util::MessageDifferencer;
   EXPECT_TRUE(MessageDifferencer::Equals(found.optimizer(), plain.optimizer())) << settings;
@@ -157,7 +157,7 @@ TEST(ValidateSpec, TakesWhatIsJustPossible) {
 struct Case {
   const char* settings;
   const char* path;
-  const char* message;  // part of it
+  const char* message;  // a part of the message
 };
 
 TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {

@@ -1,4 +1,4 @@
-// What validation passes decide in a job file.
+// The settings that depend on validation passes.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -14,7 +14,7 @@ using Metric = v1::ValidationMetric;
 
 v1::FitStage* Fit(v1::JobSpec* spec) { return spec->mutable_stages(0)->mutable_fit(); }
 
-// With all of it.
+// A valid job with all these settings.
 v1::JobSpec Good() {
   v1::JobSpec spec = Parse(kGpt2Job);
   Fit(&spec)->mutable_early_stopping()->set_metric(Metric::PERPLEXITY);
@@ -23,7 +23,7 @@ v1::JobSpec Good() {
   return spec;
 }
 
-// Rows, with this many classes.
+// A classifier of rows with this many classes.
 v1::JobSpec Classifier(uint32_t classes) {
   v1::JobSpec spec = Good();
   spec.mutable_model()->clear_gpt2();

@@ -11,7 +11,7 @@
 namespace muster::jobspec {
 namespace {
 
-// Trains, predicts and generates.
+// A job that trains, predicts and generates.
 v1::JobSpec PredictJob() {
   v1::JobSpec spec = Parse(kGpt2Job);
   spec.mutable_data()->mutable_predict()->mutable_tokens()->add_path("/d/predict.bin");
@@ -29,7 +29,7 @@ v1::GenerateSpec* Generate(v1::JobSpec* s) {
   return s->mutable_stages(3)->mutable_predict()->mutable_generate();
 }
 
-// The same model's job of rows.
+// Makes the job one of rows, with the same model.
 void MakeRows(v1::JobSpec* s) {
   s->mutable_model()->mutable_mlp()->set_inputs(4);
   s->mutable_model()->mutable_mlp()->set_classes(3);

@@ -1,4 +1,4 @@
-// Collects the problems of a job, one at most per path.
+// Collects the problems of a job, at most one per path.
 #ifndef MUSTER_COMMON_JOBSPEC_PROBLEM_LIST_H_
 #define MUSTER_COMMON_JOBSPEC_PROBLEM_LIST_H_
 
@@ -11,25 +11,25 @@
 
 namespace muster::jobspec {
 
-// Further problems are only counted.
+// The largest number of problems. Further problems are only counted.
 inline constexpr int kMostProblems = 100;
 
-// Says that there are `count` more, for which no problem stands.
+// A problem that stands for `count` further ones.
 inline v1::SpecProblem MoreProblems(uint64_t count) {
   v1::SpecProblem problem;
   problem.set_message("and " + std::to_string(count) + " more problems");
   return problem;
 }
 
-// How many more `problem` says there are; 0 if it is none of MoreProblems.
+// The number of further problems for which `problem` stands; 0 if MoreProblems did not make it.
 inline uint64_t CountOfMore(const v1::SpecProblem& problem) {
   unsigned long long count = 0;
   if (!problem.path().empty()) return 0;
   return std::sscanf(problem.message().c_str(), "and %llu more problems", &count) == 1 ? count : 0;
 }
 
-// Of several lists: what is beyond kMostProblems, and what the lists have only counted, becomes one
-// last problem.
+// Limits the concatenation of several lists. The problems beyond kMostProblems, and the problems
+// that the lists have only counted, become one last problem.
 inline void LimitProblems(v1::SpecProblems* problems) {
   v1::SpecProblems kept;
   uint64_t more = 0;
@@ -49,7 +49,7 @@ inline void LimitProblems(v1::SpecProblems* problems) {
 // Not thread-safe.
 class ProblemList {
  public:
-  // Only the first problem of a path is kept, because later ones follow from it.
+  // Adds a problem. Keeps only the first problem of a path, because later ones follow from it.
   void Add(const std::string& path, const std::string& message, int line = 0) {
     if (problems_.problems_size() >= kMostProblems) return CountOneMore();
     if (!paths_.insert(path).second) return;
@@ -60,7 +60,8 @@ class ProblemList {
   }
   bool Has(const std::string& path) const { return paths_.count(path) > 0; }
   bool empty() const { return problems_.problems().empty(); }
-  // At most kMostProblems; after these one without a path says how many more there are.
+  // At most kMostProblems problems. After so many, a problem without a path gives the number of the
+  // others.
   const v1::SpecProblems& problems() const { return problems_; }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kShape[] = "expected a list of lists of token ids, such as [[1, 2], [3]]";
 
-// What was found instead, short enough for a message.
+// The value that was found, short enough for a message.
 std::string Found(const nlohmann::json& value) {
   if (value.is_array()) return "a list";
   if (value.is_object()) return "a mapping";

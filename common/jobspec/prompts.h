@@ -15,24 +15,24 @@ namespace muster::jobspec {
 
 using Prompts = std::vector<std::vector<int64_t>>;
 
-// The size of a file with prompts, at most: some millions of tokens.
+// The largest size of a file with prompts: some millions of tokens.
 inline constexpr uint64_t kMostPromptBytes = uint64_t{16} << 20;
 
-// Of a text such as "[[1, 2], [3]]". INVALID_ARGUMENT: it is not JSON, or no list of lists of token
-// ids (0 to 2^32 - 1); the message says where: "prompts[3]: token 1: ...".
+// Parses a text such as "[[1, 2], [3]]". INVALID_ARGUMENT: not JSON, or not a list of lists of
+// token ids (0 to 2^32 - 1); the message says where: "prompts[3]: token 1: ...".
 absl::StatusOr<Prompts> ParsePrompts(const std::string& text);
 
-// ParsePrompts of a file. INVALID_ARGUMENT also if it is larger than kMostPromptBytes; NOT_FOUND
-// etc. if it cannot be read. Errors name the file.
+// Parses a file as ParsePrompts does. INVALID_ARGUMENT also if the file is larger than
+// kMostPromptBytes; NOT_FOUND etc. if it cannot be read. Errors name the file.
 absl::StatusOr<Prompts> ReadPrompts(const std::string& path);
 
-// Those that the job itself has.
+// The prompts in the job itself.
 Prompts PromptsOf(const v1::GenerateSpec& generate);
 
-// What the job alone tells of prompts: there is one, none is empty, each token is in the model's
-// vocabulary, and each prompt with its new tokens fits into the model's context. INVALID_ARGUMENT
-// with the first problems, each with the prompt's number. Models other than gpt2 and llama are not
-// checked. The worker checks all of it again (models::CheckGeneration).
+// Checks prompts by the job alone. There must be a prompt, and none may be empty. Each token must
+// be in the model's vocabulary. Each prompt with its new tokens must fit into the model's context.
+// INVALID_ARGUMENT with the first problems, each with the prompt's number. Models other than gpt2
+// and llama are not checked. The worker checks all again (models::CheckGeneration).
 absl::Status CheckPrompts(const Prompts& prompts, const v1::ModelSpec& model,
                           const v1::GenerateSpec& generate);
 

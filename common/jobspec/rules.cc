@@ -42,7 +42,7 @@ using google::protobuf::Reflection;
 
 constexpr char kNameCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
 
-// Sets a singular field, adds to a list.
+// Sets a singular field, or adds to a list.
 void Give(const std::string& text, const FieldDescriptor& field, Message* message) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
     Message* child = message->GetReflection()->MutableMessage(message, &field);
@@ -98,7 +98,7 @@ std::string AllowedElements(const v1::FieldRule& rule) {
   return absl::StrCat(count, ", such as [", absl::StrJoin(rule.default_(), ", "), "]");
 }
 
-// The text of the error for a needed field that is missing.
+// The text of the error for a missing field that is needed.
 std::string Missing(const FieldDescriptor& field) {
   const v1::FieldRule& rule = RuleOf(field);
   const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
@@ -118,7 +118,7 @@ std::string Missing(const FieldDescriptor& field) {
   return absl::StrCat("is missing or 0; allowed: ", AllowedNumbers(rule));
 }
 
-// Written so that NaN is never within.
+// Returns whether a value is in the range. False for NaN, by the form of the comparisons.
 bool IsWithin(const v1::FieldRule& rule, double value) {
   return (!rule.has_at_least() || value >= rule.at_least()) &&
          (!rule.has_at_most() || value <= rule.at_most()) &&
@@ -143,7 +143,7 @@ bool IsNumber(const FieldDescriptor& field) {
   return false;
 }
 
-// What is allowed in place of this number; empty if it is allowed.
+// The allowed values in place of this number; empty if the number is allowed.
 std::string FaultOfNumber(const FieldValue& value) {
   const v1::FieldRule& rule = RuleOf(*value.field);
   const double number = value.Number();
@@ -165,7 +165,7 @@ class RuleChecker {
     }
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
-      // Its texts are the plug-in's.
+      // The texts of a map are for the plug-in.
       if (field.is_map()) continue;
       CheckField(message, field, PathOf(path, field));
     }
@@ -180,7 +180,7 @@ class RuleChecker {
       const bool fields_of_its_own = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
                                      FirstOneof(*field.message_type()) == nullptr;
       if (!fields_of_its_own) return problems_.Add(path, Missing(field));
-      // The problems of its fields say more than that it is missing.
+      // The problems of the message's fields say more than its absence.
       return CheckMessage(reflection.GetMessage(message, &field), path);
     }
     if (!field.is_repeated()) return CheckValue({&message, &field, -1, path});
@@ -191,7 +191,7 @@ class RuleChecker {
     }
     for (int i = 0; i < size; ++i) {
       FieldValue value{&message, &field, i, ""};
-      // Of a number that is allowed nobody needs the path: lists of numbers may be long.
+      // An allowed number needs no path: lists of numbers may be long.
       if (IsNumber(field) && FaultOfNumber(value).empty()) continue;
       value.path = ElementPath(path, i);
       CheckValue(value);

@@ -1,6 +1,5 @@
-// Applies the rules that are written beside the fields of a message (muster.v1.FieldRule), by
-// reflection: what holds if a field is left out, and which values are allowed. Pure functions,
-// thread-safe.
+// Applies the rules beside the fields of a message (muster.v1.FieldRule), by reflection: the
+// defaults of absent fields, and the allowed values. Pure functions, thread-safe.
 #ifndef MUSTER_COMMON_JOBSPEC_RULES_H_
 #define MUSTER_COMMON_JOBSPEC_RULES_H_
 
@@ -20,22 +19,22 @@
 
 namespace muster::jobspec {
 
-// Whether `start.checkpoint` of a job file names the directory of a checkpoint: a text with a '/'.
-// Any other text names a job.
+// Returns whether `start.checkpoint` of a job file names the directory of a checkpoint: a text with
+// a '/'. Any other text names a job.
 bool IsDirectory(const std::string& checkpoint);
 
 struct JobAndStep {
   std::string job;
-  std::optional<uint64_t> step;  // absent: its newest checkpoint
+  std::optional<uint64_t> step;  // absent: the job's newest checkpoint
 };
-// "JOB" or "JOB@STEP"; absent if the text is neither.
+// Parses "JOB" or "JOB@STEP"; absent if the text is neither.
 std::optional<JobAndStep> ParseJobAndStep(const std::string& checkpoint);
 
 // Durations as in job files: "90s", "10m", "1h30m".
 inline constexpr char kAllowedDurations[] =
     "a number above 0 with its unit, such as 90s, 10m or 1h30m";
 
-// Absent unless the text is a duration above 0 and not infinite.
+// The duration in `text`. Absent unless the text is a duration above 0 and not infinite.
 inline std::optional<absl::Duration> DurationOf(const std::string& text) {
   absl::Duration duration;
   if (!absl::ParseDuration(text, &duration)) return std::nullopt;
@@ -43,26 +42,28 @@ inline std::optional<absl::Duration> DurationOf(const std::string& text) {
   return duration;
 }
 
-// An empty rule if the field has none.
+// The rule of the field; an empty rule if the field has none.
 const v1::FieldRule& RuleOf(const google::protobuf::FieldDescriptor& field);
 
-// Whether a string field, or each element of it, is a path.
+// Returns whether a string field, or each element of it, is a path.
 bool IsPath(const google::protobuf::FieldDescriptor& field);
 
-// Sets each field that is left out and has a default, in `message` and in every message that it
-// then contains. Crashes if a default does not fit its field's type, which is a mistake in the
-// schema that a test finds.
+// Sets each absent field that has a default, in `message` and in every message that it then
+// contains. Crashes if a default does not fit its field's type: a mistake in the schema, which a
+// test finds.
 void FillDefaults(google::protobuf::Message* message);
 
-// Adds a problem for each broken rule, in the order of the fields: a missing value, a oneof without
-// a choice, an unknown number of an enum, a number outside its range or not finite, a text of the
-// wrong form.
+// Adds a problem for each broken rule, in the order of the fields:
+// - a missing value, or a oneof without a choice
+// - an unknown number of an enum
+// - a number outside its range or not finite
+// - a text of the wrong form
 void CheckRules(const google::protobuf::Message& message, ProblemList* problems);
 
-// The numbers that the rule allows: "1 to 16777216", "a number above 0"; "" if it has no range.
+// The numbers that the rule allows: "1 to 16777216", "a number above 0"; "" without a range.
 std::string AllowedNumbers(const v1::FieldRule& rule);
 
-// Each value of a field with FieldRule.INPUT_PATH: the field's path, and the value.
+// The path and the value of each field with FieldRule.INPUT_PATH.
 std::vector<std::pair<std::string, std::string>> InputFiles(const v1::JobSpec& spec);
 
 }  // namespace muster::jobspec

@@ -1,4 +1,4 @@
-// The rules in job_spec.proto: every field has one, and they are consistent.
+// The rules in job_spec.proto: every field has a rule, and the rules are consistent.
 #include "common/jobspec/rules.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using ::testing::IsEmpty;
 
-// Every field of JobSpec and of the messages in it, once.
+// Visits every field of JobSpec and of the messages in it, once.
 void ForEachField(const std::function<void(const FieldDescriptor&)>& visit) {
   std::set<const Descriptor*> seen;
   const std::function<void(const Descriptor*)> of = [&](const Descriptor* type) {
@@ -69,8 +69,8 @@ TEST(Schema, GivesRangesToNumbersOnly) {
               IsEmpty());
 }
 
-// A missing value can be described: a number that is needed has a range, a list of messages is one
-// of alternatives.
+// A missing value can be described: a number that is needed has a range, a list of messages has
+// alternatives.
 TEST(Schema, SaysWhatIsAllowedWhereSomethingIsNeeded) {
   EXPECT_THAT(FieldsOfWhich([](const FieldDescriptor& field) {
                 const v1::FieldRule& rule = RuleOf(field);
@@ -86,8 +86,8 @@ TEST(Schema, SaysWhatIsAllowedWhereSomethingIsNeeded) {
               IsEmpty());
 }
 
-// A default of a number without presence could not be told from 0, and one that breaks its rule
-// from an error.
+// A number without presence must have no default, which would look like 0. A default must not break
+// its rule, which would look like an error.
 TEST(Schema, HasDefaultsThatFitTheirFieldsAndTheirRules) {
   ForEachField([](const FieldDescriptor& field) {
     const v1::FieldRule& rule = RuleOf(field);

@@ -52,7 +52,7 @@ class SizeChecker {
         const Message& value = field.is_repeated()
                                    ? reflection.GetRepeatedMessage(message, &field, i)
                                    : reflection.GetMessage(message, &field);
-        // A long key must not become part of a path.
+        // A long key must not be a part of a path.
         field.is_map() ? CheckEntry(value, field, path) : CheckMessage(value, at());
       }
     }

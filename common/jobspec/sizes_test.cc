@@ -39,7 +39,7 @@ v1::TrainableSpec* Trainable(v1::JobSpec* spec) { return spec->mutable_trainable
 INSTANTIATE_TEST_SUITE_P(
     Job, Sizes,
     testing::Values(
-        // What froze a coordinator: a problem for each of the numbers, because 0 is not allowed.
+        // A job with a problem for each of many numbers, because 0 is not allowed.
         SpecCase{"Numbers",
                  [](v1::JobSpec* spec) {
                    spec->mutable_model()->mutable_mlp()->mutable_hidden()->Resize(4097, 0);

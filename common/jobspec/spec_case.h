@@ -1,4 +1,4 @@
-// For tests: a job with one thing wrong.
+// A job with one mistake. For tests.
 #ifndef MUSTER_COMMON_JOBSPEC_SPEC_CASE_H_
 #define MUSTER_COMMON_JOBSPEC_SPEC_CASE_H_
 
@@ -16,11 +16,10 @@ struct SpecCase {
   std::string name;
   std::function<void(v1::JobSpec*)> break_it;
   std::string path;
-  std::string message;  // part of it
+  std::string message;  // a part of the message
 };
 
-// Checks that the change to a valid job causes exactly this problem, whether its defaults are
-// filled in or not.
+// Checks that the change to a valid job causes exactly this problem, with and without its defaults.
 inline void ExpectTheOneProblem(v1::JobSpec good, const SpecCase& expected) {
   expected.break_it(&good);
   for (const v1::JobSpec& broken : {good, ResolveDefaults(good)}) {

@@ -22,17 +22,18 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Values = std::map<std::string, std::string>;
 
-// The one list of these settings. Not among them: what every file needs, and what changes neither
-// the order of the data nor the sums (strategy, device, threads, folders, limits).
+// The only list of these settings. Without the settings that every file needs. Without those that
+// change neither the order of the data nor the sums (strategy, device, threads, folders, limits).
 constexpr const char* kSettings[] = {
     "seed",       "optimizer",     "schedule", "batch.accumulate", "batch.order",
     "batch.last", "precision",     "loss",     "clip_grad_norm",   "on_nan",
     "loss_scale", "uneven_inputs", "ema",      "trainable",
 };
-// A message in LinesOf.
+// The value of a message in LinesOf.
 constexpr char kMessage[] = "{}";
 
-// Removes the lists of `settings` for which the file has a list of its own: MergeFrom would append.
+// Removes the lists of `settings` for which the file has its own list, because MergeFrom would
+// append.
 void DropLists(const Message& file, Message* settings) {
   std::vector<const FieldDescriptor*> given;
   file.GetReflection()->ListFields(file, &given);
@@ -48,7 +49,7 @@ void DropLists(const Message& file, Message* settings) {
   }
 }
 
-// Removes what does not go with another setting that the file has.
+// Removes settings that do not fit another setting in the file.
 void DropWhatDoesNotFit(const v1::JobSpec& file, v1::JobSpec* settings) {
   const v1::BatchSpec::Last last = file.batch().last();
   const bool last_written = last != v1::BatchSpec::LAST_UNSPECIFIED;
@@ -68,7 +69,7 @@ void DropWhatDoesNotFit(const v1::JobSpec& file, v1::JobSpec* settings) {
   if (other_kind) settings->clear_optimizer();
 }
 
-// Without rules, and as a whole where nothing else is said.
+// Removes the rules, and the whole message if nothing else is in it.
 void DropRules(v1::JobSpec* settings) {
   if (!settings->has_trainable()) return;
   settings->mutable_trainable()->clear_rules();
@@ -81,14 +82,14 @@ Values ValuesOf(const v1::JobSpec& spec) {
   return values;
 }
 
-// Whether the fields of the message at this path say more than that it is there.
+// Returns whether the fields of the message at this path say more than its presence.
 bool HasFields(const Values& values, const std::string& path) {
   const auto next = values.upper_bound(path);
   return values.at(path) == kMessage && next != values.end() &&
          absl::StartsWith(next->first, path + ".");
 }
 
-// A value as a job file has it. It may be missing.
+// A value in the form of a job file. The value may be missing.
 std::string Written(const Values& values, const std::string& path) {
   const auto found = values.find(path);
   if (found == values.end()) return "none";
@@ -101,7 +102,7 @@ std::vector<std::string> Differences(const Values& file, const Values& checkpoin
   Values both = file;
   both.insert(checkpoint.begin(), checkpoint.end());
   std::vector<std::string> differences;
-  std::string above;  // a message that only one of them has
+  std::string above;  // a message in only one of the two
   for (const auto& [path, value] : both) {
     if (!above.empty() && absl::StartsWith(path, above)) continue;
     const std::string own = Written(file, path);
@@ -135,7 +136,7 @@ v1::JobSpec TrainingSettings(const v1::JobSpec& whole) {
   for (const char* path : kSettings) mask.add_paths(path);
   v1::JobSpec settings;
   google::protobuf::util::FieldMaskUtil::MergeMessageTo(spec, mask, {}, &settings);
-  // The file with which that job began.
+  // Removes the file of the optimizer's state, with which only that job began.
   if (settings.has_optimizer()) settings.mutable_optimizer()->clear_state();
   return settings;
 }

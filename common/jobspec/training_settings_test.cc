@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What a checkpoint of a job with this file would have.
+// The settings in a checkpoint of a job with this file.
 v1::JobSpec SettingsOf(const std::string& file) {
   const std::string json = TrainingSettingsJson(ResolveDefaults(Parse(file)));
   const auto settings = TrainingSettingsFromJson(json);
@@ -26,7 +26,7 @@ v1::JobSpec SettingsOf(const std::string& file) {
   return *settings;
 }
 
-// 100 steps.
+// A job of 100 steps.
 std::string Job(const std::string& more) {
   return R"(
     name: "rows" world_size: 2

@@ -21,7 +21,7 @@ namespace {
 // The product of the dimensions of a row must fit into the type that counts them.
 constexpr uint64_t kMaxRow = std::numeric_limits<int32_t>::max();
 
-// The rules between fields; those of single fields stand beside them (rules.h).
+// The rules for several fields. The rules of single fields are beside the fields (rules.h).
 class Validator {
  public:
   explicit Validator(const v1::JobSpec& spec) : spec_(spec) {}
@@ -78,7 +78,7 @@ class Validator {
     }
   }
 
-  // Of a vocabulary of 0 another check reports that it is missing.
+  // Another check reports a vocabulary of 0 as missing.
   void Tokenizer() {
     const v1::ModelSpec& model = spec_.model();
     if (model.tokenizer() == v1::ModelSpec::TOKENIZER_UNSPECIFIED) return;
@@ -100,7 +100,7 @@ class Validator {
     const std::string path = "model.weights";
     if (!model.weights().empty()) Add(path, "found a path and a mapping; allowed: one of them");
     const auto& rename = model.weights_from().rename();
-    // In the order of the names.
+    // Checks in the order of the names.
     for (const auto& [from, to] :
          std::map<std::string, std::string>(rename.begin(), rename.end())) {
       const auto stars = [](const std::string& name) {
@@ -116,7 +116,7 @@ class Validator {
     }
   }
 
-  // For a value of 0 another check reports that it is missing.
+  // Another check reports a value of 0 as missing.
   void Divides(const std::string& path, uint64_t number, const std::string& of, uint64_t whole) {
     if (number == 0 || whole % number == 0) return;
     Add(path, absl::StrCat("found ", number, "; allowed: a divisor of ", of, ", ", whole));
@@ -177,7 +177,7 @@ class Validator {
     if (convnet.inputs_size() == 3) ConvnetStages(convnet);
   }
 
-  // The image is halved, rounding up, between two stages.
+  // The size of the image is halved, rounding up, between two stages.
   void ConvnetStages(const v1::ConvnetSpec& convnet) {
     uint64_t height = convnet.inputs(1);
     uint64_t width = convnet.inputs(2);
@@ -205,7 +205,7 @@ class Validator {
     const v1::BatchSpec::Last last = spec_.batch().last();
     if (!spec_.has_uneven_inputs() || spec_.data().train().per_rank().empty()) return;
     if (last != v1::BatchSpec::DROP && last != v1::BatchSpec::PAD) return;
-    // That has an effect on even inputs too.
+    // Division by samples has an effect on even inputs, too.
     if (spec_.uneven_inputs().join().divide_by() == v1::JoinSpec::SAMPLES) return;
     Add("batch.last",
         absl::StrCat("found ", last == v1::BatchSpec::DROP ? "drop" : "pad",
@@ -214,7 +214,7 @@ class Validator {
                      "for all, and no rank would ever be without input; allowed: uneven"));
   }
 
-  // `steps`: of all fit stages, if it is known.
+  // `steps`: those of all fit stages, if known.
   void Profile(std::optional<uint64_t> steps) {
     if (!spec_.has_profile()) return;
     if (steps == 0) Add("profile", "has no steps to record; allowed: with a stage fit");
@@ -239,7 +239,7 @@ class Validator {
           "found ema, but the job keeps no averages; allowed: last, or ema together with the key "
           "ema");
     }
-    // Another job's averages may be there at the start.
+    // The averages of another job may be there at the start.
     const bool from_other = spec_.has_start() && spec_.start().what() != v1::StartSpec::WEIGHTS;
     if (steps == 0 || from_other || spec_.ema().every() <= steps) return;
     Add("ema.every", absl::StrCat("found ", spec_.ema().every(),
@@ -248,7 +248,7 @@ class Validator {
                                   steps));
   }
 
-  // What the checkpoint gives must not be given a second time.
+  // Refuses files for values that the checkpoint gives already.
   void Start() {
     if (!spec_.has_start()) return;
     const auto both = [&](const std::string& path, const char* what) {
@@ -271,7 +271,7 @@ class Validator {
     }
   }
 
-  // A stage that evaluates needs its data set.
+  // Requires the data set of a stage that evaluates.
   void NeedsData(const char* data, bool has_data, const std::string& stage) {
     if (!has_data) Add(data, absl::StrCat("is missing, but ", stage, " needs it"));
   }
@@ -294,7 +294,7 @@ class Validator {
     }
     if (!Trains(spec_)) return;
     if (!spec_.data().has_train()) Add("data.train", "is missing, but the stage fit needs it");
-    // A job that goes on from a checkpoint may have the optimizer from there.
+    // A job that continues from a checkpoint may have the optimizer from the checkpoint.
     if (!spec_.has_optimizer() && spec_.start().what() != v1::StartSpec::EVERYTHING) {
       const auto* kind = v1::OptimizerSpec::descriptor()->FindOneofByName("kind");
       Add("optimizer", absl::StrCat("is missing, but the stage fit needs it; allowed is one of: ",
@@ -324,7 +324,7 @@ std::string FormatProblems(const v1::SpecProblems& problems, const std::string& 
       if (problem.line() > 0) absl::StrAppend(&text, problem.line(), ":");
       text += ' ';
     }
-    // The source may name it already.
+    // The source may have the path at its end already.
     const bool named = absl::EndsWith(problem.source(), absl::StrCat(" ", problem.path()));
     if (!problem.path().empty() && !named) absl::StrAppend(&text, problem.path(), ": ");
     absl::StrAppend(&text, problem.message(), "\n");

@@ -9,24 +9,25 @@
 
 namespace muster::jobspec {
 
-// The rules of `data`: which files belong together, and which data a model can read.
+// The rules of `data`: files that belong together, and data that a model can read.
 void ValidateData(const v1::JobSpec& spec, ProblemList* problems);
 
 void ValidateOptimizer(const v1::JobSpec& spec, ProblemList* problems);
-// `fit_steps`: those of all fit stages; 0: there are none, or they are not known.
+// `fit_steps`: the steps of all fit stages; 0: there are none, or they are not known.
 void ValidateSchedule(const v1::JobSpec& spec, uint64_t fit_steps, ProblemList* problems);
-// With `loss_scale`.
+// The rules of `precision` and `loss_scale`.
 void ValidatePrecision(const v1::JobSpec& spec, ProblemList* problems);
 
-// Each output has a path of its own. Only by the texts of the paths; the programs that see the
-// files compare the files (common/exports/target.h).
+// Each output has its own path. Compares only the texts of the paths; programs that see the files
+// compare the files (common/exports/target.h).
 void ValidateOutputs(const v1::JobSpec& spec, ProblemList* problems);
 
-// The rules of what validation passes decide: `early_stopping`, `keep_best` and `export.from`.
-// Metrics are refused if the model of the job certainly does not give them (docs/metrics.md).
+// The rules of the settings that depend on validation passes: `early_stopping`, `keep_best` and
+// `export.from`. Refuses metrics that the model of the job certainly does not give
+// (docs/metrics.md).
 void ValidatePasses(const v1::JobSpec& spec, ProblemList* problems);
 
-// The rules of the stages `predict`: what they need, and how their files are named.
+// The rules of the stages `predict`: their needs, and the names of their files.
 void ValidatePredict(const v1::JobSpec& spec, ProblemList* problems);
 
 }  // namespace muster::jobspec

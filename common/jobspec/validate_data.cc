@@ -39,7 +39,7 @@ class DataValidator {
   DataValidator(const v1::JobSpec& spec, ProblemList* problems)
       : spec_(spec), problems_(problems) {}
 
-  // Whether a data set has labels, or only may have them.
+  // Whether a data set must have labels, or may have labels.
   enum class Labels { kNeeded, kOptional };
 
   void DataSet(const std::string& path, const v1::DataSet& data, Labels labels = Labels::kNeeded) {
@@ -97,7 +97,7 @@ class DataValidator {
         absl::StrCat("found together with ", kind, "; allowed: only with tokens and safetensors"));
   }
 
-  // As many labels as inputs.
+  // Requires as many labels as inputs.
   void Pairs(Labels needed, const std::string& path, const std::string& name, const Paths& inputs,
              const Paths& labels) {
     if (labels.empty() && needed == Labels::kNeeded) {
@@ -108,7 +108,7 @@ class DataValidator {
                                        name, ", ", inputs.size()));
   }
 
-  // Whether the model can read this kind of data.
+  // Checks that the model can read this kind of data.
   void Fits(const std::string& path, Reads data) {
     const Reads model = WhatReads(spec_.model());
     if (model == Reads::kUnknown || model == data) return;

@@ -20,7 +20,7 @@ std::string Found(double value, const std::string& allowed) {
   return absl::StrCat("found ", value, "; allowed: ", allowed);
 }
 
-// A warm-up is within the steps of all fit stages; 0: there are none, or they are not known.
+// Requires a warm-up within the steps of all fit stages; 0: there are none, or they are not known.
 template <typename Schedule>
 void WarmupWithinStages(const std::string& path, const Schedule& schedule, uint64_t fit_steps,
                         ProblemList* problems, const char* unless = "") {
@@ -31,7 +31,7 @@ void WarmupWithinStages(const std::string& path, const Schedule& schedule, uint6
                    "; allowed: at most the steps of all fit stages, ", fit_steps, unless));
 }
 
-// The same of a schedule that ends at total_steps.
+// Requires the same of a schedule that ends at total_steps.
 template <typename Schedule>
 void WarmupWithinTotal(const std::string& path, const Schedule& schedule, uint64_t fit_steps,
                        ProblemList* problems) {
@@ -44,7 +44,7 @@ void WarmupWithinTotal(const std::string& path, const Schedule& schedule, uint64
   }
 }
 
-// cycle: with its defaults.
+// `cycle` has its defaults.
 void OneCycle(const std::string& path, const v1::OneCycleSchedule& cycle, ProblemList* problems) {
   if (cycle.three_phase() && cycle.pct_start() > 0.5) {
     problems->Add(
@@ -52,7 +52,7 @@ void OneCycle(const std::string& path, const v1::OneCycleSchedule& cycle, Proble
         Found(cycle.pct_start(),
               "at most 0.5 with three_phase, because the rate falls for as long as it rises"));
   }
-  // Written so that NaN fails too.
+  // NaN fails, too, by the form of the comparison.
   if (cycle.div_factor() >= 1 && !(cycle.div_factor() * cycle.final_div_factor() >= 1)) {
     problems->Add(
         path + ".final_div_factor",
@@ -66,20 +66,20 @@ void Sgd(const std::string& path, const v1::SgdSpec& sgd, ProblemList* problems)
                 "found true, but momentum is 0; allowed: with momentum above 0");
 }
 
-// The optimizer that the oneof of a message chooses; null: none.
+// The optimizer in the oneof of a message; null: none.
 const Message* Chosen(const Message& message) {
   const auto* const field = message.GetReflection()->GetOneofFieldDescriptor(
       message, message.GetDescriptor()->oneof_decl(0));
   return field == nullptr ? nullptr : &message.GetReflection()->GetMessage(message, field);
 }
 
-// `possible`: the optimizers that parameters may have before this group; one of the group's own is
-// added.
+// `possible`: the optimizers that parameters may have before this group. The group's own optimizer
+// is added.
 void Group(const std::string& path, const v1::ParameterGroup& group,
            std::vector<const Message*>* possible, ProblemList* problems) {
   std::vector<const FieldDescriptor*> given;
   group.GetReflection()->ListFields(group, &given);
-  std::vector<const FieldDescriptor*> settings;  // of the optimizer
+  std::vector<const FieldDescriptor*> settings;  // settings of the optimizer
   for (const FieldDescriptor* field : given) {
     if (field->number() == v1::ParameterGroup::kMatchFieldNumber ||
         field->number() == v1::ParameterGroup::kLrScaleFieldNumber ||

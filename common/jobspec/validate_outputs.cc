@@ -14,7 +14,7 @@ constexpr char kExport[] = "export.path";
 constexpr char kTensorboard[] = "metrics.tensorboard";
 constexpr char kCheckpoints[] = "checkpoint.directory";
 
-// The name that a path has, however it is written.
+// The one form of all spellings of a path.
 std::string Normal(const std::string& path) {
   return std::filesystem::path(path).lexically_normal().string();
 }
@@ -23,11 +23,11 @@ bool IsOutputFile(const std::string& field) {
   return field == kExport || absl::EndsWith(field, ".predict.output");
 }
 
-// Another path of the job would be overwritten, or would overwrite it. Of two outputs that are the
-// same the stage is reported, and of two stages the later one.
+// Refuses an output that would overwrite another path of the job, or be overwritten. Two equal
+// outputs give one problem: at the stage, or at the later of two stages.
 void Output(const v1::JobSpec& spec, const std::string& path, const std::string& output,
             ProblemList* problems) {
-  if (output.empty()) return;  // another check reports that it is missing
+  if (output.empty()) return;  // another check reports it as missing
   bool before = true;
   ForEachValue(spec, [&](const FieldValue& value) {
     if (value.path == path) before = false;
@@ -45,8 +45,8 @@ bool LiesIn(const std::string& path, const std::string& folder) {
   return !relative.empty() && relative != ".." && !absl::StartsWith(relative, "../");
 }
 
-// The folder may be that of other outputs, but nothing that the job reads or writes as a file, and
-// nothing may lie among checkpoints.
+// Refuses a folder in the place of a file of the job, or among checkpoints. The folder may be that
+// of other outputs.
 void Tensorboard(const v1::JobSpec& spec, ProblemList* problems) {
   const std::string& folder = spec.metrics().tensorboard();
   if (folder.empty()) return;

@@ -14,14 +14,14 @@ namespace {
 using Metric = v1::ValidationMetric::Metric;
 using Mode = v1::ValidationMetric::Mode;
 
-// Classifiers with more classes than this give top_k_accuracy.
+// The number of classes above which classifiers give top_k_accuracy.
 constexpr uint32_t kTopK = 5;
 
 bool HasTokens(const v1::ModelSpec& model) {
   return model.has_gpt2() || model.has_llama() || model.torchscript().vocab_size() > 0;
 }
 
-// The classes of a classifier of rows; absent: not known, or none.
+// The classes of a classifier of rows; absent: the number is not known, or there are none.
 std::optional<uint32_t> ClassesOf(const v1::ModelSpec& model) {
   if (model.has_mlp()) return model.mlp().classes();
   if (model.has_convnet()) return model.convnet().classes();
@@ -29,15 +29,15 @@ std::optional<uint32_t> ClassesOf(const v1::ModelSpec& model) {
   return std::nullopt;
 }
 
-// In steps or epochs, as it is written; 0: another check reports that it is missing.
+// The length in steps or epochs, as in the file. Another check reports 0 as missing.
 uint32_t LengthOf(const v1::FitStage& fit) { return fit.has_epochs() ? fit.epochs() : fit.steps(); }
 
-// Whether a stage that counts in steps ends before its first pass because it is cut short.
+// Returns whether a stage that counts in steps is cut short before its first pass.
 bool EndsBeforeAPass(const v1::FitStage& fit) {
   return !fit.has_epochs() && fit.limit_steps() > 0 && fit.limit_steps() < fit.validate_every();
 }
 
-// Where better is, also in a spec without its defaults.
+// The mode, also in a spec without its defaults.
 Mode ModeOf(Metric metric, Mode mode) {
   if (mode != v1::ValidationMetric::MODE_UNSPECIFIED) return mode;
   const bool share =
@@ -91,7 +91,7 @@ class PassesValidator {
                                 length));
   }
 
-  // Numbers of other metrics cannot be compared.
+  // Refuses numbers of different metrics, which cannot be compared.
   void Same(const std::string& path, const v1::KeepBestSpec& keep_best) {
     if (first_ == nullptr) {
       first_ = &keep_best;
@@ -113,7 +113,7 @@ class PassesValidator {
     problems_->Add(path, absl::StrCat("found ", name, ", which ", why));
   }
 
-  // Why validation does not give the metric; empty: it does, or it is not known here.
+  // Why validation does not give the metric. Empty: validation gives it, or this is not known here.
   std::string WhyNot(Metric metric) const {
     const v1::ModelSpec& model = spec_.model();
     const bool shares =

@@ -38,7 +38,7 @@ class PredictValidator {
 
   void Output(const std::string& path, const v1::PredictStage& stage) {
     const std::string& output = stage.output();
-    if (output.empty()) return;  // another check reports that it is missing
+    if (output.empty()) return;  // another check reports it as missing
     if (stage.has_generate()) {
       if (!absl::EndsWith(output, ".json")) {
         Add(path,

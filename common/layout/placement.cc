@@ -24,13 +24,13 @@ std::string Interval(int64_t begin, int64_t end) {
   return absl::StrCat("elements [", begin, ", ", end, ")");
 }
 
-// Adds a problem. Its text is made only if it is shown, because there may be millions.
+// Adds a problem. Makes its text only if the problem is shown, because there may be millions.
 template <typename Text>
 void AddProblem(Problems& problems, const Text& text) {
   problems.Add(problems.count() < Problems::kShown ? text() : std::string());
 }
 
-// INVALID_ARGUMENT if a range is not within its parameter.
+// INVALID_ARGUMENT: a range is not within its parameter.
 absl::Status CheckRanges(const Placement& placement, const std::vector<std::string>& names) {
   const int64_t parameters = placement.elements.size();
   Problems problems;
@@ -78,12 +78,12 @@ bool AreDisjoint(const Piece* begin, const Piece* end) {  // by rising begin
                             [](const Piece& a, const Piece& b) { return b.begin < a.end; }) == end;
 }
 
-// All ranges of a placement (whose ranges are checked) by parameter; those of one parameter by
+// All ranges of a placement (whose ranges are checked) by parameter, and for each parameter by
 // (begin, holder).
 class PieceTable {
  public:
   explicit PieceTable(const Placement& placement) : starts_(placement.elements.size() + 1, 0) {
-    // A counting sort by parameter; the ranges of one parameter are mostly already in order.
+    // Counting sort by parameter. The ranges of one parameter are mostly in order already.
     for (const auto& ranges : placement.holders) {
       for (const Range& range : ranges) ++starts_[range.parameter + 1];
     }
@@ -114,12 +114,12 @@ class PieceTable {
   std::unique_ptr<Piece[]> pieces_;
 };
 
-// Appends the pieces that [begin, end) covers, by rising begin and disjoint, each element from its
-// lowest holder. begin..end: of one parameter, by (begin, holder).
+// Appends disjoint pieces, by rising begin, which cover the elements of [begin, end), each from its
+// lowest holder. `begin`, `end`: pieces of one parameter, by (begin, holder).
 void AppendLowest(const Piece* begin, const Piece* end, std::vector<Piece>& cover) {
   const size_t first = cover.size();
   auto higher = [](const Piece* a, const Piece* b) { return a->holder > b->holder; };
-  // The ranges that cover `at` or ended before it, the lowest holder on top.
+  // The ranges that cover `at` or end before it, the lowest holder first.
   std::priority_queue<const Piece*, std::vector<const Piece*>, decltype(higher)> open(higher);
   int64_t at = 0;
   for (const Piece* next = begin;;) {
@@ -171,7 +171,7 @@ class Sources {
     const Piece* const end = pieces_.end(range.parameter);
     const std::pair<int64_t, int64_t> cover =
         cover_ranges_.empty() ? std::pair<int64_t, int64_t>() : cover_ranges_[range.parameter];
-    if (cover.first == cover.second) {  // one holder at most for each element
+    if (cover.first == cover.second) {  // at most one holder for each element
       Walk(begin, end, range.begin, range.end, take, miss);
       return;
     }
@@ -186,7 +186,7 @@ class Sources {
   }
 
  private:
-  // The same with the pieces [begin, end), which are by rising begin.
+  // Works as Find, with the pieces [begin, end), which are sorted by begin.
   template <typename Take, typename Miss>
   static void Walk(const Piece* begin, const Piece* end, int64_t from, int64_t to, const Take& take,
                    const Miss& miss) {
@@ -209,12 +209,12 @@ class Sources {
     }
   }
 
-  // Of parameters with several holders for an element: by (holder, begin), and the lowest holders
-  // in cover_.
+  // The pieces by (begin, holder); of a parameter with several holders for an element by (holder,
+  // begin), with the lowest holders in cover_.
   PieceTable pieces_;
   std::vector<Piece> cover_;
-  // By parameter: where its lowest holders begin and end in cover_, equal if they are not there.
-  // Empty if no parameter's are.
+  // The begin and the end of each parameter's lowest holders in cover_. Both are equal for a
+  // parameter that is not in cover_. Empty if no parameter is.
   std::vector<std::pair<int64_t, int64_t>> cover_ranges_;
 };
 
@@ -238,7 +238,7 @@ class MoveOrder {
       ordered.insert(ordered.end(), moves.begin(), moves.end());
       return;
     }
-    // Few holders close to each other, as between two world sizes: counting does it.
+    // Counting sort, for few holders close to each other, as between two world sizes.
     const int64_t base = ordered.size();
     next_.assign(highest - lowest + 2, 0);
     for (const Move& move : moves) ++next_[move.from - lowest + 1];
@@ -292,7 +292,7 @@ Placement CutEvenly(const std::vector<int64_t>& elements, int holders, int64_t a
   Placement placement{elements, std::vector<std::vector<Range>>(holders)};
   const int64_t total = std::accumulate(elements.begin(), elements.end(), int64_t{0});
   const int64_t grains = (total + alignment - 1) / alignment;
-  // Where a holder's part ends in the concatenation.
+  // The end of a holder's part in the concatenation.
   const auto part_end = [&](int64_t holder) {
     const int64_t end = grains / holders * (holder + 1) + grains % holders * (holder + 1) / holders;
     return std::min(total, end * alignment);
@@ -331,8 +331,8 @@ absl::Status CheckComplete(const Placement& placement, const std::vector<std::st
                             " have no holder");
       });
     };
-    int64_t covered = 0;  // elements before here have been seen
-    int64_t last = 0;     // the holder that reaches there
+    int64_t covered = 0;  // the end of the elements seen so far
+    int64_t last = 0;     // the holder with this end
     for (const Piece* piece = pieces.begin(parameter); piece != pieces.end(parameter); ++piece) {
       if (piece->begin > covered) nobody(covered, piece->begin);
       if (piece->begin < covered) {
@@ -362,8 +362,8 @@ absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Plac
   const Sources sources(from);
   Problems problems;
   std::vector<Move> moves;
-  // Every move begins where a range of one of the two begins: exact as long as no element has
-  // several holders.
+  // The number of ranges: every move begins at the begin of a range of one of the two. Exact if no
+  // element has several holders.
   moves.reserve(CountRanges(from) + CountRanges(to));
   std::vector<Move> received;  // by one holder
   MoveOrder order;

@@ -1,8 +1,8 @@
-// Which holder has which elements of which parameters, and how to get from one such placement to
+// Placements of parameters: the elements that each holder has, and the moves from one placement to
 // another. Pure.
 //
-// A holder is a rank, or a file of a checkpoint. All movement of state between ranks, strategies,
-// world sizes and files is computed by Redistribute from two placements. Its cost is O(ranges),
+// A holder is a rank, or a file of a checkpoint. Redistribute computes all movement of state
+// between ranks, strategies, world sizes and files from two placements. Its cost is O(ranges),
 // never parameters x holders.
 #ifndef MUSTER_COMMON_LAYOUT_PLACEMENT_H_
 #define MUSTER_COMMON_LAYOUT_PLACEMENT_H_
@@ -21,7 +21,7 @@ struct Range {
   int64_t parameter = 0;
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t offset = 0;  // where they begin in the holder's own storage, in elements
+  int64_t offset = 0;  // the beginning in the holder's own storage, in elements
   friend bool operator==(const Range&, const Range&) = default;
 };
 
@@ -30,19 +30,19 @@ struct Placement {
   std::vector<std::vector<Range>> holders;  // by holder: disjoint ranges, none empty
 };
 
-// Every holder has all parameters, one after the other (ddp). holders: at least 1, here and below.
+// Every holder has all parameters, one after the other (ddp). holders: at least 1, also below.
 Placement Replicated(const std::vector<int64_t>& elements, int holders);
 
-// The concatenation of all parameters cut into nearly even parts, at multiples of `alignment`
-// elements of it.
+// The concatenation of all parameters, cut into nearly even parts at multiples of `alignment`
+// elements.
 Placement CutEvenly(const std::vector<int64_t>& elements, int holders, int64_t alignment);
 
 // The ranges of the parameters that are `chosen`, by number.
 Placement Only(Placement placement, const std::vector<bool>& chosen);
 
-// OK if every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that do
-// not lie in their parameter. DATA_LOSS: elements that have no holder or several. Errors name
-// parameters by `names` (by number if it is empty), and list at most 3 problems with the number of
+// Checks that every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges
+// that do not lie in their parameter. DATA_LOSS: elements without a holder or with several. Errors
+// name parameters by `names` (by number if empty). They list at most 3 problems, and the number of
 // the others.
 absl::Status CheckComplete(const Placement& placement, const std::vector<std::string>& names = {});
 
@@ -58,12 +58,12 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
-// The moves for everything that `to` holds. Each element is taken from one holder in `from`: from
-// the holder with the same number if it has the element (so nothing is sent without need),
-// otherwise from the holder with the lowest number that has it. Ordered by (to, from, to_offset).
-// The two placements may have different numbers and kinds of holders. INVALID_ARGUMENT: the
-// parameters differ in number or elements, or ranges do not lie in their parameter; DATA_LOSS: `to`
-// has elements that no holder in `from` has (limited as above).
+// The moves for all elements that `to` holds, ordered by (to, from, to_offset). The two placements
+// may have different numbers and kinds of holders. Each element comes from the holder in `from`
+// with the same number, if that holder has the element (so nothing is sent without need). Otherwise
+// the element comes from its holder with the lowest number. INVALID_ARGUMENT: the parameters differ
+// in number or elements, or ranges do not lie in their parameter. DATA_LOSS: `to` has elements
+// without a holder in `from` (listed as above).
 absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Placement& to,
                                                const std::vector<std::string>& names = {});
 

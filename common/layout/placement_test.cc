@@ -25,7 +25,7 @@ std::string Show(const Move& m) {
          ")";
 }
 
-// "from@offset->to@offset parameter[begin,end)", one by one, or the error.
+// Returns one text for each move, "from@offset->to@offset parameter[begin,end)", or the error.
 std::vector<std::string> Moves(const Placement& from, const Placement& to) {
   const auto moves = Redistribute(from, to);
   if (!moves.ok()) return {Message(moves.status())};
@@ -108,7 +108,7 @@ TEST(CheckComplete, OfEveryElementWithOneHolder) {
   EXPECT_TRUE(CheckComplete({{0, 0}, {}}).ok());
   EXPECT_TRUE(CheckComplete(Replicated({3, 0, 5}, 1)).ok());
   EXPECT_TRUE(CheckComplete(CutEvenly({40, 1, 30}, 2, 16)).ok());
-  // In any order, in any storage.
+  // The ranges may have any order and any storage.
   EXPECT_TRUE(CheckComplete({{9}, {{{0, 6, 9, 0}, {0, 0, 2, 3}}, {}, {{0, 2, 6, 100}}}}).ok());
 }
 
@@ -125,7 +125,7 @@ TEST(CheckComplete, SaysWhoIsMissingOrDoubled) {
       {{{9}, {{{0, 0, 9, 0}}, {{0, 4, 6, 0}}}}, "'a': elements [4, 6) have the holders 0 and 1"},
       {{{9}, {{{0, 5, 9, 0}}, {{0, 0, 6, 0}}}}, "'a': elements [5, 6) have the holders 1 and 0"},
       {{{9}, {{{0, 0, 9, 0}, {0, 0, 9, 9}}}}, "'a': elements [0, 9) have the holders 0 and 0"},
-      // Missing elements are found also next to doubled ones.
+      // Missing elements are also found next to doubled elements.
       {{{9}, {{{0, 0, 4, 0}, {0, 0, 4, 4}}}},
        "'a': elements [0, 4) have the holders 0 and 0; 'a': elements [4, 9) have no holder"},
   };
@@ -170,7 +170,7 @@ TEST(CheckComplete, CountsWhatItDoesNotShow) {
 }
 
 TEST(Redistribute, TakesEachElementFromWhereItIs) {
-  // Halves become thirds.
+  // A change from halves to thirds.
   const Placement two = CutEvenly({48}, 2, 8), three = CutEvenly({48}, 3, 8);
   EXPECT_THAT(Moves(two, three), ElementsAre("0@0->0@0 0[0,16)", "0@16->1@0 0[16,24)",
                                              "1@0->1@8 0[24,32)", "1@8->2@0 0[32,48)"));
@@ -183,10 +183,10 @@ TEST(Redistribute, PrefersTheHolderItselfThenTheLowest) {
   const Placement replicated = Replicated({4, 3}, 3);
   EXPECT_THAT(Moves(replicated, CutEvenly({4, 3}, 3, 1)),
               ElementsAre("0@0->0@0 0[0,2)", "1@2->1@0 0[2,4)", "2@4->2@0 1[0,3)"));
-  // Holder 3 has nothing before.
+  // Holder 3 had nothing before.
   EXPECT_THAT(Moves(replicated, {{4, 3}, {{}, {}, {}, {{1, 1, 2, 0}}}}),
               ElementsAre("0@5->3@0 1[1,2)"));
-  // Holder 2 has the middle itself; 0 has the begin, 1 the end, and both more.
+  // Holder 2 has the middle itself. Holder 0 has the begin, holder 1 the end, and both more.
   const Placement from{{10}, {{{0, 0, 5, 0}}, {{0, 2, 10, 0}}, {{0, 4, 7, 0}}}};
   EXPECT_THAT(Moves(from, {{10}, {{}, {}, {{0, 0, 10, 0}}}}),
               ElementsAre("0@0->2@0 0[0,4)", "1@5->2@7 0[7,10)", "2@0->2@4 0[4,7)"));
@@ -196,7 +196,7 @@ TEST(Redistribute, PrefersTheHolderItselfThenTheLowest) {
               ElementsAre("0@0->1@0 0[0,2)", "1@0->1@2 0[2,10)"));
 }
 
-// As files are: holder 0 has a part again that holder 7 has whole.
+// Ranges as in files: holder 0 has a part of a range that holder 7 has completely.
 TEST(Redistribute, TakesOnlyTheLowestHoldersOfNestedRanges) {
   Placement from{{100}, std::vector<std::vector<Range>>(8)};
   from.holders[7] = {{0, 0, 100, 0}};
@@ -249,7 +249,7 @@ TEST(Redistribute, SaysWhatNobodyHas) {
   EXPECT_TRUE(Redistribute(from, {{10, 2}, {{{0, 7, 9, 0}}}}).ok());
 }
 
-// Not a valid placement, but a file may contain it: every element comes from a holder that has it.
+// An invalid placement, which a file may contain: every element comes from one of its holders.
 TEST(Redistribute, RangesOfOneHolderThatOverlapDoNoHarm) {
   const Placement from{{10}, {{{0, 0, 4, 0}, {0, 1, 2, 20}, {0, 3, 10, 30}}}};
   EXPECT_THAT(Moves(from, {{10}, {{{0, 0, 10, 0}}}}),

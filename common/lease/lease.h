@@ -1,16 +1,16 @@
-// How long a process may continue without its coordinator: the holder's side of a lease. Pure: time
+// The holder's side of a lease: how long a process may continue without its coordinator. Pure: time
 // is an argument.
 //
-// The holder counts from the moment at which it *sent* the last message that the coordinator
-// answered (its hello, a heartbeat), and stops `margin` before the end. The coordinator counts from
-// the moment at which that message *came*, and waits longer (coordinator/membership/timing.h). So
-// the holder has ended before another process replaces it, no matter how long a message was under
-// way, and although the two never compare their clocks.
+// The holder counts from the time at which it *sent* the last answered message (its hello, a
+// heartbeat), and stops `margin` before the end. The coordinator counts from the time at which that
+// message *came*, and waits longer (coordinator/membership/timing.h). So the holder has ended
+// before another process replaces it, however long the message was under way. Neither side compares
+// the other's clock with its own.
 //
-// A refused connection counts as an answer: at that moment no coordinator listened, so nobody could
-// replace the holder, and a coordinator that starts later first waits for a whole lease. The same
-// holds for a coordinator that answers that it cannot write its store: it replaces nobody until it
-// can, and then grants a whole lease. Silence does not count as an answer.
+// A refused connection counts as an answer: no coordinator listened at that time, so nobody could
+// replace the holder. A coordinator that starts later first waits for a whole lease. An answer that
+// the store cannot be written counts in the same way. Such a coordinator replaces nobody until it
+// can write, and then grants a whole lease. Silence does not count as an answer.
 #ifndef MUSTER_COMMON_LEASE_LEASE_H_
 #define MUSTER_COMMON_LEASE_LEASE_H_
 
@@ -23,40 +23,41 @@
 
 namespace muster {
 
-// The reason of a coordinator's refusal that counts like a refused connection.
+// The reason of a coordinator's refusal that counts as a refused connection.
 inline constexpr char kStoreTrouble[] = "STORE_TROUBLE";
 
-// The lease as a welcome describes it.
+// The terms of the lease in a welcome.
 struct LeaseTerms {
   absl::Duration lease;
   absl::Duration margin;
-  // How long after the last answer refused connections still count.
+  // The time after the last answer for which refused connections still count.
   absl::Duration autonomy;
 };
 
 class Lease {
  public:
-  // A stream was opened at `sent` with a hello, and the coordinator accepted the process.
+  // Notes that the coordinator accepted the process, after a hello at `sent` had opened a stream.
   void Welcomed(const LeaseTerms& terms, absl::Time sent);
-  // The number of a heartbeat that is sent now, from 1 within a stream; 0: there is no stream.
+  // Returns the number of the heartbeat that is sent now, from 1 within a stream. 0: there is no
+  // stream.
   uint64_t Beat(absl::Time now);
-  // The coordinator has received all heartbeats of this stream up to this one.
+  // Notes that the coordinator has received the heartbeats of this stream up to this number.
   void Acked(uint64_t sequence);
-  // The stream has ended.
+  // Notes that the stream has ended.
   void Broken();
-  // An attempt to connect that began at `begun` was refused: no coordinator listens, or it accepts
-  // nobody at present.
+  // Notes that an attempt to connect, which began at `begun`, was refused: no coordinator listens,
+  // or it accepts nobody at present.
   void Refused(absl::Time begun);
 
-  // When the holder must have ended; infinite before the first welcome.
+  // The time at which the holder must have ended; infinite before the first welcome.
   absl::Time End() const;
-  // When the coordinator answered last, without refused connections. The infinite past before the
-  // first welcome.
+  // The time of the last answer of the coordinator, without refused connections. The infinite past
+  // before the first welcome.
   absl::Time answered() const { return answered_; }
-  // What End() would be if no connection had been refused.
+  // The value that End() would have without refused connections.
   absl::Time WithoutRefusals() const;
-  // When half a lease is over without an answer although the stream is open: the connection may be
-  // dead, and another one should be tried. Infinite without a stream.
+  // The time at which half a lease has passed without an answer on an open stream. The connection
+  // may be dead, and the holder should try another one. Infinite without a stream.
   absl::Time SilentFrom() const;
   const std::optional<LeaseTerms>& terms() const { return terms_; }
 
@@ -66,7 +67,7 @@ class Lease {
   absl::Time answered_ = absl::InfinitePast();
   absl::Time refused_ = absl::InfinitePast();
   uint64_t newest_ = 0;
-  // Heartbeats of this stream without an answer, oldest first.
+  // The heartbeats of this stream without an answer, oldest first.
   std::deque<std::pair<uint64_t, absl::Time>> sent_;
 };
 

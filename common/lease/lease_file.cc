@@ -25,7 +25,7 @@ absl::Status LeaseFile::Open(const std::string& path) {
 void LeaseFile::Write(absl::Time end) {
   if (fd_ < 0 || end == written_) return;
   written_ = end;
-  // Saturates: infinite is the largest number.
+  // Infinite becomes the largest number.
   const int64_t nanoseconds = absl::ToUnixNanos(end);
   (void)!pwrite(fd_, &nanoseconds, sizeof(nanoseconds), 0);
 }

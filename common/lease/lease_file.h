@@ -1,6 +1,6 @@
-// The end of an agent's lease in a file, for the workers that it starts. Until a worker is welcomed
-// it has no lease of its own, and while its agent is stopped (SIGSTOP) nobody can end it. So it
-// reads this file, and ends itself when its agent's lease is over.
+// The end of an agent's lease in a file, for the workers of the agent. A worker has no own lease
+// until it is welcomed, and a stopped agent (SIGSTOP) cannot end the worker. So the worker reads
+// this file, and ends itself when the lease of its agent is over.
 #ifndef MUSTER_COMMON_LEASE_LEASE_FILE_H_
 #define MUSTER_COMMON_LEASE_LEASE_FILE_H_
 
@@ -15,8 +15,8 @@ namespace muster {
 // worker does not end with its agent's lease, or there is no file.
 inline constexpr char kLeaseFileVariable[] = "MUSTER_LEASE_FILE";
 
-// Written by one process, in place, so that a reader always finds a complete value. It is not
-// durable: it has no meaning after a restart of the machine.
+// A file that one process writes in place, so that a reader always finds a complete value. The file
+// is not durable: it has no meaning after a restart of the machine.
 class LeaseFile {
  public:
   LeaseFile() = default;
@@ -24,15 +24,15 @@ class LeaseFile {
   LeaseFile(const LeaseFile&) = delete;
   LeaseFile& operator=(const LeaseFile&) = delete;
 
-  // Creates the file, or replaces one that a former process left.
+  // Creates the file, or replaces a file that an earlier process left.
   absl::Status Open(const std::string& path);
-  // `end` is a time of SteadyNow(). Infinite: no end is known. Does nothing without an open file,
-  // and if the value has not changed.
+  // Writes `end`, a time of SteadyNow(); infinite: no end is known. Does nothing without an open
+  // file, and if the value has not changed.
   void Write(absl::Time end);
-  // Empty: there is none.
+  // The path of the file; empty without a file.
   const std::string& path() const { return path_; }
 
-  // Infinite if the file cannot be read.
+  // The end in the file; infinite if the file cannot be read.
   static absl::Time Read(const std::string& path);
 
  private:

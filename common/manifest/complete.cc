@@ -16,7 +16,7 @@ namespace {
 
 using safetensors::ShapeString;
 
-// The number of elements, or -1 when the shape is nonsense.
+// The number of elements; -1 for an impossible shape.
 int64_t ElementsOf(const std::vector<int64_t>& shape) {
   int64_t elements = 1;
   for (int64_t size : shape) {
@@ -63,7 +63,7 @@ void CheckTensor(const std::string& name, std::vector<const Piece*> pieces, Prob
   }
 }
 
-// The problems of a file of a manifest with blocks.
+// Adds the problems of a file in a manifest with blocks.
 void CheckBlocks(const FileRecord& file, Problems* problems) {
   const uint64_t expected = file.size / files::kHashedBlock + (file.size % files::kHashedBlock > 0);
   if (file.blocks.size() == expected) return;
@@ -71,7 +71,7 @@ void CheckBlocks(const FileRecord& file, Problems* problems) {
                              file.size, " bytes, found ", file.blocks.size()));
 }
 
-// `piece` is a part of a tensor whose size is known to be possible.
+// Checks `piece`, a part of a tensor of a possible size, against the size of its file.
 void CheckInFile(const Piece& piece, uint64_t file_size, Problems* problems) {
   uint64_t bytes = 0;
   const auto dtype = safetensors::DTypeOf(piece.dtype);

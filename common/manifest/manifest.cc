@@ -23,8 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "muster-checkpoint";
-// The member that holds the manifest's own hash. It is the third one, so that no name that a user
-// chose stands before it.
+// The third member, which holds the manifest's own hash. It comes before every name that a user
+// chose.
 constexpr char kHashMember[] = "manifest_xxh3_128";
 constexpr char kNoHash[] = "00000000000000000000000000000000";
 
@@ -32,14 +32,14 @@ std::string HashLine(const std::string& hash) {
   return absl::StrCat("\"", kHashMember, "\": \"", hash, "\"");
 }
 
-// The hash of the text as it is with zeros in the place of the hash.
+// Returns the text with its hash. The hash is that of the text with zeros in its place.
 std::string WithHash(std::string text) {
   const std::string blank = HashLine(kNoHash);
   return text.replace(text.find(blank), blank.size(),
                       HashLine(files::HashBytes(text.data(), text.size())));
 }
 
-// `hash`: what the manifest says.
+// `hash`: the hash in the manifest.
 absl::Status CheckHash(const std::string& path, std::string text, const std::string& hash) {
   const std::string line = HashLine(hash);
   const size_t at = text.find(line);
@@ -221,7 +221,7 @@ Json ToJson(const Manifest& manifest) {
   return json;
 }
 
-// Throws unless kinds of optimizers can be looked up by group.
+// Throws unless the kind of optimizer of each group can be found.
 void CheckKinds(const Manifest& manifest) {
   const OptimizerRecord& optimizer = manifest.optimizer;
   if (optimizer.kinds.empty()) return;
@@ -237,7 +237,7 @@ void CheckKinds(const Manifest& manifest) {
   }
 }
 
-// Throws on missing keys and wrong types; Parse turns this into a status.
+// Throws on missing keys and wrong types, which Parse turns into a status.
 Manifest FromJson(const Json& json) {
   Manifest manifest;
   json.at("job").get_to(manifest.job);
@@ -328,12 +328,12 @@ absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& direc
       return absl::DataLossError(absl::StrCat(path, ": expected ", kFormat, " version ", kVersion,
                                               ", found ", format, " version ", version));
     }
-    // A manifest of another version has its hash in the same place. That of version 1 has none.
+    // A manifest of another version has its hash in the same place. Version 1 has no hash.
     if (version > 1 || json.contains(kHashMember)) {
       RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
     }
     if (version != kVersion) {
-      // As far as this program can check, it is not damaged.
+      // The manifest is undamaged as far as this program can check.
       const char* const next = version < kVersion ? "a program of version 0.3.0 reads it, and "
                                                     "writes its next checkpoint in version 3"
                                                   : "use the newer program that wrote it";

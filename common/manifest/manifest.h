@@ -1,5 +1,5 @@
-// MANIFEST.json: what a checkpoint directory holds (docs/checkpoint-format.md). It does not use
-// LibTorch, so the command line can use it, too.
+// MANIFEST.json: the contents of a checkpoint directory (docs/checkpoint-format.md). This code does
+// not use LibTorch, so that the command line can use it.
 #ifndef MUSTER_COMMON_MANIFEST_MANIFEST_H_
 #define MUSTER_COMMON_MANIFEST_MANIFEST_H_
 
@@ -25,7 +25,7 @@ struct FileRecord {
   std::string name;  // relative to the directory, without any slash
   uint64_t size = 0;
   std::string hash;  // XXH3 128-bit, 32 hexadecimal digits
-  // Of each files::kHashedBlock bytes of it, in the same form.
+  // The hash of each files::kHashedBlock bytes of the file, in the same form.
   std::vector<std::string> blocks = {};
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
@@ -40,12 +40,12 @@ struct Piece {
   int64_t end = 0;
   std::string file;
   std::string dtype = "F32";  // of the whole tensor, by its name in safetensors files
-  // The byte of the file where its first element lies.
+  // The byte of the file at which the first element lies.
   int64_t offset = 0;
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-// A command that took effect without changing anything, and why. `reason`: a code for programs.
+// A command that failed when it took effect, and so changed nothing. `reason`: a code for programs.
 struct FailedCommand {
   int64_t number = 0;
   absl::Status status;
@@ -53,36 +53,37 @@ struct FailedCommand {
   friend bool operator==(const FailedCommand&, const FailedCommand&) = default;
 };
 
-// The current state of everything that commands have changed.
+// The present state of everything that commands have changed.
 struct Steering {
-  // Commands that the ranks have taken in and that have not taken effect.
+  // Commands that the ranks have received and that have not taken effect.
   std::vector<int64_t> waiting_commands;
-  // Replaces the job's own learning rate.
+  // The learning rate in place of the job's own.
   std::optional<double> learning_rate;
-  // Which parameters are trained. Version 0: as in the job file (a manifest without versions).
+  // The version of the rules for trained parameters. 0: as in the job file (a manifest without
+  // versions).
   int64_t trainability_version = 0;
   std::vector<TrainableRule> rules;
-  // Parameters that model code has frozen or unfrozen, without effect yet.
+  // Parameters that model code has frozen or unfrozen, without an effect so far.
   std::vector<std::string> pending;
   // The newest commands that took effect: number and step.
   std::vector<std::pair<int64_t, int64_t>> applied;
   // The commands of `applied` that failed.
   std::vector<FailedCommand> failed;
   // A validation pass was due after this step and was not run, because the job had to leave its
-  // node. A generation that continues from here runs it first.
+  // node. A generation that continues from this checkpoint runs the pass first.
   bool validation_due = false;
   ValidationRecord validations;
   friend bool operator==(const Steering&, const Steering&) = default;
 };
 
-// Settings of the optimizer for some of the parameters, with their names in the job file ("lr",
-// "betas"), each with its numbers; true and false are 1 and 0.
+// Settings of the optimizer for some of the parameters, by their names in the job file ("lr",
+// "betas"). Each has its numbers; true and false are 1 and 0.
 using OptimizerSettings = std::vector<std::pair<std::string, std::vector<double>>>;
 
 struct OptimizerRecord {
   std::string kind;  // "adamw"; empty: the job trains nothing
   std::vector<OptimizerSettings> groups;
-  // The kind of each group; empty: all are of `kind`.
+  // The kind of each group; empty: `kind` for all.
   std::vector<std::string> kinds;
 
   const std::string& KindOf(size_t group) const { return kinds.empty() ? kind : kinds[group]; }
@@ -94,19 +95,19 @@ struct ParameterRecord {
   std::vector<int64_t> shape;
   std::string dtype;
   bool trainable = false;
-  // It was trained at some time, so the optimizer has its state (if this kind of optimizer keeps
-  // any), also if it is frozen now.
+  // Whether the parameter was ever trained, also if it is frozen at present. The optimizer has its
+  // state then (if this kind of optimizer keeps any).
   bool ever_trained = false;
   int64_t group = 0;  // of the optimizer
   friend bool operator==(const ParameterRecord&, const ParameterRecord&) = default;
 };
 
-// The version of the format: Write writes it, and Read refuses all others.
+// The version of the format that Write writes. Read refuses all others.
 inline constexpr int64_t kVersion = 3;
 
 struct Manifest {
   std::string job;
-  // Distinguishes the job from another job of the same name.
+  // An id that distinguishes the job from another job of the same name.
   std::string job_instance;
   int64_t step = 0;
   int64_t generation = 0;
@@ -114,23 +115,24 @@ struct Manifest {
   Steering steering;
   int64_t epoch = 0;
   int64_t cursor = 0;
-  // From the first step of the training on. Empty if an older program has written it.
+  // Records from the first step of the training on. Empty if an older program wrote the checkpoint.
   std::vector<SamplingRecord> sampling;
   int64_t world_size = 0;
   std::string strategy;
   std::string model_kind;
   OptimizerRecord optimizer;
-  // In the order in which the source model registers them (Hugging Face's, if it has this model):
-  // the position is the index in the state of a Python optimizer.
+  // The parameters in the order in which the source model registers them (Hugging Face's, if it has
+  // this model). The position is the index in the state of a Python optimizer.
   std::vector<ParameterRecord> parameters;
-  // The model's config.json, if transformers has this kind of model; a JSON object, or empty.
+  // The model's config.json as a JSON object. Empty if transformers does not have this kind of
+  // model.
   std::string config;
-  // The file from which the model's first weights came: an absolute path, or empty.
+  // The absolute path of the file with the model's first weights, or empty.
   std::string first_weights;
-  // The settings of the job that decide how it trains (jobspec::TrainingSettingsJson), without
-  // what commands changed; a JSON object, or empty.
+  // The settings that decide how the job trains (jobspec::TrainingSettingsJson), without the
+  // changes of commands; a JSON object, or empty.
   std::string settings;
-  // What made the tokens on which the model was trained, if it is known.
+  // The tokenizer of the tokens on which the model was trained, if known.
   tokenizer::Source tokenizer;
   std::vector<FileRecord> files;
   std::vector<Piece> pieces;
@@ -140,31 +142,33 @@ struct Manifest {
 // The name of a piece's entry in its file.
 std::string EntryName(const Piece& piece);
 
-// Writes `directory`/MANIFEST.json, with a hash of itself in it, and makes it durable (the file,
-// not the directory's entry).
+// Writes `directory`/MANIFEST.json, with its own hash in it. Makes the file durable, but not the
+// directory's entry.
 absl::Status Write(const Manifest& manifest, const std::string& directory,
                    files::Disk& disk = files::Disk::Real());
 
-// DATA_LOSS, with path, expected and found, if the manifest is damaged (it has a hash of itself),
-// or if its step or generation differ from the directory's name (only if that is the name of a
-// checkpoint). UNIMPLEMENTED if it is undamaged, as far as this program can tell, and of another
-// version. Other errors, such as NOT_FOUND, mean that it could not be read.
+// Reads `directory`/MANIFEST.json.
+// - DATA_LOSS, with path, expected and found: the manifest does not have its own hash. Or its step
+//   or generation differ from the directory's name, if that is the name of a checkpoint.
+// - UNIMPLEMENTED: the manifest is of another version, and undamaged as far as this program can
+//   tell.
+// - Other errors, such as NOT_FOUND: the manifest could not be read.
 absl::StatusOr<Manifest> Read(const std::string& directory);
-// The same for the contents of `directory`/MANIFEST.json.
+// Parses the contents of `directory`/MANIFEST.json; errors as of Read.
 absl::StatusOr<Manifest> Parse(const std::string& text, const std::string& directory);
 
-// DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
-// inside of files that are listed, which have a hash for each block.
+// DATA_LOSS unless the pieces cover each tensor exactly once, and agree on its shape and dtype. The
+// pieces must lie inside of listed files, which have a hash for each block.
 absl::Status CheckComplete(const Manifest& manifest);
 
-// Checks that the files of a complete manifest exist and have its sizes, without reading them.
-// DATA_LOSS lists what is damaged, at most 3 entries. If nothing is damaged, other errors say what
-// could not be found or read.
+// Checks that the files of a complete manifest exist and have their sizes, without reading them.
+// DATA_LOSS: damaged files, at most 3 in the list. Without damage, other errors say which files
+// were not found or not readable.
 absl::Status CheckFiles(const std::string& directory, const Manifest& manifest);
 
-// Read, CheckComplete, and every file against its size, its hash and its own header. Reads
-// everything once. DATA_LOSS lists what is damaged, at most 3 entries. If nothing is damaged, other
-// errors say what could not be found or read.
+// Calls Read and CheckComplete, and checks every file against its size, its hash and its own
+// header. Reads everything once. DATA_LOSS: damaged files, at most 3 in the list. Without damage,
+// other errors say which files were not found or not readable.
 absl::StatusOr<Manifest> Verify(const std::string& directory);
 
 }  // namespace muster::manifest

@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Two files that hold w [2, 3] cut at 4, the scalar step and a counter.
+// Two files that hold w [2, 3] (cut at 4), the scalar step and a counter.
 class ManifestTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -56,7 +56,7 @@ class ManifestTest : public ::testing::Test {
     manifest_.files.push_back({name, text.size(), hash, {hash}});
   }
 
-  // Writes the manifest, then changes its text.
+  // Writes the manifest, then replaces a part of its text.
   void Edit(const std::string& from, const std::string& to) {
     ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
     std::string text = *files::ReadFile(dir_.Path(kFileName));
@@ -65,7 +65,7 @@ class ManifestTest : public ::testing::Test {
     ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
   }
 
-  // As docs/checkpoint-format.md says it: the hash of the text with zeros in its place.
+  // Sets the hash as in docs/checkpoint-format.md: the hash of the text with zeros in its place.
   void Rehash() {
     std::string text = *files::ReadFile(dir_.Path(kFileName));
     const std::string name = "\"manifest_xxh3_128\": \"";
@@ -345,7 +345,7 @@ TEST_F(ManifestTest, FilesThatLackAPieceAreReported) {
   EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: no entry 'step/v'"));
 }
 
-// It may be readable again later.
+// The file may be readable again later.
 TEST_F(ManifestTest, AFileThatIsNotThereIsNoDamage) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   std::filesystem::remove(dir_.Path("rank-0.safetensors"));

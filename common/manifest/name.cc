@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr char kTemporarySuffix[] = ".tmp";
 
-// Reads a plain decimal number at `*at` and moves `*at` behind it.
+// Reads a decimal number at `*at` and moves `*at` behind it.
 std::optional<int64_t> ParseNumber(const std::string& text, size_t* at) {
   const char* begin = text.data() + *at;
   const char* end = text.data() + text.size();

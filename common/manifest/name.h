@@ -1,5 +1,4 @@
-// The name of a checkpoint's directory says which one it is: "step-200-g3" after 200 steps, by
-// generation 3.
+// The name of a checkpoint's directory: "step-200-g3" after 200 steps, by generation 3.
 #ifndef MUSTER_COMMON_MANIFEST_NAME_H_
 #define MUSTER_COMMON_MANIFEST_NAME_H_
 
@@ -19,7 +18,7 @@ struct CheckpointName {
 std::string FinalName(int64_t step, int64_t generation);
 std::string TemporaryName(int64_t step, int64_t generation);
 
-// Their inverses; nothing for any other name.
+// The parts of such names; nothing for any other name.
 std::optional<CheckpointName> ParseFinalName(const std::string& name);
 std::optional<CheckpointName> ParseTemporaryName(const std::string& name);
 

@@ -31,7 +31,7 @@ SamplingRecord SamplingRecordFromJson(const Json& json) {
                         .seed = Whole<uint64_t>(json.at("seed"))};
   if (json.contains("per_rank")) json["per_rank"].get_to(record.per_rank);
   if (json.contains("skipped")) json["skipped"].get_to(record.skipped);
-  // So that sums of these numbers are numbers, too.
+  // Limits these numbers, so that their sums do not overflow.
   const auto within = [](int64_t number, int64_t least) {
     return number >= least && number <= int64_t{1} << 50;
   };

@@ -1,5 +1,5 @@
-// How steps have taken samples of data.train, as a checkpoint stores it: a record for each change,
-// so that the place in the data after any step so far can be computed (worker/data/timeline.h).
+// A record of how steps have taken samples of data.train, for checkpoints. Each change adds a
+// record, so that the place in the data after any step can be computed (worker/data/timeline.h).
 #ifndef MUSTER_COMMON_MANIFEST_SAMPLING_RECORD_H_
 #define MUSTER_COMMON_MANIFEST_SAMPLING_RECORD_H_
 
@@ -12,7 +12,7 @@ namespace muster::manifest {
 
 // All values are as in docs/sampler.md.
 struct SamplingRecord {
-  // Steps done when this began, and the sampler's position there.
+  // The number of steps done when this record began, and the sampler's position at that time.
   int64_t step = 0;
   int64_t epoch = 0;
   int64_t cursor = 0;
@@ -22,7 +22,7 @@ struct SamplingRecord {
   std::string order;         // "shuffled"
   uint64_t seed = 0;
   bool per_rank = false;  // each rank has files of its own
-  // A command left out the samples before this place: they count as taken, by no step.
+  // A command left out the samples before this place: no step took them, but they count as taken.
   bool skipped = false;
   friend bool operator==(const SamplingRecord&, const SamplingRecord&) = default;
 };

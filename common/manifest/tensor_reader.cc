@@ -46,7 +46,8 @@ absl::Status CheckBlock(const FileRecord& record, int64_t number, const char* da
 
 namespace {
 
-// Small tensors lie together in the first block of each file, and are asked for between large ones.
+// The number of blocks in memory. Small tensors lie together in the first block of each file, and
+// are requested between large ones.
 constexpr size_t kBlocksKept = 8;
 
 }  // namespace
@@ -87,8 +88,8 @@ absl::Status TensorReader::FindTensors() {
     if (piece.begin < piece.end) tensor.pieces.push_back(&piece);
   }
   for (StoredTensor& tensor : tensors_) {
-    // CheckComplete knows tensors by their names alone, which a hostile manifest can divide between
-    // slot and parameter in several ways.
+    // CheckComplete compares only whole names of tensors. A hostile manifest can divide a name
+    // between slot and parameter in several ways.
     int64_t elements = 1;
     for (const int64_t size : tensor.shape) elements *= size;
     if (elements != tensor.elements) {

@@ -1,5 +1,5 @@
-// Reads the tensors of a checkpoint, whichever files they lie in, and checks what it reads. Needs
-// memory for a few blocks, however large the checkpoint is.
+// Reads the tensors of a checkpoint from all its files, and checks the bytes. Needs memory for a
+// few blocks, however large the checkpoint is.
 #ifndef MUSTER_COMMON_MANIFEST_TENSOR_READER_H_
 #define MUSTER_COMMON_MANIFEST_TENSOR_READER_H_
 
@@ -18,16 +18,15 @@
 
 namespace muster::manifest {
 
-// Reads bytes [offset, offset + bytes) of the open file `path`; read, not mapped, so that a failed
-// read is an error and not a signal. DATA_LOSS: the file ends before.
+// Reads bytes [offset, offset + bytes) of the open file `path`. A read, and not a mapping, so that
+// a failed read is an error and not a signal. DATA_LOSS: the file ends earlier.
 absl::Status ReadAt(int fd, int64_t offset, char* to, int64_t bytes, const std::string& path);
 
-// DATA_LOSS unless `data` has the hash of block `number` of the file, whose record has hashes of
-// its blocks.
+// DATA_LOSS unless `data` has the hash of block `number` in the file's record.
 absl::Status CheckBlock(const FileRecord& record, int64_t number, const char* data, int64_t bytes,
                         const std::string& path);
 
-// A whole tensor of a checkpoint.
+// A tensor of a checkpoint with all its pieces.
 struct StoredTensor {
   std::string slot;
   std::string parameter;
@@ -44,31 +43,31 @@ struct StoredTensor {
 // Movable. Threading: one thread.
 class TensorReader {
  public:
-  // Reads the manifest, and checks that it is complete and that the files have their sizes. A
-  // checkpoint without hashes of blocks is read and checked as a whole. Errors: those of Read,
-  // CheckComplete and CheckFiles, or of Verify; DATA_LOSS: a dtype that no file has.
+  // Reads the manifest, and checks that it is complete and that the files have their sizes. Reads
+  // and checks all of a checkpoint without hashes of blocks. Errors: those of Read, CheckComplete
+  // and CheckFiles, or of Verify; DATA_LOSS: a dtype that no file has.
   static absl::StatusOr<TensorReader> Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return *manifest_; }
-  // In the order of the manifest's pieces.
+  // The tensors in the order of the manifest's pieces.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // Null if there is no such tensor.
+  // The tensor; null if there is none.
   const StoredTensor* Find(const std::string& slot, const std::string& parameter) const;
 
-  // Reads elements [begin, begin + count) of one of tensors(), which exist. DATA_LOSS: a block of a
-  // file does not have its hash. Other errors: it cannot be read.
+  // Reads elements [begin, begin + count) of one of tensors(). The elements must exist. DATA_LOSS:
+  // a block of a file does not have its hash. Other errors: the file cannot be read.
   absl::Status Read(const StoredTensor& tensor, int64_t begin, int64_t count, char* to);
 
  private:
   TensorReader(std::string directory, Manifest manifest);
   absl::Status FindTensors();
   absl::Status ReadBytes(const FileRecord& file, uint64_t offset, uint64_t bytes, char* to);
-  // The block, from the newest ones or from its file.
+  // The block, from memory (the newest blocks) or from its file.
   absl::StatusOr<const std::vector<char>*> BlockOf(const FileRecord& file, uint64_t number);
 
   std::string directory_;
-  // On the heap, because the tensors point into it.
+  // The manifest, on the heap because the tensors point into it.
   std::unique_ptr<Manifest> manifest_;
   std::vector<StoredTensor> tensors_;
   std::map<std::pair<std::string, std::string>, size_t> by_name_;

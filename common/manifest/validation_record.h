@@ -1,6 +1,6 @@
-// What the validation passes of a job's fit stages have led to, as a checkpoint stores it: which
-// checkpoint is the best one, how long validation has not improved, and which stages ended early.
-// worker/train/job/improvement.h decides it.
+// The results of the validation passes of a job's fit stages, for checkpoints. They are the best
+// checkpoint, the time without improvement, and the stages that ended early. Decided by
+// worker/train/job/improvement.h.
 #ifndef MUSTER_COMMON_MANIFEST_VALIDATION_RECORD_H_
 #define MUSTER_COMMON_MANIFEST_VALIDATION_RECORD_H_
 
@@ -15,7 +15,7 @@ namespace muster::manifest {
 
 // All numbers are finite.
 struct ValidationRecord {
-  // The checkpoint of the step whose pass is the best one of the job.
+  // The checkpoint after the best validation pass of the job.
   struct Best {
     int64_t step = 0;
     int64_t generation = 0;  // that wrote the checkpoint
@@ -24,18 +24,18 @@ struct ValidationRecord {
   };
   std::optional<Best> best;
 
-  // Of a stage that ends early if validation does not improve.
+  // The state of a stage that ends early if validation does not improve.
   struct Patience {
     int64_t stage = 0;  // its index in the job's list
-    // The pass that later ones must improve on: its step, and its number. Absent: there is none.
+    // The pass that later passes must improve on: its step, and its number. Absent: there is none.
     std::optional<std::pair<int64_t, double>> best;
-    int64_t passes = 0;  // since then, or since the stage began
+    int64_t passes = 0;  // since `best`, or since the stage began
     friend bool operator==(const Patience&, const Patience&) = default;
   };
   std::optional<Patience> patience;
 
-  // The fit stages that ended early: the index in the job's list, and the steps done at their end,
-  // counted over the whole job. In the order of the list.
+  // The fit stages that ended early, in the order of the job's list. Each has its index in the
+  // list, and the steps of the whole job done at its end.
   std::vector<std::pair<int64_t, int64_t>> ended;
 
   friend bool operator==(const ValidationRecord&, const ValidationRecord&) = default;

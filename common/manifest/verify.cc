@@ -21,7 +21,7 @@
 namespace muster::manifest {
 namespace {
 
-// Read, not mapped, so that a failed read is an error and not a signal.
+// Reads, and does not map, the file, so that a failed read is an error and not a signal.
 absl::StatusOr<files::FileDigest> ReadContents(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return files::ErrnoStatus(errno, "open", path);
@@ -52,7 +52,7 @@ absl::Status WrongSize(const std::string& path, uint64_t expected, uint64_t foun
   return absl::DataLossError(absl::StrCat(path, ": expected ", expected, " bytes, found ", found));
 }
 
-// The contents against the file's record.
+// Checks the contents against the file's record.
 absl::Status CheckContents(const std::string& path, const FileRecord& record) {
   ASSIGN_OR_RETURN(const files::FileDigest found, ReadContents(path));
   if (found.size != record.size) return WrongSize(path, record.size, found.size);
@@ -78,7 +78,7 @@ PiecesByFile ByFile(const std::vector<Piece>& pieces) {
   return by_file;
 }
 
-// The header of a file against the pieces that should be in it.
+// Checks the header of a file against the pieces that should be in the file.
 absl::Status CheckHeader(const std::string& path, const std::vector<const Piece*>& pieces) {
   ASSIGN_OR_RETURN(const safetensors::File opened, safetensors::File::Open(path));
   for (const Piece* const each : pieces) {
@@ -108,7 +108,7 @@ absl::Status CheckHeader(const std::string& path, const std::vector<const Piece*
 absl::Status CheckSize(const std::string& path, uint64_t expected) {
   struct stat found = {};
   if (stat(path.c_str(), &found) != 0) return files::ErrnoStatus(errno, "open", path);
-  // Something else in its place is no damage of the file.
+  // Something else in place of the file does not count as damage.
   if (!S_ISREG(found.st_mode)) {
     return files::ErrnoStatus(S_ISDIR(found.st_mode) ? EISDIR : EINVAL, "read", path);
   }

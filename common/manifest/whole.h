@@ -1,5 +1,5 @@
-// Whole numbers in JSON. nlohmann's own conversions also take a number with a fraction or out of
-// range; these throw std::invalid_argument instead.
+// Whole numbers in JSON. nlohmann's conversions accept a number with a fraction or out of range;
+// these throw std::invalid_argument.
 #ifndef MUSTER_COMMON_MANIFEST_WHOLE_H_
 #define MUSTER_COMMON_MANIFEST_WHOLE_H_
 

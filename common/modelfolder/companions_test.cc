@@ -27,7 +27,7 @@ class CompanionsTest : public testing::Test {
   void Make(const std::string& name, const std::string& contents) {
     ASSERT_TRUE(files::WriteAtomically(dir_.Path(name), contents).ok());
   }
-  // Of a model that began with source/model.safetensors and trained on tokens of t.json.
+  // Writes for a model that began with source/model.safetensors and trained on tokens of t.json.
   absl::StatusOr<Companions> Write() {
     Make("t.json", kTokenizer);
     return WriteCompanions(

@@ -78,7 +78,7 @@ absl::Status CheckTarget(const std::string& path, bool overwrite) {
           absl::StrCat(path, ": the folder exists and is not empty (it contains '", name,
                        "'); a folder that contains only a model is replaced with --overwrite"));
     }
-    // The folder of a download may consist of links to files that are elsewhere.
+    // The folder of a download may consist of links to other files.
     const bool file = it->symlink_status(error).type() == fs::file_type::regular;
     if (!file || !IsModelFile(name)) {
       return absl::FailedPreconditionError(
@@ -99,8 +99,8 @@ absl::Status PlaceFolder(const std::string& temporary, const std::string& path, 
   if (!fs::exists(path, error) || fs::is_empty(path, error)) {
     return files::RenameDurably(temporary, path, disk);
   }
-  // Who makes a temporary folder locks it (client/checkpoints/new_folder.h): nobody takes the old
-  // one for his own while it is removed.
+  // Locks the old folder while it is removed, as writers lock temporary folders
+  // (client/checkpoints/new_folder.h). So no writer takes the old folder for its own.
   const int old = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (old >= 0) flock(old, LOCK_EX | LOCK_NB);
   absl::Status status = disk.Exchange(temporary, path);
@@ -163,7 +163,7 @@ std::string FolderConfig(const std::string& config, const std::string& source, D
   };
   if (!kind(first).is_null() && kind(first) == kind(result)) {
     for (const auto& [key, value] : first.items()) {
-      // Its name before transformers 5.
+      // The name of `dtype` before transformers 5.
       if (key == "torch_dtype") continue;
       if (!result.contains(key) || result[key].is_null()) result[key] = value;
     }
@@ -187,7 +187,7 @@ absl::Status WriteText(const std::string& folder, const std::string& name, const
   return absl::OkStatus();
 }
 
-// The tokenizer that made the training data, if its file is still the same.
+// Writes the tokenizer of the training data, if its file is unchanged.
 absl::Status WriteTokenizer(const tokenizer::Source& tokenizer, const std::string& folder,
                             files::Disk& disk, Companions* result) {
   if (!tokenizer.known()) return absl::OkStatus();

@@ -99,12 +99,12 @@ TEST_F(FolderTest, CopiesTheTokenizerAndNothingElse) {
   EXPECT_EQ(copied->files, (std::vector<std::string>{"tokenizer.json", "merges.txt"}));
   EXPECT_EQ(Read("new/tokenizer.json"), "t");
   EXPECT_FALSE(fs::exists(new_folder() + "/secret"));
-  for (const char* gone : {"/gone", "/source/secret"}) {  // missing, and no folder
+  for (const char* gone : {"/gone", "/source/secret"}) {  // missing, or not a folder
     const auto none = CopyTokenizer(dir_.path() + gone, new_folder());
     ASSERT_TRUE(none.ok()) << none.status();
     EXPECT_TRUE(none->files.empty() && none->unreadable.empty());
   }
-  // Whatever the reader's rights are: a link that leads to itself.
+  // A link to itself, which a reader with any rights cannot follow.
   fs::create_directory(dir_.path() + "/loop");
   fs::create_symlink("vocab.json", dir_.path() + "/loop/vocab.json");
   const auto unreadable = CopyTokenizer(dir_.path() + "/loop", new_folder());

@@ -79,13 +79,13 @@ uint16_t ToFloat16(float value) {
   const double size = std::abs(static_cast<double>(value));
   if (size == 0) return sign;
   if (size >= 65520) return sign | 0x7c00;
-  // The distance of neighbours is a power of two; scaled by it, the number is rounded to a whole
-  // one (ties to even is the mode in which programs start).
+  // The distance of neighbours is a power of two. The number is scaled by it and rounded to a whole
+  // number (ties to even is the mode in which programs start).
   int exponent = 0;
   std::frexp(size, &exponent);
   const int lowest = std::max(exponent - 11, -24);
   const auto mantissa = static_cast<uint32_t>(std::nearbyint(std::ldexp(size, -lowest)));
-  // A mantissa that was rounded up to the next power of two moves into the exponent by itself.
+  // A mantissa that is rounded up to the next power of two increases the exponent by the addition.
   return static_cast<uint16_t>(sign | (((lowest + 24) << 10) + mantissa));
 }
 

@@ -1,6 +1,6 @@
-// The weights in a model's folder as Hugging Face's from_pretrained reads it: one file, or several
-// (shards) with an index. All positions are known before any tensor is, so that many writers can
-// write their parts at the same time. Pure.
+// The weights in a model's folder for Hugging Face's from_pretrained: one file, or several (shards)
+// with an index. All positions are known before any tensor, so that many writers can write their
+// parts at the same time. Pure.
 #ifndef MUSTER_COMMON_MODELFOLDER_PLAN_H_
 #define MUSTER_COMMON_MODELFOLDER_PLAN_H_
 
@@ -21,13 +21,13 @@ struct Tensor {
   safetensors::DType dtype = safetensors::DType::kF32;  // or kI64
 };
 
-// As transformers' save_pretrained.
+// The size of a shard in transformers' save_pretrained.
 inline constexpr uint64_t kShardBytes = 5'000'000'000;
 
 struct PlanOptions {
-  // What float32 tensors become: kF32, kBF16 or kF16. Others keep their type.
+  // The type to which float32 tensors are converted: kF32, kBF16 or kF16. Others keep their type.
   safetensors::DType dtype = safetensors::DType::kF32;
-  // A file holds no more bytes of tensors, unless it holds only one tensor. At least 1.
+  // The most bytes of tensors in a file, except in a file with only one tensor. At least 1.
   uint64_t max_shard_bytes = kShardBytes;
   safetensors::Metadata metadata;  // of each file
 };
@@ -38,7 +38,7 @@ struct PlannedFile {
   uint64_t size = 0;
 };
 
-// Where the elements of a tensor lie.
+// The place of a tensor's elements.
 struct Place {
   size_t file = 0;
   uint64_t offset = 0;  // in the file
@@ -54,16 +54,16 @@ struct FolderPlan {
 
 inline constexpr char kIndexName[] = "model.safetensors.index.json";
 
-// Tensors keep their order from file to file; in a file, wide numbers come first, because readers
+// Tensors keep their order from file to file. In a file, wide numbers come first, because readers
 // may want each at a multiple of its size. INVALID_ARGUMENT: a name appears twice or is not UTF-8,
 // or a type is not allowed.
 absl::StatusOr<FolderPlan> PlanFolder(const std::vector<Tensor>& tensors,
                                       const PlanOptions& options);
 
-// Converts `count` float32 numbers at `from` (may be unaligned) to kF32, kBF16 or kF16 at `to`,
-// rounded to the nearest and halves to even, as torch.Tensor.to rounds. `to` may be `from`: then
-// the numbers are converted in place. OUT_OF_RANGE: a finite number is too large for the type; the
-// message has the number. Infinities and NaN stay what they are.
+// Converts `count` float32 numbers at `from` (may be unaligned) to kF32, kBF16 or kF16 at `to`.
+// `to` may be `from`. Rounds to the nearest and halves to even, as torch.Tensor.to does. Infinities
+// and NaN are kept. OUT_OF_RANGE: a finite number is too large for the type; the message has the
+// number.
 absl::Status ConvertFloats(const void* from, size_t count, safetensors::DType dtype, void* to);
 
 }  // namespace muster::modelfolder

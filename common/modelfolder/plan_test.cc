@@ -17,7 +17,7 @@ using safetensors::DType;
 const std::vector<Tensor> kTensors = {
     {"a", {10, 10}}, {"b", {50}}, {"count", {}, DType::kI64}, {"c", {3, 100}}, {"d", {1}}};
 
-// The files with their own numbers (tensor i has the byte i everywhere), as a reader sees them.
+// The files as a reader sees them. Every byte of tensor i has the value i.
 std::map<std::string, std::string> Contents(const std::vector<Tensor>& tensors,
                                             const FolderPlan& plan) {
   std::map<std::string, std::string> contents;
@@ -45,7 +45,7 @@ TEST(PlanFolder, ASmallModelIsOneFileThatAReaderAccepts) {
                                                bytes.size(), "model.safetensors");
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->metadata, (safetensors::Metadata{{"format", "pt"}}));
-  // The wide one comes first.
+  // The wide tensor is first.
   std::vector<std::string> names;
   for (const auto& entry : header->entries) names.push_back(entry.name);
   EXPECT_EQ(names, (std::vector<std::string>{"count", "a", "b", "c", "d"}));

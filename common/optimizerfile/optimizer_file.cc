@@ -62,7 +62,7 @@ void WriteSetting(const std::string& name, const std::vector<double>& values,
   pickle->EndTuple();
 }
 
-// What the optimizers of torch.optim have besides in each group; those of PyTorch 2.13.
+// Writes the other settings in each group of the torch.optim optimizers, as of PyTorch 2.13.
 void WriteDefaults(const std::string& kind, PickleWriter* pickle) {
   const auto write = [&](const char* name, bool value) {
     pickle->Text(name);
@@ -77,12 +77,12 @@ void WriteDefaults(const std::string& kind, PickleWriter* pickle) {
     pickle->Text("dampening");
     pickle->Float(0);
   }
-  if (kind == "lion") return;  // torch.optim has none
+  if (kind == "lion") return;  // torch.optim has no Lion
   if (kind == "adadelta") write("capturable", false);
   write("maximize", false);
   write("differentiable", false);
   for (const char* choice : {"foreach", "fused"}) {
-    if (kind == "adadelta" && choice == std::string_view("fused")) continue;  // it has none
+    if (kind == "adadelta" && choice == std::string_view("fused")) continue;  // it has no `fused`
     pickle->Text(choice);
     pickle->None();
   }
@@ -120,7 +120,7 @@ void WriteGroup(const Contents& contents, size_t group, Key key, PickleWriter* p
   pickle->EndDict();
 }
 
-// Storage i is that of item i.
+// Item i has storage i.
 std::string Pickled(const Contents& contents, Key key) {
   std::map<std::string, std::vector<size_t>> items;  // by parameter
   for (size_t i = 0; i < contents.items.size(); ++i) {
@@ -157,7 +157,7 @@ std::string Pickled(const Contents& contents, Key key) {
   return pickle.Finish();
 }
 
-// The settings and parameters, as the manifest of a checkpoint has them.
+// The settings and parameters, in the form of a checkpoint's manifest.
 std::string Described(const Contents& contents) {
   nlohmann::ordered_json json = {{"kind", contents.optimizer.kind},
                                  {"schedule_factor", contents.schedule_factor}};

@@ -24,7 +24,7 @@ using torchfile::TensorValue;
 using Kind = PickleDocument::Kind;
 using Node = PickleDocument::Node;
 
-// With as many digits as tell numbers apart.
+// The numbers, with enough digits to distinguish them.
 std::string Numbers(const std::vector<double>& values) {
   std::vector<std::string> texts;
   for (const double value : values) texts.push_back(nlohmann::json(value).dump());
@@ -32,13 +32,13 @@ std::string Numbers(const std::vector<double>& values) {
   return values.size() == 1 ? text : absl::StrCat("(", text, ")");
 }
 
-// No parameter has a longer name: a name may be used many times in a hostile file.
+// The longest name of a parameter. A hostile file may use a long name many times.
 constexpr size_t kLongestName = 1000;
 
 // The settings of a group of the file, by their names in the job file.
 using FoundSettings = std::map<std::string, std::vector<double>>;
 
-// `kind`: of the file's group; empty: the file does not say it.
+// `kind`: the kind of the file's group; empty: the file does not say it.
 void CompareKinds(const std::string& kind, const std::string& of_job, const std::string& group,
                   std::vector<std::string>* differences) {
   if (kind.empty() || kind.size() > kLongestName || kind == of_job) return;
@@ -59,7 +59,7 @@ void Compare(const FoundSettings& found, const OptimizerSettings& of_job, const 
 
 bool IsContiguous(const TensorValue& tensor) {
   if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return true;
-  int64_t stride = 1;  // at most the elements of the storage, in which the tensor lies
+  int64_t stride = 1;  // at most the number of elements of the storage
   for (size_t i = tensor.shape.size(); i-- > 0;) {
     if (tensor.shape[i] == 1) continue;
     if (tensor.strides[i] != stride) return false;
@@ -111,7 +111,7 @@ class TorchReader {
     const Node& node = document_.nodes[number];
     return node.kind == kind ? &node : nullptr;
   }
-  // The number of the value of the last key with this text; null: there is none.
+  // The number of the value of the last key with this text; null if there is none.
   const size_t* FindAny(const Node& dict, const std::string& key) const {
     for (size_t i = dict.items.size(); i >= 2; i -= 2) {
       const Node* const text = Of(dict.items[i - 2], Kind::kText);
@@ -119,20 +119,20 @@ class TorchReader {
     }
     return nullptr;
   }
-  // The same, if it is of this kind.
+  // The value of the last key with this text, if it is of this kind.
   const Node* Find(const Node& dict, const std::string& key, Kind kind) const {
     const size_t* const number = FindAny(dict, key);
     return number == nullptr ? nullptr : Of(*number, kind);
   }
 
-  // A key of a parameter, as a text that no other key has; empty: it is none.
+  // A key of a parameter as a text that no other key has; empty if it is not such a key.
   std::string KeyOf(size_t number) const {
     const Node& node = document_.nodes[number];
     if (node.kind == Kind::kInt) return absl::StrCat(node.integer);
     return node.kind == Kind::kText ? "'" + node.text : "";
   }
 
-  // Finds out which parameters the members of a group are.
+  // Finds out which parameters belong to a group.
   absl::Status NameMembers(size_t group, size_t groups, const Node& settings, const Node& members) {
     const Node* const names = Find(settings, "param_names", Kind::kList);
     if (names != nullptr && names->items.size() != members.items.size()) {
@@ -178,7 +178,7 @@ class TorchReader {
     return absl::OkStatus();
   }
 
-  // The job's parameters that stand for a group without names.
+  // The job's parameters in place of a group without names.
   std::vector<std::string> OfJob(size_t group, size_t groups) const {
     std::vector<std::string> names;
     if (groups != 1 && groups != optimizer_.groups.size()) return names;
@@ -190,7 +190,7 @@ class TorchReader {
     return names;
   }
 
-  // Compares the settings of a group with those that the job has for its first parameter.
+  // Compares the settings of a group with the job's settings for the first parameter of the group.
   void CompareGroup(size_t group, const Node& settings, const std::string& first) {
     const auto parameter =
         std::find_if(parameters_.begin(), parameters_.end(),
@@ -203,7 +203,7 @@ class TorchReader {
     }
     FoundSettings found;
     for (const auto& [name, values] : of_job) {
-      // What the schedule scales.
+      // The schedule changes lr, so initial_lr is compared.
       const size_t* number = name == "lr" ? FindAny(settings, "initial_lr") : nullptr;
       if (number == nullptr) number = FindAny(settings, name);
       if (number == nullptr) continue;
@@ -294,8 +294,8 @@ class TorchReader {
   OptimizerSource* const source_;
   std::map<std::string, std::string> names_;  // of parameters, by KeyOf
   std::set<std::string> assigned_;            // their names
-  // Dicts and lists that were read: each is read once, so a hostile file costs no more than its
-  // length.
+  // Dicts and lists that were read. Each is read once, so the cost of a hostile file is limited by
+  // its length.
   std::set<const Node*> seen_;
 };
 
@@ -328,7 +328,7 @@ class SafetensorsReader {
   }
 
  private:
-  // Each pair of a group of the file and a group of the job that have a parameter in common.
+  // Compares each pair of a group of the file and a group of the job that share a parameter.
   static void CompareAll(const nlohmann::json& json, const manifest::OptimizerRecord& optimizer,
                          const std::vector<ParameterRecord>& parameters,
                          std::vector<std::string>* differences) {

@@ -1,4 +1,4 @@
-// Reads the state of an optimizer from a file: what torch.save(optimizer.state_dict()) writes, or
+// Reads the state of an optimizer from a file of torch.save(optimizer.state_dict()), or from
 // Muster's own (optimizer_file.h). The file may be hostile; nothing in it is executed.
 #ifndef MUSTER_COMMON_OPTIMIZERFILE_OPTIMIZER_SOURCE_H_
 #define MUSTER_COMMON_OPTIMIZERFILE_OPTIMIZER_SOURCE_H_
@@ -16,7 +16,7 @@
 
 namespace muster::optimizerfile {
 
-// A tensor in the file: all elements, one after the other.
+// A tensor in the file: all elements, in order.
 struct StoredValues {
   safetensors::DType dtype = safetensors::DType::kF32;
   std::vector<int64_t> shape;
@@ -26,25 +26,27 @@ struct StoredValues {
 // The file is mapped. Movable. Threading: const.
 class OptimizerSource {
  public:
-  // Some PyTorch versions store a step as a number.
+  // A value of the state. Some PyTorch versions store a step as a number.
   using Value = std::variant<StoredValues, double>;
 
-  // `optimizer` and `parameters`: those of the job, as in a manifest. A file whose name ends in
-  // .safetensors is Muster's; any other one is a torch file. There, a parameter is named by
-  // `param_names`, or by a key that is a text. Otherwise its group's `params` are the job's
-  // parameters in their order: of all of them, if there is one group; of the job's group with the
-  // same number, if there are as many groups as the job has.
+  // Reads a file whose name ends in .safetensors as Muster's, and any other as a torch file.
+  // `optimizer` and `parameters`: those of the job, as in a manifest.
   //
-  // Errors begin with the path. INVALID_ARGUMENT: it is no such torch file, or its parameters
-  // cannot be assigned; DATA_LOSS: it is no whole safetensors file; errors of files.
+  // The names of the parameters in a torch file are in `param_names`, or are keys that are texts.
+  // Without names, the `params` of the only group stand for all parameters of the job, in their
+  // order. With as many groups as in the job, a group's `params` stand for the parameters of the
+  // job's group with the same number.
+  //
+  // Errors begin with the path. INVALID_ARGUMENT: not such a torch file, or its parameters cannot
+  // be assigned. DATA_LOSS: not a complete safetensors file. Other errors: those of files.
   static absl::StatusOr<OptimizerSource> Open(
       const std::string& path, const manifest::OptimizerRecord& optimizer,
       const std::vector<manifest::ParameterRecord>& parameters);
 
-  // By parameter and slot, also those that the job does not have.
+  // The values by parameter and slot, also those that the job does not have.
   const std::map<std::string, std::map<std::string, Value>>& state() const { return state_; }
 
-  // Settings in which the file differs from the job, each as a sentence.
+  // The settings in which the file differs from the job, each as a sentence.
   const std::vector<std::string>& differences() const { return differences_; }
 
  private:

@@ -25,14 +25,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using torchfile::PickleWriter;
 
-// Of the job: a and c in one group, b in another.
+// The job's optimizer: a and c in one group, b in another.
 const manifest::OptimizerRecord kOptimizer = {
     "sgd", {{{"lr", {0.5}}, {"momentum", {0.9}}}, {{"lr", {0.25}}, {"momentum", {0.9}}}}};
 const std::vector<manifest::ParameterRecord> kParameters = {{"a", {2}, "F32", true, true, 0},
                                                             {"b", {3}, "F32", true, true, 1},
                                                             {"c", {1}, "F32", true, true, 0}};
 
-// The only element, or the first one.
+// The first element.
 float First(const OptimizerSource::Value& value) {
   float first = 0;
   std::memcpy(&first, std::get<StoredValues>(value).data, sizeof(first));
@@ -41,7 +41,7 @@ float First(const OptimizerSource::Value& value) {
 
 class OptimizerSourceTest : public ::testing::Test {
  protected:
-  // Writes a file whose storage i has one number, i + 1.
+  // Writes a file whose storage i has the number i + 1.
   void Write(const torchfile::TorchFile& file, int storages) {
     std::string bytes(file.size(), '\0');
     for (int i = 0; i < storages; ++i) {
@@ -55,7 +55,7 @@ class OptimizerSourceTest : public ::testing::Test {
     ASSERT_TRUE(files::WriteAtomically(path_, bytes).ok());
   }
 
-  // A state_dict with one number as the momentum of each of `keys`, and these groups.
+  // Writes a state_dict with these groups, and one number as the momentum of each of `keys`.
   void WriteState(const std::vector<int64_t>& keys,
                   const std::vector<std::function<void(PickleWriter&)>>& groups) {
     PickleWriter pickle;

@@ -1,9 +1,9 @@
-// One visitor for std::visit from one function for each alternative: an alternative without a
+// One visitor for std::visit, made from one function for each alternative. An alternative without a
 // function does not compile.
 //
 //   std::visit(Overloaded{[](const Cat& cat) { ... }, [](const Dog& dog) { ... }}, animal);
 //
-// A function for several alternatives names each of them, so that a new one does not compile:
+// A function for several alternatives names each, so that a new alternative does not compile:
 //
 //   [](const OneOf<Fish, Bird> auto&) {}
 #ifndef MUSTER_COMMON_OVERLOADED_OVERLOADED_H_
@@ -17,7 +17,7 @@ template <typename... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
-// Clang finds it by itself from version 17 on.
+// The deduction guide, which Clang needs before version 17.
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 

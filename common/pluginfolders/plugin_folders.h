@@ -1,5 +1,5 @@
-// From which folders a worker loads plug-ins: a plug-in is code that runs with the rights of the
-// agent's user, so this is for the operator of the agent to say, and not for who submits a job.
+// The folders from which a worker loads plug-ins. A plug-in is code that runs with the rights of
+// the agent's user. So the operator of the agent decides, and not the user who submits a job.
 #ifndef MUSTER_COMMON_PLUGINFOLDERS_PLUGIN_FOLDERS_H_
 #define MUSTER_COMMON_PLUGINFOLDERS_PLUGIN_FOLDERS_H_
 
@@ -13,30 +13,31 @@
 
 namespace muster {
 
-// The environment variables in which an agent tells its workers.
+// The environment variables by which an agent names the folders to its workers.
 inline constexpr char kPluginFoldersVariable[] = "MUSTER_PLUGINS";
 inline constexpr char kOwnPluginsVariable[] = "MUSTER_OWN_PLUGINS";
 
 struct PluginFolders {
-  // What lies in them, and in the folders below. Absolute, without links.
+  // The folders of plug-ins, which may also lie in folders below. Absolute, without links.
   std::vector<std::string> folders;
-  // Also each file that belongs to the user of the process, or to root, and that not everybody may
-  // write. For an agent whose user is the one who submits the jobs.
+  // Whether each file is allowed, too, that belongs to root or the user of the process, and that
+  // not everybody may write. For an agent whose user submits the jobs.
   bool own_files = false;
 };
 
-// INVALID_ARGUMENT: one of them is no folder, or its path has a ':'.
+// INVALID_ARGUMENT: one of the folders is not a folder, or its path has a ':'.
 absl::StatusOr<PluginFolders> ResolvePluginFolders(const std::vector<std::string>& folders,
                                                    bool own_files);
 
-// Both variables.
+// The values of both variables.
 std::map<std::string, std::string> ToEnvironment(const PluginFolders& allowed);
-// Nothing: no agent has started this process, but somebody who says which code it runs.
+// The folders that the agent named. Nothing: no agent started this process, and its user says which
+// code it runs.
 std::optional<PluginFolders> PluginFoldersOfThisProcess();
 
-// The path of the plug-in without links: the file that is checked, and that is to be loaded.
-// Errors: PERMISSION_DENIED: it is not allowed, with what is and what to do. Those of the system:
-// it cannot be found.
+// The path of the plug-in without links: the file to check and to load. PERMISSION_DENIED: the
+// plug-in is not allowed; the message says what is allowed and what to do. Errors of the system:
+// the file cannot be found.
 absl::StatusOr<std::string> AllowedPlugin(const std::string& path, const PluginFolders& allowed);
 
 }  // namespace muster

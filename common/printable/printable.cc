@@ -27,7 +27,7 @@ bool IsHarmful(uint32_t code) {
          (code >= 0x2066 && code <= 0x2069);    // isolates
 }
 
-// Whether the rest of the text can be the beginning of a character.
+// Returns whether the rest of the text can be the beginning of a character.
 bool IsCutOff(const std::string& text, size_t at) {
   const auto first = static_cast<uint8_t>(text[at]);
   const size_t length = first < 0xc2 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
@@ -77,7 +77,7 @@ std::string PrintableLine(const std::string& text) {
 
 std::string WhoAsked(const std::string& requester, const std::string& label) {
   if (label.empty() || label == requester) return requester;
-  // Muster itself.
+  // The requester is Muster itself.
   if (requester.empty()) return label;
   return absl::StrCat(requester, " (label '", absl::Utf8SafeCEscape(label), "')");
 }

@@ -1,4 +1,4 @@
-// What went wrong with several files, as one error. Damage counts more than what could not be
+// The faults of several files, as one error. Damage has precedence over files that could not be
 // read.
 #ifndef MUSTER_COMMON_PROBLEMS_FAULTS_H_
 #define MUSTER_COMMON_PROBLEMS_FAULTS_H_
@@ -11,7 +11,7 @@ namespace muster {
 
 class Faults {
  public:
-  // Of one file. OK is no fault.
+  // Adds the fault of one file. OK is no fault.
   void Add(const absl::Status& status) {
     if (status.ok()) return;
     if (absl::IsDataLoss(status)) {
@@ -22,8 +22,8 @@ class Faults {
     unread_.Add(Message(status));
   }
 
-  // DATA_LOSS with what is damaged, if anything is. Otherwise what could not be read, with the
-  // first code; or OK. At most Problems::kShown are listed.
+  // DATA_LOSS with the damaged files, if there are any. Otherwise the files that could not be read,
+  // with the code of the first; or OK. Lists at most Problems::kShown.
   absl::Status ToStatus() const {
     if (damaged_.count() > 0) return absl::DataLossError(damaged_.Text());
     return absl::Status(code_, unread_.Text());

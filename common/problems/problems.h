@@ -1,4 +1,4 @@
-// Several problems, reported as one error: the first three and "and N more".
+// Several problems as one error: the first three and "and N more".
 #ifndef MUSTER_COMMON_PROBLEMS_PROBLEMS_H_
 #define MUSTER_COMMON_PROBLEMS_PROBLEMS_H_
 
@@ -21,7 +21,7 @@ class Problems {
 
   size_t count() const { return count_; }
 
-  // "a; b; c; and 4 more", empty without a problem.
+  // "a; b; c; and 4 more"; empty without a problem.
   std::string Text() const {
     return count_ <= kShown ? text_ : absl::StrCat(text_, "; and ", count_ - kShown, " more");
   }

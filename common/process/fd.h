@@ -8,7 +8,7 @@
 
 namespace muster::process {
 
-// Closes its descriptor when it goes out of scope. -1: holds none.
+// Closes its descriptor at the end of its life. -1: there is none.
 class Fd {
  public:
   Fd() = default;
@@ -23,7 +23,7 @@ class Fd {
   }
 
   int get() const { return fd_; }
-  // Gives it up to the caller, who closes it.
+  // Gives the descriptor to the caller, who closes it.
   int Release() && { return std::exchange(fd_, -1); }
 
  private:

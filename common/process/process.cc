@@ -17,14 +17,14 @@
 namespace muster::process {
 namespace {
 
-// True once the process behind `pidfd` has ended.
+// Returns true when the process of `pidfd` has ended.
 bool AwaitEnd(int pidfd, absl::Duration timeout) {
   const absl::Time deadline = SteadyNow() + timeout;
   while (true) {
     const absl::Duration left = deadline - SteadyNow();
     int milliseconds = -1;
     if (timeout != absl::InfiniteDuration()) {
-      // Rounded up: a wait that ends just before the deadline would turn into a busy loop.
+      // Rounds up: a wait that ends just before the deadline would become a busy loop.
       milliseconds = static_cast<int>(std::clamp<int64_t>(
           absl::ToInt64Milliseconds(left + absl::Microseconds(999)), 0, INT_MAX));
     }
@@ -56,7 +56,7 @@ Process::~Process() {
 
 void Process::Signal(int signal) {
   absl::MutexLock lock(&mutex_);
-  // Until it is reaped its id, and so that of its group, cannot belong to anybody else.
+  // The id, and the id of the group, cannot belong to another process before the process is reaped.
   if (!exit_.has_value()) kill(-pid_, signal);
 }
 

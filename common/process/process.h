@@ -1,10 +1,10 @@
-// Child processes: started in a process group (or session) of their own, ended as a group, and
+// Child processes: each starts in its own process group (or session), ends as a group, and is
 // always reaped.
 //
-// Life cycle: a Spawner lives as long as its children should; Spawn gives a Process, whose
-// destructor ends what still runs. A child has only stdin (/dev/null), stdout and stderr: every
-// other descriptor of its parent is closed. Its signal mask and dispositions are the default ones,
-// except for SpawnOptions::blocked, and a SIGHUP that this process ignores (nohup).
+// A Spawner lives as long as its children should. Spawn returns a Process, whose destructor ends a
+// running child. A child has only stdin (/dev/null), stdout and stderr: every other descriptor of
+// its parent is closed. Its signal mask and dispositions are the default ones, except for
+// SpawnOptions::blocked, and for a SIGHUP that this process ignores (nohup).
 #ifndef MUSTER_COMMON_PROCESS_PROCESS_H_
 #define MUSTER_COMMON_PROCESS_PROCESS_H_
 
@@ -28,9 +28,9 @@ namespace muster::process {
 
 // How a process ended.
 struct Exit {
-  // Exit code; 0 if a signal ended it.
+  // The exit code; 0 if a signal ended the process.
   int code = 0;
-  // The signal that ended it; 0 if it exited.
+  // The signal that ended the process; 0 if the process exited.
   int signal = 0;
 
   bool operator==(const Exit&) const = default;
@@ -39,9 +39,9 @@ struct Exit {
 };
 
 enum class Grouping {
-  // A process group of its own: signals to the parent's terminal do not reach it.
+  // The child's own process group, which signals to the parent's terminal do not reach.
   kOwnGroup,
-  // A session of its own: nothing that happens to the parent's session or terminal reaches it.
+  // The child's own session, which no event of the parent's session or terminal reaches.
   kOwnSession,
 };
 
@@ -53,43 +53,44 @@ enum class Output {
 };
 
 struct SpawnOptions {
-  // argv[0] is the path of the binary (no search in PATH).
+  // The arguments. argv[0] is the path of the binary (no search in PATH).
   std::vector<std::string> argv;
-  // Which variables of this process's own environment the child gets, by name. Null: all.
+  // Chooses by name the variables of this process that the child gets. Null: all.
   std::function<bool(const std::string& name)> inherits;
-  // Variables that are added to those, or replaced in them.
+  // Variables that the child gets besides, or in place of those of this process.
   std::map<std::string, std::string> environment;
   Grouping grouping = Grouping::kOwnGroup;
   Output output = Output::kInherit;
-  // Sent to the child (not to its own children) when this process, or the Spawner, ends. 0: none.
+  // The signal to the child (not to its own children) when this process, or the Spawner, ends. 0:
+  // none.
   int parent_death_signal = 0;
-  // Signals that are blocked when the program begins: they wait until it is able to handle them.
+  // Signals that are blocked when the program begins: they wait until the program can handle them.
   std::vector<int> blocked = {};
 };
 
 // One child and its process group. Thread-safe.
 class Process {
  public:
-  // Kills the group if it still runs, and reaps the process.
+  // Kills the group if the process still runs, and reaps the process.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Read end of the pipe, non-blocking; -1 with Output::kInherit. Stays ours.
+  // The read end of the pipe, non-blocking; -1 with Output::kInherit. This object owns it.
   int output() const { return output_.get(); }
-  // Becomes readable (poll) when the process has ended. Stays ours.
+  // A descriptor that becomes readable (poll) when the process has ended. This object owns it.
   int pidfd() const { return pidfd_.get(); }
 
-  // Sends a signal to the whole group. Has no effect after the process was waited for.
+  // Sends a signal to the whole group. Has no effect after a Wait that returned the end.
   void Signal(int signal);
 
-  // Waits at most `timeout` (absl::InfiniteDuration(): no limit) and returns how it ended; nullopt:
-  // it still runs. The rest of its group is killed before the process id is released, so no other
-  // process can be killed by mistake. Later calls give the same answer.
+  // Waits at most `timeout` (absl::InfiniteDuration(): no limit) and returns how the process ended.
+  // nullopt: the process still runs. Kills the rest of its group before the process id is released,
+  // so that no other process is killed by mistake. Later calls return the same.
   std::optional<Exit> Wait(absl::Duration timeout);
 
-  // SIGTERM to the group, SIGKILL after `grace`, and waits for the end.
+  // Sends SIGTERM to the group, SIGKILL after `grace`, and waits for the end.
   Exit Stop(absl::Duration grace);
 
  private:
@@ -104,19 +105,19 @@ class Process {
   std::optional<Exit> exit_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Forks all children from one separate thread, because the kernel sends a parent death signal when
-// the thread that forked ends, and not when the process ends. Thread-safe.
+// Forks all children on one separate thread: the kernel sends a parent death signal when the
+// forking thread ends, and not when the process ends. Thread-safe.
 class Spawner {
  public:
   Spawner();
-  // Ends its thread: children with a parent death signal get it.
+  // Ends the thread: children with a parent death signal get their signal.
   ~Spawner();
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;
 
-  // Starts a process; returns once the new program runs (exec succeeded).
-  // NOT_FOUND: there is no such file. PERMISSION_DENIED: it cannot be executed. INVALID_ARGUMENT:
-  // argv is empty. INTERNAL: any other failure, with the system's message.
+  // Starts a process; returns when the new program runs (exec succeeded). NOT_FOUND: there is no
+  // such file. PERMISSION_DENIED: the file cannot be executed. INVALID_ARGUMENT: argv is empty.
+  // INTERNAL: any other failure, with the system's message.
   absl::StatusOr<std::unique_ptr<Process>> Spawn(const SpawnOptions& options);
 
  private:
@@ -124,7 +125,7 @@ class Spawner {
   std::unique_ptr<Thread> thread_;
 };
 
-// Lets this process have as many open files as it may. The result is how many that are.
+// Raises the number of files that this process may have open as far as allowed. Returns the number.
 size_t RaiseOpenFiles();
 
 }  // namespace muster::process

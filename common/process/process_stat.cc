@@ -13,7 +13,7 @@ bool ProcessStat::Ended() const {
 }
 
 std::optional<ProcessStat> ParseProcessStat(const std::string& text) {
-  // The second field is the program's name in parentheses, which may hold anything.
+  // The second field is the program's name in parentheses, which may contain anything.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(name_end + 1));

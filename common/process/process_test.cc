@@ -28,7 +28,7 @@ std::unique_ptr<Process> MustSpawn(Spawner& spawner, const SpawnOptions& options
   return process.ok() ? *std::move(process) : nullptr;
 }
 
-// Reads until all who hold the pipe have closed it, or until `stop` was read.
+// Reads until all holders of the pipe have closed it, or until `stop` was read.
 std::string ReadOutput(const Process& process, const std::string& stop = "") {
   std::string text;
   char buffer[4096];
@@ -109,11 +109,11 @@ TEST(Process, NothingOfTheParentIsInherited) {
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   Spawner spawner;
   pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
-  // 3 is ls's own.
+  // Descriptor 3 is opened by ls itself.
   EXPECT_EQ(OutputOf(spawner, {.argv = {"/bin/ls", "/proc/self/fd"}, .output = Output::kPipe}),
             "0\n1\n2\n3\n");
   EXPECT_EQ(OutputOf(spawner, Shell("readlink /proc/self/fd/0")), "/dev/null\n");
-  // 80000000 is signal 32: glibc's own, which no program can set.
+  // 80000000 is signal 32, which glibc uses and no program can set.
   EXPECT_THAT(OutputOf(spawner, Shell("grep -E 'Sig(Blk|Ign)' /proc/self/status")),
               MatchesRegex("SigBlk:\t0000000000000000\nSigIgn:\t00000000[08]0000000\n"));
 }
@@ -121,7 +121,7 @@ TEST(Process, NothingOfTheParentIsInherited) {
 TEST(Process, SignalsWaitUntilTheProgramCanHandleThemAndNohupIsInherited) {
   signal(SIGHUP, SIG_IGN);
   Spawner spawner;
-  // Not in a shell: some let all signals in.
+  // Runs grep without a shell, because some shells unblock all signals.
   SpawnOptions options{.argv = {"/bin/grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"},
                        .output = Output::kPipe};
   options.blocked = {SIGTERM, SIGUSR1};

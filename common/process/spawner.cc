@@ -43,7 +43,7 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{.read = Fd(ends[0]), .write = Fd(ends[1])};
 }
 
-// The child's, as "NAME=value" lines.
+// The environment of the child, as "NAME=value" lines.
 std::vector<std::string> Environment(const SpawnOptions& options) {
   std::vector<std::string> lines;
   for (char** line = environ; *line != nullptr; ++line) {
@@ -65,8 +65,9 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Everything the child needs, made before the fork: after it only async-signal-safe calls are
-// allowed, because another thread may have held any lock (malloc's too) at the moment of the fork.
+// All data that the child needs, made before the fork. After the fork only async-signal-safe calls
+// are allowed, because another thread may have held any lock (also malloc's) at the moment of the
+// fork.
 struct ChildPlan {
   std::vector<char*> argv;
   std::vector<char*> environment;
@@ -81,7 +82,7 @@ struct ChildPlan {
 
 [[noreturn]] void Abandon(const ChildPlan& plan, const char* step) {
   const ChildError error = {.step = step, .error = errno};
-  // A write below PIPE_BUF is atomic; if the parent is gone there is nobody to tell.
+  // A write below PIPE_BUF is atomic. A parent that is gone needs no message.
   if (write(plan.errors, &error, sizeof(error)) < 0) _exit(126);
   _exit(127);
 }
@@ -102,7 +103,7 @@ bool Ignored(int signal) {
     // The parent may have died before the line above.
     if (getppid() != plan.parent) _exit(127);
   }
-  // Servers ignore SIGPIPE, and ignoring is inherited.
+  // Resets the signals: servers ignore SIGPIPE, and a child inherits ignored signals.
   for (int signal = 1; signal < NSIG; ++signal) {
     if (signal == SIGHUP && Ignored(signal)) continue;
     ::signal(signal, SIG_DFL);
@@ -131,7 +132,8 @@ void Reap(pid_t pid) {
   }
 }
 
-// `step` lives in the child's copy of the parent's memory, at the same address.
+// Returns the error from the child. `step` is a literal, at the same address in the child's copy of
+// the memory.
 absl::Status AwaitExec(Fd errors) {
   ChildError error;
   ssize_t count;
@@ -159,7 +161,7 @@ absl::StatusOr<Child> Fork(const SpawnOptions& options) {
   Pipe output;
   if (options.output == Output::kPipe) {
     ASSIGN_OR_RETURN(output, MakePipe());
-    // Only our end: a program does not expect its stdout to be non-blocking.
+    // Changes only the parent's end: a program does not expect a non-blocking stdout.
     if (fcntl(output.read.get(), F_SETFL, O_NONBLOCK) != 0) return SystemError("fcntl", errno);
   }
   const ChildPlan plan = {.argv = Pointers(argv),
@@ -180,7 +182,7 @@ absl::StatusOr<Child> Fork(const SpawnOptions& options) {
     Reap(pid);
     return executed;
   }
-  // By number: glibc 2.36 declares pidfd_open without C linkage.
+  // Called by number: glibc 2.36 declares pidfd_open without C linkage.
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (pidfd.get() < 0) {
     const int error = errno;

@@ -1,8 +1,9 @@
-// The signals by which others end a program: schedulers, service managers, containers, terminals.
+// The signals that end a program, from schedulers, service managers, containers and terminals.
 //
-// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 ask for an end in order, and so does the first SIGINT. They
-// mean the same however often they come: a scheduler sends a signal to every process of a job, and
-// some of these processes pass it on. SIGQUIT, and a second SIGINT, ask for an end at once.
+// SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and the first SIGINT ask for an end in order. Repeats of the
+// first four have the same meaning. A reason for repeats: a scheduler sends a signal to every
+// process of a job, and some processes pass the signal on. SIGQUIT, and a second SIGINT, ask for an
+// end at once.
 #ifndef MUSTER_COMMON_PROCESS_STOP_SIGNALS_H_
 #define MUSTER_COMMON_PROCESS_STOP_SIGNALS_H_
 
@@ -12,22 +13,21 @@
 
 namespace muster::process {
 
-// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2: the job should go on later.
+// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2: the job should continue later.
 const std::vector<int>& PreemptionSignals();
 
-// Blocks all signals above in the calling thread and returns them, for sigwait. A signal other than
-// SIGTERM and SIGINT that is ignored stays so (nohup). To be called before any other thread is
-// started.
+// Blocks all signals above in the calling thread and returns them, for sigwait. An ignored signal
+// other than SIGTERM and SIGINT stays ignored (nohup). Call before any other thread is started.
 sigset_t BlockStopSignals();
 
 enum class StopOrder {
-  // It was asked for already.
+  // The end was requested already.
   kNone,
   kInOrder,
   kAtOnce,
 };
 
-// What the signals of one process mean, one after another. Pure; not thread-safe.
+// The meaning of the signals of one process, in order. Pure; not thread-safe.
 class StopSequence {
  public:
   StopOrder Take(int signal);

@@ -1,5 +1,5 @@
-// splitmix64 (Steele, Lea, Flood 2014): random numbers that can be reproduced in any language from
-// a 64-bit state. Unsigned arithmetic, wrapping.
+// splitmix64 (Steele, Lea, Flood 2014): random numbers from a 64-bit state, which any language can
+// reproduce. Unsigned arithmetic, wrapping.
 #ifndef MUSTER_COMMON_RANDOM_SPLITMIX_H_
 #define MUSTER_COMMON_RANDOM_SPLITMIX_H_
 
@@ -23,12 +23,12 @@ class Splitmix {
 
   constexpr uint64_t Next() { return Mix(state_ += kGamma); }
 
-  // In [0, bound), by the high half of a 128-bit product; bound is at least 1.
+  // A number in [0, bound), by the high half of a 128-bit product; bound is at least 1.
   constexpr uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }
 
-  // In [low, high): one of 2^53 places.
+  // A number in [low, high): one of 2^53 places.
   constexpr double Uniform(double low, double high) {
     return low + (high - low) * (static_cast<double>(Next() >> 11) * 0x1p-53);
   }

@@ -22,10 +22,10 @@
 namespace muster {
 namespace {
 
-// What an event is about: the loop's end, a listener, or a connection.
+// The subject of an event: the loop's end, a listener, or a connection.
 constexpr uint64_t kWake = 0;
 constexpr uint64_t kFirstConnection = uint64_t{1} << 32;
-// Connections of one listener in a row, so that the others have their turn.
+// The number of connections of one listener in a row, so that other listeners get their turn.
 constexpr int kInARow = 64;
 constexpr absl::Duration kBetweenWarnings = absl::Seconds(10);
 
@@ -107,7 +107,7 @@ void AcceptLoop::Loop() {
 void AcceptLoop::AcceptSome(size_t listener) {
   const int socket = listeners_[listener].fd.get();
   for (int i = 0; i < kInARow; ++i) {
-    // The number of the copy comes first, because a connection without one would have to be closed.
+    // The copy is made first: a connection without a copy would have to be closed.
     process::Fd copy(fcntl(socket, F_DUPFD_CLOEXEC, 0));
     if (copy.get() < 0) return Rest(listener);
     process::Fd fd(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -131,7 +131,8 @@ void AcceptLoop::AcceptSome(size_t listener) {
 
 void AcceptLoop::Rest(size_t listener) {
   Warn("there is no file descriptor for another connection (`ulimit -n`)");
-  // The listener stays readable, so its events would come again at once.
+  // Ignores the listener's events: the listener stays readable, so the events would come again at
+  // once.
   WatchFor(listeners_[listener].fd.get(), listener + 1, 0);
   resting_[listener] = SteadyNow() + rest_;
 }
@@ -176,7 +177,7 @@ void AcceptLoop::HandOver(Id id) {
     Close(*closed);
     if (*closed == id) return;
   }
-  // Only the end of both directions, which epoll always tells.
+  // Waits only for the end of both directions, which epoll always reports.
   WatchFor(connection.copy.get(), kFirstConnection + static_cast<uint64_t>(id), 0);
   if (!connection.peer.local) {
     const int on = 1;
@@ -188,8 +189,8 @@ void AcceptLoop::HandOver(Id id) {
 void AcceptLoop::Close(Id id) {
   const auto found = open_.find(id);
   const int copy = found->second.copy.get();
-  // The socket may live on in the descriptor of whoever took it: its events do not end by
-  // themselves, and its peer hears of the end only by this.
+  // The new owner's descriptor may keep the socket open. So the events must be removed, and only
+  // the shutdown tells the peer of the end.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, copy, nullptr);
   shutdown(copy, SHUT_RDWR);
   open_.erase(found);

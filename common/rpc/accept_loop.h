@@ -1,13 +1,14 @@
-// Accepts connections on listening sockets and hands each one over when its first byte has arrived.
+// Accepts connections on listening sockets, and hands each connection over after its first byte.
 //
-// gRPC's own listeners stop for ever when the process has no file descriptor left, and they cannot
-// tell who connects. This loop can: a connection over a Unix socket comes with the peer's user id,
-// which is checked first. ConnectionLimits hold for all listeners together. Each connection takes
-// two file descriptors, one of them a copy. If there are not two, new connections wait in the
-// kernel's queue, and the listener rests for a moment; the loop does not.
+// gRPC's own listeners stop for ever when the process has no file descriptor left. They also cannot
+// tell who connects. This loop checks first the user id of the peer of a Unix socket.
+// ConnectionLimits hold for all listeners together. Each connection takes two file descriptors, one
+// of them a copy. Without two free descriptors, new connections wait in the kernel's queue. The
+// listener rests for a moment then; the loop does not.
 //
-// A connection that has been handed over is watched, by the copy of its descriptor, until it ends.
-// It may be closed, by the copy, in favour of another one (connections.h).
+// The loop watches a connection after handing it over, by the copy of its descriptor, until the
+// connection ends. The loop may close it, by the copy, in favour of another connection
+// (connections.h).
 #ifndef MUSTER_COMMON_RPC_ACCEPT_LOOP_H_
 #define MUSTER_COMMON_RPC_ACCEPT_LOOP_H_
 
@@ -31,15 +32,16 @@ class AcceptLoop {
  public:
   struct Listener {
     process::Fd fd;  // does not block
-    // Whether a connection of this peer may be handed over. Called on the loop's thread, once.
+    // Returns whether a connection of this peer may be handed over. Called on the loop's thread,
+    // once.
     std::function<bool(const SocketPeer&)> admits;
-    // Takes a connected socket that does not block, and from which nothing has been read. Called on
-    // the loop's thread.
+    // Takes a connected socket that does not block. Nothing has been read from the socket. Called
+    // on the loop's thread.
     std::function<void(process::Fd, const SocketPeer&)> take;
   };
 
-  // Starts the thread. `rest`: how long a listener accepts nothing after there were too few file
-  // descriptors. RESOURCE_EXHAUSTED: there are too few of them now.
+  // Starts the thread. `rest`: the time for which a listener accepts nothing after a lack of file
+  // descriptors. RESOURCE_EXHAUSTED: there are too few file descriptors at the start.
   static absl::StatusOr<std::unique_ptr<AcceptLoop>> Start(
       std::vector<Listener> listeners, const ConnectionLimits& limits,
       absl::Duration rest = absl::Milliseconds(100));
@@ -50,7 +52,7 @@ class AcceptLoop {
   using Id = Connections::Id;
   struct Connection {
     process::Fd copy;
-    // None, once the connection is handed over.
+    // Empty after the connection is handed over.
     process::Fd fd;
     size_t listener = 0;
     SocketPeer peer;
@@ -60,13 +62,13 @@ class AcceptLoop {
       : rest_(rest), listeners_(std::move(listeners)), connections_(limits) {}
 
   void Loop();
-  // Milliseconds until the loop has something to do, unless an event comes before.
+  // The milliseconds until the loop has something to do without an event.
   int Timeout() const;
   void AcceptSome(size_t listener);
   void Rest(size_t listener);
   void EndRests();
   void Take(Connection connection);
-  // Something has happened to a connection, unless another event has closed it.
+  // Handles an event of a connection, unless another event has closed the connection.
   void OnEvent(Id id);
   void HandOver(Id id);
   void Close(Id id);
@@ -76,7 +78,7 @@ class AcceptLoop {
 
   const absl::Duration rest_;
   std::vector<Listener> listeners_;
-  // When those that rest accept again.
+  // The times at which resting listeners accept again, by listener.
   std::map<size_t, absl::Time> resting_;
   Connections connections_;
   process::Fd epoll_;

@@ -73,7 +73,7 @@ class AcceptLoopTest : public ::testing::Test {
 
   void Speak(const process::Fd& fd) {
     Connect(fd);
-    // The server may have closed it already.
+    // The server may have closed the connection already.
     (void)!send(fd.get(), "x", 1, MSG_NOSIGNAL);
   }
 
@@ -83,7 +83,7 @@ class AcceptLoopTest : public ::testing::Test {
     return fd;
   }
 
-  // Waits until the loop has closed it.
+  // Waits until the loop has closed the connection.
   static bool IsClosed(const process::Fd& fd) {
     char byte;
     const ssize_t bytes = recv(fd.get(), &byte, 1, 0);
@@ -148,7 +148,7 @@ TEST_F(AcceptLoopTest, OneMoreThanAllowedTakesThePlaceOfOneThatWasHandedOver) {
     taken.push_back(Taken());
     EXPECT_GE(taken.back().get(), 0);
   }
-  // Although gRPC, here the test, still has its descriptor.
+  // The test, in the place of gRPC, still has the descriptor.
   EXPECT_TRUE(IsClosed(clients[0]));
   char byte = 0;
   EXPECT_EQ(recv(taken[1].get(), &byte, 1, MSG_DONTWAIT), 1);
@@ -159,13 +159,13 @@ TEST_F(AcceptLoopTest, WhatHasEndedMakesRoom) {
   Start({.trial = absl::ZeroDuration(), .local = 1});
   process::Fd client = Speak();
   process::Fd taken = Taken();
-  // The one before has passed its trial.
+  // The connection before has passed its trial.
   EXPECT_TRUE(IsClosed(Speak()));
-  // As gRPC ends one.
+  // Ends a connection as gRPC does.
   shutdown(taken.get(), SHUT_RDWR);
   taken = process::Fd();
   EXPECT_TRUE(IsClosed(client));
-  // The loop may not have seen the end yet; then the next one is closed, too.
+  // The loop closes the next connection, too, if it has not seen the end yet.
   for (bool heard = false; !heard;) {
     client = Speak();
     absl::MutexLock lock(&mutex_);
@@ -174,8 +174,7 @@ TEST_F(AcceptLoopTest, WhatHasEndedMakesRoom) {
   }
 }
 
-// All numbers up to the highest one in use are taken, except `free` of them, and there are no
-// others.
+// Takes all descriptors up to the highest one in use, except `free` of them, and allows no others.
 class FewDescriptors {
  public:
   explicit FewDescriptors(size_t free) {
@@ -196,7 +195,7 @@ class FewDescriptors {
   }
   ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
 
-  // How many are free now.
+  // The number of free descriptors.
   static size_t Free() {
     rlimit few{};
     getrlimit(RLIMIT_NOFILE, &few);
@@ -230,8 +229,8 @@ TEST_F(AcceptLoopTest, WithTooFewDescriptorsNoneIsClosedAndEndsAreSeen) {
     const process::Fd before = Unconnected();
     Speak(before);
     process::Fd taken = Taken();
-    // When the loop takes another one, it has looked for events since. Until then epoll may tell
-    // the end of the first one before it tells of the clients.
+    // A connection that was accepted shows that the loop has looked for events since. Otherwise
+    // epoll may report the end of the first connection before the clients.
     const process::Fd another = Unconnected();
     Speak(another);
     const process::Fd another_taken = Taken();
@@ -240,7 +239,7 @@ TEST_F(AcceptLoopTest, WithTooFewDescriptorsNoneIsClosedAndEndsAreSeen) {
     {
       const FewDescriptors few(free);
       for (const process::Fd& client : clients) Speak(client);
-      // The loop sees the end after it has seen the clients, and closes its copy.
+      // The loop sees the end after the clients, and closes its copy.
       shutdown(taken.get(), SHUT_RDWR);
       const absl::Time end = absl::Now() + kTestBound;
       while (FewDescriptors::Free() <= free && absl::Now() < end) std::this_thread::yield();
@@ -251,7 +250,7 @@ TEST_F(AcceptLoopTest, WithTooFewDescriptorsNoneIsClosedAndEndsAreSeen) {
       EXPECT_LT(recv(client.get(), &byte, 1, MSG_DONTWAIT), 0);
       EXPECT_EQ(errno, EAGAIN) << "it was closed";
     }
-    // Without a wait for the listener.
+    // The destructor does not wait for the listener.
     loop_.reset();
     absl::MutexLock lock(&mutex_);
     EXPECT_TRUE(taken_.empty());

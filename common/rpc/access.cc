@@ -37,7 +37,7 @@ std::string Names(const std::vector<Role>& roles) {
 
 std::map<std::string, std::vector<Role>> ReadTable() {
   const std::vector<Role> everyone = {Role::kReader, Role::kOperator, Role::kAgent, Role::kWorker};
-  // gRPC's own.
+  // The methods of gRPC itself.
   std::map<std::string, std::vector<Role>> table = {
       {"/grpc.health.v1.Health/Check", everyone},
       {"/grpc.health.v1.Health/Watch", everyone},

@@ -54,7 +54,7 @@ TEST(AccessTable, ARoleOfAMethodStandsForTheRolesThatMayDoAsMuch) {
   EXPECT_THAT(RolesOf(v1::Caller::OPERATOR), ElementsAre(Role::kOperator));
   EXPECT_THAT(RolesOf(v1::Caller::AGENT), ElementsAre(Role::kAgent));
   EXPECT_THAT(RolesOf(v1::Caller::WORKER), ElementsAre(Role::kAgent, Role::kWorker));
-  // What gives out weights, or a copy of the store, is for operators.
+  // Methods that give out weights, or a copy of the store, are for operators.
   for (const std::string method :
        {"/muster.v1.OperationService/Download", "/muster.v1.ClusterService/Backup"}) {
     EXPECT_THAT(AccessTable().at(method), ElementsAre(Role::kOperator)) << method;
@@ -93,7 +93,7 @@ TEST(Authorize, ACertificateWithoutARoleMayCallNothing) {
   }
 }
 
-// As gRPC says it, so that an older server can be told from a forbidden method.
+// The same error as gRPC's, so that an older server differs from a forbidden method.
 TEST(Authorize, AMethodThatIsNotInTheTableIsUnimplemented) {
   for (const std::string role : {"reader", "operator", "agent", "worker"}) {
     for (const std::string method : {"/muster.v1.JobService/Future", ""}) {

@@ -24,7 +24,7 @@ namespace {
 constexpr char kUnix[] = "unix:";
 constexpr char kAddressFile[] = "address";
 constexpr char kSocket[] = "socket";
-// With the zero at the end.
+// The largest length of a path, without the zero at its end.
 constexpr size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
 
 absl::Status Wrong(const std::string& text) {
@@ -39,7 +39,7 @@ uint64_t Hash(const std::string& text) {
   return hash;
 }
 
-// That nobody else can put a socket into $XDG_RUNTIME_DIR.
+// Checks that nobody else can put a socket into $XDG_RUNTIME_DIR.
 absl::Status OnlyThisUserWrites(const std::string& runtime) {
   struct stat found = {};
   std::string problem;
@@ -159,7 +159,7 @@ absl::StatusOr<std::string> SocketPath(const std::string& state_directory,
 absl::Status WriteAddress(const std::string& state_directory, const std::string& address) {
   const std::string path = files::JoinPath(state_directory, kAddressFile);
   const std::string content = address + "\n";
-  // So that a disk without any room does not matter.
+  // An unchanged file is not written again, because the disk may be full.
   if (const auto present = files::ReadFile(path); present.ok() && *present == content) {
     return absl::OkStatus();
   }

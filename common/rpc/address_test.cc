@@ -50,7 +50,7 @@ TEST(FindCoordinator, ReadsTheStateDirectory) {
             absl::StatusCode::kUnavailable);
   ASSERT_TRUE(WriteAddress(state.path(), "unix:/a/socket").ok());
   EXPECT_EQ(*FindCoordinator(state.path()), "unix:/a/socket");
-  // It is written only if it changes: a full disk has no room for that.
+  // The file is written only if it changes: a full disk has no room.
   const auto written = std::filesystem::last_write_time(state.Path("address"));
   std::filesystem::last_write_time(state.Path("address"), written - std::chrono::hours(1));
   ASSERT_TRUE(WriteAddress(state.path(), "unix:/a/socket").ok());
@@ -70,7 +70,7 @@ TEST(SocketPath, IsInTheStateDirectoryWhereItFits) {
   const auto other = SocketPath(deep, environment);
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(other->rfind(runtime.Path("muster-"), 0), 0u) << *other;
-  // Each state directory has its own.
+  // Each state directory has its own path.
   EXPECT_NE(*other, *SocketPath(deep + "e", environment));
   for (const std::string& wrong : {std::string(), deep}) {
     EXPECT_EQ(SocketPath(deep, Given({{"XDG_RUNTIME_DIR", wrong}})).status().code(),

@@ -1,4 +1,4 @@
-// For tests: every method that a coordinator can have, from the services' descriptors.
+// Every method that a coordinator can have, from the services' descriptors. For tests.
 #ifndef MUSTER_COMMON_RPC_ALL_METHODS_H_
 #define MUSTER_COMMON_RPC_ALL_METHODS_H_
 
@@ -21,7 +21,8 @@ namespace muster {
 
 // "/muster.v1.JobService/GetJob".
 inline std::set<std::string> AllMethods() {
-  // A linker leaves out a file of messages that nobody names. A new service's file is added here.
+  // A linker leaves out a file of messages that nobody names. A new service's file must be added
+  // here.
   for (const auto* message :
        {v1::AgentMessage::descriptor(), v1::ListNodesRequest::descriptor(),
         v1::RefreshRequest::descriptor(), v1::GetJobRequest::descriptor(),
@@ -30,7 +31,7 @@ inline std::set<std::string> AllMethods() {
   }
   std::vector<std::string> files;
   google::protobuf::DescriptorPool::internal_generated_database()->FindAllFileNames(&files);
-  // gRPC's own.
+  // The methods of gRPC itself.
   std::set<std::string> methods = {
       "/grpc.health.v1.Health/Check",
       "/grpc.health.v1.Health/Watch",

@@ -18,7 +18,7 @@ constexpr CallLimits kLimits = {.per_connection = 10, .own = 2, .shared = 12};
 
 Connection Tcp(int64_t number) { return {Transport::kTcp, number}; }
 
-// So many calls begin. The result is how many of them were admitted.
+// Begins so many calls. Returns how many were admitted.
 int Begin(CallCounts* counts, Connection connection, int calls, absl::Time now = kStart) {
   int admitted = 0;
   for (int i = 0; i < calls; ++i) {
@@ -51,7 +51,7 @@ TEST(CallCounts, AnyNumberOfCallsOneAfterTheOtherIsAdmitted) {
 TEST(CallCounts, AFloodLeavesEachOtherConnectionItsOwnCalls) {
   CallCounts counts(kLimits);
   EXPECT_EQ(Begin(&counts, Tcp(1), 100), 10);  // 8 of them shared
-  EXPECT_EQ(Begin(&counts, Tcp(2), 100), 6);   // the 4 others that are shared
+  EXPECT_EQ(Begin(&counts, Tcp(2), 100), 6);   // the other 4 shared ones
   EXPECT_EQ(counts.Begins(Tcp(2), kStart), Verdict::kAllFull);
   for (int64_t other = 3; other < 50; ++other) {
     EXPECT_EQ(Begin(&counts, Tcp(other), 100), 2) << other;
@@ -81,10 +81,11 @@ TEST(CallCounts, ACallThatDoesNotRunIsForgotten) {
   EXPECT_EQ(Begin(&counts, Tcp(1), 10), 10);
   counts.Runs(Tcp(1));
   EXPECT_EQ(counts.Begins(Tcp(1), kStart + kLimits.forgotten_after), Verdict::kConnectionFull);
-  // The one that runs, and what began within the last such time, still count.
+  // The running call, and calls from the last such time, still count.
   EXPECT_EQ(Begin(&counts, Tcp(1), 100, kStart + 2 * kLimits.forgotten_after), 9);
   counts.Ends(Tcp(1));
-  // Also where its connection has no other call, so that nothing is left of connections that end.
+  // A call is also forgotten if its connection has no other call, so that ended connections leave
+  // nothing.
   EXPECT_EQ(Begin(&counts, Tcp(2), 1, kStart + 3 * kLimits.forgotten_after), 1);
   EXPECT_EQ(counts.connections(), 2u);
   EXPECT_EQ(Begin(&counts, Tcp(2), 1, kStart + 4 * kLimits.forgotten_after), 1);
@@ -96,7 +97,7 @@ TEST(CallCounts, OfCallsThatHaveBegunTheOldestRunFirst) {
   EXPECT_EQ(Begin(&counts, Tcp(1), 4), 4);
   EXPECT_EQ(Begin(&counts, Tcp(1), 4, kStart + kLimits.forgotten_after), 4);
   for (int i = 0; i < 4; ++i) counts.Runs(Tcp(1));
-  // None is forgotten: those that do not run yet began in the last period.
+  // No call is forgotten: the calls that do not run yet began in the last period.
   EXPECT_EQ(Begin(&counts, Tcp(1), 100, kStart + 2 * kLimits.forgotten_after), 2);
 }
 
@@ -112,7 +113,7 @@ TEST(CallCounts, ACallThatRunsLateCountsAgain) {
   EXPECT_EQ(Begin(&counts, Tcp(1), 100, later), 10);
 }
 
-// The counts again, from all calls that are there.
+// The counts are compared with counts of all present calls.
 TEST(CallCounts, AnyOrderOfCallsKeepsTheLimits) {
   struct Expected {
     int running = 0;

@@ -15,7 +15,7 @@
 namespace muster {
 namespace {
 
-// Before the number of a connection over a Unix socket.
+// The prefix of the number of a connection over a Unix socket.
 constexpr char kLocal[] = "local ";
 
 }  // namespace
@@ -129,8 +129,8 @@ class CallLimit::RunningCall final : public grpc::experimental::Interceptor {
   }
 
  private:
-  // The context of a call of a synchronous service (reflection is one) gets its call only after the
-  // interceptors are made.
+  // The context of a call of a synchronous service (for example reflection) gets its call only
+  // after the interceptors are made.
   void RunsOnce() {
     if (known_ || context_->c_call() == nullptr) return;
     known_ = true;

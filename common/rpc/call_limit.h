@@ -1,6 +1,6 @@
-// CallLimits for a gRPC server. A call that is one too many is refused where gRPC reads it, before
-// it takes the memory and time of a call that runs. To refuse it later would not help: gRPC may
-// read thousands of calls of a connection before it runs the first one.
+// CallLimits for a gRPC server. The server refuses an excess call when gRPC reads it, before the
+// call takes the memory and time of a running call. A later refusal would not help: gRPC may read
+// thousands of calls of a connection before the first call runs.
 //
 // The processor of a listener's credentials (CallerProcessor, PlainCredentials) gives each
 // connection a number and asks for each call. Interceptors of the server notice when a call runs
@@ -29,29 +29,30 @@
 
 namespace muster {
 
-// How many calls of each connection have begun and are not done, and whether one more may begin.
+// Counts the calls of each connection that have begun and are not done, and decides whether another
+// call may begin.
 //
-// HTTP/2 limits the calls that a connection has at a time. But a call that the client resets no
-// longer counts there, although the server still works on it. So a client that begins calls and
-// resets each one at once (rapid reset, CVE-2023-44487) could make a server keep any number of
-// them. These limits count a call until the server is done with it. A client whose calls are
-// neither cancelled nor out of time does not reach the limit of one connection.
+// HTTP/2 limits the calls that a connection has at a time. But HTTP/2 no longer counts a call that
+// the client resets, although the server still works on the call. So a client that begins calls and
+// resets each at once (rapid reset, CVE-2023-44487) could burden a server with any number of calls.
+// These limits count a call until the server is done with it. A client whose calls are neither
+// cancelled nor out of time does not reach the limit of one connection.
 //
-// gRPC runs a call that has begun, or ends it before. It does not tell us of the second case. So a
-// call that has begun and does not run is forgotten after a while. HTTP/2's own limit still holds
-// for it.
+// gRPC runs a call that has begun, or ends it earlier without a notice. So a call that has begun
+// and does not run is forgotten after a while. HTTP/2's own limit still holds for such a call.
 //
 // Pure; one thread.
 struct CallLimits {
-  // Of one connection. More than its streams (rpc.cc), because a client may begin the next call as
-  // soon as it has the answer of one with which the server is not done.
+  // The limit for one connection. Larger than the number of its streams (rpc.cc). The reason: a
+  // client with an answer may begin the next call before the server is done with the answered call.
   int per_connection = 1500;
-  // Each connection always has room for so many calls: no other connection can use it.
+  // The number of calls for which each connection always has room. No other connection can use this
+  // room.
   int own = 8;
-  // Of what all connections over one transport have beyond that, together. So clients over TCP
-  // leave those over Unix sockets their room.
+  // The limit for calls beyond `own`, of all connections over one transport together. So clients
+  // over TCP leave room for clients over Unix sockets.
   int shared = 8000;
-  // Between one and two such times after it began, a call that does not run is forgotten.
+  // A call that does not run is forgotten one to two such periods after its begin.
   absl::Duration forgotten_after = absl::Seconds(10);
 };
 
@@ -63,20 +64,20 @@ class CallCounts {
 
   explicit CallCounts(const CallLimits& limits) : limits_(limits) {}
 
-  // A call begins. If it is not admitted, it is not counted.
+  // Notes that a call begins. Does not count a call that is not admitted.
   Verdict Begins(Connection connection, absl::Time now);
-  // One that has begun runs now.
+  // Notes that a call that has begun runs.
   void Runs(Connection connection);
-  // One that ran is done.
+  // Notes that a running call is done.
   void Ends(Connection connection);
 
-  // Connections that have a call.
+  // The number of connections that have a call.
   size_t connections() const { return counts_.size(); }
 
  private:
   struct Count {
     int running = 0;
-    // Not running yet: begun since period_, and before.
+    // The calls that do not run yet: begun since period_, and earlier.
     int begun = 0;
     int begun_before = 0;
     int all() const { return running + begun + begun_before; }
@@ -88,7 +89,7 @@ class CallCounts {
 
   const CallLimits limits_;
   absl::flat_hash_map<Connection, Count> counts_;
-  std::array<int, 2> shared_ = {};  // of each transport: the sum of BeyondOwn
+  std::array<int, 2> shared_ = {};  // for each transport, the sum of BeyondOwn
   absl::Time period_ = absl::InfinitePast();
 };
 
@@ -102,7 +103,7 @@ class CallLimit {
 
   // The value of the property kConnectionNumber for a new connection.
   std::string NewConnection(Transport transport) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A call of the connection with this number begins. RESOURCE_EXHAUSTED: it must be refused.
+  // Notes that a call of this connection begins. RESOURCE_EXHAUSTED: the call must be refused.
   absl::Status Begins(std::optional<CallCounts::Connection> connection) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -114,11 +115,11 @@ class CallLimit {
   int64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// The property of a connection that has its number. No property of a handshake begins like this, so
-// a client cannot set it.
+// The property with the number of a connection. No property of a handshake begins like this, so a
+// client cannot set it.
 inline constexpr char kConnectionNumber[] = "muster_connection";
 std::optional<CallCounts::Connection> ConnectionNumber(absl::string_view value);
-// Empty: it has none.
+// The number of the connection; empty if it has none.
 std::optional<CallCounts::Connection> ConnectionNumber(const grpc::AuthContext& connection);
 
 }  // namespace muster

@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 
 constexpr int kLimit = 50;
 
-// A client's end of a call of Attach.
+// The client's end of a call of Attach.
 class Attached final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::AgentDirective> {
  public:
   explicit Attached(const std::shared_ptr<grpc::Channel>& channel)
@@ -45,7 +45,7 @@ class Attached final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Agen
     StartCall();
   }
   void Cancel() { context_.TryCancel(); }
-  // How it ended.
+  // Returns the status with which the call ended.
   grpc::Status Await() {
     absl::MutexLock lock(&mutex_);
     EXPECT_TRUE(changed_.Await(mutex_, 2 * kTestBound,
@@ -70,7 +70,7 @@ class Attached final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Agen
 
 class CallLimitTest : public testing::TestWithParam<std::string> {
  protected:
-  void TearDown() override { service_.Release(); }  // the server waits for it
+  void TearDown() override { service_.Release(); }  // the server waits for the held calls
 
   void Start(const CallLimits& limits) {
     ServerOptions options{.calls = limits};
@@ -83,7 +83,7 @@ class CallLimitTest : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  // With a connection of its own.
+  // Makes a channel with a separate connection.
   std::shared_ptr<grpc::Channel> Connect() {
     const certs::TlsFiles files =
         GetParam() == "tls" ? authority_.Issue(certs::Role::kAgent, "one") : certs::TlsFiles();
@@ -92,14 +92,14 @@ class CallLimitTest : public testing::TestWithParam<std::string> {
 
   const files::TempDir folder_ = files::TempDir::Short();
   TestAuthority authority_;
-  // Null: everybody may do everything.
+  // The authorizer. Null: everybody may do everything.
   Authorizer authorize_;
   HoldingService service_;
   std::unique_ptr<Server> server_;
 };
 
 TEST_P(CallLimitTest, ACallThatTheClientHasCancelledCountsUntilTheServerIsDone) {
-  // A call that runs is never forgotten.
+  // A running call is never forgotten.
   Start({.per_connection = kLimit, .forgotten_after = absl::ZeroDuration()});
   const auto channel = Connect();
   std::vector<std::unique_ptr<Attached>> calls;
@@ -115,7 +115,7 @@ TEST_P(CallLimitTest, ACallThatTheClientHasCancelledCountsUntilTheServerIsDone) 
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
   EXPECT_THAT(refused.error_message(), HasSubstr("this connection has begun too many calls"));
   EXPECT_EQ(service_.begun(), kLimit);
-  // Another client is heard.
+  // The server accepts another client.
   EXPECT_EQ(Call(Connect(), "/muster.v1.AgentService/None").error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
 
@@ -144,7 +144,8 @@ TEST_P(CallLimitTest, ConnectionsShareWhatIsBeyondTheirOwnCalls) {
   for (const auto& call : calls) EXPECT_EQ(call->Await().error_code(), grpc::StatusCode::OK);
 }
 
-// Whatever gRPC does with a call, it is done with it: otherwise a client would be refused for ever.
+// A call ends for the limit whatever gRPC does with it: otherwise a client would be refused for
+// ever.
 TEST_P(CallLimitTest, CallsOfEveryKindOneAfterTheOtherAreAllAnswered) {
   Start({.per_connection = kLimit});
   const auto channel = Connect();
@@ -191,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(OverEachTransport, CallLimitTest,
                          testing::Values("unix", "insecure", "tls"),
                          [](const auto& info) { return info.param; });
 
-// Whoever floods the port does not keep out the programs of this machine.
+// A client that floods the port does not keep out the programs of this machine.
 TEST(CallLimit, APortAndASocketDoNotShare) {
   const files::TempDir folder = files::TempDir::Short();
   HoldingService service;

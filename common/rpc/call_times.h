@@ -1,7 +1,8 @@
-// Tells how long the calls of a gRPC server took. A call takes from when the server begins with it
-// until its status is handed to gRPC. Calls with one request and one answer are told, because a
-// stream is open for as long as its client wants. Calls that the server refuses because of who
-// makes them, or because there are too many of them, are not told: they end before they have begun.
+// Reports the durations of the calls of a gRPC server. A duration begins when the server begins
+// with the call, and ends when the status is handed to gRPC. Reports only calls with one request
+// and one answer: a stream is open for as long as its client wants. Calls that the server refuses
+// because of their caller or their number are not reported, because the server never begins with
+// them.
 #ifndef MUSTER_COMMON_RPC_CALL_TIMES_H_
 #define MUSTER_COMMON_RPC_CALL_TIMES_H_
 

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-// Knows one job.
+// A service that knows one job.
 class OneJob final : public v1::JobService::CallbackService {
  public:
   grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
@@ -46,7 +46,7 @@ class CallTimesTest : public testing::Test {
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  // The calls that have ended, once there are so many.
+  // Waits for so many calls that have ended, and returns them.
   std::vector<EndedCall> Ended(size_t count) {
     absl::MutexLock lock(&mutex_);
     EXPECT_TRUE(changed_.Await(mutex_, kTestBound, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

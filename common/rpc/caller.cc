@@ -48,7 +48,7 @@ std::string PeerAddress(const std::string& peer) {
   const size_t colon = peer.find(':');
   const std::string scheme = peer.substr(0, colon);
   if (scheme != "ipv4" && scheme != "ipv6") return "";
-  // gRPC writes it as a part of a URI.
+  // gRPC writes the address as a part of a URI.
   std::string address =
       absl::StrReplaceAll(peer.substr(colon + 1), {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
   address = address.substr(0, address.rfind(':'));

@@ -1,4 +1,4 @@
-// Who calls: found for each connection, and known in each call.
+// The caller of a call: found for each connection, and known in each call.
 #ifndef MUSTER_COMMON_RPC_CALLER_H_
 #define MUSTER_COMMON_RPC_CALLER_H_
 
@@ -12,38 +12,38 @@ namespace muster {
 
 struct Caller {
   enum class Kind {
-    // Over a listener that asks nobody who he is.
+    // A caller over a listener that asks nobody for an identity.
     kInsecure,
-    // A process of this machine, over a Unix socket; the kernel says whose it is.
+    // A process of this machine, over a Unix socket; the kernel says which user's.
     kUser,
-    // Over TLS.
+    // A caller with a certificate, over TLS.
     kCertificate,
   };
   Kind kind = Kind::kInsecure;
-  // Of kUser.
+  // The user of kUser.
   uid_t uid = static_cast<uid_t>(-1);
-  // Of kCertificate: its common name, "operator/alice". Signed by a CA that is trusted, but not
-  // checked (certs::ParseSubject).
+  // The common name of kCertificate, such as "operator/alice". A trusted CA has signed it; its form
+  // is not checked (certs::ParseSubject).
   std::string name;
-  // Of kCertificate: as certs::NormalSerial.
+  // The serial number of kCertificate, as certs::NormalSerial writes it.
   std::string serial;
-  // The other end's address without its port, "10.0.0.7" or "fd00::7"; empty over a Unix socket,
-  // and where only a CallerProcessor asks.
+  // The other end's address without its port, "10.0.0.7" or "fd00::7". Empty over a Unix socket,
+  // and in a CallerProcessor.
   std::string peer;
 };
 
-// "uid 1000", "operator/alice", "an insecure connection from 10.0.0.7". For messages and records;
-// characters of a name that are no plain ones are shown as their codes.
+// "uid 1000", "operator/alice", "an insecure connection from 10.0.0.7", for messages and records.
+// Shows the codes of characters of a name that are not plain.
 std::string ToString(const Caller& caller);
 
-// Who made this call. It is kInsecure if no CallerProcessor belongs to the credentials of the
-// connection's listener. Thread-safe; to be called in a handler of the call.
+// The caller of a call. Called in a handler of the call. The kind is kInsecure if the credentials
+// of the connection's listener have no CallerProcessor. Thread-safe.
 Caller CallerOf(const grpc::ServerContextBase& context);
 
-// The address in what gRPC calls a peer: "ipv6:%5B::1%5D:4242" is "::1", "unix:" is empty.
+// The address in a peer as gRPC writes it: "ipv6:%5B::1%5D:4242" is "::1", "unix:" is empty.
 std::string PeerAddress(const std::string& peer);
 
-// Caller as properties of a connection, for caller_processor.cc. `peer` is not among them.
+// The caller as properties of a connection, without `peer`, for caller_processor.cc.
 bool IsIdentified(const grpc::AuthContext& connection);
 void Identify(const Caller& caller, grpc::AuthContext* connection);
 Caller IdentifiedCaller(const grpc::AuthContext& connection);

@@ -1,4 +1,4 @@
-// Decides for each call, before it reaches a service, whether its caller may make it.
+// Decides for each call whether its caller may make it, before the call reaches a service.
 #ifndef MUSTER_COMMON_RPC_CALLER_PROCESSOR_H_
 #define MUSTER_COMMON_RPC_CALLER_PROCESSOR_H_
 
@@ -18,23 +18,23 @@
 
 namespace muster {
 
-// Whether the caller may make this call; `method` is "/muster.v1.JobService/GetJob". Called by
-// gRPC's threads for every call, several at a time; it must not wait. Of an error, code and message
-// reach the client; gRPC drops its details.
+// Returns whether the caller may make this call; `method` is "/muster.v1.JobService/GetJob". Called
+// by gRPC's threads for every call, several at a time; must not wait. The client gets the code and
+// the message of an error; gRPC drops the details.
 using Authorizer = std::function<absl::Status(const Caller& caller, const std::string& method)>;
 
-// Belongs to the credentials of a listener (ServerCredentials::SetAuthMetadataProcessor). The first
-// call of a connection stores its caller with the connection, where CallerOf finds it. A call that
-// the caller may make counts for `limit`; null: there is no limit.
+// A processor for the credentials of a listener (ServerCredentials::SetAuthMetadataProcessor).
+// Stores the caller with the connection at its first call; CallerOf finds it there. Counts each
+// call that the caller may make for `limit`; null: there is no limit.
 class CallerProcessor : public grpc::AuthMetadataProcessor {
  public:
-  // For local credentials (Unix sockets): everybody who connects is this user. Whoever accepts the
-  // connections makes sure of that.
+  // Makes a processor for local credentials (Unix sockets). All callers count as this user. The
+  // code that accepts the connections must admit only this user.
   static std::shared_ptr<CallerProcessor> ForUser(uid_t uid, Authorizer authorize,
                                                   std::shared_ptr<CallLimit> limit = nullptr);
-  // For TLS with certificates of clients, which the handshake has verified. UNAUTHENTICATED: the
-  // connection has none, or it has expired (a session that is resumed has no new handshake), or it
-  // has no serial number by which it could be revoked.
+  // Makes a processor for TLS with certificates of clients, which the handshake has verified.
+  // UNAUTHENTICATED: there is no certificate, it has expired (a resumed session has no new
+  // handshake), or a serial number for its revocation is missing.
   static std::shared_ptr<CallerProcessor> ForCertificates(
       Authorizer authorize, std::shared_ptr<CallLimit> limit = nullptr);
 
@@ -44,16 +44,16 @@ class CallerProcessor : public grpc::AuthMetadataProcessor {
 
  private:
   CallerProcessor(std::optional<uid_t> uid, Authorizer authorize, std::shared_ptr<CallLimit> limit);
-  // Stores the caller with the connection, at its first call.
+  // Stores the caller with the connection at its first call.
   absl::Status IdentifyOnce(grpc::AuthContext* connection) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Empty: callers have certificates.
+  // The user of all callers. Empty: callers have certificates.
   const std::optional<uid_t> uid_;
   const Authorizer authorize_;
   const std::shared_ptr<CallLimit> limit_;
   // A connection's properties have no lock of their own, and gRPC may process two of its first
-  // calls at once. Each call passes here, so the properties are written before any handler of the
-  // connection reads them, and never again.
+  // calls at once. Each call takes this lock. So the properties are written once, before any
+  // handler of the connection reads them.
   absl::Mutex mutex_;
 };
 

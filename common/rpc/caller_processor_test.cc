@@ -33,7 +33,7 @@ std::shared_ptr<grpc::ServerCredentials> ForUser(uid_t uid, Authorizer authorize
   return credentials;
 }
 
-// A connection without gRPC: what a handshake found, as properties.
+// A connection without gRPC: the results of a handshake, as properties.
 class FakeConnection : public grpc::AuthContext {
  public:
   explicit FakeConnection(const std::string& certificate) {
@@ -84,7 +84,7 @@ TEST(CallerProcessor, ARefusedCallReachesNoServiceAndTheClientLearnsWhy) {
   EXPECT_THAT(server->TakeSeen(), SizeIs(1));
 }
 
-// A connection's first calls are processed by several threads; each must know its caller.
+// Several threads process a connection's first calls; each call must know its caller.
 TEST(CallerProcessor, ManyFirstCallsAtOnceAllKnowTheirCaller) {
   constexpr int kCalls = 16;
   const files::TempDir folder = files::TempDir::Short();
@@ -121,7 +121,7 @@ TEST(CallerProcessor, AConnectionsCertificateIsReadOnce) {
   EXPECT_EQ(connection.certificate_reads(), 1);
 }
 
-// TLS lets a session be resumed after the certificate with which it began has expired.
+// TLS allows to resume a session after the certificate with which it began has expired.
 TEST(CallerProcessor, ACertificateThatDoesNotCountIsUnauthenticated) {
   TestAuthority authority;
   const certs::TlsFiles expired = authority.IssueExpired(certs::Role::kOperator, "alice");

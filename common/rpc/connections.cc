@@ -81,7 +81,7 @@ std::optional<Connections::Id> Connections::Spoke(Id id, absl::Time now) {
   const size_t of_peer = ++group.of_peer[peer];
   const size_t all = ++group.all;
 
-  // Only the own user and root connect over a Unix socket; they share one limit.
+  // Only this process's user and root connect over a Unix socket; they share one limit.
   const bool local = transport == Transport::kLocal;
   std::optional<Id> closed;
   if (!local && of_peer > limits_.per_peer) {

@@ -1,21 +1,23 @@
-// Which connections a server keeps and which it closes, so that strangers who connect and say
-// nothing, or who connect very often, do not keep out those who work. bench/README.md shows what
-// each rule is needed for.
+// The rules by which a server keeps or closes connections. Strangers who connect and say nothing,
+// or who connect very often, must not keep out clients that work. bench/README.md shows the need
+// for each rule.
 //
 // A connection is silent until its first byte arrives. The number of silent connections is limited:
-// when one more arrives, the peer that has the most of them loses its oldest one. So a client that
+// when there are too many, the peer with the most of them loses its oldest one. So a client that
 // speaks at once, as every gRPC client does, is always heard.
 //
-// A connection that has spoken is on trial for as long as gRPC gives it for its handshake. gRPC
-// closes it at the end of this time, unless the handshake is complete; with TLS, the peer has then
-// shown its certificate. So whoever has none can hold a connection only while it is on trial. If
-// one more connection speaks than the limits allow, one that is on trial is closed for it: the
-// oldest of the same peer, or, if the limit of all is reached, the oldest of the peer that has the
-// most of them. One that has passed its trial is never closed. If all have, the new one is closed.
+// A connection that has spoken is on trial for the time that gRPC allows for its handshake. At the
+// end of this time, gRPC closes a connection without a complete handshake. With TLS, the peer has
+// shown its certificate by then. So a peer without a certificate can hold a connection only while
+// the connection is on trial. When more connections have spoken than the limits allow, a connection
+// on trial is closed:
+// - over the limit of a peer: the oldest of this peer
+// - over the limit of all: the oldest of the peer with the most of them
+// A connection that has passed its trial is never closed. If all others have passed, the new
+// connection is closed.
 //
-// Connections over a Unix socket are counted apart from those over TCP, and neither can use the
-// room of the others. A peer is a name: "uid 1000", an IPv4 address, or an IPv6 network (/64).
-// Pure; one thread.
+// Unix sockets and TCP have separate counts and limits. A peer is a name: "uid 1000", an IPv4
+// address, or an IPv6 network (/64). Pure; one thread.
 #ifndef MUSTER_COMMON_RPC_CONNECTIONS_H_
 #define MUSTER_COMMON_RPC_CONNECTIONS_H_
 
@@ -33,22 +35,23 @@
 
 namespace muster {
 
-// Which peer has the most connections of one kind.
+// The connections of one kind by peer, to find the peer with the most.
 class Crowd {
  public:
-  // Ids grow with time.
+  // Adds a connection. Ids grow with time.
   void Add(const std::string& peer, int64_t id);
-  // Nothing, if it is not there.
+  // Removes a connection, if it is there.
   void Remove(const std::string& peer, int64_t id);
 
   std::optional<int64_t> OldestOf(const std::string& peer) const;
-  // The oldest one of the peer that has the most. Of peers that have as many, the oldest of all.
+  // The oldest connection of the peer with the most connections. If several peers have the most,
+  // the oldest connection of all these peers.
   std::optional<int64_t> OldestOfTheMost() const;
 
  private:
   std::map<std::string, std::set<int64_t>> ids_;
-  // How many each peer has, and its oldest one negated: the last element is what OldestOfTheMost
-  // looks for, however many peers there are.
+  // The number of connections of each peer, and its oldest id negated. So the last element belongs
+  // to the result of OldestOfTheMost, however many peers there are.
   std::set<std::pair<size_t, int64_t>> order_;
 };
 
@@ -56,15 +59,17 @@ struct ConnectionLimits {
   size_t silent = 1024;
   // The time for the first byte, and again for gRPC's handshake.
   absl::Duration handshake = absl::Seconds(10);
-  // Longer than the handshake, so that gRPC has closed what has not completed it.
+  // The time of a trial. Longer than the handshake, so that gRPC has closed connections without a
+  // complete handshake.
   absl::Duration trial = absl::Seconds(11);
-  // Of those that have spoken over Unix sockets: a node of 4096 slots, and 1024 others.
+  // The limit for connections that have spoken over Unix sockets: a node of 4096 slots, and 1024
+  // others.
   size_t local = 5120;
-  // Of those that have spoken over TCP.
+  // The limits for connections that have spoken over TCP.
   size_t per_peer = 1024;
   size_t total = 32768;
-  // The limits of a process that may have so many open files: each connection needs two, and a
-  // quarter is left to everything else. One peer never has more than a quarter of the total.
+  // The limits of a process that may have `open_files` open files. Each connection needs two, and a
+  // quarter is left for everything else. One peer never has more than a quarter of the total.
   static ConnectionLimits For(size_t open_files);
 };
 
@@ -76,17 +81,18 @@ class Connections {
 
   explicit Connections(const ConnectionLimits& limits) : limits_(limits) {}
 
-  // A new, silent connection. The result is another silent connection, or this one, that must be
-  // closed and is forgotten.
+  // Adds a new, silent connection. If there are too many, returns a silent connection (this one or
+  // another), which must be closed and is forgotten.
   std::optional<Id> Arrived(Id id, Transport transport, const std::string& peer, absl::Time now);
-  // The first byte of a silent connection has arrived. The result is another one that has spoken,
-  // or this one, that must be closed and is forgotten because of a limit.
+  // Notes the first byte of a silent connection. If a limit is exceeded, returns a connection that
+  // has spoken (this one or another), which must be closed and is forgotten.
   std::optional<Id> Spoke(Id id, absl::Time now);
-  // It has ended.
+  // Notes that a connection has ended.
   void Ended(Id id);
-  // A silent connection that has waited too long: it must be closed and is forgotten.
+  // Returns a silent connection that has waited too long, which must be closed and is forgotten.
   std::optional<Id> Overdue(absl::Time now);
-  // When there will be one. InfiniteFuture: there is no silent connection.
+  // The time at which Overdue has a connection to return. InfiniteFuture: there is no silent
+  // connection.
   absl::Time NextOverdue() const;
 
   size_t silent() const { return silent_.size(); }
@@ -103,7 +109,7 @@ class Connections {
     std::string peer;
     absl::Time trial_ends;
   };
-  // Of those that have spoken over one transport.
+  // The connections that have spoken over one transport.
   struct Group {
     absl::flat_hash_map<std::string, size_t> of_peer;
     size_t all = 0;
@@ -119,7 +125,7 @@ class Connections {
   std::map<Id, Silent> silent_;
   Crowd silent_crowd_;
   absl::flat_hash_map<Id, Spoken> spoken_;
-  std::set<std::pair<absl::Time, Id>> trials_;  // when each ends
+  std::set<std::pair<absl::Time, Id>> trials_;  // by the end of the trial
   std::array<Group, 2> groups_;
 };
 

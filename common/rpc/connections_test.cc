@@ -28,7 +28,7 @@ class ConnectionsTest : public testing::Test {
   std::optional<Connections::Id> Arrives(Connections::Id id, const std::string& peer) {
     return connections_.Arrived(id, Transport::kTcp, peer, now_);
   }
-  // One arrives and speaks at once. The result is the one that is closed for it.
+  // Adds a connection that speaks at once. Returns the connection that must be closed.
   std::optional<Connections::Id> Speaks(const std::string& peer,
                                         Transport transport = Transport::kTcp) {
     EXPECT_EQ(connections_.Arrived(++last_, transport, peer, now_), std::nullopt);

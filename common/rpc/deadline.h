@@ -1,4 +1,4 @@
-// The deadline of a gRPC call or wait, on a clock that changes of the system's date do not affect.
+// The deadline of a gRPC call or wait. Changes of the system's date have no effect on it.
 #ifndef MUSTER_COMMON_RPC_DEADLINE_H_
 #define MUSTER_COMMON_RPC_DEADLINE_H_
 
@@ -8,9 +8,9 @@
 
 namespace muster {
 
-// For ClientContext::set_deadline, Channel::WaitForConnected, Server::Shutdown and the like; these
-// also accept a time of the system's date, but then a wait of several parts reads the date again
-// before each part. Infinite: no deadline.
+// A deadline for ClientContext::set_deadline, Channel::WaitForConnected, Server::Shutdown and the
+// like. They also accept a time of the system's date, but then a wait of several parts reads the
+// date again before each part. Infinite: no deadline.
 inline gpr_timespec DeadlineAfter(absl::Duration timeout) {
   // Both libraries treat a duration that does not fit into an int64 as infinite.
   const gpr_timespec wait = gpr_time_from_nanos(absl::ToInt64Nanoseconds(timeout), GPR_TIMESPAN);

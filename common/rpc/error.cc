@@ -20,19 +20,20 @@ std::optional<Detail> Find(const absl::Status& status, const char* url) {
   return detail;
 }
 
-// An error is sent in the trailers of a call, which gRPC limits to 8 KiB. What does not fit would
-// replace the error by one about the trailers.
+// The room for a message. gRPC limits the trailers of a call, which have the error, to 8 KiB.
+// Larger trailers would replace the error by an error about the trailers.
 constexpr size_t kMessageBudget = 4500;
 constexpr size_t kMetadataBudget = 400;
 
-// How many bytes a text takes in the trailers: as grpc-message, where most other bytes than ASCII
-// letters take three, and in the details, in base64.
+// The bytes that a character takes in the trailers, as grpc-message and in the details. A
+// grpc-message uses three bytes for most characters other than ASCII letters; the details are in
+// base64.
 size_t CostOf(char c) {
   const bool plain = c >= ' ' && c <= '~' && c != '%';
   return (plain ? 1 : 3) + 2;
 }
 
-// The text, or what fits into the budget of it, with a mark.
+// The text, or its beginning within the budget, with a mark.
 std::string Fitting(const std::string& text, size_t budget) {
   size_t cost = 0;
   size_t end = 0;

@@ -13,20 +13,20 @@
 
 namespace muster {
 
-// A message that is too long for the trailers of a call is cut, and its end says so.
+// A message that is too long for the trailers of a call is cut, with a note at its end.
 grpc::Status ToGrpc(const absl::Status& status);
-// Details that cannot be parsed are dropped; code and message stay.
+// Drops details that cannot be parsed; code and message stay.
 absl::Status FromGrpc(const grpc::Status& status);
 
 // An error with ErrorInfo{reason, domain "muster", metadata}. Long values of the metadata are cut.
 absl::Status MakeError(absl::StatusCode code, const std::string& reason, const std::string& message,
                        const std::map<std::string, std::string>& metadata = {});
-// The reason of its ErrorInfo; empty if it has none.
+// The reason in the error's ErrorInfo; empty without one.
 std::string ErrorReason(const absl::Status& status);
 
-// The domain of its ErrorInfo; empty if it has none.
+// The domain in the error's ErrorInfo; empty without one.
 std::string ErrorDomain(const absl::Status& status);
-// The metadata of its ErrorInfo; empty if it has none.
+// The metadata in the error's ErrorInfo; empty without one.
 std::map<std::string, std::string> ErrorMetadata(const absl::Status& status);
 
 // Adds the problems to an error. No effect on OK.

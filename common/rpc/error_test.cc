@@ -33,7 +33,7 @@ TEST(Error, UnreadableDetailsAreDropped) {
   EXPECT_EQ(back, absl::AbortedError("m"));
 }
 
-// Both trailers of an error, as they are sent: grpc-message percent-encoded, the details in base64.
+// The bytes of both trailers as sent: grpc-message percent-encoded, the details in base64.
 size_t TrailerBytes(const grpc::Status& status) {
   size_t bytes = status.error_details().size() * 4 / 3;
   for (const char c : status.error_message()) bytes += c >= ' ' && c <= '~' && c != '%' ? 1 : 3;

@@ -1,4 +1,4 @@
-// Every method of every service, over real connections, for everybody who may come.
+// Every method of every service, over real connections, for every kind of caller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class EveryMethodTest : public testing::Test {
   std::shared_ptr<grpc::Channel> ConnectAs(const certs::TlsFiles& files) {
     return Connect(ClientTls(files).value());
   }
-  // No method is reached, and each call ends with this code.
+  // Checks that the calls reach no method, and each ends with this code.
   void ExpectAllRefused(const std::shared_ptr<grpc::Channel>& channel, grpc::StatusCode code,
                         const std::string& why = "") {
     for (const std::string& method : AllMethods()) {
@@ -107,7 +107,7 @@ TEST_F(EveryMethodTest, IsClosedToAnExpiredCertificate) {
 }
 
 TEST_F(EveryMethodTest, IsClosedToTheCertificateOfACoordinator) {
-  // It is for servers only, so the handshake fails.
+  // A coordinator's certificate is for servers only, so the handshake fails.
   ExpectAllRefused(Connect(UncheckedTls(coordinator_, authority_.ca())),
                    grpc::StatusCode::UNAVAILABLE);
 }
@@ -120,7 +120,7 @@ TEST_F(EveryMethodTest, IsClosedToARevokedCertificateAlsoOverAConnectionThatExis
   PassTime(certs::DenyList::kInterval);
   ExpectAllRefused(before, grpc::StatusCode::PERMISSION_DENIED, "is revoked");
   ExpectAllRefused(ConnectAs(files), grpc::StatusCode::PERMISSION_DENIED, "is revoked");
-  // A new one of the same name counts.
+  // A new certificate of the same name counts.
   ExpectAsTheTableSays(ConnectAs(authority_.Issue(Role::kOperator, "one")), Role::kOperator);
 }
 

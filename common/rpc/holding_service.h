@@ -1,4 +1,4 @@
-// For tests: calls that a server is not done with before the test says so.
+// Calls that a server completes only when a test allows it. For tests.
 #ifndef MUSTER_COMMON_RPC_HOLDING_SERVICE_H_
 #define MUSTER_COMMON_RPC_HOLDING_SERVICE_H_
 
@@ -15,7 +15,7 @@
 
 namespace muster {
 
-// Holds each call of Attach, whether its client still waits or not. Thread-safe.
+// Holds each call of Attach, also after its client has stopped waiting. Thread-safe.
 class HoldingService final : public v1::AgentService::CallbackService {
  public:
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
@@ -32,7 +32,7 @@ class HoldingService final : public v1::AgentService::CallbackService {
     absl::MutexLock lock(&mutex_);
     return begun_;
   }
-  // Whether so many calls have begun, and been cancelled, in time.
+  // Returns whether so many calls have begun, and been cancelled, in time.
   bool AwaitBegun(int calls) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return changed_.Await(mutex_, kTestBound,
@@ -44,7 +44,8 @@ class HoldingService final : public v1::AgentService::CallbackService {
       return cancelled_ >= calls;
     });
   }
-  // Ends what is held, and returns when gRPC is done with it. A server waits for this at its end.
+  // Ends the held calls, and returns when gRPC is done with them. A server waits for this at its
+  // end.
   void Release() ABSL_LOCKS_EXCLUDED(mutex_) {
     std::vector<Call*> calls;
     {

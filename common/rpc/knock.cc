@@ -32,7 +32,7 @@ bool IsRefused(const sockaddr* name, socklen_t bytes, absl::Time deadline) {
     }
   }
   close(fd);
-  // The second: of a Unix socket.
+  // ENOENT: there is no such Unix socket.
   return error == ECONNREFUSED || error == ENOENT;
 }
 
@@ -98,7 +98,7 @@ void Knocker::Run() {
       interval = interval_;
     }
     const absl::Time begun = SteadyNow();
-    // A process may listen now, but none did at that moment.
+    // No process listened at the time `begun`. One may listen now.
     if (IsRefused(address_, interval) && !IsClosing()) on_refused_(begun);
     absl::MutexLock lock(&mutex_);
     changed_.Await(mutex_, interval, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -17,7 +17,7 @@
 namespace muster {
 namespace {
 
-// A port of this host that is ours.
+// A port of this host that the test owns.
 class Port {
  public:
   explicit Port(bool listening) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -63,7 +63,7 @@ TEST(Knock, AUnixSocketThatIsGoneOrOnWhichNobodyListensRefuses) {
 TEST(Knock, WhatCannotBeReachedDoesNotRefuse) {
   EXPECT_FALSE(IsRefused("no address", kTestBound));
   EXPECT_FALSE(IsRefused("host.invalid:1", kTestBound));
-  // Class E: no route, or an answer that never comes.
+  // An address of class E: no route, or an answer that never comes.
   EXPECT_FALSE(IsRefused("240.0.0.1:1", absl::Milliseconds(1)));
 }
 

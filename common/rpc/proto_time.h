@@ -19,7 +19,7 @@ inline absl::Time FromProto(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }
 
-// Exact to the nanosecond. If the duration is too long for a message, it gets the largest number of
+// Exact to the nanosecond. A duration that is too long for a message becomes the largest number of
 // seconds of an int64, which every receiver refuses.
 inline google::protobuf::Duration ToProto(absl::Duration duration) {
   google::protobuf::Duration out;

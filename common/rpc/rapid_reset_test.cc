@@ -1,4 +1,4 @@
-// Calls that a client begins and resets at once, which no client of gRPC's does.
+// Calls that a client begins and resets at once. A client of gRPC does not do so.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kLimit = 50;
 
-// HTTP/2 (RFC 9113), with the headers not compressed (RFC 7541).
+// A frame of HTTP/2 (RFC 9113), with headers that are not compressed (RFC 7541).
 std::string Frame(int type, int flags, uint32_t stream, const std::string& payload) {
   std::string frame;
   for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift & 0xff);
@@ -76,8 +76,8 @@ class Raw {
     EXPECT_EQ(send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
-  // Reads until this comes and `more` bytes after it. The result is the end of what was read: these
-  // bytes, or the last one of `wanted`. Empty: the connection ends before, or nothing comes.
+  // Reads until `wanted` has come, and `more` bytes after it. Returns these bytes, or the last byte
+  // of `wanted`. Empty: the connection ends earlier, or nothing comes.
   std::string Await(const std::string& wanted, size_t more = 0) {
     while (true) {
       const size_t at = answers_.find(wanted);
@@ -94,7 +94,7 @@ class Raw {
       answers_.append(bytes, static_cast<size_t>(count));
     }
   }
-  // The server has read all that was sent. `token`: 8 bytes.
+  // Waits until the server has read all that was sent. `token`: 8 bytes.
   bool AwaitRead(const std::string& token) {
     Send(Frame(/*PING*/ 6, 0, 0, token));
     return !Await(token).empty();
@@ -131,7 +131,7 @@ TEST_F(RapidReset, NoMoreCallsRunThanTheLimitAllows) {
   client.Send(flood);
   ASSERT_TRUE(client.AwaitRead("flooded!"));
   ASSERT_TRUE(service_.AwaitBegun(kLimit));
-  // Calls run in turn: what gRPC still had to run runs before these.
+  // gRPC runs calls in turn: earlier calls run before these.
   for (int i = 0; i < kLimit; ++i) {
     EXPECT_EQ(Call(OpenChannel(server_->address()), "/nowhere").error_code(),
               grpc::StatusCode::UNIMPLEMENTED);
@@ -139,7 +139,7 @@ TEST_F(RapidReset, NoMoreCallsRunThanTheLimitAllows) {
   EXPECT_EQ(service_.begun(), kLimit);
 }
 
-// A unary call runs when its message is there. These never have one.
+// A unary call runs when its message is complete. These calls never have a message.
 TEST_F(RapidReset, CallsThatEndBeforeTheyRunDoNotKeepTheConnectionFull) {
   Start({.per_connection = kLimit, .forgotten_after = absl::ZeroDuration()});
   Raw client(server_->addresses()[0].port);
@@ -148,9 +148,9 @@ TEST_F(RapidReset, CallsThatEndBeforeTheyRunDoNotKeepTheConnectionFull) {
     client.Send(BeginAndReset(stream, "/grpc.health.v1.Health/Check"));
   }
   ASSERT_TRUE(client.AwaitRead("all read"));
-  // The length of the number in front of it, and its first digit: 8 and 12.
+  // The number with its length before it, and its first digit: 8 and 12.
   const std::string exhausted = {1, '8'}, unimplemented = {2, '1'};
-  // Some of them may not be done yet, and some may have an answer.
+  // Some calls may not be done yet, and some may have an answer.
   const absl::Time end = absl::Now() + kTestBound;
   std::string status = exhausted;
   while (status != unimplemented && absl::Now() < end) {

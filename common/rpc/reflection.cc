@@ -4,7 +4,7 @@
 
 namespace muster {
 
-// The library registers itself when it is loaded, and it is loaded because of this call.
+// The library registers itself when it is loaded. This call makes the linker load it.
 void LinkReflection() { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); }
 
 }  // namespace muster

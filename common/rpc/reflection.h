@@ -4,8 +4,8 @@
 
 namespace muster {
 
-// Call it before Server::Start with ServerOptions::reflection. A program without this call has no
-// reflection service.
+// Links the service into the program. Call before Server::Start with ServerOptions::reflection. A
+// program without this call has no reflection service.
 void LinkReflection();
 
 }  // namespace muster

@@ -18,8 +18,9 @@
 namespace muster {
 namespace {
 
-// Asks a server for its services. Debian has no header for the messages of the reflection service:
-// the request is `list_services: ""` (field 7), and of the answer only the names are looked for.
+// Asks a server for its services. Debian has no header for the messages of the reflection service.
+// So the request is written as bytes: `list_services: ""` (field 7). The test looks only for names
+// in the answer.
 class ListServices : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   explicit ListServices(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {
@@ -74,7 +75,7 @@ TEST(Reflection, AServerTellsItsServicesOnlyIfItIsAskedTo) {
   EXPECT_TRUE(of_open.status().ok()) << of_open.status().error_message();
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("muster.v1.JobService"));
   EXPECT_THAT(of_open.answer(), testing::HasSubstr("grpc.health.v1.Health"));
-  // The server notices that it is done with a call, also of a method that there is not.
+  // The server notices the end of a call, also of a method that does not exist.
   for (int i = 0; i < 3 * options.calls.per_connection; ++i) {
     ASSERT_EQ(Call(channel, "/nowhere").error_code(), grpc::StatusCode::UNIMPLEMENTED) << i;
   }

@@ -25,22 +25,24 @@ namespace muster {
 namespace {
 
 constexpr int kMaxMessageBytes = 16 << 20;
-// So short that pings without other data on the connection are never too frequent.
+// The shortest time between pings without other data. Pings are never too frequent with it.
 constexpr int kMinPingIntervalMs = 10;
 
-// Of what gRPC buffers for all connections together.
+// The most bytes that gRPC buffers for all connections together.
 constexpr size_t kMostMemory = 256 << 20;
-// Of one connection at a time. Those that a client has reset are not among them (call_limit.h).
+// The most calls of one connection at a time, without calls that the client has reset
+// (call_limit.h).
 constexpr int kMostStreams = 1000;
-// A connection without a call is closed after this time; a client opens another one when it calls.
+// The time after which a connection without a call is closed. A client opens another connection
+// with its next call.
 constexpr absl::Duration kLongestIdle = absl::Minutes(2);
 
 int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-// A plug-in of gRPC's reflection library makes the service in every server of a program that is
-// linked with the library.
+// Removes the reflection service. A plug-in of gRPC's reflection library adds the service to every
+// server of a program that is linked with the library.
 class NoReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -78,7 +80,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const Kee
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(keepalive.timeout));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // This is in fact the time limit of one attempt to connect, which takes longer on a busy machine.
+  // The time limit of one attempt to connect, in fact. An attempt takes longer on a busy machine.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   // The pause after a refused attempt, plus or minus a fifth. Agents and workers have one lease, 1
   // s or more, to attach to a restarted coordinator, and the lease runs while the coordinator is
@@ -158,7 +160,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
         CallerProcessor::ForUser(uid, options.authorize, call_limit));
     self->local_acceptors_.try_emplace(uid, acceptor(std::move(credentials)));
   }
-  // Without a port the files do not matter: the environment may name those of an operator.
+  // A server without a port ignores the files: the environment may name those of an operator.
   if (tcp && options.insecure) {
     self->tcp_acceptor_ = acceptor(PlainCredentials(call_limit));
   } else if (tcp) {

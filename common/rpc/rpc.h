@@ -1,5 +1,5 @@
-// The only place where channels and servers are created: message limits, keepalive, health, on
-// which addresses a server listens, and whose connections it takes.
+// The only code that creates channels and servers. It decides message limits, keepalive, health,
+// the addresses on which a server listens, and the connections that a server takes.
 #ifndef MUSTER_COMMON_RPC_RPC_H_
 #define MUSTER_COMMON_RPC_RPC_H_
 
@@ -30,52 +30,51 @@
 
 namespace muster {
 
-// How a lost peer is noticed: if nothing arrives for `time`, the peer is asked; if it does not
-// answer within `timeout`, the connection is closed.
+// The times after which a lost peer is noticed. If nothing arrives for `time`, the peer is asked;
+// if it does not answer within `timeout`, the connection is closed.
 struct KeepAlive {
   absl::Duration time = absl::Seconds(10);
   absl::Duration timeout = absl::Seconds(5);
-  // Values with which a lost peer is noticed in about half of the lease. The timeout is never so
-  // short that a busy peer counts as lost.
+  // The values with which a lost peer is noticed in about half of the lease. The timeout is never
+  // so short that a busy peer counts as lost.
   static KeepAlive Within(absl::Duration lease);
 };
 
-// With what a program that has these files (all empty: none) connects to an address: with TLS over
-// TCP; a Unix socket needs none. Errors: those of ClientTls.
+// The credentials with which a program with these files (all empty: none) connects to an address:
+// TLS over TCP; none for a Unix socket. Errors: those of ClientTls.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
     const std::string& address, const certs::TlsFiles& files);
 
-// A channel to an address as ToString(Address) writes it. Connects when first used. Messages up to
-// 16 MiB. Null credentials: plain text.
+// A channel to an address in the form of ToString(Address). Connects when first used. Messages up
+// to 16 MiB. Null credentials: plain text.
 std::shared_ptr<grpc::Channel> OpenChannel(
     const std::string& address, const KeepAlive& keepalive = {},
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
 
 struct ServerOptions {
-  // "unix:/PATH" or "HOST:PORT", at least one; port 0 chooses a free one. Over a Unix socket only
-  // this process's user and root are heard.
+  // "unix:/PATH" or "HOST:PORT", at least one; port 0 chooses a free one. A Unix socket serves only
+  // this process's user and root.
   std::vector<std::string> listen;
   // TCP connections are neither encrypted nor authenticated: whoever reaches the port may do
-  // everything. Without it and without `tls` the server listens on no port.
+  // everything. The server listens on a port only with `insecure` or `tls`.
   bool insecure = false;
-  // TCP connections use TLS with certificates on both sides. Not together with `insecure`. A server
-  // that listens on no port does not look at the files.
+  // The files for TLS over TCP, with certificates on both sides. Not together with `insecure`. A
+  // server without a port does not look at the files.
   certs::TlsFiles tls;
-  // Asked for each call of a local user and of a certificate.
+  // Decides about each call of a local user or a certificate.
   Authorizer authorize = [](const Caller&, const std::string&) { return absl::OkStatus(); };
-  // Serves grpc.reflection.v1alpha.ServerReflection, if the program has it (reflection.h): programs
+  // Serves grpc.reflection.v1alpha.ServerReflection, if the program has it (reflection.h). Programs
   // such as grpcurl then need no copy of the protos.
   bool reflection = false;
-  // How the server notices lost clients. It does not limit how often clients may send keepalive
-  // pings.
+  // The times after which lost clients are noticed. No limit for clients' own keepalive pings.
   KeepAlive keepalive = {};
   ConnectionLimits limits = {};
   CallLimits calls = {};
-  // Told of each call with one request and one answer that has ended (call_times.h). Null: nobody
-  // is told, and no time is spent on it.
+  // Called for each call with one request and one answer that has ended (call_times.h). Null: the
+  // server measures no times.
   OnCallEnded on_call_ended = nullptr;
 
-  // A free port of this machine, without any protection: for tests.
+  // A server at a free port of this machine, without any protection: for tests.
   static ServerOptions InsecureLoopback() { return {.listen = {"127.0.0.1:0"}, .insecure = true}; }
 };
 
@@ -83,24 +82,24 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: no address, one of neither form, or one of TCP without `insecure` and `tls`;
-  // limits with a trial that is not longer than the handshake.
-  // UNAVAILABLE: the socket or the port is in use. Others: those of Listen, AcceptLoop and
-  // ServerTls.
+  // INVALID_ARGUMENT: no address, an address of neither form, or an address of TCP without
+  // `insecure` and `tls`. INVALID_ARGUMENT also for limits whose trial is not longer than the
+  // handshake. UNAVAILABLE: the socket or the port is in use. Other errors: those of Listen,
+  // AcceptLoop and ServerTls.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   // Shuts down with no grace.
   ~Server();
 
-  // In the order of ServerOptions::listen, with the real ports.
+  // The addresses in the order of ServerOptions::listen, with the real ports.
   const std::vector<Address>& addresses() const { return addresses_; }
-  // The first one, as OpenChannel takes it.
+  // The first address, in the form for OpenChannel.
   std::string address() const { return ToString(addresses_.front()); }
-  // Sets the state of a service ("muster.v1.JobService") in grpc.health.v1.Health; it is SERVING at
-  // first.
+  // Sets the state of a service ("muster.v1.JobService") in grpc.health.v1.Health. SERVING is the
+  // state before the first call.
   void SetServing(const std::string& service, bool serving);
-  // Refuses new calls, waits up to `grace` for running ones, then cancels them; returns when all
-  // are over.
+  // Refuses new calls, waits up to `grace` for running calls, then cancels them. Returns when all
+  // calls are over.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -111,11 +110,11 @@ class Server {
   void Take(process::Fd fd, const SocketPeer& peer);
 
   std::vector<Address> addresses_;
-  // Of the users whose connections over the Unix socket are taken, and of TCP.
+  // The acceptors of connections over the Unix socket, by the peer's user, and of TCP.
   std::map<uid_t, Acceptor> local_acceptors_;
   Acceptor tcp_acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  // After what it hands connections to.
+  // Declared after the members to which it hands connections.
   std::unique_ptr<AcceptLoop> accept_loop_;
 };
 

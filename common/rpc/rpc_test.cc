@@ -29,7 +29,7 @@
 namespace muster {
 namespace {
 
-// Answers every call with UNIMPLEMENTED.
+// A service that answers every call with UNIMPLEMENTED.
 v1::JobService::CallbackService service;
 
 grpc::StatusCode CallAt(const std::string& address) {
@@ -73,7 +73,7 @@ TEST(Server, AnotherUserIsRefusedAlsoIfTheSocketIsOpenToAll) {
   ASSERT_EQ(chmod(path.c_str(), 0777), 0);
   const pid_t child = fork();
   if (child == 0) {
-    // Only calls that are safe after a fork.
+    // Only calls that are safe after a fork are allowed here.
     sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
     path.copy(name.sun_path, sizeof(name.sun_path) - 1);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -89,7 +89,7 @@ TEST(Server, AnotherUserIsRefusedAlsoIfTheSocketIsOpenToAll) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// Waits until the server has closed the connection: over TCP, also if nothing is sent.
+// Waits until the server has closed the connection, with `said` or with nothing sent.
 void ExpectClosed(const Address& address, const std::string& said) {
   const process::Fd client(
       socket(address.local() ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -103,7 +103,7 @@ void ExpectClosed(const Address& address, const std::string& said) {
                 ? connect(client.get(), reinterpret_cast<const sockaddr*>(&path), sizeof(path))
                 : connect(client.get(), reinterpret_cast<const sockaddr*>(&port), sizeof(port)),
             0);
-  // The server may have closed it already.
+  // The server may have closed the connection already.
   (void)!send(client.get(), said.data(), said.size(), MSG_NOSIGNAL);
   const timeval bound{.tv_sec = absl::ToInt64Seconds(kTestBound), .tv_usec = 0};
   setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
@@ -114,7 +114,8 @@ void ExpectClosed(const Address& address, const std::string& said) {
   EXPECT_TRUE(bytes == 0 || errno == ECONNRESET) << strerror(errno);
 }
 
-// The first byte of HTTP/2, and of TLS: gRPC's own time for the handshake ends it.
+// The first byte of HTTP/2, and of TLS. gRPC closes the connection at the end of its time for the
+// handshake.
 TEST(Server, AConnectionThatDoesNotCompleteItsHandshakeIsClosed) {
   const files::TempDir folder = files::TempDir::Short();
   TestAuthority authority;
@@ -133,7 +134,7 @@ TEST(Server, AConnectionThatDoesNotCompleteItsHandshakeIsClosed) {
   }
 }
 
-// Otherwise one without a handshake could pass its trial, and would never be closed.
+// A connection without a handshake could otherwise pass its trial, and would never be closed.
 TEST(Server, ATrialThatIsNotLongerThanTheHandshakeIsRefused) {
   ServerOptions options = ServerOptions::InsecureLoopback();
   options.limits.trial = options.limits.handshake;
@@ -176,7 +177,7 @@ TEST(KeepAlive, NoticesADeadPeerWithinTheLease) {
   EXPECT_EQ(KeepAlive::Within(absl::Hours(1)).time, KeepAlive().time);
 }
 
-// An operator's environment names the files with which `muster` connects elsewhere.
+// The environment of an operator names the files with which `muster` connects elsewhere.
 TEST(Server, WithoutAPortTheTlsFilesAreNotLookedAt) {
   const files::TempDir folder = files::TempDir::Short();
   ServerOptions options{.listen = {absl::StrCat("unix:", folder.Path("socket"))}};

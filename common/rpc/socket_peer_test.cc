@@ -27,7 +27,7 @@ TEST(NetworkPeer, AnIpv4PeerIsItsAddress) {
   EXPECT_EQ(NameOf(AF_INET6, "::ffff:10.0.0.7"), "10.0.0.7");
 }
 
-// A host can have as many addresses of its network as it likes.
+// A host can have any number of addresses of its network.
 TEST(NetworkPeer, AnIpv6PeerIsItsNetwork) {
   EXPECT_EQ(NameOf(AF_INET6, "2001:db8:1:2::7"), "2001:db8:1:2::/64");
   EXPECT_EQ(NameOf(AF_INET6, "2001:db8:1:2:ffff::8"), "2001:db8:1:2::/64");

@@ -34,7 +34,7 @@ sockaddr_un UnixName(const std::string& path) {
   return name;
 }
 
-// Removes a socket on which no process listens any more.
+// Removes a socket on which no process listens.
 absl::Status MakeRoom(const Address& address) {
   struct stat found;
   if (lstat(address.path.c_str(), &found) != 0) {
@@ -48,7 +48,7 @@ absl::Status MakeRoom(const Address& address) {
   const sockaddr_un name = UnixName(address.path);
   const bool answered =
       connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
-  // EAGAIN: its queue of connections is full.
+  // EAGAIN: the queue of connections of the other process is full.
   if (answered || errno == EAGAIN) return CannotListen(address, "another process listens there");
   if (errno != ECONNREFUSED) return files::ErrnoStatus(errno, "connect to", address.path);
   if (unlink(address.path.c_str()) != 0 && errno != ENOENT) {
@@ -61,7 +61,7 @@ absl::StatusOr<ListeningSocket> ListenOnPath(const Address& address) {
   RETURN_IF_ERROR(MakeRoom(address));
   process::Fd fd(socket(AF_UNIX, kFlags, 0));
   if (fd.get() < 0) return files::ErrnoStatus(errno, "open a socket for", address.path);
-  // The mode of the file that bind makes.
+  // Sets the mode of the file that bind makes.
   fchmod(fd.get(), 0600);
   const sockaddr_un name = UnixName(address.path);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0 ||
@@ -91,9 +91,9 @@ absl::StatusOr<ListeningSocket> ListenOnPort(const Address& address) {
     process::Fd fd(socket(one->ai_family, kFlags, 0));
     const int on = 1;
     const int off = 0;
-    // A port whose last connections are not quite over can be used at once.
+    // Allows the use of a port whose last connections have not quite ended.
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    // "[::]" is each address of this machine.
+    // "[::]" stands for each address of this machine, also of IPv4.
     if (one->ai_family == AF_INET6) {
       setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     }

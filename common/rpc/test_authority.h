@@ -1,4 +1,4 @@
-// For tests: a CA of the test's own, and credentials that check nothing before gRPC does.
+// A CA of a test, and credentials that check nothing before gRPC does. For tests.
 #ifndef MUSTER_COMMON_RPC_TEST_AUTHORITY_H_
 #define MUSTER_COMMON_RPC_TEST_AUTHORITY_H_
 
@@ -28,8 +28,8 @@ class TestAuthority {
   std::string folder() const { return temporary_.Path("ca"); }
   std::string ca() const { return folder() + "/ca.crt"; }
 
-  // Files of "ROLE/NAME" in a folder of their own, which replace older ones. A coordinator's are
-  // for 127.0.0.1.
+  // Makes files of "ROLE/NAME" in a separate folder, in place of older ones. A coordinator's
+  // certificate is for 127.0.0.1.
   certs::TlsFiles Issue(certs::Role role, const std::string& name, absl::Time now = absl::Now()) {
     certs::NewCertificate options{
         .authority = folder(),
@@ -49,7 +49,7 @@ class TestAuthority {
   const files::TempDir temporary_;
 };
 
-// A client that shows whatever certificate it is given, or none.
+// A client that shows any given certificate, or none.
 inline std::shared_ptr<grpc::ChannelCredentials> UncheckedTls(const certs::TlsFiles& files,
                                                               const std::string& ca) {
   std::vector<grpc::experimental::IdentityKeyCertPair> own;

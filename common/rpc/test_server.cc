@@ -136,7 +136,7 @@ grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::stri
                    result = std::move(status);
                    done.Notify();
                  });
-  done.WaitForNotification();  // the call's deadline bounds it
+  done.WaitForNotification();  // the call's deadline limits the wait
   if (server_certificate != nullptr && context.auth_context() != nullptr) {
     const auto pem = context.auth_context()->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
     if (!pem.empty()) server_certificate->assign(pem.front().data(), pem.front().size());

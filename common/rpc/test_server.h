@@ -1,5 +1,5 @@
-// For tests: a real gRPC server that answers every method, behind a listener whose connections are
-// handed to gRPC; and calls of any method.
+// A real gRPC server that answers every method, behind a listener that hands connections to gRPC;
+// and calls of any method. For tests.
 #ifndef MUSTER_COMMON_RPC_TEST_SERVER_H_
 #define MUSTER_COMMON_RPC_TEST_SERVER_H_
 
@@ -27,16 +27,16 @@ struct SeenCall {
 
 class TestServer {
  public:
-  // At a free port of 127.0.0.1.
+  // Starts a server at a free port of 127.0.0.1.
   static std::unique_ptr<TestServer> AtPort(std::shared_ptr<grpc::ServerCredentials> credentials);
-  // At a Unix socket.
+  // Starts a server at a Unix socket.
   static std::unique_ptr<TestServer> AtPath(const std::string& path,
                                             std::shared_ptr<grpc::ServerCredentials> credentials);
   ~TestServer();
 
   const std::string& address() const { return address_; }
   int port() const { return port_; }
-  // Those since the last time.
+  // The calls since the last TakeSeen.
   std::vector<SeenCall> TakeSeen() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -55,12 +55,12 @@ class TestServer {
   std::thread accepting_;
 };
 
-// A channel with a connection of its own.
+// A channel with a separate connection.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
                                           std::shared_ptr<grpc::ChannelCredentials> credentials);
 
-// How a call of the method with an empty request ended. If `server_certificate` is not null, it
-// gets the server's as PEM.
+// Calls the method with an empty request, and returns the status. *server_certificate, if not null,
+// gets the server's certificate as PEM.
 grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                   std::string* server_certificate = nullptr);
 

@@ -35,8 +35,9 @@ namespace tls = grpc::experimental;
 
 std::string Text(grpc::string_ref text) { return std::string(text.data(), text.size()); }
 
-// The handshake has proved that a CA which is trusted issued the server's certificate. It must also
-// be for this host, and for a coordinator: otherwise every agent could pass for one.
+// Checks the server's certificate beyond the handshake, which has proved that a trusted CA issued
+// it. The certificate must be for this host, and for a coordinator: otherwise every agent could act
+// as a coordinator.
 class CoordinatorVerifier : public tls::ExternalCertificateVerifier {
  public:
   bool Verify(tls::TlsCustomVerificationCheckRequest* request,
@@ -115,7 +116,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientTls(const certs:
 
 namespace {
 
-// What gRPC asks for each call, on the thread that reads the connection.
+// The object that gRPC asks about each call, on the thread that reads the connection.
 class Processor {
  public:
   static grpc_auth_metadata_processor For(std::shared_ptr<CallLimit> limit) {
@@ -153,8 +154,8 @@ class Processor {
 
   const std::shared_ptr<CallLimit> limit_;
   // A connection's properties have no lock of their own, and gRPC may process two of its first
-  // calls at once. Each call passes here, so the property is written before any handler of the
-  // connection reads it, and never again.
+  // calls at once. Each call takes this lock. So the property is written once, before any handler
+  // of the connection reads it.
   absl::Mutex mutex_;
 };
 
@@ -162,7 +163,7 @@ class Processor {
 class Plain final : public grpc::ServerCredentials {
  public:
   explicit Plain(std::shared_ptr<CallLimit> limit) : limit_(std::move(limit)) {}
-  // It has one of its own.
+  // Ignored: these credentials have their own processor.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
     std::abort();
   }

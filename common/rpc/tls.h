@@ -1,5 +1,5 @@
-// TLS with certificates on both sides. Files that are replaced while the program runs are used for
-// the next connections; connections that exist go on.
+// TLS with certificates on both sides. New connections use files that were replaced while the
+// program runs; existing connections continue.
 #ifndef MUSTER_COMMON_RPC_TLS_H_
 #define MUSTER_COMMON_RPC_TLS_H_
 
@@ -15,23 +15,23 @@
 
 namespace muster {
 
-// How often replaced files are looked for.
+// The time between two looks for replaced files.
 inline constexpr unsigned kTlsFilesInterval = 1;  // seconds
 
-// For a listener: TLS 1.2 or newer, clients with a certificate of the CAs in files.ca only, and
-// each call only as `authorize` and `limit` (null: none) allow. Errors: those of
+// Makes credentials for a listener: TLS 1.2 or newer, only clients with a certificate of the CAs in
+// files.ca, and only calls that `authorize` and `limit` (null: none) allow. Errors: those of
 // certs::CheckTlsFiles, at the start.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(
     const certs::TlsFiles& files, Authorizer authorize, std::shared_ptr<CallLimit> limit = nullptr);
 
-// For a channel to HOST:PORT: a server whose certificate is of the CAs in files.ca, for HOST, and
-// for a coordinator. A connection to another server fails, and the error of the calls says why.
-// Errors: those of certs::CheckTlsFiles, at the start.
+// Makes credentials for a channel to HOST:PORT. The server's certificate must be of the CAs in
+// files.ca, for HOST, and for a coordinator. A connection to another server fails, and the error of
+// the calls says why. Errors: those of certs::CheckTlsFiles, at the start.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientTls(const certs::TlsFiles& files);
 
-// Credentials for a listener without encryption, whose callers are nobody in particular
-// (Caller::Kind::kInsecure). They differ from grpc::InsecureServerCredentials, which cannot refuse
-// a call, only in the limit.
+// Makes credentials for a listener without encryption, whose callers have no identity
+// (Caller::Kind::kInsecure). Unlike grpc::InsecureServerCredentials, these can refuse calls, by
+// `limit`.
 std::shared_ptr<grpc::ServerCredentials> PlainCredentials(std::shared_ptr<CallLimit> limit);
 
 }  // namespace muster

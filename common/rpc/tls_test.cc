@@ -1,5 +1,5 @@
-// Connections: who gets one, and that files may be replaced. What a caller may do is in
-// every_method_test.cc.
+// Connections: their conditions, and the replacement of files. every_method_test.cc tests what a
+// caller may do.
 #include "common/rpc/tls.h"
 
 #include <arpa/inet.h>
@@ -44,7 +44,7 @@ class TlsTest : public testing::Test {
   std::unique_ptr<TestServer> Serve(const certs::TlsFiles& files) {
     return TestServer::AtPort(ServerTls(files, AllowAll).value());
   }
-  // The call fails, its error says `why`, and no service sees it.
+  // Checks that the call fails with `why` in its error, and reaches no service.
   void ExpectRefused(TestServer* server, std::shared_ptr<grpc::ChannelCredentials> credentials,
                      const std::string& why) {
     const grpc::Status status = Call(NewChannel(server->address(), credentials), kGet);
@@ -52,8 +52,8 @@ class TlsTest : public testing::Test {
     EXPECT_THAT(status.error_message(), HasSubstr(why));
     EXPECT_THAT(server->TakeSeen(), IsEmpty());
   }
-  // Calls over new connections until one is as expected: a replaced file is noticed within a second
-  // or two.
+  // Makes calls over new connections until one is as expected. A replaced file is noticed within a
+  // second or two.
   void Await(const std::function<bool()>& try_once, const std::string& what) {
     const absl::Time end = SteadyNow() + kTestBound;
     while (!try_once()) ASSERT_LT(SteadyNow(), end) << what;
@@ -93,7 +93,8 @@ TEST_F(TlsTest, AServerOfAnotherAuthorityIsRefused) {
 }
 
 TEST_F(TlsTest, AServerWithTheCertificateOfAnAgentIsRefused) {
-  // `muster certs` makes none that a server could use; another CA may.
+  // A certificate that a server could use: `muster certs` makes no such certificate, but another CA
+  // may.
   const certs::Identity ca{
       std::move(certs::ReadCertificates(files::ReadFile(authority_.ca()).value()).value()[0]),
       certs::ReadKey(files::ReadFile(authority_.folder() + "/ca.key").value()).value()};
@@ -107,7 +108,7 @@ TEST_F(TlsTest, AServerWithTheCertificateOfAnAgentIsRefused) {
   grpc::SslServerCredentialsOptions options;
   options.pem_key_cert_pairs.push_back({certs::Pem(*agent.key), certs::Pem(*agent.certificate)});
   const auto server = TestServer::AtPort(grpc::SslServerCredentials(options));
-  // It is no other mistake: a client that asks for no role gets through.
+  // The other conditions are met: a client that requires no role gets through.
   EXPECT_TRUE(Call(NewChannel(server->address(), UncheckedTls({}, authority_.ca())), kGet).ok());
   EXPECT_THAT(server->TakeSeen(), SizeIs(1));
   ExpectRefused(server.get(), ClientTls(alice_).value(),
@@ -143,7 +144,7 @@ TEST_F(TlsTest, ARenewedCertificateOfTheServerIsUsedWithoutARestart) {
         return certs::ParseCertificate(pem).value_or(certs::Certificate()).serial == new_serial;
       },
       "the server still shows its old certificate");
-  // A connection that was there goes on.
+  // A connection from before continues.
   EXPECT_TRUE(Call(old_channel, kGet).ok());
 }
 
@@ -163,7 +164,7 @@ TEST_F(TlsTest, ARenewedCertificateOfAClientIsUsedWithoutARestart) {
       "the client still shows its old certificate");
 }
 
-// A renewal writes two files, one after the other.
+// A renewal writes two files in sequence.
 TEST_F(TlsTest, AKeyThatDoesNotFitTheCertificateStopsNewConnectionsUntilTheOtherFileFollows) {
   const auto server = Serve(coordinator_);
   const auto credentials = ClientTls(alice_).value();
@@ -180,7 +181,7 @@ TEST_F(TlsTest, AKeyThatDoesNotFitTheCertificateStopsNewConnectionsUntilTheOther
   Await(connects, "the server does not see the certificate that fits");
 }
 
-// How a CA is replaced: first both are trusted.
+// A change of the CA begins with trust in both CAs.
 TEST_F(TlsTest, AnAuthorityThatIsAddedToTheFileIsTrustedWithoutARestart) {
   const auto server = Serve(coordinator_);
   const certs::TlsFiles bob = other_authority_.Issue(Role::kOperator, "bob");
@@ -195,7 +196,7 @@ TEST_F(TlsTest, AnAuthorityThatIsAddedToTheFileIsTrustedWithoutARestart) {
         "the server does not trust the second CA");
 }
 
-// A handshake with at most this version of TLS, of a client that would accept weak ones.
+// Tries a handshake with at most this version of TLS, as a client that accepts weak versions.
 bool Handshakes(int port, int newest_version) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   SSL_CTX_set_security_level(context, 0);
@@ -212,7 +213,8 @@ bool Handshakes(int port, int newest_version) {
   SSL* connection = SSL_new(context);
   SSL_set_fd(connection, fd);
   bool greeted = false;
-  // The server says hello with its certificate; then it refuses this client, which has none.
+  // The server sends hello with its certificate, then refuses this client, which has no
+  // certificate.
   SSL_set_msg_callback(
       connection, +[](int written, int /*version*/, int type, const void* bytes, size_t size, SSL*,
                       void* flag) {

@@ -107,7 +107,7 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const Json& json, uint
   return entry;
 }
 
-// Sorts by place and checks that the entries fill the data section without holes or overlap.
+// Sorts the entries by place, and checks that they fill the data section without holes or overlap.
 absl::Status CheckContiguous(std::vector<Entry>* entries, uint64_t data_size,
                              const std::string& path) {
   std::sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {

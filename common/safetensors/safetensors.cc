@@ -13,7 +13,7 @@
 namespace muster::safetensors {
 namespace {
 
-// In the order of DType.
+// The names, in the order of DType.
 constexpr const char* kNames[] = {"BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
                                   "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
 static_assert(std::size(kNames) == static_cast<size_t>(DType::kF64) + 1);

@@ -1,5 +1,5 @@
 // safetensors files: u64 header length (little endian), a JSON header padded to 8, then the data.
-// Reading is strict: a file that breaks the rules of the format is refused, with expected and
+// The reader is strict: it refuses a file that breaks the rules of the format, with expected and
 // found.
 #ifndef MUSTER_COMMON_SAFETENSORS_SAFETENSORS_H_
 #define MUSTER_COMMON_SAFETENSORS_SAFETENSORS_H_
@@ -37,9 +37,9 @@ enum class DType {
 
 // "F32"
 std::string Name(DType dtype);
-// Its inverse; nothing for a name that no type has.
+// The type with this name; nothing if there is none.
 std::optional<DType> DTypeOf(const std::string& name);
-// Bytes of one element.
+// The bytes of one element.
 uint64_t ElementSize(DType dtype);
 
 struct Entry {
@@ -60,27 +60,28 @@ using Metadata = std::map<std::string, std::string>;
 struct Header {
   std::vector<Entry> entries;  // in the order of the data
   Metadata metadata;
-  uint64_t data_offset = 0;  // of the data section in the file
+  uint64_t data_offset = 0;  // the beginning of the data section in the file
   uint64_t file_size = 0;
 };
 
-// Reads the header of a whole file in memory. `path` is for errors only.
-// DATA_LOSS: shorter than its header says, header above 100 MB, not JSON, duplicate names, unknown
-// dtypes, offsets that leave the file, overlap, leave holes or do not fit dtype and shape.
+// Reads the header of a whole file in memory. `path` is for errors only. DATA_LOSS: a file shorter
+// than its header says, a header above 100 MB or not JSON, duplicate names, unknown dtypes.
+// DATA_LOSS also for offsets that leave the file, overlap, leave holes or do not fit dtype and
+// shape.
 absl::StatusOr<Header> ParseHeader(const uint8_t* data, size_t size, const std::string& path);
 
 // A mapped file with its header. Threading: const.
 class File {
  public:
-  // `wanted`: what the file is for. Of a file of another kind the error says what it is
-  // (common/filekind); its code is DATA_LOSS, too.
+  // `wanted`: the use of the file. The error for a file of another kind names its kind
+  // (common/filekind). Its code is DATA_LOSS, too.
   static absl::StatusOr<File> Open(const std::string& path,
                                    filekind::Wanted wanted = filekind::Wanted::kWeights);
 
   const Header& header() const { return header_; }
   const std::string& path() const { return file_.path(); }
   const files::MappedFile& mapped() const { return file_; }
-  // Null if there is no such entry.
+  // The entry; null if there is none.
   const Entry* Find(const std::string& name) const;
   // The bytes of an entry of this header; may be unaligned.
   const uint8_t* data(const Entry& entry) const {

@@ -1,4 +1,4 @@
-// JSON for file formats: a key that is given twice is an error, which a parser that builds a tree
+// JSON for file formats. A key that is given twice is an error, which a parser that builds a tree
 // would not report.
 #ifndef MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
 #define MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
@@ -11,7 +11,7 @@
 
 namespace muster::safetensors {
 
-// DATA_LOSS: "not valid JSON" (or not UTF-8), or the first key that some object has twice.
+// DATA_LOSS: "not valid JSON" (or not UTF-8), or the first key that appears twice in an object.
 absl::StatusOr<nlohmann::json> ParseStrictJson(const uint8_t* data, size_t size);
 
 }  // namespace muster::safetensors

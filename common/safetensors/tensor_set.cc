@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMaxIndex = 100'000'000;  // as for a file's header
+constexpr uint64_t kMaxIndex = 100'000'000;  // the limit of a file's header
 
 absl::Status Broken(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": not a safetensors index: ", what));
@@ -74,8 +74,8 @@ namespace {
 
 using Files = std::map<std::string, File>;
 
-// Opens what the index names; notes what cannot be opened. Returns the first failure's code, else
-// INVALID_ARGUMENT.
+// Opens the files that the index names. Notes failures, and returns the code of the first failure,
+// else INVALID_ARGUMENT.
 absl::StatusCode OpenFiles(const Index& index, const std::string& folder, Files* files,
                            Problems* problems) {
   std::set<std::string> names;
@@ -93,7 +93,7 @@ absl::StatusCode OpenFiles(const Index& index, const std::string& folder, Files*
   return code;
 }
 
-// Whether each tensor lies where the index says, and nowhere else.
+// Checks that each tensor lies where the index says, and nowhere else.
 void CheckPlaces(const Index& index, const Files& files, Problems* problems) {
   std::map<std::string, std::vector<std::string>> places;
   for (const auto& [name, file] : files) {

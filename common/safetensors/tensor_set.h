@@ -1,4 +1,4 @@
-// All tensors of one safetensors file, or of the files of a sharded model that an index names.
+// All tensors of one safetensors file, or of the files of a sharded model, which an index names.
 #ifndef MUSTER_COMMON_SAFETENSORS_TENSOR_SET_H_
 #define MUSTER_COMMON_SAFETENSORS_TENSOR_SET_H_
 
@@ -14,14 +14,14 @@
 
 namespace muster::safetensors {
 
-// Tensor -> the file's name, relative to the index's folder and never outside of it.
+// Tensor -> the file's name, relative to the index's folder and never outside of the folder.
 using Index = std::map<std::string, std::string>;
 
-// `path` is used only in errors, which begin with it. Errors:
-// - DATA_LOSS: the text is not JSON, it has no object `weight_map` or an empty one, a tensor
-//   appears twice, or a file's name is not a text.
-// - INVALID_ARGUMENT: names of files outside of the folder (absolute, or with ".."); at most 3 of
-//   them are listed.
+// Parses an index. `path` is only for errors, which begin with it. Errors:
+// - DATA_LOSS: the text is not JSON, `weight_map` is no object or empty, a tensor appears twice, or
+//   a file's name is not a text.
+// - INVALID_ARGUMENT: names of files outside of the folder (absolute, or with ".."), at most 3 in
+//   the list.
 absl::StatusOr<Index> ParseIndex(const uint8_t* data, size_t size, const std::string& path);
 
 // A tensor in one of the set's files; valid as long as the set.
@@ -37,24 +37,24 @@ struct StoredTensor {
 // Movable. Threading: const.
 class TensorSet {
  public:
-  // A path that ends in .json is an index, whose files lie in its folder; any other is one file.
+  // Opens an index, whose files lie in its folder, if the path ends in .json; otherwise one file.
   //
-  // Errors of the index and of each file as of ParseIndex and in safetensors.h. Of the files
-  // together, every problem at once, capped at 3: files that cannot be opened (the code is then the
-  // first one's); INVALID_ARGUMENT for tensors that the file named by the index lacks, that lie in
-  // another file or in two, or that the index does not name.
+  // Errors: of the index as in ParseIndex, of each file as in safetensors.h. Problems of several
+  // files are reported together, at most 3. The code is that of the first file that cannot be
+  // opened. INVALID_ARGUMENT: a tensor is not in its file by the index, is in another file or in
+  // two, or is missing in the index.
   static absl::StatusOr<TensorSet> Open(const std::string& path);
 
-  // By file, in the order of the data.
+  // The tensors by file, in the order of the data.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
 
-  // For errors: "'name'", in a set of several files "'name' in file".
+  // The tensor for errors: "'name'", or "'name' in file" in a set of several files.
   std::string Describe(const StoredTensor& tensor) const;
 
  private:
   explicit TensorSet(std::map<std::string, File> files);
 
-  // By name in the index's folder. The map's nodes, which tensors_ points to, stay where they are.
+  // The files by name in the index's folder. tensors_ points to the map's nodes, which never move.
   std::map<std::string, File> files_;
   std::vector<StoredTensor> tensors_;
 };

@@ -68,7 +68,7 @@ TEST(IndexTest, NamesThatLeaveTheFolderAreRefused) {
 
 class TensorSetTest : public ::testing::Test {
  protected:
-  // A file of U8 tensors of one element each: their names' first letters.
+  // Writes a file of U8 tensors with one element each: the first letter of the tensor's name.
   void Shard(const std::string& name, const std::vector<std::string>& tensors) {
     std::vector<Entry> entries;
     std::string data;
@@ -125,7 +125,7 @@ TEST_F(TensorSetTest, OneFileIsASetToo) {
 }
 
 TEST_F(TensorSetTest, LinkedFilesAreFine) {
-  // As in Hugging Face's cache, where the names link to files in another folder.
+  // A folder as in Hugging Face's cache, in which names link to files in another folder.
   files::TempDir blobs;
   Shard("1.safetensors", {"a"});
   std::filesystem::rename(dir_.Path("1.safetensors"), blobs.Path("blob"));

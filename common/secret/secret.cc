@@ -18,7 +18,7 @@ namespace muster::secret {
 
 std::string Random(size_t bytes) {
   std::string result(bytes, '\0');
-  // At most 256 bytes are given whole.
+  // getrandom returns at most 256 bytes in one piece.
   if (bytes > 256 || getrandom(result.data(), bytes, 0) != static_cast<ssize_t>(bytes)) {
     std::abort();
   }
@@ -61,12 +61,12 @@ const unsigned char* Bytes(std::string_view text) {
 }
 unsigned char* Bytes(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
-// OpenSSL fails here only if it has no memory or is given a key of another length.
+// OpenSSL fails here only without memory, or with a key of another length.
 void Must(bool done) {
   if (!done) std::abort();
 }
 
-// A cipher that has the key, the nonce and the context.
+// Makes a cipher with the key, the nonce and the context.
 Cipher Begin(std::string_view key, std::string_view nonce, std::string_view context, bool encrypt) {
   Must(key.size() == kBytes);
   Cipher cipher(EVP_CIPHER_CTX_new(), EVP_CIPHER_CTX_free);

@@ -1,4 +1,4 @@
-// Secrets by which processes of one cluster recognise each other, and proofs of them.
+// Secrets by which processes of one cluster recognise each other, and proofs of such secrets.
 #ifndef MUSTER_COMMON_SECRET_SECRET_H_
 #define MUSTER_COMMON_SECRET_SECRET_H_
 
@@ -13,24 +13,24 @@ namespace muster::secret {
 
 inline constexpr size_t kBytes = 32;
 
-// From the kernel.
+// Random bytes from the kernel.
 std::string Random(size_t bytes = kBytes);
 
 // HMAC-SHA-256 (RFC 2104). 32 bytes.
 std::string Hmac(std::string_view key, std::string_view text);
 
-// Hmac of the parts, each with its length in front, so that no two lists of
-// parts give the same text. 32 bytes.
+// Hmac of the parts, each with its length before it, so that no two lists of parts give the same
+// text. 32 bytes.
 std::string Mac(std::string_view key, const std::vector<std::string_view>& parts);
 
-// Takes the same time wherever two texts of one length differ.
+// Returns whether the texts are equal. Takes the same time for all texts of one length.
 bool Equal(std::string_view a, std::string_view b);
 
-// AES-256-GCM (NIST SP 800-38D): who does not know the key (kBytes bytes) can neither read the text
-// nor make one that Unseal takes for a text of this context. 28 bytes longer than the text. With
-// random nonces of 96 bits, a key is good for 2^32 texts.
+// Encrypts by AES-256-GCM (NIST SP 800-38D). Without the key (kBytes bytes), nobody can read the
+// text, or make one that Unseal accepts for this context. The result is 28 bytes longer than the
+// text. With random nonces of 96 bits, a key is good for 2^32 texts.
 std::string Seal(std::string_view key, std::string_view context, std::string_view text);
-// UNAUTHENTICATED: it was not sealed with this key and context.
+// UNAUTHENTICATED: the text was not sealed with this key and context.
 absl::StatusOr<std::string> Unseal(std::string_view key, std::string_view context,
                                    std::string_view sealed);
 

@@ -63,7 +63,8 @@ TEST(Seal, OnlyTheSameKeyAndContextUnsealIt) {
   }
 }
 
-// Test case 16 of "The Galois/Counter Mode of Operation" (McGrew, Viega), with its own nonce.
+// Test case 16 of "The Galois/Counter Mode of Operation" (McGrew, Viega), with its nonce in
+// `sealed`.
 TEST(Seal, IsAes256Gcm) {
   const auto bytes = [](const std::string& hex) { return FromHex(hex).value(); };
   const std::string key = bytes("feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308");

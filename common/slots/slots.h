@@ -1,5 +1,5 @@
-// How the slots of a node are numbered (proto/muster/v1/agent_service.proto, AgentHello.gpus), and
-// how many it may offer.
+// The numbers of the slots of a node (proto/muster/v1/agent_service.proto, AgentHello.gpus), and
+// the largest number of slots.
 #ifndef MUSTER_COMMON_SLOTS_SLOTS_H_
 #define MUSTER_COMMON_SLOTS_SLOTS_H_
 
@@ -7,12 +7,12 @@
 
 namespace muster {
 
-// The slots for jobs on the CPU are numbered from 0; the slot of a GPU is this number plus the
-// GPU's index on its host.
+// The number of the first GPU's slot. Slots for jobs on the CPU are numbered from 0; a GPU's slot
+// is this number plus the GPU's index on its host.
 inline constexpr uint32_t kFirstGpuSlot = 65536;
 
-// Slots for jobs on the CPU, and GPUs, of one node. The coordinator's memory and time for a node
-// grow with them, and no host has so many.
+// The most slots for jobs on the CPU, and the most GPUs, of one node. The coordinator's memory and
+// time for a node grow with them, and no host has so many.
 inline constexpr uint32_t kMostSlots = 4096;
 
 }  // namespace muster

@@ -20,7 +20,7 @@ namespace {
 constexpr char kMagic[] = "muster-spool-1\n";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr size_t kHeaderBytes = 12;
-// Larger than any report; a larger number is not a valid length.
+// The largest length. Every report is smaller; a larger number is not a valid length.
 constexpr uint32_t kMaxRecord = 16 << 20;
 
 // FNV-1a: detects incomplete writes, not deliberate changes.
@@ -47,7 +47,7 @@ absl::Status ErrnoOf(const std::string& what, const std::string& path) {
   return absl::ErrnoToStatus(error, absl::StrCat(what, " ", path));
 }
 
-// Closes `fd`.
+// Writes all bytes, and closes `fd`.
 absl::Status WriteAll(int fd, const std::string& bytes, const std::string& path) {
   size_t done = 0;
   while (done < bytes.size()) {
@@ -55,7 +55,7 @@ absl::Status WriteAll(int fd, const std::string& bytes, const std::string& path)
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const absl::Status status = ErrnoOf("write", path);
-      // A half record would hide those after it.
+      // A partial record would hide the records after it.
       const off_t end = lseek(fd, 0, SEEK_END);
       if (end >= static_cast<off_t>(done)) (void)!ftruncate(fd, end - static_cast<off_t>(done));
       close(fd);

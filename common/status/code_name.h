@@ -1,4 +1,4 @@
-// Canonical codes by their names, as gRPC writes them: "INVALID_ARGUMENT".
+// Canonical codes by the names that gRPC writes: "INVALID_ARGUMENT".
 #ifndef MUSTER_COMMON_STATUS_CODE_NAME_H_
 #define MUSTER_COMMON_STATUS_CODE_NAME_H_
 
@@ -10,7 +10,7 @@ namespace muster {
 
 inline std::string CodeName(absl::StatusCode code) { return absl::StatusCodeToString(code); }
 
-// kUnknown if it is not the name of a code.
+// The code of a name; kUnknown if no code has the name.
 inline absl::StatusCode CodeFromName(const std::string& name) {
   for (int code = 0; code <= 16; ++code) {
     if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) == name) {

@@ -1,4 +1,4 @@
-// Status macros (Debian's Abseil has none) and the few conversions every folder needs.
+// Status macros (Debian's Abseil has none) and the conversions that every folder needs.
 #ifndef MUSTER_COMMON_STATUS_STATUS_H_
 #define MUSTER_COMMON_STATUS_STATUS_H_
 

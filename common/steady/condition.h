@@ -1,9 +1,9 @@
-// Waits for state that an absl::Mutex guards, for a time on the steady clock.
+// Waits for state that an absl::Mutex guards, with a time on the steady clock.
 //
-// Abseil's own waits with a timeout (Mutex::AwaitWithTimeout, CondVar::WaitWithTimeout,
-// Notification::WaitForNotificationWithTimeout, SleepFor) convert the time to a date in Debian 12's
-// version: if the system's date is set back by an hour, they last an hour longer. Abseil's waits
-// without a timeout do not have this problem.
+// In Debian 12's version, Abseil's waits with a timeout convert the time to a date
+// (Mutex::AwaitWithTimeout, CondVar::WaitWithTimeout, Notification::WaitForNotificationWithTimeout,
+// SleepFor). If the system's date is set back by an hour, such a wait lasts an hour longer.
+// Abseil's waits without a timeout do not have this problem.
 #ifndef MUSTER_COMMON_STEADY_CONDITION_H_
 #define MUSTER_COMMON_STEADY_CONDITION_H_
 
@@ -18,12 +18,12 @@ namespace muster {
 // Thread-safe.
 class SteadyCondition {
  public:
-  // Call it after each change of the state, with or without the mutex held.
+  // Wakes waiting threads. Call after each change of the state, with or without the mutex held.
   void Changed() { changed_.notify_all(); }
 
-  // Waits until holds() returns true, at most `timeout` (infinite: no limit), and returns whether
-  // it does. The caller holds `mutex`; it is released during the wait, and held when holds() is
-  // called.
+  // Waits until holds() returns true, at most `timeout` (infinite: no limit); returns the last
+  // result of holds(). The caller holds `mutex`. `mutex` is released during the wait, and held
+  // during holds().
   template <typename Predicate>
   bool Await(absl::Mutex& mutex, absl::Duration timeout, Predicate holds) {
     Lockable lock{&mutex};

@@ -1,5 +1,5 @@
-// A clock that only goes forward, whatever happens to the system's date, and that continues while
-// the machine sleeps.
+// A clock that only goes forward, is independent of the system's date, and continues while the
+// machine sleeps.
 #ifndef MUSTER_COMMON_STEADY_NOW_H_
 #define MUSTER_COMMON_STEADY_NOW_H_
 

@@ -1,4 +1,4 @@
-// How long a test waits for another thread or process.
+// The longest time for which a test waits for another thread or process.
 #ifndef MUSTER_COMMON_STEADY_TEST_BOUND_H_
 #define MUSTER_COMMON_STEADY_TEST_BOUND_H_
 
@@ -6,9 +6,9 @@
 
 namespace muster {
 
-// Far more than needed on a busy machine or under a sanitizer, so it is reached only if something
-// hangs. It is below the 300 seconds that Bazel gives to a small test, so that the test itself
-// reports for what it waited.
+// Far more than needed on a busy machine or under a sanitizer, so only a test that hangs reaches
+// this time. Less than Bazel's 300 seconds for a small test, so that the test itself reports the
+// hanging wait.
 inline constexpr absl::Duration kTestBound = absl::Seconds(200);
 
 }  // namespace muster

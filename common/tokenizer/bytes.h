@@ -1,5 +1,5 @@
-// The tokenizer `bytes`: each byte of a text is a token, as `muster data pack --tokenizer bytes`
-// makes them. A model that uses it has a vocabulary of 256 tokens or more. Pure.
+// The tokenizer `bytes` of `muster data pack --tokenizer bytes`: each byte of a text is a token. A
+// model for it has a vocabulary of 256 tokens or more. Pure.
 #ifndef MUSTER_COMMON_TOKENIZER_BYTES_H_
 #define MUSTER_COMMON_TOKENIZER_BYTES_H_
 
@@ -9,12 +9,12 @@
 
 namespace muster::tokenizer {
 
-// A vocabulary of fewer tokens has no token for some byte.
+// The number of tokens. A smaller vocabulary has no token for some byte.
 inline constexpr uint32_t kBytes = 256;
 
 std::vector<uint32_t> TokensOfBytes(const std::string& text);
 
-// Valid UTF-8: what is none, and tokens that are no bytes, become U+FFFD.
+// Valid UTF-8. Bytes that are not UTF-8, and tokens that are not bytes, become U+FFFD.
 std::string TextOfBytes(const std::vector<int64_t>& tokens);
 
 }  // namespace muster::tokenizer

@@ -1,4 +1,4 @@
-// Which tokenizer made the tokens on which a model is trained.
+// The tokenizer of the tokens on which a model is trained.
 #ifndef MUSTER_COMMON_TOKENIZER_SOURCE_H_
 #define MUSTER_COMMON_TOKENIZER_SOURCE_H_
 
@@ -7,10 +7,10 @@
 namespace muster::tokenizer {
 
 struct Source {
-  // The tokenizer.json, absolute, where it was when the tokens were made. Empty: it is not known
-  // which tokenizer it was.
+  // The absolute path that the tokenizer.json had when the tokens were made. Empty: the tokenizer
+  // is not known.
   std::string path;
-  // Of the file's contents, as files::HashBytes.
+  // The hash of the file's contents, as files::HashBytes computes it.
   std::string hash;
 
   bool known() const { return !path.empty(); }

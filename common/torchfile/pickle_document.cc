@@ -13,7 +13,7 @@ absl::StatusOr<std::vector<size_t>> ReachableNodes(const PickleDocument& documen
   constexpr int kOpen = -1;
   const absl::Status too_deep =
       absl::InvalidArgumentError(absl::StrCat("values nested deeper than ", kDeepest));
-  // Each node is visited once: its height is kept, because it may be shared.
+  // Visits each node once, and keeps its height, because other nodes may share it.
   std::vector<size_t> reachable = {document.root};
   std::unordered_map<size_t, int> heights = {{document.root, kOpen}};
   std::vector<std::pair<size_t, size_t>> path = {{document.root, 0}};  // node, next item

@@ -1,4 +1,4 @@
-// What a pickle contains: plain values and tensors.
+// The contents of a pickle: plain values and tensors.
 #ifndef MUSTER_COMMON_TORCHFILE_PICKLE_DOCUMENT_H_
 #define MUSTER_COMMON_TORCHFILE_PICKLE_DOCUMENT_H_
 
@@ -22,7 +22,8 @@ struct TensorValue {
   std::vector<int64_t> strides;
 };
 
-// A pickled value. Values may be shared, so they are numbers of nodes; no value contains itself.
+// A pickled value. Values may be shared, so they refer to each other by number; no value contains
+// itself.
 struct PickleDocument {
   enum class Kind { kNone, kBool, kInt, kFloat, kText, kList, kTuple, kDict, kTensor };
   struct Node {
@@ -30,7 +31,7 @@ struct PickleDocument {
     int64_t integer = 0;  // of kInt; of kBool 0 or 1
     double number = 0;    // of kFloat
     std::string text;     // of kText
-    // Of a list or tuple its values; of a dict keys and values in turn, in the order in which they
+    // The values of a list or tuple; keys and values of a dict in turn, in the order in which they
     // were set. A key may appear twice: the last value counts.
     std::vector<size_t> items;
     size_t tensor = 0;  // of kTensor: its number in `tensors`
@@ -40,8 +41,8 @@ struct PickleDocument {
   size_t root = 0;
 };
 
-// The root and all nodes that it contains, each once. INVALID_ARGUMENT: a value contains itself, or
-// values are nested deeper than 100. Pure.
+// Returns the root and all nodes that it contains, each once. INVALID_ARGUMENT: a value contains
+// itself, or values are nested deeper than 100. Pure.
 absl::StatusOr<std::vector<size_t>> ReachableNodes(const PickleDocument& document);
 
 }  // namespace muster::torchfile

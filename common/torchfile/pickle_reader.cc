@@ -23,12 +23,12 @@ using Node = PickleDocument::Node;
 using safetensors::DType;
 
 constexpr size_t kMostBytes = size_t{128} << 20;
-// No function takes more arguments, no tensor has more dimensions, and no name or key is longer: a
-// value that is remembered once and used again and again must not cost much each time.
+// The most arguments of a function, dimensions of a tensor, and the longest name or key. A value
+// that the pickle stores once and uses many times must not cost much each time.
 constexpr size_t kMostArguments = 64;
 constexpr size_t kLongestName = 200;
 
-// What may be named in a pickle.
+// The names that a pickle may contain.
 enum class Global { kRebuildTensor, kRebuildParameter, kOrderedDict, kSize, kStorage };
 struct KnownGlobal {
   std::string_view name;
@@ -52,13 +52,13 @@ constexpr std::array kGlobals = {
     KnownGlobal{"torch BoolStorage", Global::kStorage, DType::kBool},
 };
 
-// What lies on the stack: a node, or something that only the pickle machine knows.
+// An item on the stack: a node, or a value that only the machine has.
 struct Item {
   enum class What { kNode, kMark, kGlobal, kStorage } what = What::kNode;
   size_t number = 0;  // of the node; of the global in kGlobals; of the storage
 };
 
-// The virtual machine of pickle. Threading: one thread.
+// The virtual machine of the pickle format. Threading: one thread.
 class Machine {
  public:
   explicit Machine(std::string_view bytes) : bytes_(bytes) {}
@@ -125,7 +125,7 @@ class Machine {
     if (item.what != Item::What::kNode) return Bad("expected a plain value");
     return item.number;
   }
-  // The items above the newest mark, which is removed, too.
+  // Takes the items above the newest mark, and the mark.
   absl::StatusOr<std::vector<Item>> PopMark() {
     for (size_t i = stack_.size(); i-- > 0;) {
       if (stack_[i].what != Item::What::kMark) continue;
@@ -143,7 +143,7 @@ class Machine {
     }
     return nodes;
   }
-  // The node on top of the stack, of this kind.
+  // The node on top of the stack, if it is of this kind.
   absl::StatusOr<Node*> Top(Kind kind, const char* name) {
     if (stack_.empty() || stack_.back().what != Item::What::kNode ||
         document_.nodes[stack_.back().number].kind != kind) {
@@ -288,7 +288,7 @@ class Machine {
     return absl::OkStatus();
   }
 
-  // `size` -1: the items above the mark.
+  // Makes a tuple of `size` items; -1: of the items above the mark.
   absl::Status Tuple(int size) {
     std::vector<Item> items;
     if (size < 0) {
@@ -299,7 +299,8 @@ class Machine {
         ASSIGN_OR_RETURN(items[i], Pop());
       }
     }
-    // A tuple of arguments may contain what only the machine knows: it is kept beside the node.
+    // A tuple of arguments may contain values that only the machine has. They are kept beside the
+    // node.
     const size_t node = NewNode({.kind = Kind::kTuple});
     for (const Item& item : items) {
       if (item.what == Item::What::kMark) return Bad("a mark in a tuple");
@@ -352,7 +353,7 @@ class Machine {
     return PushGlobal(absl::StrCat(document_.nodes[module].text, " ", document_.nodes[name].text));
   }
 
-  // The items of a tuple node, also those that only the machine knows; none if there are too many.
+  // The items of a tuple node, also those that only the machine has; none if there are too many.
   std::vector<Item> ItemsOf(size_t node) const {
     if (const auto found = arguments_.find(node); found != arguments_.end()) {
       return found->second.size() <= kMostArguments ? found->second : std::vector<Item>();
@@ -472,12 +473,12 @@ class Machine {
     return absl::OkStatus();
   }
 
-  // Of nothing, or of a list of pairs.
+  // Makes an OrderedDict of nothing, or of a list of pairs.
   absl::Status MakeDict(const std::vector<Item>& items) {
     Node dict{.kind = Kind::kDict};
     if (!items.empty()) {
       const Node* const pairs = NodeOf(items[0], Kind::kList);
-      // Each list may be copied once.
+      // Each list may be copied only once.
       if (pairs == nullptr || !copied_.insert(items[0].number).second) {
         return Bad("expected the pairs of an OrderedDict");
       }
@@ -493,7 +494,7 @@ class Machine {
     return absl::OkStatus();
   }
 
-  // Attributes of an OrderedDict, such as a module's _metadata: they are left out.
+  // Ignores attributes of an OrderedDict, such as a module's _metadata.
   absl::Status Build() {
     RETURN_IF_ERROR(PopNode().status());
     return Top(Kind::kDict, "dict").status();

@@ -1,5 +1,5 @@
-// Reads Python's pickle format, as far as torch.load(weights_only=True) allows it: plain values and
-// tensors. Nothing is executed, and the input may be hostile.
+// Reads Python's pickle format, as far as torch.load(weights_only=True) allows: plain values and
+// tensors. Executes nothing; the input may be hostile.
 #ifndef MUSTER_COMMON_TORCHFILE_PICKLE_READER_H_
 #define MUSTER_COMMON_TORCHFILE_PICKLE_READER_H_
 
@@ -10,10 +10,12 @@
 
 namespace muster::torchfile {
 
-// INVALID_ARGUMENT: `bytes` are not one whole pickle, or it contains a class, a function or another
-// value than the above, which the message names; it is larger than 128 MiB, values are nested
-// deeper than 100, or a value contains itself. Needs memory for at most about 200 times `bytes`,
-// and for a few times of what PyTorch writes.
+// Reads a pickle. Needs memory for at most about 200 times `bytes`; a few times for a file of
+// PyTorch. INVALID_ARGUMENT:
+// - `bytes` are not one complete pickle, or are larger than 128 MiB.
+// - The pickle contains a class, a function or another value than the above, which the message
+//   names.
+// - Values are nested deeper than 100, or a value contains itself.
 absl::StatusOr<PickleDocument> ReadPickle(std::string_view bytes);
 
 }  // namespace muster::torchfile

@@ -71,7 +71,8 @@ TEST(PickleReader, EveryTruncationIsRefused) {
   Error(whole + ".");
 }
 
-// Whatever a bit says, the result is a value or an error. Under AddressSanitizer this shows more.
+// The result for every flipped bit is a value or an error. AddressSanitizer finds more with this
+// test.
 TEST(PickleReader, EveryBitFlipEndsInAValueOrAnError) {
   const std::string whole = State();
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
@@ -103,7 +104,7 @@ TEST(PickleReader, ValuesThatContainThemselvesOrAreNestedTooDeeplyAreRefused) {
 TEST(PickleReader, ATensorLiesInItsStorage) {
   const std::string whole = State();
   std::string large = whole;
-  // The elements of the storage, after its device.
+  // The number of elements of the storage, after its device.
   const size_t at = large.find("cpuJ") + 4;
   large[at] = 5;
   EXPECT_THAT(Error(large), HasSubstr("reaches to element 5 of a storage of 5"));

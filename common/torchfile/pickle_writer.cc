@@ -104,7 +104,7 @@ void PickleWriter::Float32Tensor(const std::string& storage, const std::vector<i
   std::vector<int64_t> strides(shape.size());
   int64_t elements = 1;
   for (size_t i = shape.size(); i-- > 0;) {
-    // As LibTorch counts them: a size of 0 counts as 1.
+    // Strides as in LibTorch: a size of 0 counts as 1.
     strides[i] = i + 1 == shape.size() ? 1 : strides[i + 1] * (shape[i + 1] > 1 ? shape[i + 1] : 1);
     elements *= shape[i];
   }

@@ -9,8 +9,8 @@
 
 namespace muster::torchfile {
 
-// Values are written in the order of the calls. A dict takes keys and values in turn; a list and a
-// tuple take values. After the one outermost value comes Finish. Threading: one thread.
+// Writes values in the order of the calls. A dict takes keys and values in turn; a list and a tuple
+// take values. Finish follows the one outermost value. Threading: one thread.
 class PickleWriter {
  public:
   PickleWriter();
@@ -28,8 +28,8 @@ class PickleWriter {
   void BeginTuple();
   void EndTuple();
 
-  // A float32 tensor on the CPU, contiguous, which is the whole of the storage with this key (the
-  // file data/KEY of a torch file).
+  // Writes a contiguous float32 tensor on the CPU: the whole storage with this key (the file
+  // data/KEY of a torch file).
   void Float32Tensor(const std::string& storage, const std::vector<int64_t>& shape);
 
   // The whole pickle. Called once, last.

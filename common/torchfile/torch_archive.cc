@@ -21,7 +21,7 @@ absl::Status Bad(const std::string& what) {
 // Bytes [offset, offset + size) of the file as little-endian numbers. Threading: const.
 class Fields {
  public:
-  // Empty if they do not lie in the file.
+  // Empty if the bytes are not all in the file.
   Fields(const files::MappedFile& file, uint64_t offset, uint64_t size)
       : size_(offset <= file.size() && size <= file.size() - offset ? size : 0),
         data_(size_ > 0 ? file.data() + offset : nullptr) {}
@@ -36,7 +36,7 @@ class Fields {
   }
 
  private:
-  // 0 beyond the end.
+  // The number at `at`; 0 beyond the end.
   uint64_t Number(uint64_t at, int bytes) const {
     uint64_t value = 0;
     if (at > size_ || size_ - at < static_cast<uint64_t>(bytes)) return 0;
@@ -55,7 +55,7 @@ struct Directory {
 };
 
 absl::StatusOr<Directory> FindDirectory(const files::MappedFile& file) {
-  // The record at the end has no comment: neither PyTorch nor Muster writes one.
+  // The last record has no comment: neither PyTorch nor Muster writes one.
   if (file.size() < kEndBytes) return Bad(absl::StrCat("it has ", file.size(), " bytes"));
   const uint64_t at = file.size() - kEndBytes;
   const Fields end(file, at, kEndBytes);
@@ -69,7 +69,7 @@ absl::StatusOr<Directory> FindDirectory(const files::MappedFile& file) {
   return Directory{.offset = end64.U64(48), .bytes = end64.U64(40), .members = end64.U64(32)};
 }
 
-// The numbers of a directory entry of which some stand in its ZIP64 field.
+// The numbers of a directory entry, some of which are in its ZIP64 field.
 struct Entry {
   uint64_t bytes = 0;
   uint64_t stored = 0;

@@ -1,4 +1,4 @@
-// Reads the files of torch.save (torch_file.h says what they are). The file may be hostile.
+// Reads the files of torch.save (see torch_file.h). The file may be hostile.
 #ifndef MUSTER_COMMON_TORCHFILE_TORCH_ARCHIVE_H_
 #define MUSTER_COMMON_TORCHFILE_TORCH_ARCHIVE_H_
 
@@ -15,21 +15,21 @@ namespace muster::torchfile {
 // A mapped file. Movable. Threading: const.
 class TorchArchive {
  public:
-  // Reads the list of members, and the pickle. Its errors begin with the path. INVALID_ARGUMENT:
-  // not a ZIP archive of stored files with a pickle, of the other byte order, or the errors of
-  // ReadPickle; errors of MappedFile.
+  // Reads the list of members, and the pickle. Errors begin with the path. INVALID_ARGUMENT: not a
+  // ZIP archive of stored files with a pickle, or of the other byte order. Other errors: those of
+  // ReadPickle and MappedFile.
   static absl::StatusOr<TorchArchive> Open(const std::string& path);
 
   const PickleDocument& document() const { return document_; }
   const std::string& path() const { return file_.path(); }
 
-  // Where the elements of a storage lie in the file.
+  // The place of a storage's elements in the file.
   struct Extent {
     uint64_t offset = 0;
     uint64_t bytes = 0;
   };
-  // Of a tensor's whole storage. INVALID_ARGUMENT: the archive has no such storage, or a shorter
-  // one than the tensor says.
+  // The place of a tensor's whole storage. INVALID_ARGUMENT: the archive has no such storage, or
+  // the storage is shorter than the tensor says.
   absl::StatusOr<Extent> Storage(const TensorValue& tensor) const;
 
   const uint8_t* data(const Extent& extent) const { return file_.data() + extent.offset; }

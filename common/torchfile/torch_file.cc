@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kAlignment = 64;
 constexpr char kFolder[] = "archive/";
 
-constexpr uint16_t kDate = 0x21;  // 1980-01-01: the same state gives the same bytes
+constexpr uint16_t kDate = 0x21;  // 1980-01-01, so that the same state gives the same bytes
 
 class Bytes {
  public:
@@ -34,7 +34,7 @@ class Bytes {
   std::string bytes_;
 };
 
-// What a local header and a directory entry have in common.
+// Writes the fields that a local header and a directory entry share.
 void Describe(uint32_t crc, const std::string& name, uint64_t extra, Bytes* bytes) {
   bytes->U16(kVersionNeeded).U16(0).U16(0).U16(0).U16(kDate);  // version, flags, method, time, date
   bytes->U32(crc).U32(kSee64).U32(kSee64).U16(name.size()).U16(extra);
@@ -45,10 +45,10 @@ void Describe(uint32_t crc, const std::string& name, uint64_t extra, Bytes* byte
 TorchFile::TorchFile(std::string pickle, const std::vector<uint64_t>& storage_bytes)
     : storages_(storage_bytes.size()) {
   const uint64_t pickle_bytes = pickle.size();
-  // The first member's folder is the archive's name to PyTorch.
+  // PyTorch takes the first member's folder as the archive's name.
   Add("data.pkl", std::move(pickle), pickle_bytes);
-  // Without ".format_version", from which PyTorch would conclude that all positions are those that
-  // its own writer computes.
+  // The archive has no ".format_version", from which PyTorch would conclude that its own writer
+  // computed all positions.
   Add("byteorder", "little", 6);
   first_storage_ = members_.size();
   for (size_t i = 0; i < storages_; ++i) Add("data/" + std::to_string(i), "", storage_bytes[i]);

@@ -1,8 +1,8 @@
 // The files of torch.save: a ZIP archive of stored (not compressed) files, one for each tensor's
-// storage, and a pickle that refers to them. All positions are known before any tensor is, so that
-// many writers can write their parts of one file at the same time.
+// storage, and a pickle that refers to the storages. All positions are known before any tensor, so
+// that many writers can write their parts of one file at the same time.
 //
-// After PyTorch's caffe2/serialize/inline_container.h and the ZIP specification (PKWARE,
+// Sources: PyTorch's caffe2/serialize/inline_container.h and the ZIP specification (PKWARE,
 // APPNOTE.TXT 6.3.10, with ZIP64).
 #ifndef MUSTER_COMMON_TORCHFILE_TORCH_FILE_H_
 #define MUSTER_COMMON_TORCHFILE_TORCH_FILE_H_
@@ -13,21 +13,21 @@
 
 namespace muster::torchfile {
 
-// Bytes of the file that are no tensor's.
+// Bytes of the file that do not belong to a tensor.
 struct Fragment {
   uint64_t offset = 0;
   std::string bytes;
 };
 
-// Where everything lies in a file. Threading: const.
+// The positions of all parts of a file. Threading: const.
 class TorchFile {
  public:
   // `pickle` refers to storages by the keys "0", "1" and so on, with `storage_bytes` each.
   TorchFile(std::string pickle, const std::vector<uint64_t>& storage_bytes);
 
-  // Of the whole file.
+  // The size of the whole file.
   uint64_t size() const { return size_; }
-  // Where the bytes of each storage begin: at multiples of 64.
+  // The beginning of each storage's bytes: a multiple of 64.
   uint64_t storage_offset(size_t storage) const { return members_[first_storage_ + storage].data; }
 
   // All bytes outside of storages, in order. `crcs`: the CRC-32 (zlib's) of each storage.

@@ -21,10 +21,10 @@ inline constexpr uint16_t kVersionNeeded = 45;  // of ZIP, with ZIP64
 inline constexpr uint16_t kZip64Extra = 0x0001;
 inline constexpr uint16_t kPaddingExtra = 0x4246;  // "FB", as PyTorch calls it
 inline constexpr uint64_t kExtraHeader = 4;        // id and size
-// Both sizes; in the directory, the header's position, too.
+// The bytes of both sizes; in the directory, the header's position, too.
 inline constexpr uint64_t kLocalZip64Bytes = kExtraHeader + 16;
 inline constexpr uint64_t kDirectoryZip64Bytes = kExtraHeader + 24;
-// In the place of what stands in a ZIP64 field.
+// The value that refers to a ZIP64 field.
 inline constexpr uint32_t kSee64 = 0xffffffff;
 
 }  // namespace muster::torchfile

@@ -69,7 +69,7 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
           "' fits only parameters that are neither float32 nor float64, which are not trained"));
       continue;
     }
-    // Of what is only counted nobody sees what was meant, and to find it takes long.
+    // A hidden problem gets no similar name, because the search takes long.
     const bool shown = problems.count() < Problems::kShown;
     const std::string near = shown ? jobfile::NearPattern(rule.pattern, names) : "";
     problems.Add(absl::StrCat("no parameter is named as '", rule.pattern, "'",

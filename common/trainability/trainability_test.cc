@@ -20,7 +20,7 @@ Trainability Make(const Rules& rules = {}) {
   return *std::move(made);
 }
 
-// "1" where it is trained.
+// A digit for each parameter: "1" if it is trained.
 std::string Text(const Mask& mask) {
   std::string text;
   for (const bool trained : mask) text += trained ? '1' : '0';

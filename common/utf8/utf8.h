@@ -1,5 +1,5 @@
-// UTF-8, as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Texts in
-// Protobuf messages must be valid UTF-8: a peer refuses a message with any other text.
+// UTF-8 by RFC 3629: no overlong forms, no surrogates, nothing beyond U+10FFFF. Texts in Protobuf
+// messages must be valid UTF-8: a peer refuses a message with any other text.
 #ifndef MUSTER_COMMON_UTF8_UTF8_H_
 #define MUSTER_COMMON_UTF8_UTF8_H_
 

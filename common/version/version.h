@@ -9,13 +9,13 @@ namespace muster {
 // "0.2.0".
 const char* Version();
 
-// Whether two versions differ in their last part at most, and so speak one protocol.
+// Returns whether two versions differ in their last part at most, and so speak one protocol.
 inline bool SameMinorVersion(std::string_view a, std::string_view b) {
   return a.substr(0, a.rfind('.')) == b.substr(0, b.rfind('.'));
 }
 
-// The environment variable by which an agent tells a worker its own version: the two must be of one
-// minor version.
+// The environment variable by which an agent tells a worker the agent's version. Both must have the
+// same minor version.
 inline constexpr char kAgentVersionVariable[] = "MUSTER_AGENT_VERSION";
 
 }  // namespace muster

@@ -22,14 +22,14 @@ struct Console {
   std::ostream& err;
   // Whether a person sees `err` and can answer on `in`, also in a terminal that cannot erase.
   bool person_answers = false;
-  // Whether they are terminals in which a line can be erased and written anew.
+  // Whether `out` and `err` are terminals in which a line can be erased and written anew.
   bool out_is_terminal = false;
   bool err_is_terminal = false;
-  // The terminal's columns, now; 0: not known.
+  // The number of columns of the terminal at present; 0: not known.
   std::function<int()> columns = [] { return 0; };
   // The value of a variable; empty if it is not set.
   std::function<std::string(const std::string&)> environment;
-  // All words, from the program on; empty in tests.
+  // All words, beginning with the program; empty in tests.
   std::vector<std::string> command_line = {};
   Interrupts& interrupts;
 };

@@ -1,5 +1,5 @@
-// Where all text goes to the terminal: control characters in it are shown by their codes
-// (printable.h), whoever made them.
+// A stream for all text that goes to the terminal. It shows control characters by their codes
+// (printable.h), whoever wrote them.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_ESCAPED_STREAM_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_ESCAPED_STREAM_H_
 
@@ -9,8 +9,8 @@
 
 namespace muster::cli {
 
-// Writes to another stream, which must outlive it. It becomes bad when that one does. A character
-// that was written only in part waits for the rest, also in flush; the destructor writes it.
+// Writes to another stream, which must outlive this stream. This stream becomes bad when the other
+// stream does. An incomplete character waits for its rest, also in flush; the destructor writes it.
 class EscapedStream : public std::ostream {
  public:
   explicit EscapedStream(std::ostream* to);
@@ -22,7 +22,7 @@ class EscapedStream : public std::ostream {
   class Buffer : public std::streambuf {
    public:
     explicit Buffer(std::ostream* to) : to_(to) {}
-    // Control characters of our own.
+    // Writes control characters of our own unchanged.
     void WriteAsItIs(const std::string& text) { *to_ << text; }
     void WriteRest();
 
@@ -33,28 +33,28 @@ class EscapedStream : public std::ostream {
 
    private:
     std::ostream* const to_;
-    std::string rest_;  // what depends on what follows
+    std::string rest_;  // the bytes that depend on the next ones
   };
 
   Buffer buffer_;
 };
 
-// What empties the line of the terminal and begins it anew.
+// The characters that empty the present line of the terminal and go to its beginning.
 inline constexpr char kEraseLine[] = "\r\x1b[K";
 // Writes kEraseLine as it is: out << EraseLine << "the new text".
 std::ostream& EraseLine(std::ostream& out);
 
-// Lines that are redrawn in place must not wrap: a wrapped line would be left over on the screen.
-// The beginning of the line that leaves the last of `columns` columns free: some terminals go to
-// the next line once the last column is written. All of it if `columns` is 0: not known.
-// Each character counts as one column. Pure.
+// Returns the beginning of the line that leaves the last of `columns` columns free. Some terminals
+// go to the next line once the last column is written. A line that is redrawn in place must not
+// wrap: a wrapped line would be left on the screen. Returns all of the line if `columns` is 0 (not
+// known). Counts each character as one column. Pure.
 std::string CutToColumns(const std::string& line, int columns);
 
-// The columns of the terminal of standard error, or else of standard output, now; 0: there is none,
-// or it does not say.
+// The present columns of the terminal of standard error, or else of standard output. 0: there is no
+// terminal, or it does not tell.
 int TerminalColumns();
 
-// Whether the terminal, by the value of $TERM, understands that a line is to be erased.
+// Returns whether the terminal, by the value of $TERM, can erase a line.
 bool CanErase(const std::string& term);
 
 }  // namespace muster::cli

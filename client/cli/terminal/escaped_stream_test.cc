@@ -16,7 +16,7 @@ TEST(EscapedStream, NothingControlsTheTerminalHoweverItIsWritten) {
     EscapedStream(&whole) << harmful;
   }
   EXPECT_EQ(whole.str(), shown);
-  // In two parts, cut anywhere and flushed there.
+  // Writes in two parts, cut at every place, with a flush between the parts.
   for (size_t cut = 0; cut <= harmful.size(); ++cut) {
     std::ostringstream parts;
     {

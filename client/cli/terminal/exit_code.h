@@ -10,14 +10,14 @@ namespace muster::cli {
 enum ExitCode {
   kDone = 0,
   kOtherError = 1,
-  // Also a refused job file.
+  // Wrong usage, and a refused job file.
   kUsage = 2,
   kJobFailed = 100,
   kTimedOut = 101,
   kNotFound = 102,
   kJobCancelled = 103,
   kUnreachable = 104,
-  // The job has saved and ended because of a signal, and can go on.
+  // The job has saved and ended because of a signal, and can continue.
   kPreempted = 105,
   kInterrupted = 130,
 };

@@ -7,7 +7,7 @@
 namespace muster::cli {
 namespace {
 
-// Numbers, not names: scripts have them.
+// Numbers, and not names, because scripts use numbers.
 TEST(ExitCodeOf, AStatusIsWhatThePageSays) {
   const std::pair<absl::Status, int> cases[] = {
       {absl::OkStatus(), 0},

@@ -20,7 +20,7 @@ std::string Stamp(const google::protobuf::Timestamp& time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", FromProto(time), absl::UTCTimeZone());
 }
 
-// If the rank has joined, this comes first.
+// The progress of a rank that has joined, with a separator.
 std::string ProgressOf(const v1::RankStatus& rank) {
   if (!rank.has_joined_since_step()) return rank.progress();
   return absl::StrCat("joined since step ", rank.joined_since_step(),
@@ -35,7 +35,7 @@ std::string Mebibytes(const v1::MemoryUse& use) {
   return absl::StrCat(Mebibytes(use.bytes()), "/", Mebibytes(use.peak_bytes()));
 }
 
-// Of `muster get`.
+// The number of events that `muster get` shows.
 constexpr int kShownEvents = 5;
 
 // "optimizer.adamw.lr: 0.002 -> 0.0001"

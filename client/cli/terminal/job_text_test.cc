@@ -108,7 +108,7 @@ TEST(NewEvents, AreThoseAfterTheNewestKnownOne) {
   ASSERT_EQ(events.size(), 1);
   EXPECT_EQ(EventLine(events[0]), "step 2: R: c");
   EXPECT_EQ(NewEvents(Parse("id: 'x'"), before).size(), 2);
-  // None of the known ones is left.
+  // None of the known events is left.
   EXPECT_EQ(NewEvents(before, Parse("events { step: 9 }")).size(), 1);
 }
 

@@ -18,7 +18,7 @@ double Seconds(const v1::StepMetrics& step) {
   return absl::ToDoubleSeconds(FromProto(step.duration()));
 }
 
-// Printf tells a negative NaN from others, where the machine makes them so.
+// NaN without a sign: printf shows a sign that depends on the machine.
 std::string Exactly(double value) {
   return std::isnan(value) ? "nan" : absl::StrFormat("%.17g", value);
 }
@@ -62,7 +62,7 @@ Cells CsvCells(const v1::StepMetrics& e) {
   };
 }
 
-// No cell holds a comma, a quote or a line break: nothing needs quotes.
+// A row without quotes: no cell has a comma, a quote or a line break.
 std::string CsvRow(const Cells& cells, bool names) {
   const auto cell = [names](std::string* out, const auto& c) {
     absl::StrAppend(out, names ? c.first : c.second);

@@ -1,5 +1,4 @@
-// A job's metrics as text: one line for each entry of StreamMetrics (a step, or a pass).
-// Pure.
+// A job's metrics as text: one line for each entry of StreamMetrics (a step, or a pass). Pure.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_METRICS_TEXT_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_METRICS_TEXT_H_
 
@@ -9,12 +8,12 @@
 
 namespace muster::cli {
 
-// Columns of fixed width, so that lines can be printed as they arrive; "-" for an absent value.
+// Columns of fixed width, so that lines can be printed as they arrive. "-" for an absent value.
 std::string MetricsHeader();
 std::string MetricsLine(const v1::StepMetrics& entry);
 
-// RFC 4180: a header, lines that end in CRLF; a cell is empty for an absent value. docs/metrics.md
-// has the columns: new ones come last. Numbers have 17 digits, from which a float64 is restored
+// RFC 4180: a header, lines that end in CRLF, an empty cell for an absent value. docs/metrics.md
+// has the columns; new columns come last. Numbers have 17 digits, from which a float64 is restored
 // exactly.
 std::string MetricsCsvHeader();
 std::string MetricsCsvLine(const v1::StepMetrics& entry);
@@ -23,7 +22,7 @@ std::string MetricsCsvLine(const v1::StepMetrics& entry);
 std::string LossText(double value);
 // 1234567 as "1.23M": three digits and k, M, G, T, P.
 std::string WithUnit(double value);
-// ", accuracy 97.50%, top 5 99.00%": what of it there is.
+// ", accuracy 97.50%, top 5 99.00%": the values that the pass has.
 std::string AccuracyText(const v1::Evaluation& pass);
 // 0.975 as "97.50%".
 std::string Percent(double part);

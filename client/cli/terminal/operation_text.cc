@@ -34,7 +34,7 @@ std::string StageText(const v1::StageResult& stage) {
   return absl::StrCat(text, AccuracyText(pass), ", ", pass.samples(), " samples");
 }
 
-// In one line, with its beginning only.
+// The beginning of the sample, in one line.
 std::string SampleText(const v1::SampleResult& sample) {
   constexpr size_t kShown = 60;  // bytes
   const bool ids = sample.text().empty();
@@ -61,8 +61,8 @@ std::string PlanText(const v1::TrainabilityPlan& plan) {
                       HumanBytes(before), ")");
 }
 
-// What a result says that needs no words of its own: "samples 16, first_epoch 0, ...". The step is
-// shown before it.
+// The values of a result that need no sentence: "samples 16, first_epoch 0, ...". The step is shown
+// before them.
 std::string ValuesOf(const v1::OperationResult& result) {
   const auto* kinds = v1::OperationResult::descriptor()->FindOneofByName("kind");
   const auto* kind = result.GetReflection()->GetOneofFieldDescriptor(result, kinds);
@@ -123,10 +123,11 @@ std::string ResultText(const v1::OperationResult& result) {
   }
 }
 
-// " after step 7"; empty if it did not take effect at a step.
+// " after step 7"; empty if the operation did not take effect at a step.
 std::string AfterStep(const v1::Operation& operation) {
   const v1::OperationResult& result = operation.result();
-  // Those of a later generation than the one in which it took effect first.
+  // The step in such a result may be of a later generation. applied_at_step is of the generation in
+  // which the operation first took effect.
   if (result.has_stage()) return absl::StrCat(" after step ", result.stage().step());
   if (result.has_sample()) return absl::StrCat(" after step ", result.sample().step());
   if (!operation.has_applied_at_step()) return "";

@@ -16,7 +16,7 @@ std::string KindName(v1::Operation::Kind kind);
 std::string ChangeText(const v1::TrainabilityChange& change);
 // "operation job/3: set_learning_rate: waits for the next step". One line.
 std::string OperationLine(const v1::Operation& operation);
-// One line per operation with a header.
+// One line per operation, with a header.
 std::string OperationTable(const std::vector<v1::Operation>& operations, absl::Time now);
 
 }  // namespace muster::cli

@@ -20,7 +20,7 @@ std::string Json(const google::protobuf::Message& message, JsonForm form) {
   options.add_whitespace = form == JsonForm::kPretty;
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  // Only a broken Any or Timestamp can fail: then the result is an empty object, not half of one.
+  // The conversion fails only for a broken Any or Timestamp. The result is then an empty object.
   if (!status.ok()) text = "{}";
   if (text.empty() || text.back() != '\n') text += '\n';
   return text;
@@ -43,8 +43,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whether every reader takes the unquoted text as a text: it begins like a word and is not a word
-// with another meaning in YAML 1.1.
+// Returns whether every reader takes the unquoted text as a text. Such a text begins like a word,
+// and has no other meaning in YAML 1.1.
 bool IsPlain(const std::string& text) {
   static constexpr const char* kWords[] = {"y",    "n",     "yes",  "no",  "on", "off",
                                            "true", "false", "null", "nan", "inf"};
@@ -62,7 +62,7 @@ void EmitText(const std::string& text, YAML::Emitter* out) {
   *out << text;
 }
 
-// To YAML 1.1 "1e-08" is a text: a number with an exponent has a point there.
+// YAML 1.1 takes "1e-08" as a text: its numbers with an exponent have a point.
 std::string FloatText(std::string text) {
   const size_t exponent = text.find('e');
   if (exponent != std::string::npos && text.find('.') == std::string::npos)
@@ -105,7 +105,7 @@ void Emit(const Json& json, YAML::Emitter* out) {
   }
 }
 
-// Characters, not bytes: the continuation bytes of UTF-8 take no room.
+// The number of characters, and not of bytes: continuation bytes of UTF-8 do not count.
 size_t Width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }

@@ -15,8 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// YAML 1.2 (core schema) as JSON, read by the tags that the parser gives: "!" is quoted, "?" is
-// plain.
+// YAML 1.2 (core schema) as JSON, by the tags of the parser: "!" is quoted, "?" is plain.
 Json FromYaml(const YAML::Node& node) {
   Json json;
   switch (node.Type()) {
@@ -30,7 +29,7 @@ Json FromYaml(const YAML::Node& node) {
       return json;
     case YAML::NodeType::Scalar:
       if (node.Tag() == "!") return node.Scalar();
-      // What is plain is a JSON value, or else a text.
+      // A plain scalar is a JSON value, or else a text.
       return Json::accept(node.Scalar()) ? Json::parse(node.Scalar()) : Json(node.Scalar());
     default:
       return nullptr;
@@ -52,7 +51,7 @@ TEST(Yaml, GivesTheJsonBack) {
       false,
       nullptr,
       {{"a", {1, 2, {{"b", Json::array()}, {"c", Json::object()}}}}, {"d", nullptr}},
-      // What a reader of YAML would take for something else.
+      // Texts that a reader of YAML would take for something else.
       {"1",          "1.5",
        "-3",         "+3",
        "0x1F",       "0o7",
@@ -67,7 +66,7 @@ TEST(Yaml, GivesTheJsonBack) {
        "NaN",        ".nan",
        "2026-11-21", "2026-11-21T08:00:00Z",
        "=",          "<<"},
-      // What would break a plain scalar.
+      // Texts that would break a plain scalar.
       {" a",
        "a ",
        "a: b",

@@ -13,7 +13,7 @@
 namespace muster::cli {
 namespace {
 
-// Samples of all ranks in one step.
+// The samples of all ranks in one step.
 uint64_t SamplesPerStep(const v1::JobSpec& spec) {
   const uint64_t accumulate = std::max<uint64_t>(1, spec.batch().accumulate());
   return uint64_t{spec.world_size()} * accumulate * spec.batch().per_rank();
@@ -55,11 +55,11 @@ Progress::Progress(ProgressForm form, absl::Duration plain_interval, std::functi
 
 std::string Progress::Events(const v1::Job& job) const {
   std::string events;
-  // The failure of a job in the state FAILED is in its summary.
+  // The summary has the failure of a job in the state FAILED.
   const bool is_new = job.has_failure() && job.state() != v1::Job::FAILED &&
                       job.failure().SerializeAsString() != last_.failure().SerializeAsString();
   if (is_new) absl::StrAppend(&events, "failure: ", FailureText(job));
-  // Those from before the first look are no news.
+  // Events from before the first look are not new.
   if (!last_.id().empty()) {
     for (const v1::JobEvent& event : NewEvents(last_, job)) {
       absl::StrAppend(&events, EventLine(event), "\n");
@@ -68,7 +68,7 @@ std::string Progress::Events(const v1::Job& job) const {
   if (job.state() != last_.state() ||
       (!Runs(job.state()) && job.state_reason() != last_.state_reason())) {
     absl::StrAppend(&events, job.id(), ": ", StateName(job.state()));
-    // A failure is printed in detail, once.
+    // The details of a failure are printed once.
     const bool told = job.state() == v1::Job::FAILED && job.has_failure();
     if (!job.state_reason().empty() && !told) absl::StrAppend(&events, ": ", job.state_reason());
     absl::StrAppend(&events, "\n");
@@ -97,7 +97,7 @@ std::string Progress::Events(const v1::Job& job) const {
   }
   const uint64_t newest = last_.checkpoints().empty() ? 0 : last_.checkpoints().rbegin()->step();
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
-    // Those from before the first look are no news.
+    // Checkpoints from before the first look are not new.
     if (!last_.id().empty() && checkpoint.step() > newest) {
       absl::StrAppend(&events, "step ", checkpoint.step(), ": checkpoint ", checkpoint.path(),
                       "\n");

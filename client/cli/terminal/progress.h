@@ -1,5 +1,5 @@
-// The progress that `run`, `watch` and `submit --wait` show while a job runs. Pure: its input is
-// states and times, its output is text.
+// The progress that `run`, `watch` and `submit --wait` show while a job runs. Pure: the input is
+// states and times, the output is text.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_PROGRESS_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_PROGRESS_H_
 
@@ -14,33 +14,33 @@
 namespace muster::cli {
 
 enum class ProgressForm {
-  kTerminal,  // one line that is redrawn, below the lines of events
-  kPlain,     // lines only, few of them
+  kTerminal,  // a line that is redrawn, below the lines of events
+  kPlain,     // a few lines only
 };
 
-// For example:
+// A line such as:
 //     fit  120/1000  12%  loss 2.3456  validation 2.5012 (41.20%)  1.23k tokens/s  1m20s left
-// After "validation" come its loss and its accuracy. For a model without tokens the speed is in
-// samples/s.
+// The loss and the accuracy of the validation follow "validation". The speed of a model without
+// tokens is in samples/s.
 std::string ProgressLine(const v1::Job& job);
 
 // One job's progress. Not thread-safe.
 class Progress {
  public:
-  // Plain lines are printed at most this often, except for events: another state or stage, a
-  // validation, a test, a checkpoint, a failure, an event of the job.
-  // `columns`: of the terminal, asked at each redraw; 0: not known. A longer line is cut.
+  // `plain_interval`: the shortest time between plain lines. Events have no limit: another state or
+  // stage, a validation, a test, a checkpoint, a failure, an event of the job. `columns`: the
+  // columns of the terminal, asked at each redraw; 0: not known. A longer line is cut.
   explicit Progress(ProgressForm form, absl::Duration plain_interval = absl::Seconds(5),
                     std::function<int()> columns = nullptr);
 
-  // The text to print (PrintProgress) for this state of the job; may be empty. It begins with
-  // kEraseLine (escaped_stream.h) if it takes the place of a line.
+  // The text to print (PrintProgress) for this state of the job; may be empty. Begins with
+  // kEraseLine (escaped_stream.h) if the text replaces a line.
   std::string Update(const v1::Job& job, absl::Time now);
-  // The text to print before any other output: it ends a line that is redrawn.
+  // The text to print before any other output. The text ends a line that is redrawn.
   std::string Interrupt();
 
  private:
-  // The events between the last state and this one, one line each.
+  // The events between the last state and `job`, one line each.
   std::string Events(const v1::Job& job) const;
 
   const ProgressForm form_;

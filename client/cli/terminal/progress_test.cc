@@ -163,7 +163,7 @@ TEST(Progress, InterruptEndsAnOpenLineOnce) {
   progress.Update(Job("state: RUNNING step: 1"), kStart);
   EXPECT_EQ(progress.Interrupt(), "\n");
   EXPECT_EQ(progress.Interrupt(), "");
-  // Output in between may have moved the line.
+  // Other output may have moved the line.
   EXPECT_EQ(progress.Update(Job("state: RUNNING step: 1"), kStart), "fit  1/1000  0%");
 }
 
