@@ -9,7 +9,7 @@ def muster_protos(name, srcs, service_srcs, visibility):
     Args:
       name: the library.
       srcs: all proto files, relative to this package.
-      service_srcs: those of srcs that define a service.
+      service_srcs: the files of srcs that define a service.
       visibility: of the library and of `messages`.
     """
     messages = []
