@@ -1,8 +1,8 @@
 // The program that `pip install` puts on PATH as muster, musterd, muster-agent and muster-worker.
 // It replaces itself by the program of the same name in the installed package `muster`, without
-// starting Python. pip does not say where the package lies, so the program looks in the usual
-// places. Another Python's package may lie in such a place, so the package must have this program's
-// version.
+// starting Python. The place of the package is not known from pip, so the program looks in the
+// usual places. Another Python's package may lie in such a place, so the package must have this
+// program's version.
 #include <glob.h>
 #include <limits.h>
 #include <unistd.h>

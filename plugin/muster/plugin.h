@@ -324,17 +324,17 @@ class StepHook {
 
   // Called on every rank before each optimizer step, `step` counting from 1 over the whole job.
   // Never called between the micro-batches of a step. The hook may change the values of parameters
-  // and buffers in place, and freeze and unfreeze parameters (requires_grad_). It must do the same
-  // on all ranks: its actions may depend on `step` and on the values of parameters and buffers, and
-  // on nothing that is not in a checkpoint. A parameter that is frozen or unfrozen anywhere else,
-  // while a step runs, ends the job.
+  // and buffers in place, and freeze and unfreeze parameters (requires_grad_). The hook must do the
+  // same on all ranks. Its actions may depend on `step` and on the values of parameters and
+  // buffers, but on nothing outside of a checkpoint. A parameter that is frozen or unfrozen
+  // anywhere else, while a step runs, ends the job.
   virtual void BeforeStep(int64_t step) = 0;
 };
 
 // A step hook that only freezes and unfreezes parameters (requires_grad_). The hook neither reads
 // nor writes a value of a parameter or a buffer, so nothing is gathered. A model with such a hook
-// derives from this class in the place of StepHook. If the hook runs an operation of LibTorch on a
-// parameter or buffer, the job ends with an error that names the operation and the tensor.
+// derives from this class in the place of StepHook. An operation of LibTorch on a parameter or
+// buffer ends the job with an error that names the operation and the tensor.
 class FlagHook : public StepHook {};
 
 // A mark: a model that also derives from this class runs its own collectives in its forward or its

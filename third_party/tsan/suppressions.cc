@@ -1,8 +1,8 @@
 // Suppressions for Debian's libraries, which are not instrumented. ThreadSanitizer does not see the
-// order that these libraries make by atomics, so accesses within the libraries are left out.
-// absl_mutex.cc, absl_status.cc and grpc_order.cc add the order that the libraries make for their
-// users. Each line names a library or a single function. A line such as "race:^grpc::" would match
-// every frame of a stack, and so hide every race below a callback.
+// order that these libraries make by atomics, so accesses within the libraries are left out. The
+// files absl_mutex.cc, absl_status.cc and grpc_order.cc add the order that the libraries make for
+// their users. Each line names a library or a single function. A line such as "race:^grpc::" would
+// match every frame of a stack, and so hide every race below a callback.
 extern "C" const char* __tsan_default_suppressions();
 
 extern "C" const char* __tsan_default_suppressions() {
@@ -22,7 +22,8 @@ extern "C" const char* __tsan_default_suppressions() {
          // LibTorch is not instrumented, either. It cannot be left out as a whole library, because
          // inline code of its headers unlocks mutexes that the library has locked. ThreadSanitizer
          // does not see the order that the network gives to Gloo's messages (for reads see
-         // gloo_read.cc). So it does not find a tensor that is changed during Gloo's use.
+         // gloo_read.cc). So ThreadSanitizer does not find a tensor that is changed while Gloo
+         // sends or reads.
          "race:c10d::FlightRecorder\n"
          "race:gloo::transport::tcp::Pair::write\n"
          "race:gloo::transport::tcp::UnboundBuffer\n"
