@@ -46,8 +46,8 @@ def state_of(model, optimizer):
 
 
 def with_zeros(expected, found):
-    """What a checkpoint must have. A parameter that was trained, but that no step has used, has no
-    state in PyTorch, and zeros in a checkpoint, which mean the same."""
+    """The expected contents of a checkpoint. A trained parameter that no step has used has no state
+    in PyTorch, and zeros in a checkpoint, which mean the same."""
     unused = {
         name: torch.zeros_like(tensor)
         for name, tensor in found.items()
@@ -57,7 +57,8 @@ def with_zeros(expected, found):
 
 
 def freeze(model, rules):
-    """As JobSpec's TrainableRule; a frozen parameter has no gradient."""
+    """Freezes and unfreezes parameters by rules like JobSpec's TrainableRule. A frozen parameter
+    has no gradient."""
     for rule in rules:
         ((action, pattern),) = rule.items()
         for name, parameter in model.named_parameters():

@@ -79,7 +79,7 @@ def job(folder, pattern, accumulate, divide_by, optimizer, **more):
 
 
 def run(*arguments, **more):
-    """What the checkpoints have, by step."""
+    """Returns the contents of the checkpoints, by step."""
     return {step: checkpoints.read(path) for step, path in sessions.run(*arguments, **more).items()}
 
 

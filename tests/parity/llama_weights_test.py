@@ -1,8 +1,8 @@
 """Llama weights go from transformers to Muster and back; logits and gradients are equal.
 
-Both compute in float32; the differences are those of attention (a fused kernel here, written out
-there) and of the order of sums, some 1e-6 of the values, which are of the order of 1 to 10: 1e-4
-leaves room and hides no mistake."""
+Both compute in float32. Differences come from attention (a fused kernel in Muster, written out in
+transformers) and from the order of sums: some 1e-6 of the values, which are about 1 to 10. A bound
+of 1e-4 leaves room and hides no mistake."""
 
 import copy
 
