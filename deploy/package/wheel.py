@@ -2,7 +2,7 @@
 generate_stubs.py --protos FILE... --readme FILE --license FILE --torch-license FILE --entry PROGRAM
 --file ...`. The same files give the same bytes.
 
---file and --folder name the contents of the package `muster`. --entry is the program that PATH has
+The contents of the package `muster` come from --file and --folder. The program --entry is on PATH
 under the name of each program in bin/. The messages and stubs are generated from the protos."""
 
 import argparse

@@ -44,7 +44,7 @@
 #include "ATen/core/Tensor.h"
 #include "torch/version.h"
 
-// This number grows with every change to a class of this file.
+// The version of this interface. It grows with every change to a class of this file.
 #define MUSTER_PLUGIN_INTERFACE 3
 
 #define MUSTER_PLUGIN_TEXT_OF(value) #value

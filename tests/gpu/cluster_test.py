@@ -148,8 +148,8 @@ class States:
 
 
 def expect_state_of(found, states, step):
-    """Each tensor is near to PyTorch's of this step, and far from those of the steps beside it: a
-    copy that training has changed in the middle is not."""
+    """Each tensor is near to PyTorch's of this step, and far from those of the steps beside it. A
+    copy that training has changed would not be."""
     for name, value in found.items():
         own, before, after = (states.of[step + i][name] for i in (0, -1, 1))
         difference = (value - own).abs().max().item()

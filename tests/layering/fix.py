@@ -49,8 +49,8 @@ def is_visible(target, package):
 
 
 def offering(sources, header, package):
-    """The label of a target that gives a header to the targets of a package: its owner, or one that
-    stands for it where the owner is not visible. None if no target offers the header."""
+    """Returns the label of a target that gives a header to the targets of a package: the header's
+    owner, or a visible target in place of the owner. None if no target offers the header."""
     offers = [one for one in sources.targets.values() if header in sources.headers_of(one)]
     offers.sort(key=lambda one: one not in sources.owners[header])
     visible = [one for one in offers if is_visible(one, package)]

@@ -1,13 +1,13 @@
 """bfloat16 and float16 against torch.autocast and torch.amp.GradScaler on the CPU, and what is not
 finite.
 
-Where the bounds come from: both sides run the same kernels on the same casts, so that a step from
-equal parameters gives losses that differ by float32 rounding only. After the step parameters differ
-by float32 rounding. If such a difference decides the direction in which a weight or an activation
-is rounded, the value is off by one unit of its type: 2^-8 in bfloat16, 2^-11 in float16. Losses are
-sums over many of them. LOSSES is about ten times what was seen; a forward in float32, or in the
-other type, is further away than that for the mlp (checked below). GPT-2's attention is a different
-fused kernel on each side, so values are rounded in other places from the first step on."""
+The bounds: both sides run the same kernels on the same casts. So a step from equal parameters gives
+losses that differ only by float32 rounding. After the step parameters differ by float32 rounding.
+If such a difference decides the direction in which a weight or an activation is rounded, the value
+is off by one unit of its type: 2^-8 in bfloat16, 2^-11 in float16. Losses are sums over many of
+them. LOSSES is about ten times what was seen; a forward in float32, or in the other type, is
+further away than that for the mlp (checked below). GPT-2's attention is a different fused kernel on
+each side, so values are rounded in other places from the first step on."""
 
 import math
 

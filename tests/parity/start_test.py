@@ -1,12 +1,12 @@
 """A job that begins with another job's checkpoint (`start:`), of another strategy and world size.
 
-`everything` continues like the other job: before the first step it has every bit of the other job's
-checkpoint, and after each step the state that the other job had then. That takes the same samples
-and rates, so the losses are the same too. `weights+optimizer` is what a job does that is given the
-other one's weights (`model.weights`) and the state of its optimizer (`optimizer.state`, which
-optimizer_state_test compares with Python). `weights` is what `model.weights` does. Equal is: to the
-bit, for the same world size; every strategy adds in the same order, however its buckets or units
-are cut.
+`everything` continues like the other job. Before the first step it has every bit of the other job's
+checkpoint. After each step it has the state that the other job had then. That takes the same
+samples and rates, so the losses are the same too. `weights+optimizer` is what a job does that is
+given the other one's weights (`model.weights`) and the state of its optimizer (`optimizer.state`,
+which optimizer_state_test compares with Python). `weights` is what `model.weights` does. Equal is:
+to the bit, for the same world size; every strategy adds in the same order, however its buckets or
+units are cut.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """Training of any torch module in plain PyTorch, one process, from a job: what models from outside
 are compared with.
 
-As in reference.py, the process takes the micro-batches of all ranks one after the other, adds up
-their gradients, divides once, and steps torch.optim, in the job's precision."""
+The process takes the micro-batches of all ranks one after the other and adds up their gradients, as
+in reference.py. Then it divides once and steps torch.optim, in the job's precision."""
 
 import dataclasses
 

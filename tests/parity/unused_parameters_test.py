@@ -1,6 +1,6 @@
-"""Parameters that no rank uses in some steps, or in any: every strategy against PyTorch, alone and
-as DistributedDataParallel with find_unused_parameters, in parameters, moments and step counts after
-each step.
+"""Tests of parameters that no rank uses in some steps, or in any. Every strategy is compared with
+PyTorch, alone and as DistributedDataParallel with find_unused_parameters. Parameters, moments and
+step counts agree after each step.
 
 In PyTorch such a parameter's grad is None, and no optimizer touches it then. Tolerance: 1e-6, as in
 training_test; between strategies there is none.

@@ -38,7 +38,7 @@ struct SimulationResult {
   // The first violation; empty: there was none.
   std::string wrong;
   uint64_t events = 0;
-  // How often each kind of fault happened.
+  // The number of times that each kind of fault happened.
   std::map<Fault, uint64_t> happened;
 };
 
